@@ -1,0 +1,62 @@
+# Every target sets itself up, with nothing but Python 3.11+, pip and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test check bench gpu resolve clean
+
+$(BIN)/.base: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -e .
+	touch $@
+
+$(BIN)/.test: $(BIN)/.base
+	$(PIP) "pytest>=8.3" "hypothesis>=6.110" "pyyaml>=6" "dockerfile-parse>=2" "py-rattler>=0.20"
+	touch $@
+
+$(BIN)/.check: $(BIN)/.test
+	$(PIP) "ruff>=0.9" "mypy>=1.15"
+	touch $@
+
+$(BIN)/.examples: $(BIN)/.base
+	@echo "installing scikit-learn and scikit-image, which hold the data (60 MB with SciPy)"
+	$(PIP) -e ".[examples]"
+	touch $@
+
+# A choice needs a second backend; JAX for the CPU is the lightest. One that is there is used.
+$(BIN)/.second: $(BIN)/.examples
+	@$(BIN)/python -c "import importlib.util as u, sys; \
+	  sys.exit(not any(map(u.find_spec, ('torch', 'jax'))))" \
+	|| { echo "installing JAX for the CPU as second backend (90 MB)"; $(PIP) -e ".[jax]"; }
+	touch $@
+
+# The main job on a real program: thousands of asteroids, each call placed where it finishes first.
+demo: $(BIN)/.second
+	$(BIN)/gpuforge calibrate
+	$(BIN)/gpuforge run examples/particle_trajectories.py
+
+test: $(BIN)/.test
+	$(BIN)/python -m pytest
+
+check: $(BIN)/.check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# What exported environments resolve to on the configured index: 360 cases, some ten minutes.
+resolve: $(BIN)/.base
+	$(PIP) -e ".[uv]"
+	$(BIN)/python benchmarks/environments/resolve.py
+
+# Measures on this machine, with the backends that are there; results go to benchmarks/results.
+bench: $(BIN)/.second
+	@for question in benchmarks/*.py; do echo "== $$question"; $(BIN)/python $$question || exit 1; done
+
+# On a machine with a GPU, with the Python whose libraries see it: PYTHON=..., OUT=folder of results.
+OUT ?= benchmarks/results/gpu
+gpu:
+	PYTHON=$(PYTHON) benchmarks/gpu.sh $(OUT)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

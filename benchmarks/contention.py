@@ -1,0 +1,174 @@
+"""What a call costs right after another backend's call, and what a mixed stream costs.
+
+usage: contention.py [--out FILE]
+
+Each mode runs in a process of its own: *tamed* (what `gpuforge run` sets before anything loads),
+*late* (the program loaded NumPy before gpuforge) and *untamed* (GPUFORGE_TAME_THREADS=0). For every
+ordered pair of backends, rounds of three calls are interleaved: B alone (B follows B), B after A,
+and B after a pause as long as A's call in which no library runs (a core that has gone to sleep
+wakes up slower: that part is not contention). The mixed stream calls placed functions in random
+order and is compared with the sum of each one's best single median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median, quantiles
+from time import perf_counter
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+ROUNDS = 60
+STREAM_CALLS = 1_500
+MODES = {
+    "tamed": {"import_numpy_first": False, "tame": "1"},
+    "late": {"import_numpy_first": True, "tame": "1"},
+    "untamed": {"import_numpy_first": True, "tame": "0"},
+}
+
+
+def spin(seconds: float) -> None:
+    """Wait on this thread, no library at work."""
+    end = perf_counter() + seconds
+    while perf_counter() < end:
+        pass
+
+
+def measure() -> dict[str, Any]:
+    """Measure in this process and return every sample's summary."""
+    import numpy as np
+    import workloads
+
+    import gpuforge as gf
+    from gpuforge.runtime import contention
+
+    rng = np.random.default_rng(0)
+    inputs = {
+        "row_cosine": (rng.random((1024, 64), dtype=np.float32),),
+        "square_product": (rng.random((256, 256), dtype=np.float32),),
+        "wave": (rng.random(200_000, dtype=np.float32),),
+    }
+    names = ["numpy", *(n for n in ("torch", "jax") if find_spec(n))]
+    calls: dict[tuple[str, str], Callable[[], Any]] = {}
+    for work, arguments in inputs.items():
+        for backend in names:
+            placed = gf.offload(backend=backend)(getattr(workloads, work))
+            calls[work, backend] = lambda placed=placed, arguments=arguments: placed(*arguments)
+    for call in calls.values():
+        for _ in range(20):
+            call()
+    pairs = [pair(calls, work, a, b) for work in inputs for a in names for b in names if a != b]
+    stream = mixed_stream(calls, inputs, names)
+    state = contention.state
+    return {
+        "set": state.set_variables,
+        "too_late": state.too_late,
+        "limited_calls": state.limited_calls,
+        "pairs": pairs,
+        "stream": stream,
+    }
+
+
+def pair(calls: Any, work: str, first: str, second: str) -> dict[str, Any]:
+    """Time `second`'s call alone, after `first`'s, and after a pause of that length."""
+    before, timed = calls[work, first], calls[work, second]
+    start = perf_counter()
+    for _ in range(5):
+        before()
+    pause = (perf_counter() - start) / 5
+    samples: dict[str, list[float]] = {"alone": [], "after": [], "paused": []}
+    for _ in range(ROUNDS):
+        for _ in range(3):
+            timed()
+        samples["alone"].append(clock(timed))
+        before()
+        samples["after"].append(clock(timed))
+        spin(pause)
+        samples["paused"].append(clock(timed))
+    return {
+        "work": work, "call": second, "after": first,
+        **{f"{k}_us": [round(1e6 * q, 1) for q in (median(v), *quantiles(v, n=4)[::2])]
+           for k, v in samples.items()},
+        "ratio": round(median(samples["after"]) / median(samples["alone"]), 3),
+        "ratio_to_paused": round(median(samples["after"]) / median(samples["paused"]), 3),
+    }  # fmt: skip
+
+
+def clock(call: Callable[[], Any]) -> float:
+    start = perf_counter()
+    call()
+    return perf_counter() - start
+
+
+def mixed_stream(calls: Any, inputs: Any, names: list[str]) -> dict[str, float]:
+    """Return what placed calls in random order cost over the sum of the best single medians."""
+    import numpy as np
+    import workloads
+
+    import gpuforge as gf
+
+    best = {
+        work: min(median(clock(calls[work, name]) for _ in range(40)) for name in names)
+        for work in inputs
+    }
+    placed = {work: gf.offload(getattr(workloads, work)) for work in inputs}
+    order = np.random.default_rng(1).choice(list(inputs), size=STREAM_CALLS)
+    for work in order:
+        placed[work](*inputs[work])
+    start = perf_counter()
+    for work in order:
+        placed[work](*inputs[work])
+    took = perf_counter() - start
+    expected = sum(best[work] for work in order)
+    return {"seconds": took, "sum_of_best_medians": expected, "ratio": took / expected,
+            "placed": {w: {n: c.calls for n, c in f.stats().counts.items()}
+                       for w, f in placed.items()}}  # fmt: skip
+
+
+def run_mode(name: str) -> dict[str, Any]:
+    """Run `measure` in a fresh process."""
+    mode = MODES[name]
+    code = "import numpy; " if mode["import_numpy_first"] else "import gpuforge.runtime; "
+    code += "import json, contention; print(json.dumps(contention.measure()))"
+    clean = {
+        k: v for k, v in os.environ.items() if not k.startswith(("GOMP_", "OMP_", "OPENBLAS_"))
+    }
+    environment = {
+        **clean, "GPUFORGE_TAME_THREADS": str(mode["tame"]), "GPUFORGE_HISTORY": "0",
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), clean.get("PYTHONPATH", "")]),
+    }  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True,
+                          capture_output=True, text=True)  # fmt: skip
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, default=RESULTS / "contention.json")
+    arguments = parser.parse_args()
+    results = {name: run_mode(name) for name in MODES}
+    for name, result in results.items():
+        print(f"\n{name}: set {result['set'] or 'nothing'}, too late for {result['too_late']}, "
+              f"{result['limited_calls']} calls limited")  # fmt: skip
+        print(f"{'work':16}{'call':8}{'after':8}{'alone µs':>10}{'after µs':>10}{'paused µs':>10}"
+              f"{'ratio':>8}{'to paused':>11}")  # fmt: skip
+        for row in result["pairs"]:
+            print(f"{row['work']:16}{row['call']:8}{row['after']:8}{row['alone_us'][0]:10.0f}"
+                  f"{row['after_us'][0]:10.0f}{row['paused_us'][0]:10.0f}{row['ratio']:8.2f}"
+                  f"{row['ratio_to_paused']:11.2f}")  # fmt: skip
+        stream = result["stream"]
+        print(f"mixed stream: {stream['ratio']:.2f} × the sum of the best medians; "
+              f"{stream['placed']}")  # fmt: skip
+    arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Runs every GPU test and benchmark of gpuforge; raw results go to the folder OUT.
+# usage: gpu.sh [OUT]     (default: benchmarks/results/gpu)
+set -uo pipefail
+cd "$(dirname "$0")/.."
+out=${1:-benchmarks/results/gpu}
+python=${PYTHON:-python3}
+mkdir -p "$out"
+failed=0
+step() { # step NAME COMMAND...: run it, keep its output, go on when it fails
+    local name=$1
+    shift
+    echo "== $name"
+    "$@" 2>&1 | tee "$out/$name.txt" || { failed=1; echo "== $name failed"; }
+}
+export PYTHONUNBUFFERED=1 PYTHONPATH=src${PYTHONPATH:+:$PYTHONPATH} GPUFORGE_CACHE_FOLDER=$(mktemp -d)
+step devices "$python" -m gpuforge detect --why
+step tests "$python" -m pytest -m gpu -q tests
+step calibration "$python" -m gpuforge calibrate
+step placement "$python" benchmarks/placement.py --samples "$out/placement-samples.json.gz" \
+    --out "$out/placement.json" --functions affine,wave,total,square_product,gram,ordered,spectrum
+step contention "$python" benchmarks/contention.py --out "$out/contention.json"
+step overhead "$python" benchmarks/overhead.py --out "$out/overhead.json"
+rm -rf "$GPUFORGE_CACHE_FOLDER"
+exit $failed

@@ -1,0 +1,431 @@
+"""How close placement comes to an oracle, and what learning costs: samples first, then replays.
+
+usage: placement.py [--seed N] [--functions NAME,...] [--samples FILE] [--replay FILE] [--out FILE]
+
+Sampling times every function of `workloads` at half-octave sizes on every backend through the
+runtime's own `Program.measure` (arguments put, run, waited for, result brought back), interleaved.
+Replaying feeds resampled times to the same `Policy` that the runtime uses, and scores its choices
+on cell medians. A function's sizes end where NumPy takes over `MAX_CELL_SECONDS`; a backend over
+`HOPELESS` times slower than the best after 5 samples (4 times that: after 2) is sampled no further
+in that cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import geometric_mean, median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime import contention  # before NumPy loads: this is what `gpuforge run` does
+
+sys.path.insert(0, str(Path(__file__).parent))
+import workloads
+
+import gpuforge as gf
+from gpuforge.runtime.captures import read_captures
+from gpuforge.runtime.execution import Program, try_backend
+from gpuforge.runtime.placement import NUMPY, Candidate, Kind, Policy, charge, observe
+from gpuforge.runtime.priors import CANCELLING_CLASSES, CONSTANT, Priors, classify
+from gpuforge.runtime.reference import CANCELLING, ELEMENTWISE, describe
+from gpuforge.runtime.structure import flatten
+
+SAMPLES = 25
+MAX_CELL_SECONDS = 0.12
+HOPELESS = 5.0
+FIRST_CALLS, LEARNING_CALLS, STEADY_CALLS = 500, 20_000, 5_000
+RESULTS = Path(__file__).parent / "results"
+
+
+# ---------------------------------------------------------------- sampling
+
+
+def sample(names: list[str], path: Path) -> dict[str, Any]:
+    """Time every cell of `names` and write the raw samples after each function."""
+    with gf.session(history=False) as session:
+        for library in session.libraries.values():
+            session.open(library)
+        backends = [session.reference, *session.backends()]
+        content = read(path) if path.exists() else header(backends)
+        if "calibration" not in content:
+            content["calibration"] = calibration(session)
+            write(path, content)
+        for name in filter(None, names):
+            for dtype in workloads.WORKLOADS[name][2]:
+                start = perf_counter()
+                content["cells"][f"{name} {dtype}"] = sample_kind(name, dtype, backends)
+                print(f"{name} {dtype}: {perf_counter() - start:.0f} s", flush=True)
+            write(path, content)
+    return content
+
+
+def header(backends: list[Any]) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "machine": {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(),
+                    "python": platform.python_version()},
+        "backends": {b.name: {"version": b.version, "floor": b.floor_seconds,
+                              "compiles": b.compiles} for b in backends},
+        "threads": contention.state.set_variables,
+        "cells": {},
+    }  # fmt: skip
+
+
+def calibration(session: Any) -> Any:
+    import tempfile
+
+    from gpuforge.history import History
+    from gpuforge.runtime.calibration import calibrate
+
+    with tempfile.TemporaryDirectory() as folder:
+        history = History(Path(folder), "benchmark")
+        for _ in calibrate(history, session.reference, session.backends()):
+            pass
+        return history.constant(CONSTANT)
+
+
+def sample_kind(name: str, dtype: str, backends: list[Any]) -> dict[str, Any]:
+    """Return the samples of one function and dtype: size -> backend -> seconds."""
+    function, make, _ = workloads.WORKLOADS[name]
+    cells: dict[str, Any] = {"sizes": {}, "refused": {}, "first": {}}
+    floor = (
+        CANCELLING
+        if classify(read_captures(function).operations) in CANCELLING_CLASSES
+        else ELEMENTWISE
+    )
+    seen: set[int] = set()
+    for size in workloads.SIZES:
+        arguments = make(np.random.default_rng(size), size, dtype)
+        elements = sum(a.size for a in arguments)
+        if elements in seen:
+            continue
+        seen.add(elements)
+        cell = sample_cell(function, arguments, backends, cells, floor)
+        cells["sizes"][str(elements)] = cell
+        if median(cell[NUMPY]) > MAX_CELL_SECONDS:
+            break
+    return cells
+
+
+def sample_cell(
+    function: Callable[..., Any], arguments: tuple[Any, ...], backends: list[Any],
+    cells: dict[str, Any], floor: float,
+) -> dict[str, list[float]]:  # fmt: skip
+    leaves: list[Any] = []
+    spec = flatten((arguments, {}), leaves)
+    expected = function(*arguments)
+    template = describe(expected, arguments)
+    assert not isinstance(template, str), template
+    copies = read_captures(function).may_write
+    programs = {}
+    for backend in backends:
+        if backend.name in cells["refused"]:
+            continue
+        program = Program(backend, function, spec, copies)
+        if backend.name != NUMPY and (backend.compiles or not cells["sizes"]):
+            trial = try_backend(program, arguments, template, expected, floor=floor, exact=True)
+            cells["first"].setdefault(backend.name, []).append(trial.first_seconds)
+            if trial.refused:
+                cells["refused"][backend.name] = trial.refused
+                for other in cells["sizes"].values():
+                    other.pop(backend.name, None)
+                continue
+        programs[backend.name] = program
+    return interleave(programs, arguments, template)
+
+
+def enough(times: list[float], best: float) -> bool:
+    """Return whether a backend this slow is sampled no further in its cell."""
+    ratio = median(times) / best if times and best else 0.0
+    return (len(times) >= 5 and ratio > HOPELESS) or (len(times) >= 2 and ratio > 4 * HOPELESS)
+
+
+def interleave(programs: dict[str, Any], arguments: Any, template: Any) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {name: [] for name in programs}
+    for program in programs.values():
+        program.measure(arguments, template)
+    for _ in range(SAMPLES):
+        best = min((median(t) for t in times.values() if t), default=0.0)
+        for name, program in programs.items():
+            if enough(times[name], best):
+                continue
+            times[name].append(timed(program, arguments, template))
+    return times
+
+
+def timed(program: Any, arguments: Any, template: Any) -> float:
+    """Return the seconds of one call as the runtime makes it; NumPy's without any detour."""
+    if program.backend.name != NUMPY:
+        return float(program.measure(arguments, template)[1])
+    start = perf_counter()
+    program.function(*arguments)
+    return perf_counter() - start
+
+
+# ---------------------------------------------------------------- replaying
+
+
+class Replay:
+    """One function and dtype, its samples drawn at random, one policy learning from them."""
+
+    def __init__(self, cells: dict[str, Any], content: dict[str, Any], rng: Any, prior: Any):
+        self.samples = {int(n): c for n, c in cells["sizes"].items()}
+        self.medians = {n: {b: median(t) for b, t in c.items()} for n, c in self.samples.items()}
+        self.oracle = {n: min(m.values()) for n, m in self.medians.items()}
+        self.first = {b: [t for t in v if t > 0] or [0.0] for b, v in cells["first"].items()}
+        self.refused = cells["refused"]
+        self.rng = rng
+        self.candidates = [
+            Candidate(name, facts["floor"], facts["compiles"], compiling(content, name))
+            for name, facts in content["backends"].items()
+        ]
+        self.kind = Kind(prior=prior)
+        self.policy = Policy()
+        self.seen = False
+
+    def draw(self, size: int, backend: str) -> float:
+        times = self.samples[size].get(backend)
+        if times is None:  # refused: it is tried once, at about NumPy's price
+            times = self.samples[size][NUMPY]
+        return float(times[self.rng.integers(len(times))])
+
+    def sizes(self, calls: int) -> Iterator[int]:
+        known = sorted(self.samples)
+        yield from (known[i] for i in self.rng.integers(len(known), size=calls))
+
+    def call(self, size: int) -> tuple[str, float, float]:
+        """Make one call; return its backend, its scored seconds and what learning cost besides."""
+        decision = self.policy.decide(self.kind, size, size, self.candidates)
+        name, extra = decision.backend, 0.0
+        compiles = any(c.name == name and c.compiles for c in self.candidates)
+        cell = self.kind.curve(name).cell(size)
+        if compiles and not cell.ready:
+            extra = float(self.rng.choice(self.first[name]))
+            cell.ready = True
+            charge(self.kind, size, name, extra, extra)
+        else:
+            seconds = self.draw(size, name)
+            if decision.exploring and not decision.trial:
+                known = self.kind.estimate(Candidate(NUMPY), size, size)
+                charge(self.kind, size, name, seconds - (known.seconds if known else seconds))
+            observe(self.kind, size, size, name, seconds, self.candidates, first=not self.seen)
+            self.seen = True
+        if decision.trial:
+            extra += self.trial(size, decision.trial)
+        return name, self.medians[size][name], extra
+
+    def trial(self, size: int, name: str) -> float:
+        first = float(self.rng.choice(self.first[name])) if name in self.first else 0.0
+        seconds = self.draw(size, name)
+        cost = first + 2 * seconds
+        curve = self.kind.curve(name)
+        curve.refused, curve.verified = self.refused.get(name, ""), name not in self.refused
+        charge(self.kind, size, name, cost, first)
+        if curve.verified:
+            curve.cell(size).ready = True
+            curve.add(size, size, seconds)
+        return cost
+
+
+class Score:
+    """Totals over calls: routed and oracle seconds, per-call ratios, near-best share."""
+
+    def __init__(self) -> None:
+        self.routed = self.best = self.extra = 0.0
+        self.ratios: list[float] = []
+        self.near = 0
+
+    def add(self, seconds: float, oracle: float, extra: float = 0.0) -> None:
+        self.routed += seconds
+        self.best += oracle
+        self.extra += extra
+        self.ratios.append(max(seconds / oracle, 1e-9))
+        self.near += seconds <= oracle * 1.1 + 1e-6
+
+    def row(self, name: str) -> dict[str, Any]:
+        return {
+            "policy": name,
+            "total_regret": self.routed / self.best - 1,
+            "learning_share": self.extra / self.best,
+            "total_with_learning": (self.routed + self.extra) / self.best - 1,
+            "geometric_regret": geometric_mean(self.ratios) - 1,
+            "near_best": self.near / len(self.ratios),
+            "calls": len(self.ratios),
+            "seconds": self.routed + self.extra,
+        }
+
+
+def replay(content: dict[str, Any], seed: int) -> list[dict[str, Any]]:
+    """Return one row per policy."""
+    rows = []
+    for label, calibrated in (("cold", False), ("calibrated", True)):
+        first, steady = Score(), Score()
+        for kind, cells in content["cells"].items():
+            prior = prior_of(kind, content) if calibrated else None
+            run = Replay(cells, content, np.random.default_rng(seed), prior)
+            for size in run.sizes(FIRST_CALLS):
+                _, seconds, extra = run.call(size)
+                first.add(seconds, run.oracle[size], extra)
+            for size in run.sizes(LEARNING_CALLS - FIRST_CALLS):
+                run.call(size)
+            for size in run.sizes(STEADY_CALLS):
+                _, seconds, extra = run.call(size)
+                steady.add(seconds, run.oracle[size], extra)
+        rows.append(first.row(f"gpuforge {label}, first {FIRST_CALLS} calls"))
+        rows.append(steady.row(f"gpuforge {label}, steady after {LEARNING_CALLS}"))
+    rows += [single(content, name) for name in content["backends"]]
+    return [*rows, one_threshold(content), threshold_each(content)]
+
+
+def compiling(content: dict[str, Any], name: str) -> float:
+    """Return what a backend's smallest function took to compile, as measured when it is opened."""
+    smallest = content["cells"].get("affine float32", {"first": {}})["first"].get(name, [0.05])
+    return float(median(smallest))
+
+
+def prior_of(kind: str, content: dict[str, Any]) -> Any:
+    function = workloads.WORKLOADS[kind.split()[0]][0]
+
+    class Kept:
+        def constant(self, name: str) -> Any:
+            return content["calibration"]
+
+    return Priors(Kept()).of(read_captures(function).operations)  # type: ignore[arg-type]
+
+
+def medians_of(cells: dict[str, Any]) -> dict[int, dict[str, float]]:
+    return {int(n): {b: median(t) for b, t in c.items()} for n, c in cells["sizes"].items()}
+
+
+def single(content: dict[str, Any], name: str) -> dict[str, Any]:
+    score = Score()
+    for cells in content["cells"].values():
+        for times in medians_of(cells).values():
+            score.add(times.get(name, times[NUMPY]), min(times.values()))
+    return score.row(f"always {name} (NumPy where it is left out)")
+
+
+def one_threshold(content: dict[str, Any]) -> dict[str, Any]:
+    """The best single size from which everything goes to one other backend, in hindsight."""
+    best: tuple[float, Score, str] | None = None
+    for name in content["backends"]:
+        for limit in (*workloads.SIZES, 10**9):
+            score = Score()
+            for cells in content["cells"].values():
+                for size, times in medians_of(cells).items():
+                    chosen = times.get(name, times[NUMPY]) if size >= limit else times[NUMPY]
+                    score.add(chosen, min(times.values()))
+            if best is None or score.routed < best[0]:
+                best = (score.routed, score, f"one threshold in hindsight ({name} from {limit})")
+    assert best is not None
+    return best[1].row(best[2])
+
+
+def threshold_each(content: dict[str, Any]) -> dict[str, Any]:
+    """The best threshold and backend of each function and dtype, in hindsight."""
+    score = Score()
+    for cells in content["cells"].values():
+        table = medians_of(cells)
+        options = [(name, limit) for name in content["backends"] for limit in (*table, 10**9)]
+
+        def picked(option: tuple[str, int], table: Any = table) -> list[tuple[float, float]]:
+            name, limit = option
+            return [
+                (t.get(name, t[NUMPY]) if n >= limit else t[NUMPY], min(t.values()))
+                for n, t in table.items()
+            ]
+
+        for seconds, oracle in min(
+            (picked(o) for o in options), key=lambda p: sum(s for s, _ in p)
+        ):
+            score.add(seconds, oracle)
+    return score.row("best threshold per function in hindsight")
+
+
+def overhead() -> dict[str, float]:
+    """Return what placement itself adds to a call: a held choice, and a considered one."""
+    plain = workloads.affine
+    placed = gf.offload(plain)
+    small = np.ones(16)
+    for _ in range(3000):
+        placed(small)
+    rounds: tuple[list[float], list[float]] = ([], [])
+    for _ in range(40):
+        for function, out in zip((plain, placed), rounds, strict=True):
+            start = perf_counter()
+            for _ in range(2000):
+                function(small)
+            out.append((perf_counter() - start) / 2000)
+    considered = []
+    for _ in range(400):
+        placed.stats().held.clear()
+        start = perf_counter()
+        placed(small)
+        considered.append(perf_counter() - start)
+    return {
+        "direct_seconds": median(rounds[0]),
+        "held_extra_seconds": median(rounds[1]) - median(rounds[0]),
+        "considered_extra_seconds": median(considered) - median(rounds[0]),
+    }
+
+
+# ---------------------------------------------------------------- in and out
+
+
+def read(path: Path) -> dict[str, Any]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        content: dict[str, Any] = json.load(file)
+    return content
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rounded = json.loads(json.dumps(content), parse_float=lambda t: float(f"{float(t):.4g}"))
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        json.dump(rounded, file)
+
+
+def show(rows: list[dict[str, Any]], added: dict[str, float]) -> None:
+    heading = ("policy", "total", "learning", "with it", "geo-mean", "near best", "seconds")
+    print(f"{heading[0]:58}" + "".join(f"{h:>11}" for h in heading[1:]))
+    for row in rows:
+        figures = [row[k] for k in ("total_regret", "learning_share", "total_with_learning",
+                                    "geometric_regret", "near_best")]  # fmt: skip
+        print(f"{row['policy']:58}" + "".join(f"{100 * f:10.1f}%" for f in figures)
+              + f"{row['seconds']:11.2f}")  # fmt: skip
+    for name, seconds in added.items():
+        print(f"placement itself, {name.replace('_', ' ')}: {seconds * 1e6:.2f} µs")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--functions", default=",".join(workloads.WORKLOADS))
+    parser.add_argument("--samples", type=Path, default=RESULTS / "placement-samples.json.gz")
+    parser.add_argument("--sample-only", action="store_true")
+    parser.add_argument("--replay", type=Path)
+    parser.add_argument("--out", type=Path, default=RESULTS / "placement.json")
+    arguments = parser.parse_args()
+    path = arguments.replay or arguments.samples
+    content = read(path) if arguments.replay else sample(arguments.functions.split(","), path)
+    if arguments.sample_only:
+        return
+    rows, added = replay(content, arguments.seed), overhead()
+    show(rows, added)
+    arguments.out.write_text(
+        json.dumps({"seed": arguments.seed, "backends": content["backends"], "rows": rows,
+                    "overhead": added}, indent=1) + "\n"
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

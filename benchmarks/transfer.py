@@ -1,0 +1,133 @@
+"""Whether moving arrays through a backend costs more than the library's own copy.
+
+usage: transfer.py [--out FILE]
+
+Sizes from 4 KiB to 64 MiB, 10 MB among them, each way, on every backend with memory of its own.
+The two ways take turns, and which goes first changes with each turn; the figures are medians with
+quartiles, in seconds, and the raw samples are kept. A backend that shares the host's memory
+(`torch:cpu`, `jax:cpu`) copies nothing and is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median, quantiles
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import gpuforge as gf
+
+RESULTS = Path(__file__).parent / "results"
+SIZES = (*(2**power for power in range(12, 27, 2)), 10_000_000)
+ROUNDS, LEAST_SECONDS = 25, 0.15
+Copies = tuple[Callable[[Any], Any], Callable[[Any], Any], Callable[[Any], Any]]
+
+
+def own_copies(backend: Any) -> Copies | None:
+    """Return the library's own copy to the device, from it, and its wait; None where none is."""
+    library, _, device = backend.name.partition(":")
+    if library == "torch" and device != "cpu":
+        torch = backend.torch
+        return (lambda a: torch.from_numpy(a).to(backend.device), lambda t: t.cpu().numpy(),
+                backend.wait)  # fmt: skip
+    if library == "cupy":
+        return backend.cupy.asarray, backend.cupy.asnumpy, backend.wait
+    if library == "jax" and not device.startswith("cpu"):
+        jax = backend.jax
+        return lambda a: jax.device_put(a, backend.device), np.array, backend.wait
+    if library == "mlx":
+        return backend.mx.array, np.array, backend.wait
+    if library == "dpnp":
+        dpnp, queue = backend.dpnp, backend.queue
+        return lambda a: dpnp.asarray(a, sycl_queue=queue), dpnp.asnumpy, backend.wait
+    if library == "opencl":
+        to_device, pool = backend.arrays.to_device, backend.pool
+        return (lambda a: to_device(backend.queue, a, allocator=pool), lambda a: a.get(),
+                backend.wait)  # fmt: skip
+    return None
+
+
+def timed(call: Callable[[Any], Any], value: Any, wait: Callable[[Any], Any]) -> float:
+    """Return the seconds that a copy takes, until it is done."""
+    start = perf_counter()
+    wait(call(value))
+    return perf_counter() - start
+
+
+def measure(backend: Any, copies: Copies, size: int) -> dict[str, dict[str, list[float]]]:
+    """Return the samples of both ways, by direction and by who copies."""
+    to_device, to_host, wait = copies
+    host = np.random.default_rng(0).random(size // 4, dtype=np.float32)
+    samples: dict[str, dict[str, list[float]]] = {}
+    with backend.scope():
+        ours, theirs = backend.put(host, share=True), to_device(host)
+        wait([ours] if backend.name.startswith("mlx") else ours)
+        ways = {
+            "to device": {"gpuforge": (lambda a: backend.put(a, share=True), host, wait),
+                          "library": (to_device, host, wait)},
+            "to host": {"gpuforge": (backend.get, ours, lambda done: None),
+                        "library": (to_host, theirs, lambda done: None)},
+        }  # fmt: skip
+        for direction, pair in ways.items():
+            found: dict[str, list[float]] = {"gpuforge": [], "library": []}
+            start, turn = perf_counter(), 0
+            while turn < ROUNDS or perf_counter() - start < LEAST_SECONDS:
+                order = list(pair) if turn % 2 else list(reversed(pair))
+                for who in order:
+                    seconds = timed(*pair[who])
+                    if turn:  # the first turn loads what is loaded once
+                        found[who].append(seconds)
+                turn += 1
+            samples[direction] = found
+    return samples
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    low, middle, high = quantiles(values, n=4)
+    return {"median": middle, "lower_quartile": low, "upper_quartile": high}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, default=RESULTS / "transfer.json")
+    arguments = parser.parse_args()
+    rows = []
+    with gf.session(history=False) as session:
+        for library in session.libraries.values():
+            session.open(library)
+        for backend in session.backends():
+            copies = own_copies(backend)
+            if copies is None:
+                print(f"{backend.name}: shares the host's memory")
+                continue
+            for size in SIZES:
+                for direction, found in measure(backend, copies, size).items():
+                    ratio = median(found["gpuforge"]) / median(found["library"])
+                    rows.append(
+                        {
+                            "backend": backend.name,
+                            "version": backend.version,
+                            "bytes": size,
+                            "direction": direction,
+                            "ratio": ratio,
+                            **{who: spread(s) for who, s in found.items()},
+                            "samples_seconds": {w: s[:40] for w, s in found.items()},
+                        }
+                    )
+                    print(f"{backend.name:14}{direction:10}{size:>10} B "
+                          f"{1e6 * median(found['gpuforge']):>10.1f} µs, "
+                          f"{ratio:.2f} times the library's own")  # fmt: skip
+    machine = {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()}
+    arguments.out.parent.mkdir(exist_ok=True)
+    arguments.out.write_text(json.dumps({"machine": machine, "rows": rows}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""gpuforge: from a bare machine to the fastest safe run of array programs.
+
+Public names load on first use, so that ``import gpuforge`` costs almost nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from gpuforge.detect import best_device as best_device
+    from gpuforge.detect import detect as detect
+    from gpuforge.detect import detect_async as detect_async
+    from gpuforge.diagnose import diagnose as diagnose
+    from gpuforge.diagnose import explain as explain
+    from gpuforge.runtime.namespace import namespace as namespace
+    from gpuforge.runtime.offload import offload as offload
+    from gpuforge.runtime.session import session as session
+
+_HOMES: dict[str, str] = {
+    "best_device": "gpuforge.detect",
+    "detect": "gpuforge.detect",
+    "detect_async": "gpuforge.detect",
+    "diagnose": "gpuforge.diagnose",
+    "explain": "gpuforge.diagnose",
+    "environment": "gpuforge.environment",
+    "namespace": "gpuforge.runtime.namespace",
+    "offload": "gpuforge.runtime.offload",
+    "session": "gpuforge.runtime.session",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'gpuforge' has no attribute {name!r}")
+    module = importlib.import_module(home)
+    # A package may itself be the public name: gf.environment.
+    own = home == f"{__name__}.{name}"
+    value = getattr(module, name, module) if own else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

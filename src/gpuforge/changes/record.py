@@ -1,0 +1,94 @@
+"""Undo records: what was changed, where the state before is kept, one folder each."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from gpuforge.errors import UnknownName, WorkloadError
+
+RECORD = "record.json"
+State = Literal["applying", "applied", "undone"]
+
+
+@dataclass(frozen=True)
+class UndoRecord:
+    """What one application of a plan changed.
+
+    Attributes
+    ----------
+    id : date and a random word, such as ``20260102-101500-3fa9``
+    title : the plan's
+    state : ``applying`` when it was interrupted; that can be undone as well
+    commands : what was done, in order
+    kept : path of a thing that may have changed, and the folder that keeps its state before
+    left : what each of them was like when all was done, as a fingerprint
+    """
+
+    id: str
+    title: str
+    state: State = "applying"
+    commands: tuple[str, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+    left: tuple[str, ...] = ()
+
+    def save(self) -> None:
+        """Write the record; a reader sees the old one or the new one, never half of it."""
+        folder = records_folder() / self.id
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = folder / f"{RECORD}.tmp"
+        draft.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        os.replace(draft, folder / RECORD)
+
+    def having(self, **changes: object) -> UndoRecord:
+        """Return the record with some fields changed, and saved."""
+        record = replace(self, **changes)  # type: ignore[arg-type]
+        record.save()
+        return record
+
+
+def records_folder() -> Path:
+    """Return the folder of all records, which need not exist."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("gpuforge", appauthor=False)) / "undo"
+
+
+def new_id() -> str:
+    """Return the id of a new record."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+
+
+def records() -> tuple[UndoRecord, ...]:
+    """Return the records that can be read, the oldest first."""
+    folder = records_folder()
+    names = sorted(path.parent.name for path in folder.glob(f"*/{RECORD}"))
+    return tuple(find_record(name) for name in names)
+
+
+def find_record(name: str) -> UndoRecord:
+    """Return one record.
+
+    Raises
+    ------
+    UnknownName
+        If there is none of that id.
+    WorkloadError
+        If its file is damaged.
+    """
+    path = records_folder() / name / RECORD
+    if Path(name).name != name or not path.is_file():
+        known = [found.parent.name for found in records_folder().glob(f"*/{RECORD}")]
+        raise UnknownName.among("undo record", name, known)
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+        kept = tuple((str(target), str(store)) for target, store in table["kept"])
+        commands = tuple(map(str, table["commands"]))
+        left = tuple(map(str, table["left"]))
+        return UndoRecord(table["id"], table["title"], table["state"], commands, kept, left)
+    except (ValueError, KeyError, TypeError) as error:
+        raise WorkloadError(f"{path} is damaged: {error}") from None

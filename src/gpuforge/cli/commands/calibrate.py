@@ -1,0 +1,150 @@
+"""``gpuforge calibrate``: measure this machine's backends, at most ten seconds, resumable."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from gpuforge.cli import render
+from gpuforge.cli.main import FINE, NOTHING
+from gpuforge.units import format_bytes, format_seconds, significant
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.calibration import Point
+    from gpuforge.runtime.session import Session
+
+SUMMARY = "measure how the installed backends compare with NumPy on this machine"
+BYTES_PER_ELEMENT = 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--list", action="store_true", help="list the backends, measure nothing")
+    only.add_argument("--export", metavar="FILE", help="write what was measured to FILE")
+    only.add_argument(
+        "--import", metavar="FILE", dest="read", help="start from FILE, of the same hardware"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure what was not measured yet, or list the backends."""
+    from gpuforge.runtime.session import default_session
+
+    start = perf_counter()
+    session = default_session()
+    if arguments.export or arguments.read:
+        return _exchange(session, arguments)
+    failures = _open_all(session)
+    if arguments.list:
+        return _list(session, failures, as_json=arguments.json)
+    if not session.backends():
+        render.message("nothing to compare: NumPy is the only backend that works here")
+        for line in failures:
+            render.message(f"  {line}")
+        render.message("hint: pip install 'gpuforge[jax]' or 'gpuforge[torch]'")
+        return NOTHING
+    points = _measure(session, start)
+    _report(session, points, as_json=arguments.json)
+    return FINE
+
+
+def _exchange(session: Session, arguments: argparse.Namespace) -> int:
+    """Write the constants of this machine to a file, or read those of one like it."""
+    from pathlib import Path
+
+    from gpuforge.runtime.exchange import export_constants, import_constants
+
+    if arguments.export:
+        points = export_constants(session.history, Path(arguments.export))
+        done, text = "exported", f"{points} points written to {arguments.export}"
+    else:
+        points = import_constants(session.history, Path(arguments.read))
+        done, text = "imported", f"{points} points read from {arguments.read}"
+    if session.history.problem:
+        render.message(f"warning: {session.history.problem}")
+    if arguments.json:
+        render.document({"machine": session.history.machine, done: points})
+    else:
+        render.message(text)
+    return FINE
+
+
+def _open_all(session: Session) -> list[str]:
+    for library in session.libraries.values():
+        session.open(library)
+    return [f"{f.name}: {f.reason}" for lib in session.libraries.values() for f in lib.failures]
+
+
+def _measure(session: Session, start: float) -> list[Point]:
+    from tqdm import tqdm
+
+    from gpuforge.runtime.calibration import LIMIT_SECONDS, calibrate, plan_probes
+
+    backends = session.backends()
+    points: list[Point] = []
+    total = len(plan_probes(backends))
+    left = LIMIT_SECONDS - (perf_counter() - start)
+    with tqdm(total=total, unit="probe", leave=False, disable=not sys.stderr.isatty()) as bar:
+        for point in calibrate(session.history, session.reference, backends, limit=left):
+            points.append(point)
+            bar.set_description(f"{point.probe} on {point.backend}")
+            bar.update()
+    render.message(f"{len(points)} probes in {format_seconds(perf_counter() - start)}")
+    if session.history.problem:
+        render.message(f"warning: {session.history.problem}")
+    return points
+
+
+def _report(session: Session, points: list[Point], *, as_json: bool) -> None:
+    from gpuforge.runtime.priors import Priors
+
+    table = Priors(session.history).table
+    if not table:  # nothing could be kept: show what was measured now
+        for point in points:
+            if point.ratio is not None:
+                measured = table.setdefault(point.probe, {}).setdefault(point.backend, [])
+                measured.append([point.size, point.ratio])
+    if as_json:
+        render.document({"machine": session.history.machine, "time_over_numpy": table})
+        return
+    rows = [
+        (name, backend, *(_cell(points_of, size) for size in _sizes(table)))
+        for name, backends in table.items()
+        for backend, points_of in backends.items()
+        if points_of
+    ]
+    heading = ("operations", "backend", *map(_size_text, _sizes(table)))
+    render.data("time over NumPy's, transfers counted (below 1: faster)")
+    render.data(render.table(rows, heading=heading))
+
+
+def _sizes(table: dict[str, dict[str, list[list[float]]]]) -> list[int]:
+    return sorted({int(n) for by in table.values() for points in by.values() for n, _ in points})
+
+
+def _size_text(size: int) -> str:
+    return format_bytes(size * BYTES_PER_ELEMENT)
+
+
+def _cell(points: list[list[float]], size: int) -> str:
+    return next((significant(ratio) for found, ratio in points if found == size), "-")
+
+
+def _list(session: Session, failures: list[str], *, as_json: bool) -> int:
+    from gpuforge.runtime.backends import list_backends
+
+    backends = [session.reference, *session.backends()]
+    listed = list_backends(plugins=session.settings.plugins)
+    failures += [f"{entry.name}: {entry.reason}" for entry in listed if entry.reason]
+    if as_json:
+        found = [{"name": b.name, "version": b.version} for b in backends]
+        render.document({"backends": found, "left_out": failures})
+        return FINE
+    render.data(render.table([(b.name, b.version) for b in backends]))
+    for line in failures:
+        render.message(f"left out: {line}")
+    return FINE

@@ -1,0 +1,90 @@
+"""``gpuforge detect``: the GPUs and the CPU of this machine, or of a recorded one."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from gpuforge import log
+from gpuforge.cli import machine_view, render
+from gpuforge.detect import read_machine
+from gpuforge.errors import UnknownName, WorkloadError
+from gpuforge.facts import Machine
+from gpuforge.probe import LiveProbe, Probe, SnapshotProbe
+from gpuforge.units import format_seconds
+
+SUMMARY = "what GPUs this machine has, and its CPU"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the command."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--snapshot", metavar="DIR", help="read a recorded machine, not this one")
+    parser.add_argument("--record", metavar="DIR", help="write this machine down, for a bug report")
+    parser.add_argument("--refresh", action="store_true", help="do not believe the cache")
+    parser.add_argument("--cpu-only", action="store_true", help="leave the GPUs out")
+    parser.add_argument("--why", action="store_true", help="show routes, scores and what is no GPU")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Detect, show, and return 1 where a driver fails."""
+    machine = _machine(arguments)
+    _log_phases(machine)
+    if arguments.json:
+        render.document(machine_view.document(machine))
+    else:
+        render.data(machine_view.text(machine, cpu_only=arguments.cpu_only))
+    if arguments.why and (reasons := machine_view.reasons(machine)):
+        show = render.message if arguments.json else render.data
+        show(reasons)
+    if machine.error and not arguments.json:
+        render.message("next: 'gpuforge doctor' says how to mend it")
+    return 1 if machine.status == "driver_error" else 0
+
+
+def _machine(arguments: argparse.Namespace) -> Machine:
+    if arguments.snapshot and arguments.record:
+        raise UnknownName(
+            "gpuforge detect: --snapshot and --record exclude each other", hint="give one of them"
+        )
+    probe: Probe = SnapshotProbe(arguments.snapshot) if arguments.snapshot else LiveProbe()
+    if arguments.record:
+        return _record(Path(arguments.record))
+    machine = read_machine(probe, refresh=arguments.refresh, cpu_only=arguments.cpu_only or None)
+    if arguments.why and isinstance(probe, LiveProbe) and not arguments.cpu_only:
+        from gpuforge.detect.opencl import open_platforms
+
+        machine = replace(machine, toolkits=(*machine.toolkits, *open_platforms(probe)))
+    return machine
+
+
+def _record(folder: Path) -> Machine:
+    """Detect without libraries, so that every answer is a file or a text, and write it down."""
+    from gpuforge.probe.recording import RecordingProbe
+
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise WorkloadError(f"{folder} exists and is not empty", hint="name a new folder")
+    probe = RecordingProbe(LiveProbe(), libraries=False)
+    machine = read_machine(probe)
+    try:
+        files = probe.save(folder)
+    except OSError as error:
+        raise WorkloadError(
+            f"{folder} cannot be written: {error.strerror}", hint="name another folder"
+        ) from None
+    render.message(
+        f"{len(files)} files are in {folder}, without serial numbers and user names: "
+        "read them before you send them"
+    )
+    return machine
+
+
+def _log_phases(machine: Machine) -> None:
+    logger = log.logger("detect")
+    where = "taken from the cache" if machine.from_cache else "detected"
+    logger.info("%s in %s", where, format_seconds(machine.elapsed_seconds))
+    for name, seconds in machine.timings.items():
+        logger.info("%s took %s", name, format_seconds(seconds))
+    for note in machine.notes:
+        logger.info("%s", note)

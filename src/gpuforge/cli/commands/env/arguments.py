@@ -1,0 +1,118 @@
+"""The flags of each sub-command of ``env``, and what they mean together."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gpuforge import settings
+from gpuforge.environment.planning import Plan
+from gpuforge.environment.refresh import newest_releases
+from gpuforge.facts import Machine
+
+_PLANNED = ("recommend", "plan", "export", "create", "fetch", "switch")
+_INSTALLING = ("create", "fetch", "switch")
+
+
+def declare(action: str, parser: argparse.ArgumentParser) -> None:
+    """Add the flags of one sub-command."""
+    if action in ("show", "new", "edit"):
+        parser.add_argument("name", metavar="NAME", help="name of the profile")
+    if action in (*_PLANNED, "list"):
+        parser.add_argument("--cpu-only", action="store_true", help="plan without a GPU")
+    if action in ("list", "recommend", "plan", "export"):
+        parser.add_argument("--snapshot", metavar="DIR", help="a recorded machine instead of this")
+    if action in _PLANNED:
+        _declare_plan(action, parser)
+    if action in ("create", "verify", "switch"):
+        parser.add_argument("--path", type=Path, default=Path(".venv"), help="the environment")
+    if action in _INSTALLING:
+        _declare_installing(action, parser)
+    if action == "export":
+        parser.add_argument("--format", default="requirements", help="which tool's file")
+        parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write it there")
+    if action == "new":
+        parser.add_argument("--extends", metavar="NAME", help="start from another profile")
+        parser.add_argument("--project", action="store_true", help="put it into this project")
+    if action == "refresh":
+        parser.add_argument("--index", default="", help="address of the package index")
+    if action not in ("new", "edit"):
+        parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def _declare_plan(action: str, parser: argparse.ArgumentParser) -> None:
+    if action not in ("recommend", "switch"):
+        parser.add_argument("--profile", metavar="NAME", help="by default the recommended one")
+    required = action == "switch"
+    parser.add_argument("--framework", required=required, help="pytorch, tensorflow or jax")
+    parser.add_argument("--framework-version", default="", metavar="VERSION")
+    parser.add_argument("--framework-index", default="", metavar="URL|default")
+    parser.add_argument("--python", metavar="VERSION", help="such as 3.12")
+    if action not in _INSTALLING:
+        parser.add_argument("--platform", help="such as linux-64")
+
+
+def _declare_installing(action: str, parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--index", default="", metavar="URL", help="instead of the default index")
+    parser.add_argument("--find-links", action="append", default=[], metavar="DIR|URL")
+    parser.add_argument("--installer", choices=["uv", "pip"], default="", help="uv if present")
+    parser.add_argument("--wheelhouse", type=Path, metavar="DIR", help="where downloads are kept")
+    if action != "fetch":
+        parser.add_argument("--replace", action="store_true", help="make an existing one anew")
+        parser.add_argument("--offline", action="store_true", help="from fetched wheels alone")
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def machine_of(found: argparse.Namespace) -> Machine:
+    """Return the facts of the machine that the flags name."""
+    from gpuforge.detect import read_machine
+    from gpuforge.probe import SnapshotProbe
+
+    snapshot = getattr(found, "snapshot", None)
+    return read_machine(SnapshotProbe(Path(snapshot)) if snapshot else None)
+
+
+def loaded(found: argparse.Namespace) -> settings.Settings:
+    """Return the settings in force, the flags above all others."""
+    flags: dict[str, Any] = {}
+    for flag, name in (
+        ("index", "package_index"),
+        ("framework_index", "framework_index"),
+        ("find_links", "find_links"),
+    ):
+        value = getattr(found, flag, None)
+        if value:
+            flags[name] = value
+    if getattr(found, "cpu_only", False):
+        flags["cpu_only"] = True
+    return settings.load(flags=flags).settings
+
+
+def plan_of(found: argparse.Namespace, machine: Machine | None = None) -> Plan:
+    """Return the plan that the flags ask for: of the named profile, or the recommended one."""
+    from gpuforge.environment import advice
+
+    machine = machine or machine_of(found)
+    chosen = loaded(found)
+    profile, framework = getattr(found, "profile", None), found.framework
+    if profile is None:
+        best = advice.recommend(
+            machine,
+            framework=framework,
+            cpu_only=chosen.cpu_only,
+            python=found.python,
+            platform=getattr(found, "platform", None),
+        )
+        profile, framework = best.profile.name, best.plan.framework
+    return advice.plan(
+        profile,
+        framework or "pytorch",
+        machine=machine,
+        cpu_only=chosen.cpu_only,
+        python=found.python,
+        platform=getattr(found, "platform", None),
+        version=found.framework_version,
+        framework_index=chosen.framework_index,
+        newer=newest_releases(settings.cache_folder(chosen)),
+    )

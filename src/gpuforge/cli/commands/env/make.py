@@ -1,0 +1,144 @@
+"""``env create``, ``verify``, ``switch`` and ``fetch``: what changes the disk, and its proof."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from gpuforge.cli import render
+from gpuforge.cli.commands.env.advise import describe
+from gpuforge.cli.commands.env.arguments import loaded, machine_of, plan_of
+from gpuforge.cli.commands.env.progress import Progress
+from gpuforge.environment.companions import known_names
+from gpuforge.environment.create import Created, create_environment, fetch_plan, switched_path
+from gpuforge.environment.installers import Installer, Sources, choose_installer
+from gpuforge.environment.planning import Plan
+from gpuforge.environment.record import is_environment, read_record
+from gpuforge.environment.verify import Verification, verify_environment
+from gpuforge.errors import EnvironmentMismatch, PlanRefused
+from gpuforge.settings import cache_folder
+
+FINE, PROBLEM = 0, 1
+
+
+def create(found: argparse.Namespace) -> int:
+    """Create an environment, then verify it."""
+    made = plan_of(found)
+    _refuse(made)
+    if not found.json:
+        render.data(describe(made))
+    _warn(made)
+    _confirm(found, f"create {found.path}?")
+    created = _create(found, made, found.path)
+    return _prove(found, created)
+
+
+def verify(found: argparse.Namespace) -> int:
+    """Run a real kernel in an environment."""
+    result = verify_environment(found.path)
+    _show(found, result)
+    return FINE if result.ok else PROBLEM
+
+
+def switch(found: argparse.Namespace) -> int:
+    """Make, or find, the same profile on another framework; the old one stays usable."""
+    path, record = switched_path(found.path, found.framework)
+    found.profile = record.profile
+    found.python = found.python or record.python
+    found.cpu_only = found.cpu_only or record.accelerator == "cpu"
+    there = read_record(path) if is_environment(path) else None
+    if there is not None and there.framework == found.framework and not found.replace:
+        return _prove(found, Created(path, there, reused=True))
+    made = plan_of(found)
+    _refuse(made)
+    _warn(made)
+    _confirm(found, f"create {path}?")
+    created = _create(found, made, path, base=record.base)
+    return _prove(found, created)
+
+
+def fetch(found: argparse.Namespace) -> int:
+    """Download all packages of a plan ahead."""
+    made = plan_of(found, machine_of(found))
+    _refuse(made)
+    sources = _sources(found, made)
+    with Progress(quiet=found.json) as progress:
+        pins = fetch_plan(made, _installer(found), sources, progress.report)
+    if found.json:
+        render.document({"wheelhouse": str(sources.wheelhouse), "packages": pins})
+    else:
+        render.data(f"{len(pins)} packages are in {sources.wheelhouse}")
+    return FINE
+
+
+def _create(found: argparse.Namespace, made: Plan, path: Path, *, base: str = "") -> Created:
+    installer, sources = _installer(found), _sources(found, made)
+    with Progress(quiet=found.json) as progress:
+        return create_environment(
+            made, path, installer, sources, progress.report, overwrite=found.replace, base=base
+        )
+
+
+def _installer(found: argparse.Namespace) -> Installer:
+    return choose_installer(found.installer, known_names)
+
+
+def _sources(found: argparse.Namespace, made: Plan) -> Sources:
+    chosen = loaded(found)
+    # Wheels of one Python and platform do not serve another.
+    kept = f"python{made.target.python}-{made.target.platform}"
+    return Sources(
+        wheelhouse=found.wheelhouse or cache_folder(chosen) / "wheelhouse" / kept,
+        index=chosen.package_index,
+        find_links=chosen.find_links,
+        offline=getattr(found, "offline", False),
+    )
+
+
+def _refuse(made: Plan) -> None:
+    if made.refusal is not None:
+        change = str(made.refusal.change) if made.refusal.change else ""
+        offer = "or add --cpu-only" if made.accelerator != "cpu" else ""
+        raise EnvironmentMismatch(
+            made.refusal.reason, hint="; ".join(filter(None, (change, offer)))
+        )
+
+
+def _warn(made: Plan) -> None:
+    for warning in made.warnings:
+        render.message(f"warning: {warning}")
+
+
+def _confirm(found: argparse.Namespace, question: str) -> None:
+    if found.yes:
+        return
+    if not sys.stdin.isatty():
+        raise PlanRefused("nobody is there to ask", hint="add --yes to create it without asking")
+    render.message(f"{question} [y/N]")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise PlanRefused("not confirmed, nothing was done")
+
+
+def _prove(found: argparse.Namespace, created: Created) -> int:
+    result = verify_environment(created.folder)
+    _show(found, result)
+    if not found.json:
+        activate = created.folder / "bin" / "activate"
+        windows = created.folder / "Scripts" / "activate"
+        command = windows if windows.exists() else f"source {activate}"
+        render.message(f"{'found' if created.reused else 'created'} {created.folder}")
+        render.message(f"use it with: {command}")
+    return FINE if result.ok else PROBLEM
+
+
+def _show(found: argparse.Namespace, result: Verification) -> None:
+    if found.json:
+        render.document(result.as_dict())
+        return
+    rows = [(c.name, "ok" if c.ok else "FAILED", c.detail) for c in result.checks]
+    word = "works" if result.ok else "does not work"
+    render.data(
+        f"{result.folder}: {result.framework} for {result.accelerator} {word}\n"
+        + render.table(rows, indent="  ")
+    )

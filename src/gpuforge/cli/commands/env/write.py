@@ -1,0 +1,92 @@
+"""``env new``, ``edit`` and ``refresh``: profiles of one's own, and newer releases."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gpuforge.cli import render
+from gpuforge.cli.commands.env.arguments import loaded
+from gpuforge.environment import advice
+from gpuforge.environment.profile import PROJECT_FOLDER, choose, folders, parse_profile
+from gpuforge.environment.quoting import quoted
+from gpuforge.environment.refresh import refresh_releases
+from gpuforge.errors import PlanRefused
+from gpuforge.settings import cache_folder, user_file
+
+FINE = 0
+_TEMPLATE = """\
+summary = "what it is for"
+optimises_for = ""
+minimum_memory_gb = 1
+packages = ["numpy"]
+
+[frameworks.pytorch]
+packages = []
+"""
+
+
+def new(found: argparse.Namespace) -> int:
+    """Write a profile to start from, where users' profiles are looked for."""
+    parse_profile(found.name, {}, "the command line", {})
+    folder = Path.cwd() / PROJECT_FOLDER if found.project else user_file().parent / "profiles"
+    path = folder / f"{found.name}.toml"
+    text = _TEMPLATE
+    if found.extends:
+        choose(advice.profiles(), found.extends)
+        text = f'extends = {quoted(found.extends)}\nsummary = "what it is for"\npackages = []\n'
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise PlanRefused(
+            f"{path} is there already", hint=f"'gpuforge env edit {found.name}' opens it"
+        ) from None
+    render.data(str(path))
+    return FINE
+
+
+def edit(found: argparse.Namespace) -> int:
+    """Open a profile of one's own in the editor, then check it."""
+    path = own_file(found.name)
+    if path is None:
+        choose(advice.profiles(), found.name)
+        raise PlanRefused(
+            f"{found.name} comes with gpuforge and is not edited",
+            hint=f"'gpuforge env new {found.name} --extends {found.name}' overrides it",
+        )
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor:
+        raise PlanRefused("neither VISUAL nor EDITOR names an editor", hint=f"edit {path} yourself")
+    try:
+        subprocess.run([*shlex.split(editor), str(path)], check=True)
+    except (OSError, subprocess.CalledProcessError, ValueError) as error:
+        raise PlanRefused(
+            f"the editor {editor!r} failed: {error}", hint=f"edit {path} yourself"
+        ) from None
+    choose(advice.profiles(), found.name)
+    render.data(f"{path} is a valid profile")
+    return FINE
+
+
+def own_file(name: str) -> Path | None:
+    """Return the file of a profile of one's own that is in force, even a broken one."""
+    places = [folder / f"{name}.toml" for folder in folders(user_file().parent, Path.cwd())]
+    return next((path for path in reversed(places) if path.is_file()), None)
+
+
+def refresh(found: argparse.Namespace) -> int:
+    """Ask the index for newer releases and keep the answers for plans to come."""
+    chosen = loaded(found)
+    today = datetime.now(UTC).date()
+    newest = refresh_releases(cache_folder(chosen), today, index=chosen.package_index)
+    if found.json:
+        render.document({"newest": newest, "asked": today.isoformat()})
+    else:
+        render.data(render.table([(name, version) for name, version in newest.items()]))
+    return FINE

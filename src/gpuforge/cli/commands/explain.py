@@ -1,0 +1,96 @@
+"""``gpuforge explain``: from an error text to its cause."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from gpuforge.cli import diagnosis_text, render
+from gpuforge.cli.main import FINE, NOTHING
+from gpuforge.diagnose import explain
+from gpuforge.diagnose.known_error import causes, known_error
+from gpuforge.diagnose.log import Log
+from gpuforge.diagnose.surroundings import Surroundings
+from gpuforge.errors import WorkloadError
+from gpuforge.facts import Machine
+
+SUMMARY = "name the cause of an error and what to do about it"
+
+READ_LIMIT_BYTES = 64 * 2**20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "subject", metavar="FILE|-|CAUSE", nargs="?", default="-", help="a log, stdin, or a cause"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--snapshot", metavar="DIR", help="the recorded machine the log comes from")
+    parser.add_argument(
+        "--here", action="store_true", help="the log comes from this machine: use its facts"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Explain a log, or print the page of a cause."""
+    subject = arguments.subject
+    if subject in causes() and not Path(subject).exists():
+        return _page(subject, as_json=arguments.json)
+    answer = explain(_read(subject), _machine(arguments))
+    if arguments.json:
+        matches = [_document(asdict(match)) for match in answer.matches if answer.cause]
+        render.document({"matches": matches})
+    else:
+        render.data(diagnosis_text.render_explanation(answer))
+    return FINE if answer.cause else NOTHING
+
+
+def _document(match: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in match.items() if name not in ("source", "summary")}
+
+
+def _page(cause: str, *, as_json: bool) -> int:
+    error = known_error(cause)
+    steps = Surroundings(Log("")).steps(error.steps)
+    if as_json:
+        names = ("cause", "title", "area", "severity", "safe_fix", "summary", "source")
+        render.document({**{n: getattr(error, n) for n in names}, "steps": steps})
+    else:
+        render.data(diagnosis_text.render_page(error, steps))
+    return FINE
+
+
+def _read(subject: str) -> str:
+    from gpuforge.probe.files import text_of
+
+    if subject == "-":
+        if sys.stdin.isatty():
+            render.message("reading the log from the terminal; end it with Ctrl-D")
+        return text_of(sys.stdin.buffer.read(READ_LIMIT_BYTES))
+    try:
+        with open(subject, "rb") as file:
+            return text_of(file.read(READ_LIMIT_BYTES))
+    except OSError as error:
+        raise WorkloadError(
+            f"{subject} is neither a readable file nor a known cause: {error.strerror}",
+            hint=_near(subject),
+        ) from None
+
+
+def _near(subject: str) -> str:
+    from gpuforge.errors import nearest
+
+    found = nearest(subject, causes())
+    listed = "'gpuforge doctor --list' lists the causes"
+    return f"did you mean the cause {found!r}?" if found else listed
+
+
+def _machine(arguments: argparse.Namespace) -> Machine | None:
+    if not (arguments.snapshot or arguments.here):
+        return None
+    from gpuforge.detect import read_machine
+    from gpuforge.probe import SnapshotProbe
+
+    return read_machine(SnapshotProbe(Path(arguments.snapshot)) if arguments.snapshot else None)

@@ -1,0 +1,70 @@
+"""``gpuforge run``: a user's program, its array functions placed, and a summary at the end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from gpuforge import log, settings
+from gpuforge.cli.program import Program, environment, replace_this_process
+from gpuforge.errors import BackendUnavailable, UnknownName, WorkloadError
+
+SUMMARY = "run a program, place its array functions, say what ran where"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options, which stand before the program; what follows it is the program's."""
+    parser.usage = f"{parser.prog} [--backend NAME] [--quiet] SCRIPT|-m MODULE [ARGS]"
+    parser.add_argument(
+        "--backend",
+        metavar="NAME",
+        default="",
+        help="use no other backend than NumPy and LIBRARY[:DEVICE]",
+    )
+    parser.add_argument("--quiet", action="store_true", help="print no summary at the end")
+    parser.add_argument(
+        "-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module"
+    )
+    parser.add_argument(
+        "program", metavar="SCRIPT", nargs=argparse.REMAINDER, help="the script and its arguments"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replace this process by the program."""
+    words = arguments.program if arguments.module is None else ["-m", *arguments.module]
+    if not words or words == ["-m"]:
+        raise WorkloadError("no program to run", hint="write 'gpuforge run SCRIPT'")
+    program = Program(tuple(words))
+    program.check()
+
+    from gpuforge.runtime.contention import prepare_environment
+
+    prepared = prepare_environment()  # before anything loads NumPy, which reads it
+    _check_backend(arguments.backend)
+    variables = environment(
+        os.environ,
+        backend=arguments.backend,
+        prepared=prepared,
+        summary=not arguments.quiet,
+        verbose=arguments.verbose,
+    )
+    log.logger().info("starting %s", " ".join(words))
+    replace_this_process(program, variables)
+
+
+def _check_backend(name: str) -> None:
+    if not name:
+        return
+    from gpuforge.runtime.backends import list_backends, names
+
+    library = name.partition(":")[0]
+    entries = {entry.name: entry for entry in list_backends(plugins=library not in names())}
+    found = {name: entry.found for name, entry in entries.items()}
+    if library not in found:
+        raise UnknownName.among("backend", library, found)
+    if not found[library] and not settings.load().settings.fallback:
+        raise BackendUnavailable(
+            f"backend {name!r} is not installed here",
+            hint=f"pip install {entries[library].library}, or set fallback to run on NumPy",
+        )

@@ -1,0 +1,85 @@
+"""Findings and explanations as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpuforge.diagnose.finding import SEVEREST_FIRST, Finding, Report
+from gpuforge.units import format_seconds
+
+if TYPE_CHECKING:
+    from gpuforge.diagnose.explanation import Explanation, Match
+    from gpuforge.diagnose.known_error import KnownError
+
+NOT_NAMED = "No known cause is recognised in the text."
+STEPS_IN_SHORT = 2
+
+
+def render_explanation(answer: Explanation) -> str:
+    """Return every cause that was found, the most likely first."""
+    if answer.cause is None and not answer.matches:
+        return f"{NOT_NAMED} ({answer.lines_read} lines read)"
+    named = answer.matches[0] if answer.cause else None
+    parts = [_full(named)] if named else [f"{NOT_NAMED} The nearest ones:"]
+    others = answer.matches[1:] if named else answer.matches
+    if others:
+        parts.append("\n".join(
+            [*(["Less likely, or a consequence:"] if named else []),
+             *(f"  {m.confidence:4.0%}  {m.cause}: {m.title}" for m in others)]
+        ))  # fmt: skip
+    return "\n\n".join(parts)
+
+
+def render_short(answer: Explanation) -> str:
+    """Return a short block for below a traceback; empty when no cause is named."""
+    match = answer.cause
+    if match is None:
+        return ""
+    lines = [f"gpuforge: {match.title} ({match.confidence:.0%} sure)"]
+    lines += [f"  {step}" for step in match.steps[:STEPS_IN_SHORT]]
+    return "\n".join([*lines, f"  more: gpuforge explain {match.cause}"])
+
+
+def render_page(error: KnownError, steps: tuple[str, ...]) -> str:
+    """Return what is known of one cause."""
+    fix = "has safe repairs" if error.safe_fix else "has no repair that is safe to make by itself"
+    head = [error.title, f"{error.cause}, {error.area}, {error.severity}; {fix}", "", error.summary]
+    return "\n".join([*head, "", *_numbered(steps), "", f"Source: {error.source}"])
+
+
+def render_report(report: Report) -> str:
+    """Return the findings, the most severe first."""
+    blocks = [_finding(finding) for finding in report.findings]
+    counts = [
+        f"{len(found)} {state}" for state in SEVEREST_FIRST if (found := report.having(state))
+    ]
+    network = "" if report.network_checked else "; the network was not checked (--network)"
+    return "\n".join([*blocks, "", f"{', '.join(counts) or 'nothing was checked'}{network}"])
+
+
+def _full(match: Match) -> str:
+    head = f"{match.title}\n{match.cause}, {match.severity}, {match.confidence:.0%} sure"
+    lines = [head, "", match.summary, ""]
+    for evidence in match.evidence:
+        where = f"line {evidence.line}" if evidence.line else "machine"
+        lines.append(f"  {where}: {evidence.text}")
+    lines += ["", "What to do:", *_numbered(match.steps)]
+    if match.safe_fix:
+        lines.append("  'gpuforge doctor --fix' looks for a safe repair in the active environment.")
+    return "\n".join([*lines, f"Source: {match.source}"])
+
+
+def _finding(finding: Finding) -> str:
+    took = f" [{format_seconds(finding.elapsed_seconds)}]" if finding.elapsed_seconds > 1 else ""
+    lines = [f"{finding.state:<8} {finding.check}: {finding.message}{took}"]
+    if finding.state in ("ok", "skipped"):
+        return lines[0]
+    lines += [f"         {text}" for text in finding.evidence]
+    lines += [f"         {line.strip()}" for line in _numbered(finding.steps)]
+    if finding.repair:
+        lines.append(f"         safe repair: gpuforge doctor --fix {finding.check}")
+    return "\n".join(lines)
+
+
+def _numbered(steps: tuple[str, ...]) -> list[str]:
+    return [f"  {number}. {step}" for number, step in enumerate(steps, 1)]

@@ -1,0 +1,173 @@
+"""A detected machine as the JSON document and as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuforge.cli import render
+from gpuforge.facts import Absent, Device, Failed, Machine, Reading, known
+from gpuforge.units import format_bytes
+
+HEADING = ("GPU", "name", "memory", "driver", "runtime", "architecture", "PCI address", "score")
+READINGS = (
+    "name",
+    "memory_total_bytes",
+    "memory_free_bytes",
+    "compute_capability",
+    "architecture",
+    "pci_address",
+    "pci_id",
+    "uuid",
+    "integrated",
+    "score",
+)
+
+
+def document(machine: Machine) -> dict[str, Any]:
+    """Return the document of ``gpuforge detect --json``."""
+    error = machine.error
+    return {
+        "status": machine.status,
+        "error": {"kind": error.kind, "message": error.message} if error else None,
+        "failures": [
+            {"vendor": f.vendor, "kind": f.kind, "message": f.message} for f in machine.failures
+        ],
+        "devices": [_device(device) for device in machine.devices],
+        "best_device": machine.best_device,
+        "host": _host(machine),
+        "elapsed_seconds": round(machine.elapsed_seconds, 6),
+        "from_cache": machine.from_cache,
+    }
+
+
+def _device(device: Device) -> dict[str, Any]:
+    driver = known(device.driver)
+    versions: dict[str, Reading[Any]] = {
+        "driver_version": driver.version if driver else device.driver,
+        "runtime_version": _runtime_version(device),
+    }
+    values = {name: getattr(device, name) for name in READINGS} | versions
+    unknown = {n: v.reason for n, v in values.items() if isinstance(v, Absent | Failed)}
+    shown = {name: known(value) for name, value in values.items()}
+    return {
+        "index": device.index,
+        "vendor": device.vendor,
+        "name": shown["name"],
+        "memory_total_bytes": shown["memory_total_bytes"],
+        "memory_free_bytes": shown["memory_free_bytes"],
+        "driver_version": shown["driver_version"],
+        "runtimes": [toolkit.name for toolkit in device.runtimes],
+        "runtime_version": shown["runtime_version"],
+        **{name: shown[name] for name in READINGS[3:]},
+        "unknown": unknown,
+    }
+
+
+def _runtime_version(device: Device) -> Reading[str]:
+    """Return the version of the vendor's own runtime, the first that a device names."""
+    if not device.runtimes:
+        return Absent("no runtime of the vendor was seen")
+    return device.runtimes[0].version
+
+
+def _host(machine: Machine) -> dict[str, Any]:
+    host = machine.host
+    names = [name for name in host.__dataclass_fields__ if name != "isa"]
+    readings = {name: getattr(host, name) for name in names}
+    found: dict[str, Any] = {name: known(value) for name, value in readings.items()}
+    found["isa"] = list(host.isa)
+    found["visibility"] = machine.visibility
+    found["hidden_devices"] = [device.index for device in machine.hidden]
+    found["unknown"] = {
+        name: value.reason for name, value in readings.items() if isinstance(value, Absent | Failed)
+    }
+    return found
+
+
+def text(machine: Machine, *, cpu_only: bool = False) -> str:
+    """Return the machine as a table and lines."""
+    lines = []
+    if machine.devices:
+        rows = [_row(device, machine.best_device) for device in machine.devices]
+        lines.append(render.table(rows, heading=HEADING))
+        if machine.best_device is not None and len(rows) > 1:
+            lines.append("* the best of them for machine learning")
+    elif machine.status == "no_gpu":
+        left_out = "GPUs are left out, as asked"
+        lines.append(left_out if cpu_only else "no GPU that could compute was found")
+    if machine.error:
+        lines.append(f"driver error: {machine.error.kind}: {machine.error.message}")
+    lines += [
+        f"failed: {one.vendor}: {one.kind}: {one.message}"
+        for one in machine.failures
+        if one != machine.error
+    ]
+    lines += _hidden(machine)
+    lines.append(host_line(machine))
+    return "\n".join(lines)
+
+
+def _row(device: Device, best: int | None) -> tuple[str, ...]:
+    memory = known(device.memory_total_bytes)
+    driver, runtime = known(device.driver), device.runtimes[:1]
+    names = (known(device.compute_capability), known(device.architecture))
+    return (
+        f"{device.index}{' *' if device.index == best else ''}",
+        known(device.name) or f"{device.vendor} {known(device.pci_id) or '(name not shown)'}",
+        format_bytes(memory) if memory else "-",
+        f"{driver.name} {known(driver.version) or ''}".strip() if driver else "-",
+        " ".join(f"{one.name} {known(one.version) or ''}".strip() for one in runtime) or "-",
+        " ".join(name for name in names if name) or "-",
+        known(device.pci_address) or "-",
+        str(known(device.score)),
+    )
+
+
+def _hidden(machine: Machine) -> list[str]:
+    if not machine.visibility:
+        return []
+    variables = ", ".join(f"{name}={value!r}" for name, value in machine.visibility.items())
+    count = len(machine.hidden)
+    return [f"{variables} hides {count} GPU{'' if count == 1 else 's'}" if count else variables]
+
+
+def host_line(machine: Machine) -> str:
+    """Return the CPU side of a machine in one line."""
+    host = machine.host
+    cores, memory = known(host.cores), known(host.memory_total_bytes)
+    parts = [
+        known(host.cpu_model) or "model not shown",
+        f"{cores} core{'' if cores == 1 else 's'}" if cores else None,
+        format_bytes(memory) if memory else None,
+        " ".join(p for p in (known(host.platform), known(host.machine)) if p),
+        known(host.libc),
+        known(host.cloud_instance) or known(host.virtual_machine),
+        known(host.container),
+    ]
+    return "CPU: " + ", ".join(part for part in parts if part)
+
+
+def reasons(machine: Machine) -> str:
+    """Return where each fact comes from, how each score adds up, and what is no GPU."""
+    from gpuforge.detect.score import parts_of
+
+    lines: list[str] = []
+    for device in (*machine.devices, *machine.hidden):
+        lines.append(f"GPU {device.index}: score {known(device.score)}")
+        for part in parts_of(device):
+            share = "  - " if part.value is None else f"{part.value:4.2f}"
+            lines.append(f"  {part.name:<9}  {share}  {part.why}")
+        for name in sorted(device.origins):
+            value = known(getattr(device, name))
+            if name not in ("driver", "runtimes") and value is not None:
+                lines.append(f"  {name} = {value}  (from {device.origins[name]})")
+        for name in READINGS:
+            reading = getattr(device, name)
+            if isinstance(reading, Absent | Failed):
+                lines.append(f"  {name} unknown: {reading.reason}")
+    for other in machine.others:
+        place = known(other.pci_address) or known(other.pci_id) or ""
+        shown = known(other.name) or known(other.pci_id) or "display device"
+        lines.append(f"not a GPU: {shown} {place} ({other.why})")
+    named = (f"runtime: {one.name} {known(one.version) or ''}" for one in machine.toolkits)
+    return "\n".join([*lines, *(line.rstrip() for line in named)])

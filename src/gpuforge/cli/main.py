@@ -1,0 +1,108 @@
+"""``gpuforge``: find the command, parse its arguments, run it, return its exit status."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NoReturn
+
+from gpuforge import __version__, registry
+from gpuforge.cli import render
+from gpuforge.errors import GpuForgeError, InvalidSettings, UnknownName
+
+COMMANDS = "gpuforge.cli.commands"
+FINE, PROBLEM, WRONG_USAGE, NOTHING, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """A parser whose errors read like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UnknownName(f"{self.prog}: {message}", hint=f"see '{self.prog} --help'")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(argv)
+    except GpuForgeError as error:
+        render.failure(error)
+        return WRONG_USAGE
+    except KeyboardInterrupt:
+        render.message("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return FINE
+
+
+def _run(argv: list[str]) -> int:
+    name = argv[0] if argv else ""
+    if name in ("-h", "--help", "help"):
+        render.data(_help())
+        return FINE
+    if name == "--version":
+        render.data(f"gpuforge {__version__}")
+        return FINE
+    if not argv or argv[0].startswith("-"):
+        from gpuforge.cli import overview
+
+        return _call(overview, "gpuforge", argv)
+    known = [module.replace("_", "-") for module in registry.names(COMMANDS)]
+    if name not in known:
+        raise UnknownName.among("command", name, known)
+    command = importlib.import_module(f"{COMMANDS}.{name.replace('-', '_')}")
+    return _call(command, f"gpuforge {name}", argv[1:])
+
+
+def _call(command: ModuleType, name: str, argv: list[str]) -> int:
+    """Parse the arguments of one command and run it."""
+    parser = ArgumentParser(prog=name, description=getattr(command, "SUMMARY", command.__doc__))
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="say on stderr how long each phase took and what was skipped",
+    )
+    command.add_arguments(parser)
+    arguments = parser.parse_args(argv)
+    _open_log(verbose=arguments.verbose)
+
+    from gpuforge import log
+
+    with log.phase(name):
+        return int(command.run(arguments))
+
+
+def _open_log(*, verbose: bool) -> None:
+    """Open the log as the settings say, and say what they leave out.
+
+    Settings that are wrong are an error of the command that reads them: one that mends them runs.
+    """
+    from gpuforge import log, settings
+
+    flags = {"verbose": True} if verbose else {}
+    try:
+        loaded = settings.load(flags=flags)
+    except InvalidSettings as error:
+        log.open_log(settings.Settings(verbose=verbose))
+        log.logger().info("settings left out: %s", error)
+        return
+    log.open_log(loaded.settings)
+    for problem in loaded.problems:
+        render.message(f"note: {problem}")
+
+
+def _help() -> str:
+    loaded = registry.load(COMMANDS)
+    rows = [(name.replace("_", "-"), module.SUMMARY) for name, module in loaded.modules.items()]
+    rows += [(failure.name, f"does not load: {failure.reason}") for failure in loaded.failures]
+    return (
+        "usage: gpuforge COMMAND [OPTIONS]\n"
+        "       gpuforge [--cpu-only] [--diagnose] [--profile NAME]\n\n"
+        + render.table(rows, indent="  ")
+        + "\n\n'gpuforge COMMAND --help' explains one of them."
+    )

@@ -1,0 +1,66 @@
+"""The only place that prints: data on stdout, messages on stderr, words not colours."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from gpuforge.errors import GpuForgeError
+
+# Files and names of others may hold escape sequences, which a terminal would obey.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def data(text: str) -> None:
+    """Print what the command was asked for."""
+    print(text, flush=True)
+
+
+def document(value: dict[str, Any]) -> None:
+    """Print one JSON document."""
+    print(
+        json.dumps({"schema_version": 1, **value}, ensure_ascii=False, allow_nan=False), flush=True
+    )
+
+
+def message(text: str) -> None:
+    """Print what the user should know besides."""
+    print(_harmless(text), file=sys.stderr, flush=True)
+
+
+def last_words(text: str) -> None:
+    """Print the summary of a program on its first stderr, behind all that it printed before.
+
+    A stream that is closed or broken by then is left alone.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        if sys.__stdout__ is not None:
+            sys.__stdout__.flush()
+    with contextlib.suppress(OSError, ValueError):
+        print(_harmless(text), file=sys.__stderr__, flush=True)
+
+
+def _harmless(text: str) -> str:
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def failure(error: GpuForgeError) -> None:
+    """Print an error and its hint."""
+    message(f"error: {error}")
+    if error.hint:
+        message(f"hint: {error.hint}")
+
+
+def table(rows: Sequence[Sequence[str]], *, heading: Sequence[str] = (), indent: str = "") -> str:
+    """Return `rows` as text in aligned columns, the last one ragged."""
+    everything = [list(heading), *rows] if heading else list(rows)
+    widths = [max(map(len, column)) for column in zip(*everything, strict=True)][:-1]
+    lines = (
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        for row in everything
+    )
+    return "\n".join((indent + line).rstrip() for line in lines)

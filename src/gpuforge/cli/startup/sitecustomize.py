@@ -1,0 +1,68 @@
+"""Loaded by Python's own start-up in a program that ``gpuforge run`` starts.
+
+It takes itself out of the program's sight (search path, environment, the ``sitecustomize`` that it
+stands before) and sees to it that the summary is printed last: after the program's own exit
+functions, and in the process that was started only, not in its children.
+"""
+
+import atexit
+import contextlib
+import importlib
+import os
+import sys
+import time
+
+_STARTED = time.perf_counter()
+_PROCESS = os.getpid()
+_PREPARED = os.environ.pop("_GPUFORGE_PREPARED", "")
+
+
+def _step_aside() -> None:
+    here = os.path.dirname(__file__)
+    original = os.environ.pop("_GPUFORGE_PYTHONPATH", None)
+    os.environ.pop("PYTHONPATH", None)
+    if original is not None:
+        os.environ["PYTHONPATH"] = original
+    if here in sys.path:
+        sys.path.remove(here)
+    sys.path_importer_cache.pop(here, None)
+
+
+def _load_the_one_behind() -> None:
+    own = sys.modules.pop("sitecustomize")
+    try:
+        importlib.import_module("sitecustomize")
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+        sys.modules["sitecustomize"] = own
+
+
+def _say_what_happened() -> None:
+    if os.getpid() != _PROCESS:
+        return
+    fault = getattr(sys, "last_value", None)
+    try:
+        from gpuforge.cli import summary_text
+
+        if fault is None or "gpuforge.runtime" in sys.modules:
+            summary_text.say(time.perf_counter() - _STARTED, _PREPARED)
+        if isinstance(fault, Exception):
+            summary_text.say_cause(fault)
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong here is not the program's fault
+        os.write(2, f"gpuforge: no summary: {error!r}\n".encode())
+    if isinstance(fault, KeyboardInterrupt):
+        _stay_interrupted()
+
+
+def _stay_interrupted() -> None:
+    """Let the process still end by SIGINT: what imports compile makes Python forget it."""
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
+
+
+# A Python that the program itself starts with this folder still on its path is left alone.
+if __name__ == "sitecustomize":
+    atexit.register(_say_what_happened)
+    _step_aside()
+    _load_the_one_behind()

@@ -1,0 +1,103 @@
+"""What a run came to, as text: where the time went, what ran where and why, one next step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpuforge.cli import render
+from gpuforge.units import format_seconds
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.summary import FunctionSummary, Summary
+
+SHOWN_FUNCTIONS = 12
+
+
+def say(wall_seconds: float, prepared: str) -> None:
+    """Print the summary of this process on stderr, after what it printed itself."""
+    if sys.__stderr__ is None or sys.__stderr__.closed:
+        return
+    summary = _collect()
+    if summary is None:
+        text = render_nothing_placed(wall_seconds)
+    else:
+        text = render_summary(summary, wall_seconds, prepared)
+    render.last_words(text)
+
+
+def say_cause(fault: Exception) -> None:
+    """Print, after the program's own traceback, the known cause of what ended it, if any."""
+    from gpuforge.cli.diagnosis_text import render_short
+    from gpuforge.diagnose import explain
+
+    text = render_short(explain(fault))
+    if text:
+        render.last_words(text)
+
+
+def _collect() -> Summary | None:
+    """Return the summary if the program used the runtime; do not load it only to say no."""
+    if "gpuforge.runtime" not in sys.modules:
+        return None
+    from gpuforge.runtime import summary
+
+    found = summary.collect()
+    return found if found.functions else None
+
+
+def render_nothing_placed(wall_seconds: float) -> str:
+    """Return what to say of a program that called no offloaded function."""
+    return (
+        f"gpuforge: {format_seconds(wall_seconds)}; no offloaded function was called\n"
+        "next: put @gpuforge.offload above a function that computes with arrays"
+    )
+
+
+def render_summary(summary: Summary, wall_seconds: float, prepared: str) -> str:
+    """Return the summary as lines of text."""
+    return "\n".join(_lines(summary, wall_seconds, prepared))
+
+
+def _lines(summary: Summary, wall_seconds: float, prepared: str) -> Iterator[str]:
+    inside = sum(function.seconds for function in summary.functions)
+    count = len(summary.functions)
+    plural = "" if count == 1 else "s"
+    yield (
+        f"gpuforge: {format_seconds(wall_seconds)} in all, {format_seconds(inside)} of it in "
+        f"{count} offloaded function{plural}"
+    )
+    ranked = sorted(summary.functions, key=lambda function: -function.seconds)
+    rows = [
+        (
+            _name(function),
+            str(function.calls),
+            format_seconds(function.seconds),
+            _placed(function),
+        )
+        for function in ranked[:SHOWN_FUNCTIONS]
+    ]
+    yield render.table(rows, heading=("function", "calls", "time", "ran on"), indent="  ")
+    if len(ranked) > SHOWN_FUNCTIONS:
+        rest = sum(function.seconds for function in ranked[SHOWN_FUNCTIONS:])
+        yield f"  and {len(ranked) - SHOWN_FUNCTIONS} more, {format_seconds(rest)} together"
+    yield from (f"  {_name(f)}: {f.reason}" for f in ranked[:SHOWN_FUNCTIONS] if f.reason)
+    if prepared:
+        yield f"note: set before the start: {prepared}"
+    yield from (f"note: {note}" for note in summary.notes)
+    if summary.next_step:
+        yield f"next: {summary.next_step}"
+
+
+def _name(function: FunctionSummary) -> str:
+    return function.name.removeprefix("__main__.")
+
+
+def _placed(function: FunctionSummary) -> str:
+    parts = [
+        f"{backend} {calls}× {format_seconds(seconds)}"
+        for backend, calls, seconds in function.placements
+    ]
+    parts += [f"as written {calls}× ({reason})" for reason, calls in function.as_written]
+    return ", ".join(parts) or "-"

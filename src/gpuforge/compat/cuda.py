@@ -1,0 +1,180 @@
+"""NVIDIA: which CUDA a driver runs, and which compiled code a device runs.
+
+Sources: NVIDIA's CUDA compatibility pages and release notes, and PyTorch's table of device
+requirements; each entry of ``cuda.toml`` and ``nvidia.toml`` names its own.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, Literal
+
+from gpuforge.compat.tables import entries
+from gpuforge.compat.versions import at_least, parse_version
+
+DriverKind = Literal["linux", "windows"]
+
+
+@cache
+def minimum_driver(major: int, kind: DriverKind = "linux") -> str | None:
+    """Return the lowest driver that runs any application of a CUDA major, by minor compatibility.
+
+    None when the tables do not know that major.
+    """
+    for entry in entries("cuda", "minor_compat"):
+        if entry["cuda_major"] == major:
+            return str(entry[f"{kind}_min"])
+    return None
+
+
+@cache
+def majors(driver: str, kind: DriverKind = "linux") -> tuple[int, ...]:
+    """Return the CUDA majors that `driver` runs, newest first.
+
+    Parameters
+    ----------
+    driver
+        The driver's version as printed: ``"535.104.05"``.
+    kind
+        Whose numbers these are; inside WSL the driver is the one of Windows.
+    """
+    known = sorted((e["cuda_major"] for e in entries("cuda", "minor_compat")), reverse=True)
+    return tuple(m for m in known if at_least(driver, str(minimum_driver(m, kind))))
+
+
+@cache
+def newest_toolkit(driver: str, kind: DriverKind = "linux") -> str | None:
+    """Return the newest CUDA whose own driver is not newer than `driver`; None below all known.
+
+    This is what conda calls ``__cuda`` and what bounds the PTX that the driver compiles.
+    """
+    fitting = [
+        entry["cuda"]
+        for entry in entries("cuda", "toolkit")
+        if f"toolkit_{kind}" in entry and at_least(driver, entry[f"toolkit_{kind}"])
+    ]
+    return max(fitting, key=parse_version, default=None)
+
+
+def toolkit_driver(cuda: str, kind: DriverKind = "linux") -> str | None:
+    """Return the driver that a CUDA toolkit came with, None where no table tells."""
+    for entry in entries("cuda", "toolkit"):
+        if entry["cuda"] == cuda:
+            return entry.get(f"toolkit_{kind}")
+    return None
+
+
+def last_driver(capability: str) -> str | None:
+    """Return the last driver branch of a retired architecture (``"R580"``), None if none is."""
+    entry = _architectures().get(capability)
+    return entry.get("last_driver_branch") if entry else None
+
+
+@cache
+def runs_code(capability: str, code: str, cuda: str) -> bool:
+    """Return whether a device runs code compiled for another capability (no PTX).
+
+    Parameters
+    ----------
+    capability, code
+        Compute capabilities of the device and of the code: ``"8.6"``, ``"8.0"``.
+    cuda
+        The CUDA version that compiled it; from 13.2 server code runs on Jetson.
+    """
+    for entry in entries("nvidia", "code_compat"):
+        if entry["code_cc"] == code:
+            return _accepts(entry, capability, cuda)
+    return capability == code
+
+
+@cache
+def serving_code(
+    capability: str, codes: tuple[str, ...], cuda: str, toolkit: str | None
+) -> str | None:
+    """Return the entry of a build's list that serves a device, or None.
+
+    Parameters
+    ----------
+    codes
+        The capabilities compiled into the build; ``"9.0+PTX"`` may be compiled further.
+    toolkit
+        The newest CUDA whose PTX the driver compiles (`newest_toolkit`).
+    """
+    for code in codes:
+        if runs_code(capability, code.removesuffix("+PTX"), cuda):
+            return code
+    for code in codes:
+        compiles = toolkit is not None and at_least(toolkit, cuda)
+        if code.endswith("+PTX") and compiles and at_least(capability, code):
+            return code
+    return None
+
+
+@cache
+def capability_of(name: str) -> str | None:
+    """Return the compute capability of a product by its name, None when no list has it.
+
+    The longest product name that occurs as whole words wins: ``RTX 4070 Ti`` before ``RTX 4070``.
+    """
+    words = _words(name)
+    matches = [product for product in _products() if f" {product} " in f" {words} "]
+    return _products()[max(matches, key=len)] if matches else None
+
+
+@cache
+def capabilities_of(architecture: str) -> tuple[str, ...]:
+    """Return the compute capabilities of a family's cards, oldest first; empty for no family.
+
+    Integrated members (Tegra, Xavier, Orin, Thor) are left out: no card has theirs.
+    """
+    family = architecture.casefold().split(" ")[0]
+    return tuple(
+        entry["cc"]
+        for entry in entries("nvidia", "arch")
+        if entry["architecture"].casefold().split(" ")[0] == family
+        and not re.search(r"Tegra|Xavier|Orin|Thor", entry["architecture"])
+    )
+
+
+@cache
+def windows_driver(version: str) -> str:
+    """Return NVIDIA's number of a driver that Windows numbers: ``31.0.15.1694`` is ``516.94``.
+
+    Other numbers come back as they are. The last five digits are NVIDIA's own number.
+    """
+    parts = version.split(".")
+    if len(parts) != 4 or not all(part.isdecimal() for part in parts):
+        return version
+    digits = (parts[2] + parts[3].zfill(4))[-5:]
+    return f"{int(digits[:-2])}.{digits[-2:]}"
+
+
+def _accepts(entry: dict[str, Any], capability: str, cuda: str) -> bool:
+    if "device_only" in entry:
+        return capability in entry["device_only"]
+    lifted = entry.get("except_lifted_from_cuda")
+    excluded = entry.get("device_except", ())
+    if capability in excluded and not (lifted and at_least(cuda, lifted)):
+        return False
+    device = parse_version(capability)
+    return parse_version(entry["device_min"]) <= device < parse_version(entry["device_below"])
+
+
+def _words(name: str) -> str:
+    text = re.sub(r"(?i)\([^)]*\)$|\b(nvidia|geforce|tesla|corporation|graphics)\b", " ", name)
+    return " ".join(re.findall(r"[a-z0-9]+", text.lower()))
+
+
+@cache
+def _products() -> dict[str, str]:
+    return {
+        _words(product): entry["cc"]
+        for entry in entries("nvidia", "arch")
+        for product in entry.get("products", ())
+    }
+
+
+@cache
+def _architectures() -> dict[str, dict[str, Any]]:
+    return {entry["cc"]: entry for entry in entries("nvidia", "arch")}

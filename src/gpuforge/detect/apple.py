@@ -1,0 +1,171 @@
+"""GPUs of a Mac: Apple's own, and AMD, Intel and NVIDIA in older ones.
+
+1. ``ioreg``: Apple's GPU by name, quickly
+2. ``system_profiler SPDisplaysDataType`` where that shows none
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gpuforge.detect.notation import Facts, json_of, kept, lines_of, name_of, pci_id, size, word
+from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.facts import Absent, Failed, NotGpu, Toolkit, Vendor
+from gpuforge.probe import Output, Probe
+
+VENDORS: tuple[tuple[str, Vendor, str], ...] = (
+    ("apple", "apple", ""),
+    ("106b", "apple", ""),
+    ("nvidia", "nvidia", "10de"),
+    ("10de", "nvidia", "10de"),
+    ("amd", "amd", "1002"),
+    ("ati", "amd", "1002"),
+    ("1002", "amd", "1002"),
+    ("intel", "intel", "8086"),
+    ("8086", "intel", "8086"),
+)
+# Metal GPU family by chip: Apple, Metal Feature Set Tables (2026-05-21).
+FAMILIES = {"M1": "apple7", "M2": "apple8", "M3": "apple9", "M4": "apple9", "M5": "apple10"}
+UNIFIED = Absent("shared with the CPU")
+CEILING = Absent("only a ceiling on shared memory is shown")
+
+
+def detect(probe: Probe) -> Seen:
+    """Return the GPUs that macOS shows."""
+    seen = Seen()
+    live = probe.platform == "darwin"
+    for output in probe.outputs("ioreg", *([["-rc", "AGXAccelerator", "-d", "1"]] if live else [])):
+        if isinstance(output, Output):
+            seen.add("apple", output.source, parse_ioreg(output.stdout))
+    ask = live and not seen.sightings
+    for output in probe.outputs(
+        "system_profiler", *([["SPDisplaysDataType", "-json"]] if ask else [])
+    ):
+        if isinstance(output, Failed):
+            seen.fail("apple", output)
+        elif isinstance(output, Output):
+            for entry in parse_system_profiler(output.stdout):
+                _add(seen, entry, output.source)
+    memory = _memory(probe) if live and seen.sightings else None
+    for sighting in seen.sightings:
+        if sighting.vendor == "apple":
+            sighting.facts["memory_total_bytes"] = memory or UNIFIED
+    return seen
+
+
+def _memory(probe: Probe) -> int | None:
+    """Return the memory that CPU and GPU share, in bytes."""
+    for output in probe.outputs("sysctl", ["-n", "hw.memsize"]):
+        if isinstance(output, Output):
+            text = output.stdout.strip().rpartition("hw.memsize: ")[2].partition("\n")[0]
+            return size(text)
+    return None
+
+
+def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
+    """Add one entry of system_profiler, as a GPU or as something else."""
+    text = entry.get("vendor", "").lower()
+    match = next((row for row in VENDORS if row[0] in text), None)
+    heading, model = name_of(entry.get("heading")), name_of(entry.get("model"))
+    # An old Mac writes the driver's key, "ATI,RadeonHD2600", where others write the model.
+    name = heading if model is None or re.fullmatch(r"\w+,\w+", model) else model
+    if match is None:
+        shown = name or Absent("no name shown")
+        seen.others.append(NotGpu(shown, Absent("not shown"), Absent("not shown"), "virtual"))
+        return
+    _, vendor, number = match
+    built_in = "built" in entry.get("bus", "").lower()
+    facts = kept(
+        name=name,
+        pci_id=pci_id(number, entry.get("device", "")) if number else None,
+        memory_total_bytes=size(entry.get("memory")) if entry.get("memory") else None,
+        integrated=True if built_in or vendor == "apple" else False if entry.get("bus") else None,
+        runtimes=_metal(entry.get("metal", "")),
+        architecture=_family(name) if vendor == "apple" else None,
+    )
+    if entry.get("dynamic") and "memory_total_bytes" not in facts:
+        facts["memory_total_bytes"] = CEILING
+    seen.sightings.append(Sighting(vendor, route, facts))
+
+
+def _family(name: str | None) -> str | None:
+    chip = re.match(r"Apple (M\d)", name or "")
+    return FAMILIES.get(chip[1]) if chip else None
+
+
+def _metal(text: str) -> tuple[Toolkit, ...] | None:
+    """Return Metal with its version, where the text says that it is supported."""
+    version = re.search(r"metal\s*(\d)\b", text, re.I)
+    if version:
+        return (Toolkit("metal", version[1]),)
+    return (Toolkit("metal"),) if word(text) and "not" not in text.lower() else None
+
+
+def parse_ioreg(text: str) -> list[Facts]:
+    """Return Apple's GPU from ``ioreg -rc AGXAccelerator``."""
+    found = []
+    for block in re.split(r"^\+-o ", text, flags=re.M)[1:]:
+        model = re.search(r'"model" = "([^"]+)"', block)
+        name = name_of(model[1]) if model else None
+        if name and name.startswith("Apple"):
+            metal = (Toolkit("metal"),)
+            found.append(
+                kept(name=name, integrated=True, architecture=_family(name), runtimes=metal)
+            )
+    return found
+
+
+def parse_system_profiler(text: str) -> list[dict[str, str]]:
+    """Return the entries of ``SPDisplaysDataType``, from its JSON or its text."""
+    value = json_of(text) if text.lstrip()[:1] in "{[" else None
+    if value is not None:
+        entries = value.get("SPDisplaysDataType") if isinstance(value, dict) else None
+        dicts = (
+            [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+        )
+        return [_of_json(entry) for entry in dicts]
+    pieces = re.split(r"^[ \t]*Chipset Model:[ \t]*(.*)$", text, flags=re.M)
+    found = []
+    for before, model, after in zip(pieces[0::2], pieces[1::2], pieces[2::2], strict=False):
+        headings = [line.strip() for line in lines_of(before) if line.strip()]
+        entry = {"model": model.strip(), "heading": headings[-1].rstrip(":") if headings else ""}
+        entry.update(_of_lines(after))
+        found.append(entry)
+    return found
+
+
+def _of_lines(text: str) -> dict[str, str]:
+    names = {
+        "Bus": "bus",
+        "Vendor": "vendor",
+        "Device ID": "device",
+        "VRAM (Total)": "memory",
+        "VRAM (Dynamic, Max)": "dynamic",
+        "Metal": "metal",
+        "Metal Family": "metal",
+        "Metal Support": "metal",
+    }
+    found: dict[str, str] = {}
+    for line in lines_of(text):
+        key, mark, value = line.strip().partition(":")
+        if mark and key in names:
+            found.setdefault(names[key], value.strip())
+    return found
+
+
+def _of_json(entry: Mapping[str, Any]) -> dict[str, str]:
+    names = {
+        "_name": "heading",
+        "sppci_model": "model",
+        "sppci_bus": "bus",
+        "spdisplays_vendor": "vendor",
+        "spdisplays_device-id": "device",
+        "spdisplays_vram": "memory",
+        "spdisplays_vram_shared": "dynamic",
+        "spdisplays_metal": "metal",
+        "spdisplays_metalfamily": "metal",
+        "spdisplays_mtlgpufamilysupport": "metal",
+    }
+    return {mine: str(entry[theirs]) for theirs, mine in names.items() if theirs in entry}

@@ -1,0 +1,216 @@
+"""The CPU side of a machine: files alone on Linux, ``sysctl`` on macOS, variables on Windows."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from gpuforge.detect.notation import fields_of, lines_of, size, whole, word
+from gpuforge.facts import NOT_SHOWN, Absent, Host, Reading, known
+from gpuforge.probe import Output, Probe
+
+DMI = "/sys/class/dmi/id"
+CGROUPS = "/sys/fs/cgroup"
+VECTORS = (
+    *("sse4_2", "avx", "avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512_bf16"),
+    *("avx512_fp16", "avx512_vnni", "amx_tile", "amx_int8", "amx_bf16"),
+    *("asimd", "sve", "sve2", "bf16", "i8mm"),
+)
+LIBC_FILES = (
+    "/lib/x86_64-linux-gnu/libc.so.6",
+    "/lib/aarch64-linux-gnu/libc.so.6",
+    "/lib64/libc.so.6",
+    "/usr/lib/libc.so.6",
+)
+MUSL_FILES = ("/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1")
+# Words of the firmware's maker or product, and the hypervisor that writes them.
+HYPERVISORS = (
+    ("amazon ec2", "nitro"),
+    ("google", "kvm"),
+    ("microsoft corporation virtual", "hyper-v"),
+    ("vmware", "vmware"),
+    ("virtualbox", "virtualbox"),
+    ("innotek", "virtualbox"),
+    ("qemu", "kvm"),
+    ("kvm", "kvm"),
+    ("openstack", "kvm"),
+    ("parallels", "parallels"),
+    ("xen", "xen"),
+)
+
+
+def read_host(probe: Probe) -> Host:
+    """Return the host, as far as its files say."""
+    if probe.platform == "darwin":
+        return _mac(probe)
+    if probe.platform == "win32":
+        return _windows(probe)
+    text = known(probe.read_text("/proc/cpuinfo")) or ""
+    cpu = fields_of(text)
+    flags = f"{cpu.get('flags', '')} {cpu.get('Features', '')}".split()
+    return Host(
+        platform=_platform(probe),
+        machine=_machine(probe, cpu, flags),
+        cpu_model=word(cpu.get("model name") or cpu.get("cpu")) or NOT_SHOWN,
+        cores=_cores(probe, text),
+        memory_total_bytes=_memory(probe),
+        isa=tuple(name for name in VECTORS if name in flags),
+        libc=_libc(probe),
+        virtual_machine=_virtual_machine(probe, flags),
+        container=_container(probe),
+        cloud_instance=_cloud_instance(probe),
+    )
+
+
+def _platform(probe: Probe) -> Reading[str]:
+    if probe.platform.startswith("freebsd"):
+        return "freebsd"
+    if "microsoft" in (known(probe.read_text("/proc/version")) or "").lower():
+        return "wsl2"
+    model = known(probe.read_text("/proc/device-tree/model")) or ""
+    tegra = isinstance(probe.read_text("/etc/nv_tegra_release"), str) or probe.outputs("tegrastats")
+    return "jetson" if "Jetson" in model or tegra else "linux"
+
+
+def _machine(probe: Probe, cpu: dict[str, str], flags: list[str]) -> Reading[str]:
+    told = word((known(probe.read_text("/proc/sys/kernel/arch")) or "").strip())
+    if told:
+        return told
+    if "lm" in flags:
+        return "x86_64"
+    return "aarch64" if cpu.get("CPU architecture") == "8" else NOT_SHOWN
+
+
+def _cores(probe: Probe, cpuinfo: str) -> Reading[int]:
+    """Return the CPUs that affinity and the cgroup's quota leave to this process."""
+    status = fields_of(known(probe.read_text("/proc/self/status")) or "")
+    allowed = parse_cpu_list(status.get("Cpus_allowed_list", ""))
+    count = allowed or len(re.findall(r"^processor\s*:", cpuinfo, re.M))
+    quotas = [quota for folder in _cgroups(probe) if (quota := _quota(probe, folder))]
+    if count and quotas:
+        count = min(count, max(1, math.ceil(min(quotas))))
+    return count or NOT_SHOWN
+
+
+def parse_cpu_list(text: str) -> int:
+    """Return how many CPUs a list such as ``0-3,8`` names."""
+    count = 0
+    for part in text.split(","):
+        low, mark, high = part.strip().partition("-")
+        first, last = whole(low), whole(high) if mark else whole(low)
+        if first is not None and last is not None and first <= last < 2**20:
+            count += last - first + 1
+    return count
+
+
+def _cgroups(probe: Probe) -> list[str]:
+    """Return the folders of this process's cgroup and its parents, version 2 then 1."""
+    text = known(probe.read_text("/proc/self/cgroup")) or ""
+    path = next((line[3:].strip() for line in lines_of(text) if line.startswith("0::")), "/")
+    parts = [part for part in path.split("/") if part and part != ".."]
+    nested = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)]
+    return [f"{CGROUPS}/{name}".rstrip("/") for name in nested[:16]]
+
+
+def _quota(probe: Probe, folder: str) -> float | None:
+    limit, _, period = (known(probe.read_text(f"{folder}/cpu.max")) or "").strip().partition(" ")
+    if not limit:
+        limit = (known(probe.read_text(f"{folder}/cpu/cpu.cfs_quota_us")) or "").strip()
+        period = (known(probe.read_text(f"{folder}/cpu/cpu.cfs_period_us")) or "").strip()
+    quota, length = whole(limit), whole(period)
+    return quota / length if quota and length else None
+
+
+def _memory(probe: Probe) -> Reading[int]:
+    fields = fields_of(known(probe.read_text("/proc/meminfo")) or "")
+    found = [size(fields.get("MemTotal"))]
+    for folder in _cgroups(probe):
+        for name in ("memory.max", "memory/memory.limit_in_bytes"):
+            text = known(probe.read_text(f"{folder}/{name}")) or ""
+            found.append(size(text.strip()))
+    sizes = [value for value in found if value]
+    return min(sizes) if sizes else NOT_SHOWN
+
+
+def _libc(probe: Probe) -> Reading[str]:
+    """Return ``glibc 2.36`` from the words inside the library itself."""
+    for path in LIBC_FILES:
+        content = probe.read_bytes(path)
+        if isinstance(content, bytes):
+            place = max(0, content.find(b"GNU C Library"))
+            match = re.search(rb"version (\d+\.\d+)", content[place : place + 120])
+            if match:
+                return f"glibc {match[1].decode()}"
+    for path in MUSL_FILES:
+        if isinstance(probe.read_bytes(path), bytes):
+            return "musl"
+    return NOT_SHOWN
+
+
+def _firmware(probe: Probe) -> str:
+    names = ("sys_vendor", "product_name")
+    texts = (known(probe.read_text(f"{DMI}/{name}")) or "" for name in names)
+    return " ".join(text.strip("\0 \n") for text in texts)
+
+
+def _virtual_machine(probe: Probe, flags: list[str]) -> Reading[str]:
+    firmware = _firmware(probe).lower()
+    for words, name in HYPERVISORS:
+        if words in firmware and ".metal" not in firmware:
+            return name
+    return "unknown hypervisor" if "hypervisor" in flags else Absent("no sign of a hypervisor")
+
+
+def _container(probe: Probe) -> Reading[str]:
+    signs = (("/.dockerenv", "docker"), ("/run/.containerenv", "podman"))
+    for path, name in signs:
+        if isinstance(probe.read_bytes(path), bytes):
+            return name
+    variables = (("KUBERNETES_SERVICE_HOST", "kubernetes"), ("APPTAINER_NAME", "apptainer"))
+    for variable, name in (*variables, ("SINGULARITY_NAME", "singularity")):
+        if variable in probe.environ:
+            return name
+    group = known(probe.read_text("/proc/self/cgroup")) or ""
+    for sign, name in (("kubepods", "kubernetes"), ("docker", "docker"), ("lxc", "lxc")):
+        if sign in group:
+            return name
+    return Absent("no sign of a container")
+
+
+def _cloud_instance(probe: Probe) -> Reading[str]:
+    """Return the instance type, which EC2's firmware and cloud-init keep in files."""
+    vendor = (known(probe.read_text(f"{DMI}/sys_vendor")) or "").strip()
+    product = word((known(probe.read_text(f"{DMI}/product_name")) or "").strip())
+    if vendor == "Amazon EC2" and product:
+        return product
+    text = known(probe.read_text("/run/cloud-init/instance-data.json")) or ""
+    match = re.search(r'"(?:instance[_-]type|vmSize|machine[_-]type)"\s*:\s*"([^"]{1,80})"', text)
+    return match[1].rpartition("/")[2] if match else Absent("no file names an instance type")
+
+
+def _mac(probe: Probe) -> Host:
+    keys = ("machdep.cpu.brand_string", "hw.memsize", "hw.logicalcpu", "hw.machine")
+    text = "\n".join(
+        output.stdout for output in probe.outputs("sysctl", keys) if isinstance(output, Output)
+    )
+    found = fields_of(text)
+    values = [found.get(key) for key in keys]
+    if not found and len(lines := lines_of(text)) == len(keys):
+        values = list(lines)
+    return Host(
+        platform="macos",
+        machine=word(values[3]) or NOT_SHOWN,
+        cpu_model=word(values[0]) or NOT_SHOWN,
+        cores=whole(values[2]) or NOT_SHOWN,
+        memory_total_bytes=size(values[1]) or NOT_SHOWN,
+    )
+
+
+def _windows(probe: Probe) -> Host:
+    variables = probe.environ
+    return Host(
+        platform="windows",
+        machine=word(variables.get("PROCESSOR_ARCHITECTURE", "").lower()) or NOT_SHOWN,
+        cpu_model=word(variables.get("PROCESSOR_IDENTIFIER")) or NOT_SHOWN,
+        cores=whole(variables.get("NUMBER_OF_PROCESSORS")) or NOT_SHOWN,
+    )

@@ -1,0 +1,199 @@
+"""Intel GPUs.
+
+1. sysfs, which the PCI bus detector reads: i915 and xe show no memory size there
+2. ``xpu-smi`` for cards, and ``sycl-ls``, where no other route knows the GPU or its memory
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuforge.detect import pci
+from gpuforge.detect.notation import (
+    Facts,
+    first_error,
+    json_of,
+    kept,
+    lines_of,
+    name_of,
+    pci_address,
+    pci_id,
+    records,
+    rows_of,
+    size,
+    word,
+)
+from gpuforge.detect.seen import Seen
+from gpuforge.facts import Driver, Failed, Toolkit, VendorFailure
+from gpuforge.probe import Output, Probe
+
+ERRORS = (
+    ("no_level_zero_permission", r"permission|render.?group|access denied"),
+    ("driver_not_loaded", r"level.?zero.*(not (be )?(found|loaded|initiali[sz]ed)|initiali[sz]ation"
+                          r" error|init(iali[sz]e)? failed)|failed to init"),
+    ("no_devices", r"no device(s)? (is |was |were )?(found|discovered|detected)|device not found"),
+)  # fmt: skip
+# A card says A or B and a number; "Arc(TM) Graphics" and "Arc(TM) 140V" are parts of a processor.
+CARDS = re.compile(r"Arc(\(TM\))? (Pro )?[AB]\d{2,3}|Data Center GPU|\bFlex\b|Iris\S* Xe MAX", re.I)
+PARTS = re.compile(r"\b(U?HD|Iris)\b|Arc(\(TM\))? (Graphics|\d{3}[VT])", re.I)
+
+
+def detect(probe: Probe) -> Seen:
+    """Return the GPUs that Intel's tools show; the bus detector has read the rest."""
+    seen = Seen()
+    functions = [f for f in pci.read_sysfs(probe) if f.vendor == "8086" and f.kind in pci.DISPLAY]
+    needed = not functions or any(pci.integrated(f.pci_id) is False for f in functions)
+    for output in probe.outputs("xpu-smi", *([["discovery", "-d", "0", "-j"]] if needed else [])):
+        if isinstance(output, Output):
+            _add(seen, output, parse_xpu_smi(output.stdout))
+        elif isinstance(output, Failed):
+            seen.fail("intel", output)
+    for output in probe.outputs("sycl-ls", *([] if seen.sightings or functions else [[]])):
+        if isinstance(output, Output):
+            _add(seen, output, parse_sycl_ls(output.stdout))
+        elif isinstance(output, Failed):
+            seen.fail("intel", output)
+    return seen
+
+
+def _add(seen: Seen, output: Output, devices: list[Facts]) -> None:
+    if seen.add("intel", output.source, devices):
+        return
+    error = first_error(f"{output.stdout}\n{output.stderr}", ERRORS)
+    if error:
+        seen.failures.append(VendorFailure("intel", *error))
+
+
+def _device(
+    *, name: object, address: object = None, ident: object = None, uuid: object = None,
+    memory: object = None, driver: str | None = None, runtimes: tuple[Toolkit, ...] = (),
+) -> Facts:  # fmt: skip
+    product = name_of(name)
+    found = pci_id("8086", str(ident or "").strip()[-6:])
+    shared = pci.integrated(found)
+    if shared is None and product:
+        shared = False if CARDS.search(product) else True if PARTS.search(product) else None
+    return kept(
+        name=product,
+        pci_address=pci_address(address or ""),
+        pci_id=found,
+        uuid=word(uuid),
+        memory_total_bytes=size(memory) if memory else None,
+        driver=Driver("level_zero", driver) if driver else None,
+        runtimes=runtimes or None,
+        integrated=shared,
+    )
+
+
+def parse_xpu_smi(text: str) -> list[Facts]:
+    """Return the GPUs in what ``xpu-smi`` prints: JSON, its tables old and new, or a CSV dump."""
+    value = json_of(text) if text.lstrip()[:1] in "{[" else None
+    if value is not None:
+        return [facts for entry in records(value) if (facts := _of_json(entry))]
+    if re.search(r"\|\s*Bus-Id", text):
+        return _of_table(text)
+    if re.match(r"Device ID,", text):
+        return _of_csv(text)
+    devices = []
+    for block in re.split(r"^\|\s*\d+\s*\|", text, flags=re.M)[1:]:
+        fields: dict[str, str] = {}
+        for line in lines_of(block):
+            key, mark, entry = line.strip(" |").partition(":")
+            if mark:
+                fields.setdefault(key.strip(" |"), entry.strip())
+        if "Device Name" in fields and fields.get("Function Type") != "virtual":
+            devices.append(_of_fields(fields))
+    return devices
+
+
+def _of_json(entry: dict[str, object]) -> Facts | None:
+    if "device_name" not in entry and "pci_bdf_address" not in entry:
+        return None
+    if (
+        entry.get("device_type") not in (None, "GPU")
+        or entry.get("device_function_type") == "virtual"
+    ):
+        return None
+    vendor = str(entry.get("pci_vendor_id") or "0x8086").lower()
+    version = word(entry.get("driver_version"))
+    return _device(
+        name=entry.get("device_name"),
+        address=entry.get("pci_bdf_address"),
+        ident=entry.get("pci_device_id") if vendor.endswith("8086") else None,
+        uuid=entry.get("uuid"),
+        memory=entry.get("memory_physical_size_byte"),
+        driver=version,
+        runtimes=(Toolkit("level_zero", version),) if version else (),
+    )
+
+
+def _of_fields(fields: dict[str, str]) -> Facts:
+    version = word(fields.get("Driver Version"))
+    return _device(
+        name=fields["Device Name"],
+        address=fields.get("PCI BDF Address"),
+        ident=fields.get("PCI Device ID"),
+        uuid=fields.get("UUID") or fields.get("SOC UUID"),
+        memory=fields.get("Memory Physical Size"),
+        driver=version,
+        runtimes=(Toolkit("level_zero", version),) if version else (),
+    )
+
+
+def _of_csv(text: str) -> list[Facts]:
+    rows = rows_of(text)
+    entries = (dict(zip(rows[0], row, strict=False)) for row in rows[1:])
+    return [_of_fields(entry) for entry in entries if "Device Name" in entry]
+
+
+def _of_table(text: str) -> list[Facts]:
+    """Return the GPUs of the table that ``xpu-smi`` 2 draws after the manner of ``nvidia-smi``."""
+    devices: list[Facts] = []
+    runtime = re.search(r"Level Zero:\s*([\d.]+)", text)
+    for line in lines_of(text.partition("Processes:")[0]):
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        head = re.match(r"(\d+)\s+(\S.*?)(?:\s+(On|Off|N/A))?$", cells[0])
+        usage = re.search(r"\d+MiB\s*/\s*(\d+)MiB", line)
+        if head and len(cells) > 1 and pci_address(cells[1]):
+            toolkits = (Toolkit("level_zero", runtime[1]),) if runtime else ()
+            devices.append(_device(name=head[2], address=cells[1], runtimes=toolkits))
+        elif usage and devices:
+            devices[-1].update(kept(memory_total_bytes=size(usage[1], "M")))
+        elif (
+            devices
+            and "memory_total_bytes" not in devices[-1]
+            and re.fullmatch(r"[A-Za-z][\w() ]*", cells[0])
+        ):
+            devices[-1]["name"] = f"{devices[-1].get('name', '')} {cells[0]}".strip()
+    return devices
+
+
+def parse_sycl_ls(text: str) -> list[Facts]:
+    """Return the GPUs that ``sycl-ls`` lists, each once though several backends show it."""
+    lines: dict[str, list[tuple[str, str]]] = {}
+    for line in lines_of(text):
+        match = re.match(r"\[(?:ext_oneapi_)?(\w+):gpu(?::\d+)?\](?:\[[^\]]*\])?\s*(.+)", line)
+        if match is None or not (tail := _split_device(match[2])):
+            continue
+        if match[1] in ("level_zero", "opencl"):
+            lines.setdefault(match[1], []).append(tail)
+    runtimes = {
+        backend: Toolkit(backend, devices[0][1]) for backend, devices in lines.items() if devices
+    }
+    main = lines.get("level_zero") or lines.get("opencl") or []
+    known = tuple(runtimes[backend] for backend in ("level_zero", "opencl") if backend in runtimes)
+    return [
+        _device(name=name, driver=version or None, runtimes=known)
+        for name, version in main
+        if re.search(r"intel", name, re.I)
+    ]
+
+
+def _split_device(text: str) -> tuple[str, str] | None:
+    """Return the device's name and driver version from the part after the backend."""
+    version = re.search(r"\[([^\]]*)\]\s*$", text)
+    body = text[: version.start()] if version else text
+    platform, mark, name = body.partition(", ")
+    name = re.sub(r"\s+(OpenCL )?\d+\.\d+(\.\d+)*(\s+NEO)?\s*$", "", name if mark else platform)
+    name = re.sub(r"\s+OpenCL \d.*$", "", name).strip()
+    return (name, version[1] if version else "") if name else None

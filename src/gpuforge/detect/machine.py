@@ -1,0 +1,177 @@
+"""From a probe to a `Machine`: every detector at once, then merge, score and judge."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+from gpuforge import registry
+from gpuforge.detect import crash, opencl, visible
+from gpuforge.detect.host import read_host
+from gpuforge.detect.merge import merge
+from gpuforge.detect.score import best_of, identify, score_of
+from gpuforge.detect.seen import Seen
+from gpuforge.facts import Device, Failed, Host, Machine, Status, Toolkit, VendorFailure, known
+from gpuforge.probe import LiveProbe, Probe
+from gpuforge.probe.recording import RecordingProbe
+
+VENDOR_SECONDS = 2.0
+ENTRY_POINTS = "gpuforge.detectors"
+
+
+def detect_machine(
+    probe: Probe,
+    *,
+    vendor_seconds: float = VENDOR_SECONDS,
+    parallel: bool = True,
+    plugins: bool = False,
+    crumbs: Path | None = None,
+) -> Machine:
+    """Return what `probe` shows of its machine; it never raises for what the machine says.
+
+    Parameters
+    ----------
+    probe
+        The machine.
+    vendor_seconds
+        What one vendor may cost; one that takes longer is a failure in the result.
+    parallel
+        Whether the vendors are asked side by side.
+    plugins
+        Whether detectors of other packages are asked too; finding those costs about 30 ms.
+    crumbs
+        Folder that remembers a vendor's library which took its process along.
+    """
+    started = probe.clock()
+    memory = probe if isinstance(probe, RecordingProbe) else RecordingProbe(probe)
+    loaded = registry.load("gpuforge.detect", entry_points=ENTRY_POINTS if plugins else None)
+    detectors = {
+        name: module for name, module in loaded.modules.items() if hasattr(module, "detect")
+    }
+    live = isinstance(probe, LiveProbe)
+    tasks = {
+        name: _Task(name, _reader(name, module, memory, crumbs if live else None, vendor_seconds))
+        for name, module in detectors.items()
+    }
+    tasks["host"] = host = _Task("host", lambda: read_host(memory))
+    for task in tasks.values():
+        task.start()
+        if not parallel:
+            task.join(vendor_seconds)
+    deadline = probe.clock() + vendor_seconds
+    for task in tasks.values():
+        task.join(max(0.0, deadline - probe.clock()))
+    seen = [task.result(vendor_seconds) for name, task in tasks.items() if name != "host"]
+    lost = [f"detector {one.name} does not load: {one.reason}" for one in loaded.failures]
+    seen.append(Seen(notes=lost))
+    machine = assemble(seen, memory, host.found if isinstance(host.found, Host) else Host())
+    timings = {name: task.seconds for name, task in tasks.items() if task.seconds is not None}
+    return replace(machine, elapsed_seconds=probe.clock() - started, timings=timings)
+
+
+class _Task(threading.Thread):
+    """One detector at work. It cannot be stopped, so nobody waits for it beyond its limit."""
+
+    def __init__(self, name: str, work: Callable[[], Seen | Host]) -> None:
+        super().__init__(name=f"gpuforge-detect-{name}", daemon=True)
+        self.vendor, self._work = name, work
+        self.found: Seen | Host | None = None
+        self.seconds: float | None = None
+        self._error = ""
+
+    def run(self) -> None:
+        from time import perf_counter
+
+        started = perf_counter()
+        try:
+            self.found = self._work()
+        except Exception as error:  # noqa: BLE001 - a detector's mistake must not hide the others
+            self._error = f"{type(error).__name__}: {error}"
+        self.seconds = perf_counter() - started
+
+    def result(self, limit: float) -> Seen:
+        """Return what it saw, or the failure that it did not come back."""
+        if isinstance(self.found, Seen):
+            return self.found
+        kind, reason = "detector_failed", self._error
+        if self.is_alive() or not reason:
+            kind, reason = "timeout", f"{self.vendor} did not answer within {limit:g} s"
+        return Seen(failures=[VendorFailure(self.vendor, kind, reason)])
+
+
+def _reader(
+    name: str, module: ModuleType, memory: RecordingProbe, crumbs: Path | None, seconds: float
+) -> Callable[[], Seen]:
+    """Return the work of one detector, in a child process if its library killed one before."""
+    native = crumbs is not None and getattr(module, "NATIVE", False)
+
+    def read() -> Seen:
+        # A program must end before its vendor's time does, so that the failure names it.
+        within = memory.limited(seconds * 0.9)
+        if not native or crumbs is None:
+            found = module.detect(within)
+        elif left := crash.left_by_dead(crumbs, name):
+            found = crash.in_child(name, seconds * 0.9, left)
+        else:
+            with crash.breadcrumb(crumbs, name) if native else nullcontext():
+                found = module.detect(within)
+        return found if isinstance(found, Seen) else Seen()
+
+    return read
+
+
+def assemble(seen: list[Seen], probe: Probe, host: Host) -> Machine:
+    """Return the machine that what the detectors saw amounts to."""
+    toolkits = tuple(dict.fromkeys(toolkit for one in seen for toolkit in one.toolkits))
+    merged = merge([sighting for one in seen for sighting in one.sightings])
+    everything = [_finished(device, toolkits) for device in merged]
+    devices, hidden = visible.split(everything, probe.environ)
+    failures = tuple(dict.fromkeys(failure for one in seen for failure in one.failures))
+    error = judge(everything, list(failures))
+    status: Status = "driver_error" if error else "ok" if devices else "no_gpu"
+    return Machine(
+        status,
+        devices=tuple(devices),
+        failures=failures,
+        error=error,
+        host=host,
+        hidden=tuple(hidden),
+        others=tuple(dict.fromkeys(other for one in seen for other in one.others)),
+        toolkits=toolkits,
+        visibility=visible.settings_of(probe.environ),
+        best_device=best_of(devices),
+        notes=tuple(note for one in seen for note in one.notes),
+    )
+
+
+def _finished(device: Device, toolkits: tuple[Toolkit, ...]) -> Device:
+    """Return a device with what tables and registered OpenCL platforms add, and its score."""
+    platforms = [toolkit.name for toolkit in toolkits if toolkit.name.startswith("opencl:")]
+    served = any(opencl.vendor_of(name) == device.vendor for name in platforms)
+    if served and all(toolkit.name != "opencl" for toolkit in device.runtimes):
+        device = replace(device, runtimes=(*device.runtimes, Toolkit("opencl")))
+    device = identify(device)
+    return replace(device, score=score_of(device))
+
+
+def judge(devices: list[Device], failures: list[VendorFailure]) -> VendorFailure | None:
+    """Return the failure that makes the whole machine a ``driver_error``, or None.
+
+    A vendor that fails counts unless its GPUs answer all the same, or unless GPUs of other
+    vendors work and none of its own are seen. GPUs without a driver count when no GPU has one.
+    """
+    working = [device for device in devices if not isinstance(device.driver, Failed)]
+    for failure in failures:
+        own = [device for device in devices if device.vendor == failure.vendor]
+        answering = [one for one in own if known(one.memory_total_bytes) or one.runtimes]
+        if not answering and (own or not working):
+            return failure
+    if devices and not working:
+        reason = devices[0].driver
+        assert isinstance(reason, Failed)
+        return VendorFailure(devices[0].vendor, reason.kind, reason.reason)
+    return None

@@ -1,0 +1,167 @@
+"""How vendors write things down: addresses, ids, sizes, and the many words for "nothing"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from gpuforge.detect.seen import Facts as Facts
+
+_ADDRESS = re.compile(
+    r"(?<![0-9a-f:.])(?:([0-9a-f]{1,8}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])(?![0-9a-f])", re.I
+)
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?i?b?)(?:ytes)?", re.I)
+# Vendor tools write MB and mean 2^20 bytes; WMI, KFD and sysfs write plain bytes.
+_SCALE = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_NOTHING = re.compile(
+    r"|n/?a|none|null|unknown( error)?|not (supported|available|specified|applicable|found)|"
+    r"err!?|unset|xx+|(gpu|cpu)-xx|gpu is lost|gpu requires reset|insufficient permissions|"
+    r"requested functionality has been deprecated|deprecated.*|invalid|auto-?detect|redacted|"
+    r"no such file.*|unspecified|to be filled.*",
+    re.I,
+)
+_FRAME = " []()<>{}-_:;,.*'\"|"
+_BARE_ID = re.compile(r"(0x)?[0-9a-f]{3,8}|(device )(0x)?[0-9a-f]{4}", re.I)
+LIMIT_BYTES = 2**50
+LINE_LIMIT, ROW_LIMIT = 1000, 100_000
+
+
+def word(text: object) -> str | None:
+    """Return what `text` says in one line, or None for any way of saying nothing."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)[:400]).split())
+    return None if text is None or _NOTHING.fullmatch(line.strip(_FRAME)) else line
+
+
+def name_of(text: object) -> str | None:
+    """Return a product name; an id in place of a name is none."""
+    found = word(text)
+    return None if found is None or _BARE_ID.fullmatch(found) or len(found) > 200 else found
+
+
+def whole(text: object, base: int = 10) -> int | None:
+    """Return a non-negative whole number of at most 64 bits."""
+    try:
+        found = int(str(text).strip()[:40], base)
+    except ValueError:
+        return None
+    return found if 0 <= found < 2**64 else None
+
+
+def pci_address(text: object) -> str | None:
+    """Return the first PCI address in `text` as ``0000:01:00.0``."""
+    match = _ADDRESS.search(str(text)[:400])
+    if match is None or int(match[3], 16) > 31:
+        return None
+    return f"{int(match[1] or '0', 16):04x}:{match[2]}:{match[3]}.{match[4]}".lower()
+
+
+def pci_address_of(domain: object, bus: object, device: object, function: object = 0) -> str | None:
+    """Return the address of its numbers, or None when one of them cannot be."""
+    numbers = [whole(part) for part in (domain, bus, device, function)]
+    a, b, c, d = (-1 if number is None else number for number in numbers)
+    if not (0 <= a < 2**32 and 0 <= b < 256 and 0 <= c < 32 and 0 <= d < 8):
+        return None
+    return f"{a:04x}:{b:02x}:{c:02x}.{d:x}"
+
+
+def pci_id(vendor: object, device: object) -> str | None:
+    """Return ``10de:2204`` from two hexadecimal words, with or without ``0x``."""
+    numbers = [whole(part, 16) for part in (vendor, device)]
+    if any(number is None or not 0 < number < 0xFFFF for number in numbers):
+        return None
+    return f"{numbers[0]:04x}:{numbers[1]:04x}"
+
+
+def size(text: object, unit: str = "") -> int | None:
+    """Return bytes from ``8192 MiB`` or a bare number in `unit`; None for nothing and zero."""
+    match = _SIZE.fullmatch(str(text).replace(",", "").strip()[:60])
+    if match is None:
+        return None
+    scale = _SCALE[(match[2] or unit)[:1].lower()]
+    found = int(match[1]) * scale if match[1].isdigit() else round(float(match[1]) * scale)
+    return found if 0 < found < LIMIT_BYTES else None
+
+
+def gfx(text: object) -> str | None:
+    """Return AMD's architecture name from ``gfx90a``, ``GFX1200`` or an ISA string."""
+    match = re.search(r"gfx([0-9]{1,2}[0-9a-f]{2})(?![0-9a-z])", str(text)[:200], re.I)
+    return f"gfx{match[1]}".lower() if match else None
+
+
+def gfx_of_target(number: int | None) -> str | None:
+    """Return ``gfx90a`` from KFD's 90010: decimal fields, the last two printed as hex digits.
+
+    Source: Linux ``drivers/gpu/drm/amd/amdkfd/kfd_device.c``, gfx_target_version.
+    """
+    if not number or number >= 1_000_000:
+        return None
+    major, minor, step = number // 10_000, number // 100 % 100, number % 100
+    return f"gfx{major}{minor:x}{step:x}" if minor < 16 and step < 16 else None
+
+
+def kept(**facts: Any) -> Facts:
+    """Return the facts that are known."""
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of `text`, each no longer than any tool writes them.
+
+    A pattern holds the interpreter while it runs, so no time limit can end it: what it is given
+    must be short.
+    """
+    return [line[:LINE_LIMIT] for line in text.splitlines()]
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """Return the rows of a CSV text, its cells stripped."""
+    import csv
+
+    try:
+        rows = list(csv.reader(line[:ROW_LIMIT] for line in text.splitlines()))
+    except csv.Error:
+        return []
+    return [[cell.strip() for cell in row] for row in rows if row]
+
+
+def fields_of(text: str, separator: str = ":") -> dict[str, str]:
+    """Return ``key: value`` lines as a dict; the first of a key counts."""
+    found: dict[str, str] = {}
+    for line in lines_of(text):
+        key, mark, value = line.partition(separator)
+        if mark:
+            found.setdefault(key.strip(), value.strip())
+    return found
+
+
+def first_error(text: str, table: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
+    """Return the kind and the line of the first pattern of `table` that `text` holds, or None."""
+    text = "\n".join(lines_of(text))
+    for kind, pattern in table:
+        match = re.search(pattern, text, re.I)
+        if match:
+            start = text.rfind("\n", 0, match.start()) + 1
+            return kind, word(text[start : start + 300].partition("\n")[0]) or kind
+    return None
+
+
+def json_of(text: str) -> Any:
+    """Return the JSON in `text`, which a warning line may precede, or None."""
+    import json
+
+    starts = [place for mark in "[{" if (place := text.find(mark)) >= 0]
+    for start in sorted(starts):
+        try:
+            return json.JSONDecoder().raw_decode(text, start)[0]
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def records(value: Any) -> list[dict[str, Any]]:
+    """Return the dicts of a JSON list, or the lists inside a JSON object."""
+    if isinstance(value, dict):
+        lists = [inner for inner in value.values() if isinstance(inner, list)]
+        value = lists[0] if lists else [value]
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -1,0 +1,188 @@
+"""GPUs on the PCI bus, of every vendor, and what there only looks like one.
+
+1. sysfs: ``/sys/bus/pci/devices`` and ``/sys/class/drm``
+2. ``lspci``, ``udevadm info --export-db``, ``pciconf -lv`` where sysfs shows nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gpuforge.detect.notation import kept
+from gpuforge.detect.pci_text import (
+    Function,
+    parse_lspci,
+    parse_pciconf,
+    parse_udev,
+    parse_udev_platforms,
+    parse_uevent,
+)
+from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.facts import Absent, Driver, Failed, NotGpu, Reading, Vendor
+from gpuforge.probe import Output, Probe
+
+BUS = "/sys/bus/pci/devices"
+CARDS = "/sys/class/drm"
+ID_FILES = ("vendor", "device", "class", "modalias")
+VENDORS: dict[str, Vendor] = {"10de": "nvidia", "1002": "amd", "8086": "intel", "106b": "apple"}
+# PCI class codes: 03 display, 0b40 co-processor, 12 processing accelerator (PCI-SIG, class codes).
+DISPLAY = (0x0300, 0x0301, 0x0302, 0x0380)
+ACCELERATORS = (0x0B40, 0x1200)
+NOT_COMPUTING = {
+    "virtual": "1013 1234 15ad 80ee 1af4 1b36 1414 5853 1ab8 1d0f fffe",
+    "bmc": "102b 1a03 126f 19e5 18ca 1fc9",
+}
+BMC_IDS = {"1002:515e", "1002:5969"}  # ES1000, the display of many servers' management chips
+# NVIDIA's chipset graphics: nForce and ION (pci.ids, MCP61 to MCP89).
+NVIDIA_CHIPSETS = ((0x03D0, 0x03D6), (0x053A, 0x053F), (0x07E0, 0x07E5), (0x0840, 0x08A5))
+# AMD APUs have ids of their own ranges (Linux amdgpu_drv.c and radeon pciidlist, pci.ids).
+AMD_APUS = ((0x1100, 0x1FFF), (0x9610, 0x964F), (0x9800, 0x9A0F))
+# Intel's cards; every other Intel display function sits in the processor or chipset
+# (Linux include/drm/intel/pciids.h: DG1, DG2 and ATS-M, Battlemage, Ponte Vecchio, Arctic Sound).
+INTEL_CARDS = (
+    (0x4905, 0x4909),
+    (0x5690, 0x56CF),
+    (0xE200, 0xE2FF),
+    (0x0B69, 0x0B6E),
+    (0x0BD0, 0x0BE5),
+    (0x0201, 0x0210),
+    (0x674C, 0x674C),
+)
+
+
+def detect(probe: Probe) -> Seen:
+    """Return the GPUs that the PCI bus shows."""
+    seen = Seen()
+    known: set[str] = set()
+    for route, functions in routes(probe):
+        for function in functions:
+            why = why_not(function, functions)
+            if why == "":
+                seen.sightings.append(_sighting(function, route))
+            elif why and function.address not in known:
+                known.add(function.address)
+                name, ident = function.name or Absent("no name shown"), function.pci_id
+                seen.others.append(
+                    NotGpu(name, function.address, ident or Absent("not shown"), why)
+                )
+    seen.others += _platform_displays(probe)
+    return seen
+
+
+def routes(probe: Probe) -> Iterator[tuple[str, list[Function]]]:
+    """Yield each route's functions; tools are asked only where sysfs shows none."""
+    functions = read_sysfs(probe)
+    yield "sysfs", functions
+    tools = (
+        ("lspci", ["-D", "-nnk"], parse_lspci),
+        ("udevadm", ["info", "--export-db"], parse_udev),
+        ("pciconf", ["-lv"], parse_pciconf),
+    )
+    for tool, arguments, parse in tools:
+        if functions or probe.platform in ("darwin", "win32"):
+            return
+        for output in probe.outputs(tool, arguments):
+            if isinstance(output, Output):
+                found = parse(output.stdout)
+                functions = functions or found
+                yield output.source, found
+
+
+def read_sysfs(probe: Probe) -> list[Function]:
+    """Return the functions of the bus; of the display cards alone where the bus is not shown."""
+    names = probe.list_dir(BUS)
+    folders = [f"{BUS}/{name}" for name in names] if isinstance(names, tuple) else []
+    if not folders:
+        cards = probe.list_dir(CARDS)
+        found = cards if isinstance(cards, tuple) else ()
+        folders = [f"{CARDS}/{name}/device" for name in found if name[4:].isdigit()]
+    functions = [f for folder in folders if (f := _function(probe, folder)) is not None]
+    if any(function.driver for function in functions):
+        for function in functions:
+            function.driver_shown = True
+    return functions
+
+
+def _function(probe: Probe, folder: str) -> Function | None:
+    """Return one function from its uevent, or from its id files where there is none."""
+    uevent = probe.read_text(f"{folder}/uevent")
+    function = parse_uevent(uevent, folder) if isinstance(uevent, str) else None
+    if function is None:
+        texts = (probe.read_text(f"{folder}/{part}") for part in ID_FILES)
+        lines = [text.strip(" \r\n\0") if isinstance(text, str) else "" for text in texts]
+        function = Function.of_files(folder.rpartition("/")[2], *lines)
+    if function is not None and not function.driver:
+        target = probe.read_link(f"{folder}/driver")
+        function.driver = target.rpartition("/")[2] if isinstance(target, str) else ""
+    return function
+
+
+def why_not(function: Function, others: Iterable[Function]) -> str | None:
+    """Return ``""`` for a GPU, why it is none, or None for what nobody takes for one."""
+    vendor = function.vendor
+    ours = vendor in VENDORS
+    if function.kind not in DISPLAY:
+        if function.kind == 0x1200 and vendor == "1002":
+            return ""  # Instinct cards from MI300 on have the class of an accelerator
+        if function.kind in ACCELERATORS:
+            return "processing accelerator, not a GPU"
+        return "NVSwitch or bridge" if vendor == "10de" and function.kind == 0x0680 else None
+    for why, vendors in NOT_COMPUTING.items():
+        if vendor in vendors.split():
+            return why
+    if function.pci_id in BMC_IDS:
+        return "bmc"
+    if not ours:
+        return "display of another vendor"
+    slot, _, number = function.address.rpartition(".")
+    first = f"{slot}.0"
+    if number != "0" and any(
+        other.address == first and other.vendor == vendor and other.kind in DISPLAY
+        for other in others
+    ):
+        return "another function of the same GPU"
+    return ""
+
+
+def integrated(pci_id: str | None, address: str | None = None) -> bool | None:
+    """Return whether a GPU is part of the processor or chipset, from its PCI id."""
+    if pci_id is None:
+        return None
+    vendor, device = pci_id.split(":")[0], int(pci_id.split(":")[1], 16)
+    ranges = {"10de": NVIDIA_CHIPSETS, "1002": AMD_APUS, "8086": INTEL_CARDS}.get(vendor)
+    if ranges is None:
+        return None
+    inside = any(low <= device <= high for low, high in ranges)
+    return not inside if vendor == "8086" else inside
+
+
+def _sighting(function: Function, route: str) -> Sighting:
+    driver: Reading[Driver]
+    if function.driver:
+        driver = Driver(function.driver)
+    elif function.driver_shown:
+        driver = Failed("no kernel driver is bound to it", kind="no_kernel_driver")
+    else:
+        driver = Absent(f"{route} does not show drivers")
+    facts = kept(
+        pci_address=function.address,
+        pci_id=function.pci_id,
+        name=function.name or None,
+        integrated=integrated(function.pci_id, function.address),
+        driver=driver,
+    )
+    return Sighting(VENDORS[function.vendor], route, facts, trust=1)
+
+
+def _platform_displays(probe: Probe) -> list[NotGpu]:
+    """Return display devices that hang on no bus, such as a Raspberry Pi's."""
+    found = []
+    for output in probe.outputs("udevadm"):
+        if isinstance(output, Output):
+            found += parse_udev_platforms(output.stdout)
+    return [
+        NotGpu(
+            driver, Absent("on no bus"), Absent("on no bus"), "platform device of another vendor"
+        )
+        for driver in found
+    ]

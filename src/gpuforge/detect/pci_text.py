@@ -1,0 +1,231 @@
+"""PCI functions as sysfs, lspci, udevadm and pciconf write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuforge.detect.notation import (
+    fields_of,
+    lines_of,
+    name_of,
+    pci_address,
+    pci_address_of,
+    pci_id,
+    whole,
+)
+
+
+@dataclass
+class Function:
+    """One PCI function.
+
+    Attributes
+    ----------
+    vendor, device : four hex digits, empty where not shown
+    kind : the 16-bit class code, or None
+    driver : the bound kernel driver, empty where there is none
+    driver_shown : whether this source would have shown a driver
+    """
+
+    address: str
+    vendor: str
+    device: str
+    kind: int | None
+    name: str = ""
+    driver: str = ""
+    driver_shown: bool = False
+
+    @property
+    def pci_id(self) -> str | None:
+        """``10de:2204``, or None where the ids are not shown."""
+        return pci_id(self.vendor, self.device)
+
+    @staticmethod
+    def of_files(slot: str, vendor: str, device: str, kind: str, modalias: str) -> Function | None:
+        """Return a function from the texts of its id files."""
+        address = pci_address(slot)
+        alias = _MODALIAS.match(modalias)
+        numbers = [whole(text, 16) for text in (vendor, device, kind)]
+        if alias:
+            parts = (alias[1], alias[2], alias[3] + alias[4] + "00")
+            pairs = zip(numbers, parts, strict=True)
+            numbers = [int(part, 16) if number is None else number for number, part in pairs]
+        maker, product, code = numbers
+        if address is None or maker is None:
+            return None
+        ident = "" if product is None else f"{product:04x}"
+        return Function(address, f"{maker:04x}", ident, None if code is None else code >> 8)
+
+
+_MODALIAS = re.compile(
+    r"pci:v0000([0-9A-F]{4})d0000([0-9A-F]{4})sv\w{8}sd\w{8}bc([0-9A-F]{2})sc([0-9A-F]{2})", re.I
+)
+_LINE = re.compile(r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+(.+)", re.I)
+_NUMBERS = re.compile(r"(?:Class )?([0-9a-f]{4}): (?:Device )?([0-9a-f]{4}):([0-9a-f]{4})\b", re.I)
+_WORDS = re.compile(r"([^:\[\"]+?)(?:\s*\[(?:Class )?([0-9a-f]{4})\])?:\s+(.+)", re.I)
+_IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]", re.I)
+_TAIL = re.compile(r"(\s*\((rev|prog-if) [^)]*\))+\s*$")
+_QUOTED = re.compile(r'"([^"]*)"')
+_ID_AT_END = re.compile(r"\s*\[([0-9a-f]{4})\]$", re.I)
+_NAMELESS = re.compile(r"Device ([0-9a-f]{4})$", re.I)
+CLASSES = {
+    "vga compatible controller": 0x0300,
+    "xga compatible controller": 0x0301,
+    "3d controller": 0x0302,
+    "display controller": 0x0380,
+    "processing accelerators": 0x1200,
+    "co-processor": 0x0B40,
+    "bridge": 0x0680,
+}
+VENDOR_NAMES = (
+    ("10de", re.compile(r"nvidia( corporation| corp\.?)?( \[[^\]]*\])?", re.I)),
+    ("1002", re.compile(r"(advanced micro devices,? inc\.?|ati technologies inc\.?)"
+                        r"|advanced micro devices \[amd\]", re.I)),
+    ("8086", re.compile(r"intel( corporation| corp\.?)?(?= |$)", re.I)),
+    ("1a03", re.compile(r"aspeed technology,? inc\.?", re.I)),
+    ("102b", re.compile(r"matrox \w+ systems ltd\.?", re.I)),
+    ("1013", re.compile(r"cirrus logic", re.I)),
+    ("15ad", re.compile(r"vmware( inc\.?)?", re.I)),
+    ("1af4", re.compile(r"red hat,? inc\.?", re.I)),
+    ("1414", re.compile(r"microsoft corporation", re.I)),
+    ("80ee", re.compile(r"innotek systemberatung gmbh", re.I)),
+)  # fmt: skip
+_AMD_SUFFIX = re.compile(r"\s*((nee ati( technologies inc\.?)?|\[(amd(/ati)?|ati)\]),?\s*)+", re.I)
+
+
+def parse_uevent(text: str, folder: str = "") -> Function | None:
+    """Return the function that a PCI device's ``uevent`` describes, or None if it does not."""
+    fields = fields_of(text.replace("\0", ""), "=")
+    address = pci_address(fields.get("PCI_SLOT_NAME", folder.rpartition("/")[2]))
+    vendor, _, device = fields.get("PCI_ID", "").lower().partition(":")
+    kind = whole(fields.get("PCI_CLASS", ""), 16)
+    if address is None or pci_id(vendor, device) is None or kind is None:
+        return None
+    return Function(address, vendor.zfill(4), device.zfill(4), kind >> 8, "",
+                    fields.get("DRIVER", ""), True)  # fmt: skip
+
+
+def parse_lspci(text: str) -> list[Function]:
+    """Return the functions in any form of ``lspci``: plain or with ``-n -nn -v -k -mm -vmm -D``."""
+    if re.search(r"^Slot:\s", text, re.M):
+        return [f for block in re.split(r"\n\s*\n", text) if (f := _of_slot_block(block))]
+    functions: list[Function] = []
+    for line in lines_of(text):
+        match = _LINE.match(line)
+        if match:
+            found = _of_line(match[1], match[2])
+            if found is not None:
+                functions.append(found)
+        elif functions and "driver in use:" in line:
+            functions[-1].driver = line.partition(":")[2].strip()
+    shows_drivers = "driver in use:" in text
+    for function in functions:
+        function.driver_shown = shows_drivers
+    return functions
+
+
+def _of_line(slot: str, rest: str) -> Function | None:
+    address = pci_address(slot)
+    if address is None:
+        return None
+    numbers = _NUMBERS.match(rest)
+    if numbers:
+        return Function(address, numbers[2].lower(), numbers[3].lower(), int(numbers[1], 16))
+    quoted = _QUOTED.findall(rest)
+    if rest.startswith('"') and len(quoted) >= 3:
+        return _of_parts(address, *quoted[:3])
+    words = _WORDS.match(rest)
+    if words is None:
+        return None
+    kind = int(words[2], 16) if words[2] else CLASSES.get(words[1].strip().lower())
+    name = _TAIL.sub("", words[3]).strip()
+    ids = _IDS.findall(name)
+    vendor, device = ids[-1] if ids else ("", "")
+    named, name = split_vendor(_IDS.sub("", name).strip())
+    nameless = _NAMELESS.search(name)
+    if nameless or name == "Device":
+        device, name = device or (nameless[1] if nameless else ""), ""
+    return Function(address, (vendor or named).lower(), device.lower(), kind, name_of(name) or "")
+
+
+def _of_parts(address: str, kind: str, vendor: str, device: str) -> Function:
+    """Return a function from its three texts, each with its number in brackets or not."""
+    found = [_ID_AT_END.search(text) for text in (kind, vendor, device)]
+    codes = [match[1].lower() if match else "" for match in found]
+    kind, vendor, device = (_ID_AT_END.sub("", text) for text in (kind, vendor, device))
+    code = int(codes[0], 16) if codes[0] else CLASSES.get(kind.lower())
+    nameless = _NAMELESS.search(device)
+    ident = codes[2] or (nameless[1].lower() if nameless else "")
+    name = "" if nameless else name_of(device) or ""
+    return Function(address, codes[1] or split_vendor(vendor)[0], ident, code, name)
+
+
+def _of_slot_block(block: str) -> Function | None:
+    """Return a function from a block of ``lspci -vmm``."""
+    fields = fields_of(block)
+    address = pci_address(fields.get("Slot", ""))
+    if address is None:
+        return None
+    function = _of_parts(address, *(fields.get(key, "") for key in ("Class", "Vendor", "Device")))
+    function.driver = fields.get("Driver", "")
+    function.driver_shown = "Module" in fields or "Driver" in fields
+    return function
+
+
+def split_vendor(name: str) -> tuple[str, str]:
+    """Return the vendor id that a name begins with and the rest of it, or ``("", name)``."""
+    for vendor, pattern in VENDOR_NAMES:
+        match = pattern.match(name)
+        if match:
+            rest = name[match.end() :]
+            if vendor == "1002":
+                rest = _AMD_SUFFIX.sub("", rest, count=1)
+            ours = vendor in ("10de", "1002", "8086") or not rest.strip()
+            return vendor, rest.strip() if ours else name
+    return "", name
+
+
+def _records(text: str) -> Iterator[dict[str, str]]:
+    for block in re.split(r"\r?\n\s*\n", text):
+        lines = (line[3:] for line in lines_of(block) if line.startswith("E: "))
+        yield fields_of("\n".join(lines), "=")
+
+
+def parse_udev(text: str) -> list[Function]:
+    """Return the functions in the output of ``udevadm info --export-db``."""
+    functions = []
+    for fields in _records(text):
+        if fields.get("PCI_ID"):
+            function = parse_uevent("\n".join(f"{k}={v}" for k, v in fields.items()))
+            if function is not None:
+                function.name = name_of(fields.get("ID_MODEL_FROM_DATABASE")) or ""
+                functions.append(function)
+    return functions
+
+
+def parse_udev_platforms(text: str) -> list[str]:
+    """Return the platform devices that hold a DRM card, by the name of their last folder."""
+    paths = (fields.get("DEVPATH", "") for fields in _records(text))
+    cards = (re.fullmatch(r"/devices/platform/(?:.*/)?([^/]+)/drm/card\d+", path) for path in paths)
+    return [match[1] for match in cards if match]
+
+
+def parse_pciconf(text: str) -> list[Function]:
+    """Return the functions in FreeBSD's ``pciconf -lv``, whose addresses are decimal."""
+    functions: list[Function] = []
+    for line in lines_of(text):
+        head = re.match(r"(\w+?)\d*@pci(\d+):(\d+):(\d+):(\d+):\s+(.*)", line)
+        if head:
+            values = dict(re.findall(r"(\w+)=0x([0-9a-f]+)", head[6]))
+            chip = values.get("chip", "").zfill(8)
+            vendor, device = values.get("vendor", chip[4:]), values.get("device", chip[:4])
+            address = pci_address_of(head[2], head[3], head[4], head[5])
+            kind = whole(values.get("class", ""), 16)
+            if address and pci_id(vendor, device) and kind is not None:
+                driver = "" if head[1] in ("none", "vgapci") else head[1]
+                functions.append(Function(address, vendor, device, kind >> 8, driver=driver))
+        elif functions and (device_line := re.match(r"\s+device\s*=\s*'(.*)'", line)):
+            functions[-1].name = name_of(device_line[1]) or ""
+    return functions

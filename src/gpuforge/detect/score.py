@@ -1,0 +1,170 @@
+"""How fit a device is for machine learning: 0 to 100, from parts that can be shown; pure functions.
+
+::
+
+    score = 100 x health x (0.40 memory + 0.25 compute + 0.20 framework + 0.15 bandwidth)
+
+    memory     log2(1 + GiB) / log2(1 + 192), at most 1; where it is unknown, a sixth: nearly every
+               GPU has or may use the 1.4 GiB which that stands for
+    compute    0.5 for matrix units, 0.25 for bf16, 0.25 for fp8 in hardware
+    framework  1: current PyTorch builds serve the architecture; 0.5: older builds or an override
+               only; 0: none, or an architecture that the table does not know
+    bandwidth  log2(1 + GB/s / 50) / log2(1 + 8000 / 50), at most 1; where the table has no value
+               this part is left out and the others weigh more, or it is 0 for a GPU that shares
+               the memory bus of the CPU
+    health     1: the vendor's driver works; 0.9: no source shows the driver; 0.1: none is bound,
+               or one that computes nothing (nouveau, radeon, vfio-pci)
+
+A part that is unknown otherwise counts nothing: a device is not praised for what nobody saw.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from gpuforge.facts import Absent, Device, Failed, known
+
+WEIGHTS = {"memory": 0.40, "compute": 0.25, "framework": 0.20, "bandwidth": 0.15}
+TOP_MEMORY_GIB, TOP_BANDWIDTH, LOW_BANDWIDTH = 192, 8000, 50
+IDLE_DRIVERS = {"nouveau", "radeon", "fglrx_pci", "fglrx", "vfio-pci", "nvidiafb", "pci-stub"}
+UNKNOWN_SHARE = 1 / 6
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a score: its name, its value from 0 to 1 or None, and why."""
+
+    name: str
+    value: float | None
+    why: str
+
+
+@cache
+def table() -> dict[str, Any]:
+    """Return the shipped facts about architectures."""
+    text = resources.files("gpuforge.detect").joinpath("architectures.toml").read_text("utf-8")
+    return tomllib.loads(text)
+
+
+def architecture_of(device: Device) -> dict[str, Any] | None:
+    """Return the table's row for a device, by capability or gfx, chip name, PCI id or product."""
+    name, family = known(device.name) or "", known(device.architecture)
+    rows = [row for row in table()["architecture"] if row["vendor"] == device.vendor]
+    capability = known(device.compute_capability)
+    number = int((known(device.pci_id) or "0:0").split(":")[1], 16)
+
+    def fits(pattern: str | None) -> bool:
+        return bool(pattern and re.search(pattern, name))
+
+    tests: tuple[Callable[[dict[str, Any]], bool], ...] = (
+        lambda row: capability is not None and row.get("capability") == capability,
+        lambda row: device.vendor != "nvidia" and family == row["name"],
+        lambda row: any(low <= number <= high for low, high in _ranges(row)),
+        lambda row: fits(f"\\b({row['codes']})" if "codes" in row else None),
+        lambda row: fits(row.get("products")),
+    )
+    if capability is not None:
+        tests = tests[:1]
+    return next((row for test in tests for row in rows if test(row)), None)
+
+
+def _ranges(row: dict[str, Any]) -> list[tuple[int, int]]:
+    pairs = (part.split("-") for part in row.get("ranges", "").split())
+    return [(int(low, 16), int(high, 16)) for low, high in pairs]
+
+
+def identify(device: Device) -> Device:
+    """Return the device with capability and architecture from the table, where no route told."""
+    row = architecture_of(device)
+    if row is None:
+        return device
+    found: dict[str, Any] = {}
+    if "capability" in row and known(device.compute_capability) is None:
+        found["compute_capability"] = row["capability"]
+    if known(device.architecture) is None:
+        found["architecture"] = row["name"]
+    origins = {**device.origins, **dict.fromkeys(found, "table by PCI id or name")}
+    return replace(device, **found, origins=origins) if found else device
+
+
+def parts_of(device: Device) -> tuple[Part, ...]:
+    """Return the parts of a device's score, each with the fact it rests on."""
+    row = architecture_of(device) or {}
+    return (
+        _memory(device),
+        _compute(row),
+        _framework(row),
+        _bandwidth(device),
+        _health(device),
+    )
+
+
+def score_of(device: Device) -> int:
+    """Return the score of a device from 0 to 100."""
+    *weighed, health = parts_of(device)
+    values = [(WEIGHTS[part.name], part.value) for part in weighed if part.value is not None]
+    total = sum(weight * value for weight, value in values) / sum(weight for weight, _ in values)
+    return round(100 * total * (health.value or 0.0))
+
+
+def best_of(devices: list[Device]) -> int | None:
+    """Return the index of the device with the highest score, the first where several have it."""
+    usable = [device for device in devices if known(device.score) is not None]
+    return max(usable, key=lambda d: (known(d.score) or 0, -d.index)).index if usable else None
+
+
+def _memory(device: Device) -> Part:
+    total = device.memory_total_bytes
+    count = known(total)
+    if count is None:
+        why = total.reason if isinstance(total, Absent | Failed) else "unknown"
+        return Part("memory", UNKNOWN_SHARE, f"unknown: {why}")
+    gib = count / 2**30
+    value = min(1.0, math.log2(1 + gib) / math.log2(1 + TOP_MEMORY_GIB))
+    return Part("memory", value, f"{gib:.1f} GiB")
+
+
+def _compute(row: dict[str, Any]) -> Part:
+    if not row:
+        return Part("compute", 0.0, "unknown architecture")
+    have = [name for name in ("matrix", "bf16", "fp8") if row.get(name)]
+    value = 0.5 * ("matrix" in have) + 0.25 * ("bf16" in have) + 0.25 * ("fp8" in have)
+    return Part("compute", value, ", ".join(have) or "no matrix units, bf16 or fp8")
+
+
+def _framework(row: dict[str, Any]) -> Part:
+    words = {1: "current PyTorch builds serve it", 0.5: "older builds or an override only"}
+    value = float(row.get("framework", 0.0))
+    return Part("framework", value, words.get(value, "no PyTorch build serves it"))
+
+
+def _bandwidth(device: Device) -> Part:
+    name = known(device.name) or ""
+    for pattern, rate in table()["bandwidth"].items():
+        if re.search(pattern, name):
+            scale = math.log2(1 + TOP_BANDWIDTH / LOW_BANDWIDTH)
+            value = min(1.0, math.log2(1 + rate / LOW_BANDWIDTH) / scale)
+            return Part("bandwidth", value, f"{rate} GB/s")
+    if known(device.integrated) is True:
+        return Part("bandwidth", 0.0, "shares the memory bus of the CPU")
+    return Part("bandwidth", None, "not in the table, left out")
+
+
+def _health(device: Device) -> Part:
+    driver = device.driver
+    if isinstance(driver, Failed):
+        return Part("health", 0.1, driver.reason)
+    if isinstance(driver, Absent):
+        apple = device.vendor == "apple"
+        return Part("health", 1.0 if apple else 0.9, "macOS's own" if apple else driver.reason)
+    if driver.name in IDLE_DRIVERS:
+        return Part("health", 0.1, f"{driver.name} does not compute")
+    version = known(driver.version)
+    return Part("health", 1.0, f"{driver.name} {version or '(version not shown)'}")

@@ -1,0 +1,60 @@
+"""What one detector saw, before it is merged with what the others saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuforge.facts import Failed, NotGpu, Toolkit, Vendor, VendorFailure
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """One GPU as one route saw it.
+
+    Attributes
+    ----------
+    vendor : who made the GPU
+    route : what told it: ``sysfs``, ``nvml``, ``nvidia-smi -q -x``, ...
+    facts : fields of `gpuforge.facts.Device` to values or readings; what is left out is not shown
+    trust : whose word counts where routes differ, the lower first: 0 the vendor's own driver or
+        tool, 1 the PCI bus, 2 a bystander such as OpenCL
+    """
+
+    vendor: Vendor
+    route: str
+    facts: Facts = field(default_factory=dict)
+    trust: int = 0
+
+
+@dataclass
+class Seen:
+    """Everything one detector has to say.
+
+    Attributes
+    ----------
+    sightings : GPUs by route, the most trusted route first
+    failures : what should be there and could not be read
+    others : what looks like a GPU and is none
+    toolkits : runtimes of the machine
+    notes : what was skipped, one sentence each
+    """
+
+    sightings: list[Sighting] = field(default_factory=list)
+    failures: list[VendorFailure] = field(default_factory=list)
+    others: list[NotGpu] = field(default_factory=list)
+    toolkits: list[Toolkit] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, vendor: Vendor, route: str, devices: Iterable[Facts], *, trust: int = 0) -> bool:
+        """Add what one route says of each GPU; return whether it said anything."""
+        found = [Sighting(vendor, route, facts, trust) for facts in devices]
+        self.sightings += found
+        return bool(found)
+
+    def fail(self, vendor: str, reason: Failed) -> None:
+        """Add a reading that failed as the vendor's failure."""
+        self.failures.append(VendorFailure(vendor, reason.kind, reason.reason))

@@ -1,0 +1,61 @@
+"""Do containers and WSL see the GPU that the host has?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from gpuforge.diagnose.finding import Finding, of_cause
+from gpuforge.diagnose.site import Site
+from gpuforge.facts import known
+
+SUMMARY = "containers and WSL see the host's GPU"
+
+DRIVER = "/proc/driver/nvidia/version"
+WSL_LIBRARIES = "/usr/lib/wsl/lib"
+
+
+def check(site: Site) -> Iterator[Finding]:
+    """Return what is wrong inside a container, inside WSL, or on a host of containers."""
+    host = site.machine.host
+    if known(host.platform) == "wsl2":
+        yield _wsl(site)
+    elif known(host.container):
+        yield _inside(site, str(known(host.container)))
+    elif isinstance(site.probe.find_program("docker"), str):
+        yield _docker(site)
+    else:
+        yield Finding("ok", "no container, no WSL, no Docker")
+
+
+def _wsl(site: Site) -> Finding:
+    libraries = known(site.probe.list_dir(WSL_LIBRARIES)) or ()
+    if site.machine.devices:
+        return Finding("ok", "WSL passes the GPU")
+    evidence = (f"{WSL_LIBRARIES}: {', '.join(libraries) or 'nothing there'}",)
+    return of_cause("wsl_gpu_not_exposed", "warning", evidence=evidence)
+
+
+def _inside(site: Site, kind: str) -> Finding:
+    driver = known(site.probe.read_text(DRIVER))
+    if driver and not any(device.vendor == "nvidia" for device in site.machine.devices):
+        evidence = (f"{DRIVER}: {driver.splitlines()[0]}",)
+        return of_cause("container_no_gpu_passed", "error", evidence=evidence)
+    count = len(site.machine.devices)
+    return Finding("ok", f"inside {kind}: {count} GPUs, and no sign that the host has others")
+
+
+def _docker(site: Site) -> Finding:
+    nvidia = any(device.vendor == "nvidia" for device in site.machine.devices)
+    if not nvidia:
+        return Finding("ok", "Docker is here; no NVIDIA GPU asks for its runtime")
+    text = known(site.probe.read_text("/etc/docker/daemon.json")) or "{}"
+    try:
+        runtimes = json.loads(text).get("runtimes", {})
+    except (ValueError, AttributeError) as error:
+        return Finding("warning", f"/etc/docker/daemon.json cannot be read: {error}")
+    toolkit = isinstance(site.probe.find_program("nvidia-ctk"), str)
+    if toolkit or "nvidia" in runtimes:
+        return Finding("ok", "Docker has the NVIDIA runtime")
+    evidence = ("no nvidia-ctk on the path, no runtime 'nvidia' in /etc/docker/daemon.json",)
+    return of_cause("container_toolkit_missing", "warning", evidence=evidence)

@@ -1,0 +1,44 @@
+"""Is there room for installing and caching?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuforge.diagnose.finding import Finding, of_cause
+from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.units import format_bytes
+
+SUMMARY = "disks have room for packages and caches"
+
+# A GPU framework with its libraries unpacks to between 2 and 8 GiB.
+FULL_BYTES, LOW_BYTES = 64 * 2**20, 4 * 2**30
+
+
+def check(site: Site) -> Iterator[Finding]:
+    """Return the file systems that are full or nearly so."""
+    if not site.live:
+        yield Finding("skipped", NOT_RECORDED.reason)
+        return
+    places = {"environment": site.prefix, "temporary files": _temporary(), "home": Path.home()}
+    seen: set[int] = set()
+    found = []
+    for what, place in places.items():
+        if not place.exists() or place.stat().st_dev in seen:
+            continue
+        seen.add(place.stat().st_dev)
+        free = shutil.disk_usage(place).free
+        evidence = (f"{place} ({what}): {format_bytes(free)} free",)
+        if free < FULL_BYTES:
+            found.append(of_cause("disk_full", "error", evidence=evidence))
+        elif free < LOW_BYTES:
+            message = f"little space for {what}: {format_bytes(free)}"
+            found.append(of_cause("disk_full", "warning", message, evidence=evidence))
+    yield from found or [Finding("ok", "the disks have room")]
+
+
+def _temporary() -> Path:
+    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    return Path(next(filter(None, named), "/tmp"))

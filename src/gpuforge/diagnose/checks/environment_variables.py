@@ -1,0 +1,66 @@
+"""Do environment variables hide devices or put wrong libraries first?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuforge.changes.action import AppendLines
+from gpuforge.diagnose.finding import Finding, of_cause
+from gpuforge.diagnose.site import Site
+
+SUMMARY = "variables hide no device and shadow no library"
+
+FOLDERS = ("CUDA_HOME", "CUDA_PATH", "CUDNN_PATH", "ROCM_PATH", "ROCM_HOME")
+
+
+def check(site: Site) -> Iterator[Finding]:
+    """Return each variable that stands in the way."""
+    found = [*_hiding(site), *_shadowing(site), *_dangling(site), *_contradicting(site)]
+    yield from found or [Finding("ok", "no variable stands in the way")]
+
+
+def _hiding(site: Site) -> Iterator[Finding]:
+    if site.machine.hidden:
+        names = tuple(f"{name}={value}" for name, value in site.machine.visibility.items())
+        count = len(site.machine.hidden)
+        message = f"{count} of {count + len(site.machine.devices)} GPUs are hidden from programs"
+        state = "warning" if site.machine.devices else "error"
+        yield of_cause("cuda_visible_devices_wrong", state, message, evidence=names)  # type: ignore[arg-type]
+
+
+def _shadowing(site: Site) -> Iterator[Finding]:
+    """Find CUDA libraries on the loader's path although the environment brings its own."""
+    own = [name for name in site.packages if name.startswith(("nvidia-cu", "nvidia-nvjitlink"))]
+    value = site.probe.environ.get("LD_LIBRARY_PATH", "")
+    folders = tuple(folder for folder in value.split(":") if folder and _holds_cuda(site, folder))
+    if own and folders:
+        script = site.prefix / "bin" / "activate"
+        lines = ("# gpuforge: the environment brings its own CUDA libraries",
+                 "unset LD_LIBRARY_PATH")  # fmt: skip
+        repair = (AppendLines(script, lines),) if script.is_file() else ()
+        yield of_cause("ld_library_path_shadow", "warning", evidence=folders, repair=repair)
+
+
+def _holds_cuda(site: Site, folder: str) -> bool:
+    names = site.probe.list_dir(folder)
+    return isinstance(names, tuple) and any(
+        name.startswith(("libcublas", "libcudart.so", "libnvJitLink", "libcudnn")) for name in names
+    )
+
+
+def _dangling(site: Site) -> Iterator[Finding]:
+    for name in FOLDERS:
+        value = site.probe.environ.get(name)
+        if value and site.live and not Path(value).is_dir():
+            steps = (f"Unset {name}, or point it at a folder that exists.",)
+            yield Finding("warning", f"{name} names a folder that is not there",
+                          "nvcc_not_found_cuda_home", (f"{name}={value}",), steps)  # fmt: skip
+
+
+def _contradicting(site: Site) -> Iterator[Finding]:
+    both = [v for v in ("ONEAPI_DEVICE_SELECTOR", "ZE_AFFINITY_MASK") if site.probe.environ.get(v)]
+    if len(both) == 2:
+        evidence = tuple(f"{name}={site.probe.environ[name]}" for name in both)
+        message = "two variables choose Intel devices; together they can leave none"
+        yield of_cause("xpu_not_available", "warning", message, evidence=evidence)

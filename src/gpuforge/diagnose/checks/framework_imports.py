@@ -1,0 +1,58 @@
+"""Does each framework import, in a process of its own?"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+from gpuforge.diagnose.finding import Finding, of_cause
+from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.facts import Failed
+from gpuforge.probe import Output
+
+SUMMARY = "each framework imports in a process of its own"
+SLOW = True
+SECONDS = 180.0
+
+IMPORT_SECONDS = 60.0
+MODULES = {"numpy": "numpy", "torch": "torch", "torchvision": "torchvision", "jax": "jax",
+           "tensorflow": "tensorflow", "numba": "numba.cuda", "triton": "triton",
+           "xformers": "xformers", "bitsandbytes": "bitsandbytes", "mlx": "mlx.core"}  # fmt: skip
+
+
+def check(site: Site) -> Iterator[Finding]:
+    """Return, for each framework installed, whether it imports and if not, why."""
+    if not site.live:
+        yield Finding("skipped", NOT_RECORDED.reason)
+        return
+    wanted = {module: package for package, module in MODULES.items() if package in site.packages}
+    if any(name.startswith("cupy") for name in site.packages):
+        wanted["cupy"] = "cupy"
+    for module in wanted:
+        # -P: the current folder may hold a file of that name, which is another check's finding.
+        argv = [str(site.python), "-P", "-W", "default", "-c", f"import {module}"]
+        yield _judge(module, site.probe.run(argv, timeout=IMPORT_SECONDS))
+    if not wanted:
+        yield Finding("ok", "no framework is installed in this environment")
+
+
+def _judge(module: str, output: object) -> Finding:
+    if isinstance(output, Failed):
+        return Finding("unknown", f"import {module}: {output.reason}")
+    if not isinstance(output, Output):
+        return Finding("unknown", f"import {module} could not be tried")
+    from gpuforge.diagnose.explanation import explain
+
+    last = tuple(output.stderr.strip().splitlines()[-3:])
+    cause = explain(output.stderr).cause
+    if output.status < 0:
+        name = signal.Signals(-output.status).name
+        message = f"import {module} ended its process by {name}"
+        steps = cause.steps if cause else ()
+        return Finding("crashed", message, cause.cause if cause else "", last, steps)
+    if output.status == 0:
+        return Finding("ok", f"{module} imports")
+    if cause is None:
+        return Finding("error", f"{module} does not import", "", last)
+    message = f"{module} does not import: {cause.title}"
+    return of_cause(cause.cause, "error", message, evidence=last)

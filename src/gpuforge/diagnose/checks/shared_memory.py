@@ -1,0 +1,32 @@
+"""Is shared memory large enough for data loaders and NCCL?"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuforge.diagnose.finding import Finding, of_cause
+from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.units import format_bytes
+
+SUMMARY = "shared memory has room for workers"
+
+# Docker's default is 64 MiB; one worker that prefetches images passes that at once.
+SMALL_BYTES = 256 * 2**20
+FOLDER = Path("/dev/shm")
+
+
+def check(site: Site) -> Iterator[Finding]:
+    """Return whether /dev/shm is small or full."""
+    if not site.live:
+        yield Finding("skipped", NOT_RECORDED.reason)
+    elif not FOLDER.is_dir():
+        yield Finding("skipped", f"this system has no {FOLDER}")
+    else:
+        usage = shutil.disk_usage(FOLDER)
+        evidence = (f"{FOLDER}: {format_bytes(usage.free)} of {format_bytes(usage.total)} free",)
+        if usage.free < SMALL_BYTES:
+            yield of_cause("shm_too_small", "warning", evidence=evidence)
+        else:
+            yield Finding("ok", f"{format_bytes(usage.free)} of shared memory are free")

@@ -1,0 +1,209 @@
+"""From an error text to its causes: pure, and linear in the length of the text.
+
+Each clue of each known error is a text that must stand in the log, then a regular expression over
+that one line, then conditions on the surroundings. The clues of a cause add up as independent
+evidence. A cause that is a consequence of another one found, or less precise, yields to it.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuforge.diagnose.known_error import Clue, KnownError, candidates, compiled
+from gpuforge.diagnose.log import Log, Place
+from gpuforge.diagnose.memory_figures import is_fragmented
+from gpuforge.diagnose.surroundings import Surroundings
+from gpuforge.facts import Machine
+
+NAMED = 0.5
+LISTED = 0.3
+CERTAIN = 0.97
+YIELDED = 0.5
+EVIDENCE_LINES = 4
+INFORMATION = 0.75
+_INFORMATION = re.compile(r".{0,60}?(?<![\w.])(info|debug)(?![\w.])")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A line of the log that speaks for a cause; `line` counts from 1, 0 is the machine itself."""
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Match:
+    """A cause with the confidence it has, why, and what to do.
+
+    Attributes
+    ----------
+    confidence : 0-1, the probability that this is what stopped the program
+    steps : what to do with the tools and on the platform at hand, in order
+    safe_fix : whether ``doctor --fix`` has a safe repair for it
+    """
+
+    cause: str
+    confidence: float
+    severity: str
+    title: str
+    summary: str
+    source: str
+    evidence: tuple[Evidence, ...]
+    steps: tuple[str, ...]
+    safe_fix: bool
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The causes of an error, most likely first; empty when none is recognised."""
+
+    matches: tuple[Match, ...] = ()
+    lines_read: int = 0
+
+    @property
+    def cause(self) -> Match | None:
+        """The first match, if it is confident enough to be named."""
+        first = self.matches[0] if self.matches else None
+        return first if first and first.confidence >= NAMED else None
+
+
+@dataclass
+class _Case:
+    """What speaks for one known error in one log."""
+
+    error: KnownError
+    score: float = 0.0
+    places: list[Place] = field(default_factory=list)
+    from_machine: list[str] = field(default_factory=list)
+
+    def add(self, weight: float) -> None:
+        self.score = 1 - (1 - self.score) * (1 - weight)
+
+    @property
+    def first(self) -> int:
+        return min((place.position for place in self.places), default=0)
+
+
+def explain(
+    error: str | BaseException,
+    machine: Machine | None = None,
+    *,
+    errors: Mapping[str, KnownError] | None = None,
+) -> Explanation:
+    """Return the causes of an error, most likely first.
+
+    Parameters
+    ----------
+    error
+        The text of a log, or an exception, whose traceback is read.
+    machine
+        Facts of the machine the error comes from, where they are known; they sharpen the answer.
+    errors
+        The known errors to choose from, by id; all of them by default.
+    """
+    if isinstance(error, BaseException):
+        error = "".join(traceback.format_exception(error))
+    log = Log(error)
+    around = Surroundings(log, machine)
+    choices = candidates(log.words) if errors is None else errors
+    cases = [case for e in choices.values() if (case := _weigh(e, log, around))]
+    ranked = _rank(cases)
+    return Explanation(
+        tuple(
+            _match(case, confidence, log, around)
+            for case, confidence in ranked
+            if confidence >= LISTED
+        ),
+        lines_read=log.folded.count("\n") + 1,
+    )
+
+
+def _weigh(error: KnownError, log: Log, around: Surroundings) -> _Case | None:
+    case = _Case(error)
+    for clue in error.clues:
+        if clue.machine and clue.machine in around.failures:
+            case.add(clue.weight)
+            case.from_machine.append(around.failures[clue.machine])
+            continue
+        place = _find(clue, log, around)
+        if place is not None:
+            case.add(clue.weight * _trust(clue, place, around))
+            case.places.append(place)
+    return case if case.score > 0 else None
+
+
+def _trust(clue: Clue, place: Place, around: Surroundings) -> float:
+    """Return how much a line counts: less where its author calls it information, or all is well."""
+    share = 0.5 if clue.passing and around.has("@healthy_run") else 1.0
+    return share * INFORMATION if _INFORMATION.match(place.window) else share
+
+
+def _find(clue: Clue, log: Log, around: Surroundings) -> Place | None:
+    """Return the first line that satisfies `clue`, if its surroundings allow it."""
+    found = None
+    for text, words in zip(clue.find, clue.words, strict=True):
+        if not words <= log.words:
+            continue
+        place = next((p for p in log.places(text) if _fits(clue, p, around)), None)
+        if place and (found is None or place.position < found.position):
+            found = place
+    if found is None or any(map(around.has, clue.unless)):
+        return None
+    return found if not clue.needs or any(map(around.has, clue.needs)) else None
+
+
+def _fits(clue: Clue, place: Place, around: Surroundings) -> bool:
+    if clue.match and not compiled(clue.match).search(place.window):
+        return False
+    if clue.when == "fragmented":
+        return is_fragmented(place.window, around.memory_total_bytes)
+    if clue.when == "other_cuda_major":
+        return around.has_other_cuda_major(place.window)
+    return True
+
+
+def _rank(cases: list[_Case]) -> list[tuple[_Case, float]]:
+    """Return the cases by confidence, each lowered where it yields to another or has a rival."""
+    scores = {case.error.cause: case.score for case in cases}
+    ranked = [(case, _yielded(case, scores)) for case in cases]
+    ranked.sort(key=lambda item: (-round(item[1], 1), item[0].first))
+    if len(ranked) > 1:
+        (first, confidence), (_, rival) = ranked[0], ranked[1]
+        ranked[0] = (first, min(CERTAIN, confidence) - max(0.0, rival - NAMED) * 0.3)
+    return [(case, max(0.0, min(CERTAIN, confidence))) for case, confidence in ranked]
+
+
+def _yielded(case: _Case, scores: dict[str, float]) -> float:
+    others = (
+        [cause for cause in scores if cause != case.error.cause]
+        if "*" in case.error.yields_to
+        else case.error.yields_to
+    )
+    yields = any(scores.get(other, 0.0) >= NAMED for other in others)
+    return case.score * YIELDED if yields else case.score
+
+
+def _match(case: _Case, confidence: float, log: Log, around: Surroundings) -> Match:
+    error = case.error
+    lines = {
+        log.line_number(place.position): log.line(place.position)
+        for place in sorted(case.places, key=lambda place: place.position)
+    }
+    return Match(
+        cause=error.cause,
+        confidence=round(confidence, 2),
+        severity=error.severity,
+        title=error.title,
+        summary=error.summary,
+        source=error.source,
+        evidence=tuple(
+            [Evidence(0, text) for text in case.from_machine]
+            + [Evidence(number, text) for number, text in list(lines.items())[:EVIDENCE_LINES]]
+        ),
+        steps=around.steps(error.steps),
+        safe_fix=error.safe_fix,
+    )

@@ -1,0 +1,75 @@
+"""What a check found, and what all of them found together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from gpuforge.changes.action import Action
+
+State = Literal["crashed", "error", "unknown", "warning", "skipped", "ok"]
+SEVEREST_FIRST: tuple[State, ...] = ("crashed", "error", "unknown", "warning", "skipped", "ok")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One answer of one check.
+
+    Attributes
+    ----------
+    state : ``unknown`` could not be told; ``crashed`` took the process that asked with it
+    message : what was found, in one sentence
+    cause : id of the known error, or the kind of a detection failure; empty when there is none
+    evidence : what the answer rests on
+    steps : what to do, in order
+    repair : changes that are safe to make for it; empty when there are none
+    check : name of the check, filled in when it has run
+    elapsed_seconds : what the check took
+    """
+
+    state: State
+    message: str
+    cause: str = ""
+    evidence: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    repair: tuple[Action, ...] = ()
+    check: str = ""
+    elapsed_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """All findings, the most severe first."""
+
+    findings: tuple[Finding, ...]
+    network_checked: bool = False
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding], *, network_checked: bool) -> Report:
+        """Return the report of `findings`."""
+        ordered = sorted(findings, key=lambda finding: SEVEREST_FIRST.index(finding.state))
+        return cls(tuple(ordered), network_checked)
+
+    def having(self, *states: State) -> tuple[Finding, ...]:
+        """Return the findings in one of `states`."""
+        return tuple(finding for finding in self.findings if finding.state in states)
+
+
+def of_cause(
+    cause: str,
+    state: State,
+    message: str = "",
+    *,
+    evidence: tuple[str, ...] = (),
+    repair: tuple[Action, ...] = (),
+) -> Finding:
+    """Return a finding with the title and steps of a known error."""
+    from gpuforge.diagnose.known_error import known_error
+    from gpuforge.diagnose.log import Log
+    from gpuforge.diagnose.surroundings import Surroundings
+
+    error = known_error(cause)
+    steps = Surroundings(Log("")).steps(error.steps)
+    return Finding(state, message or error.title, cause, evidence, steps, repair)

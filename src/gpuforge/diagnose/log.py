@@ -1,0 +1,113 @@
+"""One error log, cleaned and indexed so that every search in it is linear in its length."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+LINES_PER_CLUE = 64
+WINDOW_BEFORE, WINDOW_AFTER = 600, 1400
+SHOWN_CHARACTERS = 240
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\)?|[@-_])?"
+)
+_CONTROLS = dict.fromkeys(
+    (
+        *(*range(9), 11, 12, *range(14, 32), *range(127, 160)),
+        *(0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF),
+    )
+)
+_QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x00A0: " "}
+# U+0130 is the one character whose lower case is longer, which would shift every position.
+_TABLE = {**_CONTROLS, **_QUOTES, 0x0130: "I"}
+_TO_WORDS = bytes(
+    byte if 97 <= byte <= 122 else byte + 32 if 65 <= byte <= 90 else 32 for byte in range(256)
+)
+_WORD = re.compile("[a-z]+")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a text was found: the line it stands on, or a window of a very long one."""
+
+    position: int
+    window: str
+
+
+def clean(text: str) -> str:
+    """Return `text` without terminal escapes and invisible characters, lines ending in LF."""
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_TABLE)
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the runs of letters in lower-case `text`."""
+    return frozenset(_WORD.findall(text))
+
+
+class Log:
+    """The text of a report: as shown (`text`) and as searched (`folded`, lower case)."""
+
+    def __init__(self, text: str) -> None:
+        self.text = clean(text)
+        self.folded = self.text.lower()
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every run of ASCII letters in the log."""
+        letters = self.folded.encode("utf-8", "replace").translate(_TO_WORDS)
+        return frozenset(word.decode("ascii") for word in set(letters.split()))
+
+    def places(self, text: str) -> Iterator[Place]:
+        """Yield where `text` stands as whole words, at most `LINES_PER_CLUE` of them."""
+        start = 0
+        for _ in range(LINES_PER_CLUE):
+            position = self.folded.find(text, start)
+            if position < 0:
+                return
+            end = position + len(text)
+            if self._is_whole(position, end):
+                place = self._place(position, end)
+                yield place
+                line_end = self.folded.find("\n", end, end + WINDOW_AFTER)
+                start = line_end if line_end >= 0 else end + WINDOW_AFTER
+            else:
+                start = end
+
+    def line_number(self, position: int) -> int:
+        """Return the number, from 1, of the line that holds `position`."""
+        return self.folded.count("\n", 0, position) + 1
+
+    def line(self, position: int) -> str:
+        """Return the line that holds `position` as it was written, cut to `SHOWN_CHARACTERS`."""
+        start = self.text.rfind("\n", max(0, position - WINDOW_BEFORE), position) + 1
+        start = start or max(0, position - SHOWN_CHARACTERS // 2)
+        end = self.text.find("\n", position, start + WINDOW_AFTER)
+        line = self.text[start : end if end >= 0 else start + WINDOW_AFTER].strip()
+        return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 3] + "..."
+
+    def _is_whole(self, start: int, end: int) -> bool:
+        return not (
+            _same_kind(self.folded[start - 1 : start], self.folded[start])
+            or _same_kind(self.folded[end - 1], self.folded[end : end + 1])
+        )
+
+    def _place(self, start: int, end: int) -> Place:
+        left = self.folded.rfind("\n", max(0, start - WINDOW_BEFORE), start)
+        right = self.folded.find("\n", end, end + WINDOW_AFTER)
+        window = self.folded[
+            left + 1 if left >= 0 else max(0, start - WINDOW_BEFORE) : right
+            if right >= 0
+            else end + WINDOW_AFTER
+        ]
+        return Place(start, window)
+
+
+def _same_kind(left: str, right: str) -> bool:
+    """Return whether two neighbouring characters belong to one word or one number."""
+    return (left.isascii() and left.isalpha() and right.isascii() and right.isalpha()) or (
+        left.isdecimal() and right.isdecimal()
+    )

@@ -1,0 +1,108 @@
+"""Running checks: each by itself, slow ones last, a failure of one never hides another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from types import ModuleType
+
+from gpuforge import log, registry
+from gpuforge.diagnose.finding import Finding, Report
+from gpuforge.diagnose.site import Site
+from gpuforge.errors import UnknownName
+from gpuforge.probe import LiveProbe, Probe
+
+CHECKS = "gpuforge.diagnose.checks"
+ENTRY_POINTS = "gpuforge.checks"
+CHECK_SECONDS = 5.0
+
+
+def load_checks(*, plugins: bool = False) -> registry.Registered:
+    """Return every check, with those of other packages where `plugins` asks for them."""
+    return registry.load(CHECKS, entry_points=ENTRY_POINTS if plugins else None)
+
+
+def run_checks(
+    *names: str,
+    probe: Probe | None = None,
+    network: bool = False,
+    skip: Iterable[str] = (),
+    plugins: bool = False,
+) -> Report:
+    """Run checks and return what they found.
+
+    Parameters
+    ----------
+    names
+        The checks to run; all by default, the slow ones only when named.
+    probe
+        The machine; this one by default.
+    network
+        Whether checks may use the network.
+    skip
+        Checks to leave out.
+    plugins
+        Whether checks of other packages run too.
+
+    Raises
+    ------
+    UnknownName
+        If no check has one of the names.
+    """
+    loaded = load_checks(plugins=plugins)
+    chosen = _chosen(loaded.modules, names, tuple(skip))
+    site = Site(probe or LiveProbe(), network)
+    findings = [
+        Finding("unknown", f"the check does not load: {failure.reason}", check=failure.name)
+        for failure in loaded.failures
+    ]
+    for name, check in chosen.items():
+        findings += _run(name, check, site, named=name in names)
+    return Report.of(findings, network_checked=network)
+
+
+def _chosen(
+    checks: dict[str, ModuleType], names: tuple[str, ...], skip: tuple[str, ...]
+) -> dict[str, ModuleType]:
+    """Return the checks to run, the slow ones last."""
+    for name in (*names, *skip):
+        if name not in checks:
+            raise UnknownName.among("check", name, checks)
+    ordered = sorted(checks.items(), key=lambda item: _is_slow(item[1]))
+    return {n: check for n, check in ordered if n not in skip and (not names or n in names)}
+
+
+def _is_slow(check: ModuleType) -> bool:
+    return bool(getattr(check, "SLOW", False))
+
+
+def _run(name: str, check: ModuleType, site: Site, *, named: bool) -> list[Finding]:
+    if getattr(check, "NETWORK", False) and not site.network:
+        return [Finding("skipped", "not checked: ask with --network", check=name)]
+    if _is_slow(check) and not named and not site.network:
+        reason = f"not checked: it takes seconds, ask with 'gpuforge doctor {name}'"
+        return [Finding("skipped", reason, check=name)]
+    started = site.probe.clock()
+    with log.phase(f"check {name}"):
+        found = _within(getattr(check, "SECONDS", CHECK_SECONDS), name, check.check(site))
+    elapsed = site.probe.clock() - started
+    return [replace(finding, check=name, elapsed_seconds=elapsed) for finding in found]
+
+
+def _within(seconds: float, name: str, answers: Iterator[Finding]) -> list[Finding]:
+    """Return the answers given within `seconds`; nobody waits for a check beyond its limit."""
+    found: list[Finding] = []
+
+    def work() -> None:
+        try:
+            found.extend(answers)
+        except Exception as error:  # noqa: BLE001 - one check's mistake must not hide the others
+            found.append(Finding("unknown", f"the check failed: {type(error).__name__}: {error}"))
+
+    thread = threading.Thread(target=work, name=f"gpuforge-check-{name}", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        return [Finding("unknown", f"no answer within {seconds:g} s")]
+    return found or [Finding("unknown", "the check gave no answer")]

@@ -1,0 +1,259 @@
+"""The packages beside the framework: the right build of each, and what cannot stand together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from gpuforge.compat.builds import PACKAGE, Build
+from gpuforge.compat.tables import entries
+from gpuforge.compat.versions import at_least
+from gpuforge.environment.obstacles import capabilities, driver_version
+from gpuforge.environment.profile import shipped_names
+from gpuforge.environment.requirement import Requirement, parse_requirement
+from gpuforge.environment.selection import Refusal, Selection, select
+from gpuforge.environment.target import Target
+
+_CUDA_SUFFIX = re.compile(r"-cu(?:da)?(1\d)x?$")
+_CLAUSE = re.compile(r"(===?|!=|~=|<=?|>=?)(.+)")
+# From this likeness on a name is taken for a misspelt one: "numpyy" for "numpy".
+_MISSPELT_FROM = 0.85
+# Wheels of these lie beside torch on its own index.
+_OF_PYTORCH = ("torchvision", "torchaudio")
+
+
+@dataclass(frozen=True)
+class Package:
+    """One line of a plan: what is asked of the installer, why, and from where.
+
+    Attributes
+    ----------
+    index : address of the index it must come from; empty for the default one
+    """
+
+    requirement: str
+    reason: str
+    index: str = ""
+
+    @property
+    def key(self) -> str:
+        return parse_requirement(self.requirement).key
+
+
+@dataclass
+class Gathered:
+    """What came of a profile's packages: those to install, and what was changed about them."""
+
+    packages: list[Package]
+    warnings: list[str]
+
+
+def gather(
+    wanted: Sequence[Requirement], selection: Selection, target: Target
+) -> Gathered | Refusal:
+    """Return the packages to install beside the selected framework, each with its reason.
+
+    A package whose build must match the accelerator is replaced by the one that does; one that
+    has none is left out and said so; what would mix CUDA majors is refused.
+    """
+    found = Gathered([], [])
+    for requirement in wanted:
+        result = _place(requirement, selection, target)
+        if isinstance(result, Refusal):
+            return result
+        if isinstance(result, str):
+            found.warnings.append(result)
+        else:
+            found.packages.append(result)
+    _keep_one_wheel_a_module(found)
+    found.warnings += [*_idle(found.packages), *_misspelt(wanted)]
+    return found
+
+
+def _place(
+    requirement: Requirement, selection: Selection, target: Target
+) -> Package | str | Refusal:
+    """Return the package for one requirement, a sentence why it is left out, or a refusal."""
+    build, key = selection.build, requirement.key
+    pinned = dict(build.pinned)
+    if key == PACKAGE[build.framework]:
+        return Package(str(requirement), "bound set by the profile")
+    if key in PACKAGE.values():
+        return _other_framework(key, selection, target)
+    if build.framework == "pytorch" and key in _OF_PYTORCH:
+        local = f"+{build.variant}" if build.index else ""
+        version = f"=={pinned[key]}{local}" if key in pinned else requirement.versions
+        return Package(f"{key}{version}", f"the release for torch {build.version}", build.index)
+    name = _companion_name(key)
+    if name is not None:
+        return _companion(name, requirement, selection, target)
+    suffix = _CUDA_SUFFIX.search(key)
+    if suffix and build.cuda_major is None:
+        return (
+            f"{requirement} is left out: it is for CUDA, the environment is for {build.accelerator}"
+        )
+    if suffix and int(suffix[1]) != build.cuda_major:
+        return Refusal(
+            f"{requirement} is for CUDA {suffix[1]}, {build.requirement} for CUDA "
+            f"{build.cuda_major}: both write the same library files"
+        )
+    return Package(str(requirement), "asked for by the profile")
+
+
+def _other_framework(key: str, selection: Selection, target: Target) -> Package | Refusal:
+    """Return a second framework's package, of the same CUDA major as the first."""
+    build = selection.build
+    framework = next(name for name, package in PACKAGE.items() if package == key)
+    second = select(
+        framework,
+        build.accelerator,
+        selection.devices,
+        target,
+        cuda_major=build.cuda_major,
+    )
+    if isinstance(second, Refusal):
+        of_major = f" of CUDA {build.cuda_major}" if build.cuda_major else ""
+        return Refusal(
+            f"{framework} cannot stand beside {build.requirement}: no build{of_major} fits "
+            f"({second.reason}); make one environment for each"
+        )
+    reason = f"second framework, of the same accelerator: {second.reason}"
+    return Package(second.build.requirement, reason, second.build.index)
+
+
+def _companion_name(key: str) -> str | None:
+    """Return the companion that `key` is or names a build of."""
+    names = {entry["name"] for entry in entries("companions", "companion")}
+    stem = _CUDA_SUFFIX.sub("", key)
+    return key if key in names else stem if stem in names and stem != key else None
+
+
+def _companion(
+    name: str, requirement: Requirement, selection: Selection, target: Target
+) -> Package | str:
+    build = selection.build
+    reasons = []
+    for entry in entries("companions", "companion"):
+        if entry["name"] != name or entry["accelerator"] not in (build.accelerator, "any"):
+            continue
+        obstacle = _companion_obstacle(entry, selection, target)
+        if obstacle:
+            reasons.append(obstacle)
+            continue
+        chosen = _bounded(parse_requirement(entry["requirement"]), requirement)
+        changed = chosen.key != requirement.key or chosen.versions != requirement.versions
+        by_table = (
+            f"the build of {name} for {_kind(build)}" if changed else "asked for by the profile"
+        )
+        return Package(str(chosen), f"{by_table} ({entry['source']})" if changed else by_table)
+    why = "; ".join(dict.fromkeys(reasons)) or f"it has no build for {build.accelerator}"
+    return f"{requirement} is left out: {why}"
+
+
+def _kind(build: Build) -> str:
+    return f"CUDA {build.cuda_major}" if build.cuda_major else build.accelerator
+
+
+def _companion_obstacle(entry: dict[str, Any], selection: Selection, target: Target) -> str:
+    """Return why an entry does not fit, or empty text."""
+    build = selection.build
+    device = selection.devices[0] if selection.devices else None
+    on_nvidia = device is not None and device.vendor == "nvidia"
+    have = next(iter(capabilities(device)), None) if device and on_nvidia else None
+    version = driver_version(device) if device and on_nvidia else None
+    tests = (
+        ("cuda_major" in entry and entry["cuda_major"] != build.cuda_major, "another CUDA major"),
+        (target.platform not in entry["platforms"], f"no wheel for {target.platform}"),
+        (
+            target.python not in entry.get("python", (target.python,)),
+            f"no wheel for Python {target.python}",
+        ),
+        (_below(target.glibc, entry.get("glibc_min")), f"needs glibc {entry.get('glibc_min')}"),
+        (_below(target.macos, entry.get("macos_min")), f"needs macOS {entry.get('macos_min')}"),
+        (
+            _below(have, entry.get("capability_min")),
+            f"needs compute capability {entry.get('capability_min')}",
+        ),
+        (_below(version, entry.get("driver_min")), f"needs driver {entry.get('driver_min')}"),
+        (
+            "capability_below" in entry
+            and (have is None or at_least(have, entry["capability_below"])),
+            "for older devices",
+        ),
+    )
+    return next((reason for unfit, reason in tests if unfit), "")
+
+
+def _below(have: str | None, need: str | None) -> bool:
+    return have is not None and need is not None and not at_least(have, need)
+
+
+def _bounded(entry: Requirement, asked: Requirement) -> Requirement:
+    """Return the entry's requirement with the profile's versions where the entry allows them."""
+    merged = replace(entry, extras=tuple(dict.fromkeys((*entry.extras, *asked.extras))))
+    if not asked.versions or not _allows(entry.versions, asked.versions):
+        return replace(merged, extras=entry.extras) if entry.key != asked.key else merged
+    exact = asked.versions.startswith("==")
+    both = asked.versions if exact or not entry.versions else f"{entry.versions},{asked.versions}"
+    return replace(merged, versions=both)
+
+
+def _allows(bounds: str, versions: str) -> bool:
+    """Return whether an exact version lies within `bounds`; ranges are left to the resolver."""
+    if not versions.startswith("=="):
+        return not bounds.startswith("==")
+    exact = versions.lstrip("=").split("+")[0]
+    for clause in filter(None, bounds.split(",")):
+        match = _CLAUSE.fullmatch(clause)
+        if match is None:
+            continue
+        more, less = at_least(exact, match[2]), at_least(match[2], exact)
+        holds = {"==": more and less, ">=": more, "<": not more, "<=": less, ">": not less}
+        if not holds.get(match[1], True):
+            return False
+    return True
+
+
+def _keep_one_wheel_a_module(found: Gathered) -> None:
+    keys = {package.key for package in found.packages}
+    for entry in entries("companions", "module"):
+        present = [name for name in entry["packages"] if name in keys]
+        for name in present[1:]:
+            found.packages = [p for p in found.packages if p.key != name]
+            found.warnings.append(
+                f"{name} is left out: it and {present[0]} both install the module {entry['name']}"
+            )
+
+
+def _idle(packages: Sequence[Package]) -> Iterator[str]:
+    idle = {entry["name"]: entry for entry in entries("companions", "idle")}
+    for package in packages:
+        entry = idle.get(package.key)
+        if entry:
+            yield f"{package.key}: last release {entry['last']}; use {entry['instead']}"
+
+
+def _misspelt(wanted: Sequence[Requirement]) -> Iterator[str]:
+    """Yield a question for each name that is nearly, but not, one that is known."""
+    there = known_names()
+    strange = [r.key for r in wanted if not {r.key, _CUDA_SUFFIX.sub("", r.key)} & there]
+    if not strange:
+        return
+    import difflib
+
+    for key in strange:
+        near = difflib.get_close_matches(key, there, n=1, cutoff=_MISSPELT_FROM)
+        if near:
+            yield f"{key} is not among the packages known here: did you mean {near[0]!r}?"
+
+
+@cache
+def known_names() -> frozenset[str]:
+    """Return the normalised names of all packages that tables and shipped profiles name."""
+    names = {entry["name"] for entry in entries("companions", "companion")}
+    for entry in entries("companions", "module"):
+        names |= set(entry["packages"])
+    return shipped_names() | names | set(PACKAGE.values()) | set(_OF_PYTORCH)

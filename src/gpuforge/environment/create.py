@@ -1,0 +1,190 @@
+"""Create, switch, fetch: what turns a plan into an environment on the disk."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpuforge.environment.installed import check_resolved
+from gpuforge.environment.installers import Installer, Pip, Report, Sources, fetch
+from gpuforge.environment.place import Place
+from gpuforge.environment.planning import Plan
+from gpuforge.environment.process import run_lines
+from gpuforge.environment.record import Record, python_of, read_record, write_record
+from gpuforge.errors import EnvironmentMismatch, PlanRefused
+
+_FULL_BELOW_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Created:
+    """An environment that is there: its folder and what is in it."""
+
+    folder: Path
+    record: Record
+    reused: bool = False
+
+
+def create_environment(
+    plan: Plan,
+    path: Path,
+    installer: Installer,
+    sources: Sources,
+    report: Report,
+    *,
+    overwrite: bool = False,
+    base: str = "",
+) -> Created:
+    """Create the environment that `plan` describes, whole or not at all.
+
+    Parameters
+    ----------
+    path
+        Its folder.
+    sources
+        Where packages come from; the plan's own indexes are added.
+    report
+        Called with what was done, how many of how many packages are done.
+    overwrite
+        Whether an environment that is there may go, once the new one is whole.
+    base
+        Folder name of the environment that this one is switched from; its own when empty.
+
+    Raises
+    ------
+    EnvironmentMismatch
+        If the plan is refused, an installer fails, or what it resolved cannot work together.
+    PlanRefused
+        If the place may not be taken.
+    """
+    if plan.refusal is not None or plan.build is None:
+        reason = plan.refusal.reason if plan.refusal else "nothing is planned"
+        raise EnvironmentMismatch(reason, hint="see 'gpuforge env plan'")
+    place = Place(path)
+    with _disk_errors(place.path):
+        place.prepare(overwrite=overwrite)
+    try:
+        with _disk_errors(place.path):
+            pins = _fill(plan, place, installer, _with_indexes(sources, plan), report)
+            record = Record(
+                profile=plan.profile,
+                framework=plan.framework,
+                accelerator=plan.accelerator,
+                python=plan.target.python,
+                base=base or place.path.name,
+                pins=pins,
+            )
+            write_record(place.staging, record)
+            place.finish()
+    finally:
+        place.discard()
+    return Created(place.path, record)
+
+
+def _fill(
+    plan: Plan, place: Place, installer: Installer, sources: Sources, report: Report
+) -> dict[str, str]:
+    report("making the environment", 0, 1)
+    installer.make(place.staging, find_python(plan.target.python), place.path.name)
+    report("resolving", 0, 1)
+    pins = installer.resolve(place.staging, [p.requirement for p in plan.packages], sources)
+    _refuse_problems(check_resolved(pins, plan))
+    installer.install(place.staging, pins, sources, report)
+    return pins
+
+
+def fetch_plan(
+    plan: Plan, installer: Installer, sources: Sources, report: Report
+) -> dict[str, str]:
+    """Fetch all wheels of a plan into the wheelhouse; return what was fetched, with versions."""
+    if plan.refusal is not None:
+        raise EnvironmentMismatch(plan.refusal.reason, hint="see 'gpuforge env plan'")
+    sources = _with_indexes(sources, plan)
+    with tempfile.TemporaryDirectory() as scratch, _disk_errors(sources.wheelhouse):
+        folder = Path(scratch) / "environment"
+        Pip(known=tuple).make(folder, find_python(plan.target.python), "fetch")
+        pins = installer.resolve(folder, [p.requirement for p in plan.packages], sources)
+        _refuse_problems(check_resolved(pins, plan))
+        pip = [str(python_of(folder)), "-m", "pip", "--disable-pip-version-check"]
+        fetch(pip, pins, sources, report, tuple)
+    return pins
+
+
+def switched_path(path: Path, framework: str) -> tuple[Path, Record]:
+    """Return the folder of the same profile on another framework, and the record at `path`.
+
+    The environment first created keeps its name; each other framework has one beside it.
+
+    Raises
+    ------
+    PlanRefused
+        If `path` is no environment made by gpuforge.
+    """
+    record = read_record(path)
+    if record is None:
+        raise PlanRefused(
+            f"{path} is no environment made by gpuforge", hint="make one with 'gpuforge env create'"
+        )
+    base = path.parent / record.base
+    first = read_record(base) or record
+    if first.framework == framework:
+        return base, record
+    return base.with_name(f"{record.base}-{framework}"), record
+
+
+def find_python(version: str) -> str:
+    """Return an interpreter of a version from which environments can be made.
+
+    Raises
+    ------
+    EnvironmentMismatch
+        If there is none.
+    """
+    if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
+        return str(getattr(sys, "_base_executable", "") or sys.executable)
+    found = shutil.which(f"python{version}")
+    if found and run_lines([found, "-c", "import ensurepip"]).status == 0:
+        return found
+    raise EnvironmentMismatch(
+        f"there is no working Python {version}", hint=f"install it, or leave out --python {version}"
+    )
+
+
+def _with_indexes(sources: Sources, plan: Plan) -> Sources:
+    return replace(sources, extra=(*sources.extra, *plan.indexes))
+
+
+def _refuse_problems(problems: list[str]) -> None:
+    if problems:
+        raise EnvironmentMismatch(
+            f"it resolves but cannot work: {'; '.join(problems)}",
+            hint="take the package that brings it out of the profile",
+        )
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    """Turn what the disk refuses into an error that names the place."""
+    hint = "free space there, or choose another place with --path"
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what = "the disk is full" if full else str(error)
+        place = "choose another place with --path"
+        raise EnvironmentMismatch(
+            f"{path} cannot be made: {what}", hint=hint if full else place
+        ) from error
+    except EnvironmentMismatch as error:
+        # Some installers do not say why a part of them failed.
+        if not path.parent.exists() or shutil.disk_usage(path.parent).free >= _FULL_BELOW_BYTES:
+            raise
+        raise EnvironmentMismatch(
+            f"{path} cannot be made: the disk is full ({error})", hint=hint
+        ) from error

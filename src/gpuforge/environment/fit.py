@@ -1,0 +1,87 @@
+"""How well a profile fits a machine, 0-100: its memory against the minimum, then its generation.
+
+More memory or a newer capability never lowers the fit, and a profile whose minimum is met always
+stands above one whose minimum is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuforge.compat import intel, rocm
+from gpuforge.compat.versions import parse_version
+from gpuforge.environment.obstacles import capabilities, device_name, gfx_target
+from gpuforge.environment.profile import Profile
+from gpuforge.facts import Device, Machine, known
+
+_UNMET_LIMIT = 9
+_FULL_CAPABILITY = 9.0
+_GB = 10**9
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well a profile fits.
+
+    Attributes
+    ----------
+    score : 0-100
+    met : whether the profile's minimum memory is there
+    device : the name of the device it would run on, or ``CPU``
+    reason : one sentence
+    """
+
+    score: int
+    met: bool
+    device: str
+    reason: str
+
+
+def fit_profile(machine: Machine, profile: Profile, *, cpu_only: bool = False) -> Fit:
+    """Return the fit of `profile` on the best device of `machine`."""
+    options = [_on_cpu(machine, profile)]
+    if not cpu_only:
+        options += [_on_device(machine, device, profile) for device in machine.devices]
+    return max(options, key=lambda fit: fit.score)
+
+
+def _on_device(machine: Machine, device: Device, profile: Profile) -> Fit:
+    name, need = device_name(device), profile.minimum_memory_gb * _GB
+    memory = known(device.memory_total_bytes)
+    if memory is None and device.vendor == "apple":
+        # Its GPU shares the memory of the host (MLX, unified memory).
+        memory = known(machine.host.memory_total_bytes)
+    if memory is None:
+        return Fit(0, False, name, f"the memory of {name} is not known")
+    share = memory / need if need else 2.0
+    amount = f"{memory / _GB:.3g} GB of {name}, {profile.minimum_memory_gb:g} GB needed"
+    if share < 1:
+        return Fit(int(_UNMET_LIMIT * share), False, name, f"too little memory: {amount}")
+    score = 50 + 25 * min(1.0, share - 1) + _generation(device)
+    return Fit(int(score), True, name, amount)
+
+
+def _generation(device: Device) -> float:
+    """Return 0-25 points for how recent a device is, as far as that is known."""
+    if device.vendor == "nvidia":
+        numbers = parse_version(next(iter(capabilities(device)), ""))
+        value = numbers[0] + min(numbers[1], 9) / 10 if len(numbers) > 1 else 0.0
+        return 25 * min(1.0, value / _FULL_CAPABILITY)
+    if device.vendor == "amd":
+        gfx = gfx_target(device) or ""
+        return 25.0 if rocm.official(gfx, 7) else 15.0 if rocm.wheels(gfx) else 0.0
+    if device.vendor == "intel":
+        family = intel.serves(known(device.name) or "")
+        return 15.0 if family and family[0] else 0.0
+    return 20.0 if device.vendor == "apple" else 0.0
+
+
+def _on_cpu(machine: Machine, profile: Profile) -> Fit:
+    need = profile.minimum_memory_gb * _GB
+    memory = known(machine.host.memory_total_bytes)
+    if memory is not None and memory < need:
+        share = memory / need
+        return Fit(int(_UNMET_LIMIT * share), False, "CPU", "too little memory for the CPU")
+    score = 10 + profile.cpu_fit * 0.38
+    how = "well" if profile.cpu_fit >= 60 else "slowly"
+    return Fit(int(score), True, "CPU", f"on the CPU it runs {how}")

@@ -1,0 +1,37 @@
+"""``environment.yml`` for conda, mamba and micromamba.
+
+conda gives Python and checks the virtual packages; the wheels come by pip, because the facts about
+which device a build serves are facts about wheels (docs/decisions/0008).
+"""
+
+from __future__ import annotations
+
+from gpuforge.environment.planning import Plan
+from gpuforge.environment.quoting import comment, quoted
+
+FILE_NAME = "environment.yml"
+
+
+def match_specs(plan: Plan) -> list[str]:
+    """Return what conda itself solves: Python, pip, and the least that the system must be."""
+    virtual = [f"{name} >={version}" for name, version in plan.virtual_packages.items()]
+    return [f"python {plan.target.python}.*", "pip >=24", *virtual]
+
+
+def render(plan: Plan) -> str:
+    """Return the plan as an environment file."""
+    name = f"{plan.profile}-{plan.framework}".replace("_", "-")
+    lines = [
+        comment(f"gpuforge: {plan.profile}, {plan.framework} for {plan.accelerator}"),
+        comment(f"platform: {plan.target.platform}"),
+        f"name: {quoted(name)}",
+        "channels:",
+        "  - conda-forge",
+        "  - nodefaults",
+        "dependencies:",
+        *(f"  - {quoted(spec)}" for spec in match_specs(plan)),
+        "  - pip:",
+        *(f"      - {quoted(f'--extra-index-url {index}')}" for index in plan.indexes),
+        *(f"      - {quoted(package.requirement)}" for package in plan.packages),
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,168 @@
+"""What stands between a build and a machine: nothing, or obstacles that each say what is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuforge.compat import cuda, intel, rocm
+from gpuforge.compat.builds import Build
+from gpuforge.compat.versions import at_least, parse_version
+from gpuforge.environment.target import Target
+from gpuforge.facts import Device, known
+
+Kind = Literal["version", "python", "driver", "system", "device"]
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """One reason why a build does not run.
+
+    Attributes
+    ----------
+    kind : what would have to change; ``device`` means that only another GPU helps
+    reason : what was found and what is needed
+    need : the value that would do, such as a driver version; empty for a device
+    """
+
+    kind: Kind
+    reason: str
+    need: str = ""
+
+
+def device_name(device: Device) -> str:
+    """Return what to call a device in a sentence."""
+    return known(device.name) or f"{device.vendor} GPU {device.index}"
+
+
+def capabilities(device: Device) -> tuple[str, ...]:
+    """Return the compute capability of an NVIDIA device, or all that it may have.
+
+    Where nothing shows it, its product name tells it; failing that, all capabilities of its family
+    are returned, and a build must serve each. Empty when it is not known at all.
+    """
+    shown = known(device.compute_capability) or cuda.capability_of(known(device.name) or "")
+    return (shown,) if shown else cuda.capabilities_of(known(device.architecture) or "")
+
+
+def gfx_target(device: Device) -> str | None:
+    """Return the target of an AMD device, by its product name where nothing shows it."""
+    shown = known(device.architecture) or ""
+    return shown if shown.startswith("gfx") else rocm.target_of(known(device.name) or "")
+
+
+def driver_version(device: Device) -> str | None:
+    """Return the version of a device's driver in NVIDIA's own numbers."""
+    found = known(device.driver)
+    version = known(found.version) if found else None
+    return cuda.windows_driver(version) if version else None
+
+
+def obstacles(
+    build: Build, device: Device | None, target: Target, version: str = ""
+) -> list[Obstacle]:
+    """Return all that keeps `build` from running on `device` under `target`.
+
+    Parameters
+    ----------
+    device
+        None for a build on the CPU.
+    version
+        The framework version that is wanted, empty for any.
+    """
+    found = list(_system(build, target))
+    if version and build.version != version:
+        found.append(Obstacle("version", f"version {version} is asked for", build.version))
+    if device is not None:
+        by_accelerator = {"cuda": _nvidia, "rocm": _amd, "xpu": _intel, "metal": _apple}
+        found += by_accelerator[build.accelerator](build, device, target)
+    return found
+
+
+def _system(build: Build, target: Target) -> Iterator[Obstacle]:
+    if target.python not in build.pythons:
+        need = min(build.pythons, key=lambda p: _distance(p, target.python))
+        yield Obstacle("python", f"no wheel for Python {target.python}", need)
+    on_linux, on_mac = target.platform.startswith("linux"), target.platform.startswith("osx")
+    if on_linux and target.glibc and not at_least(target.glibc, build.glibc_min):
+        yield Obstacle(
+            "system", f"glibc {target.glibc} is older than {build.glibc_min}", build.glibc_min
+        )
+    if on_mac and target.macos and not at_least(target.macos, build.macos_min):
+        yield Obstacle(
+            "system", f"macOS {target.macos} is older than {build.macos_min}", build.macos_min
+        )
+
+
+def _distance(python: str, wanted: str) -> tuple[int, int]:
+    minor, aim = parse_version(python)[1], parse_version(wanted)[1]
+    return abs(minor - aim), -minor
+
+
+def _nvidia(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
+    major = build.cuda_major
+    need = cuda.minimum_driver(major, target.driver_kind) if major else None
+    driver = driver_version(device)
+    if need is None:
+        yield Obstacle("device", f"no driver is known for the CUDA of {build.variant}")
+        return
+    if driver is None:
+        yield Obstacle("driver", "the version of the driver is not known", need)
+    elif major not in cuda.majors(driver, target.driver_kind):
+        yield Obstacle("driver", f"driver {driver} does not run CUDA {major}", need)
+    yield from _kernels(build, device, driver, target)
+
+
+def _kernels(
+    build: Build, device: Device, driver: str | None, target: Target
+) -> Iterator[Obstacle]:
+    """Yield why none of a build's compiled code runs on a device."""
+    found = capabilities(device)
+    if not found:
+        yield Obstacle("device", "its compute capability is not known")
+    for have in found:
+        yield from _kernels_for(have, build, driver, target)
+
+
+def _kernels_for(have: str, build: Build, driver: str | None, target: Target) -> Iterator[Obstacle]:
+    if build.codes:
+        toolkit = cuda.newest_toolkit(driver, target.driver_kind) if driver else None
+        if cuda.serving_code(have, build.codes, build.cuda, toolkit) is not None:
+            return
+        if driver and cuda.serving_code(have, build.codes, build.cuda, build.cuda) is not None:
+            need = cuda.toolkit_driver(build.cuda, target.driver_kind) or ""
+            yield Obstacle("driver", f"driver {driver} does not compile its PTX", need)
+        else:
+            held = ", ".join(build.codes)
+            yield Obstacle("device", f"no kernels for compute capability {have} (it has {held})")
+    elif not build.capability_min:
+        yield Obstacle("device", f"what {build.variant} was compiled for is not known")
+    elif not at_least(have, build.capability_min):
+        yield Obstacle(
+            "device",
+            f"compute capability {have} is below the {build.capability_min} that it needs",
+        )
+
+
+def _amd(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
+    gfx = gfx_target(device)
+    if gfx is None:
+        yield Obstacle("device", "its gfx target is not known")
+    elif build.framework == "pytorch" and build.variant not in rocm.wheels(gfx):
+        yield Obstacle("device", f"no kernels for {gfx} in {build.variant}")
+    elif build.framework != "pytorch" and not rocm.official(gfx, 7):
+        yield Obstacle("device", f"ROCm 7 does not list {gfx}")
+
+
+def _intel(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
+    family = intel.serves(known(device.name) or "")
+    if family is None:
+        yield Obstacle("device", f"{device_name(device)} is in no GPU family known to XPU builds")
+    elif not family[0]:
+        yield Obstacle("device", f"XPU builds do not serve {family[1]}")
+
+
+def _apple(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
+    if device.vendor != "apple":
+        yield Obstacle("device", f"Metal builds need an Apple GPU, not {device_name(device)}")

@@ -1,0 +1,131 @@
+"""The folder an environment gets: never half-made under its name, never over another's.
+
+It is built beside its place under a name of the same length, and takes its name in one step when it
+is whole. Scripts and files that hold the old path are patched before; with the same length that is
+safe for text and binary files alike (docs/decisions/0008-how-environments-are-built.md).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from gpuforge.environment.record import is_environment
+from gpuforge.errors import PlanRefused
+
+_MARK = ".gpuforge-unfinished"
+# Larger files are libraries; none is known to hold the path of its environment.
+_PATCH_LIMIT_BYTES = 2**20
+
+
+class Place:
+    """The final folder of an environment and the one it is built in.
+
+    Attributes
+    ----------
+    path : where the environment will be
+    staging : where it is built
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(os.path.abspath(path))
+        if not self.path.name:
+            raise PlanRefused(f"{self.path} is no place", hint="choose another --path")
+        first = "_" if self.path.name[0] == "~" else "~"
+        self.staging = self.path.with_name(first + self.path.name[1:])
+        self.former = self.path.with_name(self.path.name + ".former")
+
+    def prepare(self, *, overwrite: bool) -> None:
+        """Take the place: clear what an interrupted run left, mark the staging folder as ours.
+
+        Raises
+        ------
+        PlanRefused
+            If something else is there, another run builds there, or may not be overwritten.
+        """
+        if self.former.exists() and not self.path.exists():
+            self.former.rename(self.path)
+        if self.path.is_symlink() or (self.path.exists() and not is_environment(self.path)):
+            raise PlanRefused(
+                f"{self.path} is there and is no environment", hint="choose another --path"
+            )
+        if self._is_running_python():
+            raise PlanRefused(
+                f"{self.path} is the environment that gpuforge runs in",
+                hint="choose another --path",
+            )
+        if self.path.exists() and not overwrite:
+            raise PlanRefused(
+                f"{self.path} is an environment already", hint="add --replace to make it anew"
+            )
+        self._clear_staging()
+        self.staging.mkdir(parents=True)
+        (self.staging / _MARK).write_text(str(os.getpid()), encoding="utf-8")
+
+    def finish(self) -> None:
+        """Give the finished environment its name; a former one goes only when that is done."""
+        self._patch_paths()
+        if self.path.exists():
+            self.path.rename(self.former)
+        try:
+            self.staging.rename(self.path)
+        except OSError:
+            if self.former.exists():
+                self.former.rename(self.path)
+            raise
+        (self.path / _MARK).unlink()
+        shutil.rmtree(self.former, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Remove what was built so far."""
+        shutil.rmtree(self.staging, ignore_errors=True)
+
+    def _clear_staging(self) -> None:
+        if not self.staging.exists():
+            return
+        mark = self.staging / _MARK
+        if not mark.is_file():
+            raise PlanRefused(
+                f"{self.staging} is in the way and is not of gpuforge", hint="move it away"
+            )
+        owner = mark.read_text(encoding="utf-8")
+        if owner.isdecimal() and int(owner) != os.getpid() and _alive(int(owner)):
+            raise PlanRefused(
+                f"process {owner} is making {self.path}", hint="wait for it, or end it"
+            )
+        shutil.rmtree(self.staging)
+
+    def _is_running_python(self) -> bool:
+        return self.path.exists() and self.path.resolve() == Path(sys.prefix).resolve()
+
+    def _patch_paths(self) -> None:
+        old, new = os.fsencode(self.staging), os.fsencode(self.path)
+        for folder, folders, files in os.walk(self.staging):
+            if Path(folder).name == "site-packages":
+                # Modules find their files from their own place; only path files name folders.
+                folders[:] = []
+                files = [name for name in files if name.endswith((".pth", ".egg-link"))]
+            for name in files:
+                _patch(Path(folder) / name, old, new)
+
+
+def _patch(path: Path, old: bytes, new: bytes) -> None:
+    if path.is_symlink() or path.stat().st_size > _PATCH_LIMIT_BYTES:
+        return
+    content = path.read_bytes()
+    if old in content:
+        mode = path.stat().st_mode
+        path.write_bytes(content.replace(old, new))
+        path.chmod(mode)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,287 @@
+"""What would be installed: a pure function from facts, a profile and a target to a plan.
+
+Every choice carries its reason. What cannot work is repaired and said so, or refused with the
+single change that would help most.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any
+
+from gpuforge.compat.builds import (
+    ACCELERATORS,
+    FRAMEWORKS,
+    PACKAGE,
+    Accelerator,
+    Build,
+    releases,
+)
+from gpuforge.compat.tables import checked
+from gpuforge.compat.versions import parse_version
+from gpuforge.environment.companions import Package, gather
+from gpuforge.environment.obstacles import device_name
+from gpuforge.environment.profile import Profile
+from gpuforge.environment.selection import (
+    ACCELERATOR_OF,
+    Change,
+    Refusal,
+    Selection,
+    accelerators_of,
+    devices_for,
+    select,
+)
+from gpuforge.environment.target import Target
+from gpuforge.errors import InvalidSettings, UnknownName
+from gpuforge.facts import Machine
+
+MAXIMUM_AGE_DAYS = 120
+_INDEX = re.compile(r"default|(?:https?|file)://[A-Za-z0-9._~:/?#@!$&()*+,;=%-]+", re.ASCII)
+_TABLES = {"cuda": ("cuda", "nvidia"), "rocm": ("rocm",), "xpu": ("intel",)}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asks for.
+
+    Attributes
+    ----------
+    accelerator : None for the best that the machine has
+    version : of the framework; empty for the newest that fits
+    framework_index : empty for the framework's own index where a build needs it, ``default`` for
+        the default index, or an address that replaces the framework's own
+    """
+
+    profile: Profile
+    framework: str = "pytorch"
+    accelerator: Accelerator | None = None
+    version: str = ""
+    framework_index: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would be installed and why, or why nothing would.
+
+    Attributes
+    ----------
+    build : the framework's build, None when refused
+    packages : the framework first
+    devices : names of the devices that the build serves, fittest first
+    refusal : why nothing is planned; the CPU is then what can still be had
+    checked : the day on which the oldest facts used were checked
+    """
+
+    profile: str
+    framework: str
+    accelerator: str
+    target: Target
+    build: Build | None = None
+    packages: tuple[Package, ...] = ()
+    devices: tuple[str, ...] = ()
+    refusal: Refusal | None = None
+    warnings: tuple[str, ...] = ()
+    system: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    checked: date = date.min
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """The addresses beside the default index that packages come from."""
+        return tuple(dict.fromkeys(p.index for p in self.packages if p.index))
+
+    @property
+    def virtual_packages(self) -> dict[str, str]:
+        """The least that the system must be, in conda's words: ``{"__cuda": "13.0"}``."""
+        if self.build is None:
+            return {}
+        found = {}
+        if self.build.cuda_major:
+            found["__cuda"] = f"{self.build.cuda_major}.0"
+        if self.target.platform.startswith("linux"):
+            found["__glibc"] = self.build.glibc_min
+        elif self.target.platform.startswith("osx"):
+            found["__osx"] = self.build.macos_min
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values for JSON."""
+        refusal = self.refusal
+        change = refusal.change if refusal else None
+        return {
+            "profile": self.profile,
+            "framework": self.framework,
+            "framework_version": self.build.version if self.build else None,
+            "accelerator": self.accelerator,
+            "variant": self.build.variant if self.build else None,
+            "cuda_major": self.build.cuda_major if self.build else None,
+            "platform": self.target.platform,
+            "python": self.target.python,
+            "devices": list(self.devices),
+            "packages": [
+                {"requirement": p.requirement, "index": p.index or None, "reason": p.reason}
+                for p in self.packages
+            ],
+            "virtual_packages": self.virtual_packages,
+            "refusal": {
+                "reason": refusal.reason,
+                "change": _change_as_dict(change),
+                "offer": "cpu" if self.accelerator != "cpu" else None,
+            }
+            if refusal
+            else None,
+            "warnings": list(self.warnings),
+            "facts_checked": self.checked.isoformat(),
+        }
+
+
+def _change_as_dict(change: Change | None) -> dict[str, str] | None:
+    if change is None:
+        return None
+    return {"kind": change.kind, "need": change.need, "text": str(change)}
+
+
+def plan_environment(
+    machine: Machine,
+    wish: Wish,
+    target: Target,
+    *,
+    today: date,
+    newer: Mapping[str, str] | None = None,
+) -> Plan:
+    """Return the plan for `wish` on `machine`. Pure: reads nothing, changes nothing.
+
+    Parameters
+    ----------
+    today
+        The day, from which the age of the facts counts.
+    newer
+        Newest releases by package, where an index was asked since the facts were checked.
+
+    Raises
+    ------
+    UnknownName
+        If the framework or the accelerator is none that is known.
+    InvalidSettings
+        If the framework's index is no address.
+    """
+    _check(wish)
+    wish = replace(wish, version=wish.version or _version_in_profile(wish))
+    accelerator, found, warnings = _accelerate(machine, wish, target)
+    base = Plan(
+        profile=wish.profile.name,
+        framework=wish.framework,
+        accelerator=accelerator,
+        target=target,
+        system=wish.profile.system,
+        checked=checked(wish.framework, "companions", *_TABLES.get(accelerator, ())),
+    )
+    base = replace(base, warnings=(*warnings, *target.assumed, *_age(base, today, newer or {})))
+    if isinstance(found, Refusal):
+        return replace(base, refusal=found)
+    return _complete(base, wish, found, target)
+
+
+def _check(wish: Wish) -> None:
+    if wish.framework not in FRAMEWORKS:
+        raise UnknownName.among("framework", wish.framework, FRAMEWORKS)
+    if wish.accelerator is not None and wish.accelerator not in ACCELERATORS:
+        raise UnknownName.among("accelerator", wish.accelerator, ACCELERATORS)
+    if wish.framework_index and not _INDEX.fullmatch(wish.framework_index):
+        raise InvalidSettings(
+            f"{wish.framework_index!r} is no index", hint="write 'default' or an https address"
+        )
+
+
+def _complete(base: Plan, wish: Wish, found: Selection, target: Target) -> Plan:
+    wanted = wish.profile.wanted(wish.framework, found.build.accelerator)
+    build = _from_index(found.build, wish.framework_index)
+    found = replace(found, build=build)
+    gathered = gather([r for r in wanted if not _is_pin(r, wish)], found, target)
+    if isinstance(gathered, Refusal):
+        return replace(base, refusal=gathered)
+    place = f"from {build.index or 'the default index'}"
+    first = Package(build.requirement, f"{found.reason}; {place}", build.index)
+    return replace(
+        base,
+        build=build,
+        packages=(first, *gathered.packages),
+        devices=tuple(device_name(device) for device in found.devices),
+        warnings=(*base.warnings, *found.warnings, *gathered.warnings),
+    )
+
+
+def _from_index(build: Build, framework_index: str) -> Build:
+    if not build.index or not framework_index:
+        return build
+    return replace(build, index="" if framework_index == "default" else framework_index)
+
+
+def _is_pin(requirement: object, wish: Wish) -> bool:
+    """Return whether a requirement is the framework itself, whose version the build settles."""
+    text = str(requirement)
+    return text == PACKAGE[wish.framework] or text.startswith(f"{PACKAGE[wish.framework]}==")
+
+
+def _version_in_profile(wish: Wish) -> str:
+    for requirement in wish.profile.wanted(wish.framework, wish.accelerator or ""):
+        if requirement.key == PACKAGE[wish.framework] and requirement.versions.startswith("=="):
+            return requirement.versions.lstrip("=")
+    return ""
+
+
+def _accelerate(
+    machine: Machine, wish: Wish, target: Target
+) -> tuple[str, Selection | Refusal, list[str]]:
+    """Return the accelerator, what was selected for it, and what was passed over on the way."""
+    found: Selection | Refusal
+    if wish.accelerator is not None:
+        devices = devices_for(machine, wish.accelerator)
+        found = select(wish.framework, wish.accelerator, devices, target, wish.version)
+        if isinstance(found, Refusal) and wish.accelerator != "cpu" and not devices:
+            unread = _unread(machine, (wish.accelerator,))
+            found = unread[1] if unread else found
+        return wish.accelerator, found, []
+    refused: dict[Accelerator, Refusal] = {}
+    for accelerator in accelerators_of(machine):
+        devices = devices_for(machine, accelerator)
+        found = select(wish.framework, accelerator, devices, target, wish.version)
+        if isinstance(found, Selection):
+            return accelerator, found, [f"not {a}: {r.reason}" for a, r in refused.items()]
+        refused[accelerator] = found
+    for accelerator, refusal in refused.items():
+        if refusal.change is not None:
+            return accelerator, refusal, []
+    unread = _unread(machine, ACCELERATORS) if not machine.devices else None
+    if unread is not None:
+        return unread[0], unread[1], []
+    found = select(wish.framework, "cpu", (), target, wish.version)
+    return "cpu", found, [f"CPU, not {a}: {r.reason}" for a, r in refused.items()]
+
+
+def _unread(machine: Machine, accelerators: tuple[Accelerator, ...]) -> tuple[str, Refusal] | None:
+    """Return an accelerator and a refusal when a GPU that may be there could not be read."""
+    for failure in machine.failures if machine.status == "driver_error" else ():
+        own = ACCELERATOR_OF.get(failure.vendor)
+        if own in accelerators:
+            change = Change("repair", "gpuforge doctor", "a build for the GPU")
+            reason = f"a GPU of {failure.vendor} could not be read: {failure.message}"
+            return own, Refusal(reason, change)
+    return None
+
+
+def _age(plan: Plan, today: date, newer: Mapping[str, str]) -> list[str]:
+    found = []
+    days = (today - plan.checked).days
+    if days > MAXIMUM_AGE_DAYS:
+        found.append(
+            f"the facts are {days} days old: 'gpuforge env refresh' looks for newer releases"
+        )
+
+    newest, package = releases(plan.framework)[0], PACKAGE[plan.framework]
+    there = newer.get(package, newest)
+    if parse_version(there) > parse_version(newest):
+        found.append(f"{package} {there} is out; the facts end at {newest}, which is planned with")
+    return found

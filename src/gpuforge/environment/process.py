@@ -1,0 +1,68 @@
+"""Programs that install: run to the end, each line shown as it comes, none left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+# Variables that would lead an installer away from the environment it is told to fill.
+_MISLEADING = (
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "PIP_TARGET",
+    "PIP_PREFIX",
+    "PIP_USER",
+    "PIP_REQUIRE_VIRTUALENV",
+    "UV_SYSTEM_PYTHON",
+    "UV_PROJECT_ENVIRONMENT",
+)
+_TAIL_LINES = 200
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a program left: its exit status and its last lines."""
+
+    status: int
+    tail: str
+
+
+def surroundings(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment variables that an installer gets."""
+    kept = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
+    return {**kept, "PYTHONNOUSERSITE": "1", **(extra or {})}
+
+
+def run_lines(
+    argv: Sequence[str], on_line: Callable[[str], None] | None = None, *, cwd: str | None = None
+) -> Finished:
+    """Run a program, give each line of its output to `on_line`, and end it when interrupted."""
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=surroundings(),
+        cwd=cwd,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    tail: deque[str] = deque(maxlen=_TAIL_LINES)
+    try:
+        with process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                tail.append(line)
+                if on_line is not None:
+                    on_line(line.rstrip())
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    return Finished(process.returncode, "".join(tail))

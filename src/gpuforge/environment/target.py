@@ -1,0 +1,106 @@
+"""Where an environment is to run: platform, Python, and what the system's libraries allow."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+
+from gpuforge.compat.builds import PLATFORMS
+from gpuforge.compat.cuda import DriverKind
+from gpuforge.errors import InvalidSettings, UnknownName
+from gpuforge.facts import Machine, known
+
+_SYSTEMS = {"linux": "linux", "wsl2": "linux", "jetson": "linux", "macos": "osx", "windows": "win"}
+_MACHINES = {"x86_64": "64", "amd64": "64", "aarch64": "aarch64", "arm64": "aarch64"}
+_PYTHON = re.compile(r"3\.\d{1,2}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The system an environment is planned for.
+
+    Attributes
+    ----------
+    platform : one of `PLATFORMS`, or another, which nothing serves
+    python : ``"3.12"``
+    glibc, macos : versions, None where not known or not that system
+    driver_kind : whose driver numbers count; WSL has the driver of Windows
+    assumed : what was not known and is taken for granted, one sentence each
+    """
+
+    platform: str
+    python: str
+    glibc: str | None = None
+    macos: str | None = None
+    driver_kind: DriverKind = "linux"
+    assumed: tuple[str, ...] = ()
+
+
+def target_of(
+    machine: Machine,
+    *,
+    python: str | None = None,
+    platform: str | None = None,
+    macos: str | None = None,
+) -> Target:
+    """Return the target that a machine is, with what the caller wants instead.
+
+    Parameters
+    ----------
+    macos
+        The version of macOS, which the facts of a machine do not hold.
+
+    Raises
+    ------
+    UnknownName
+        If `platform` is none that the tables know.
+    InvalidSettings
+        If `python` is no version such as ``3.12``.
+    """
+    if python is not None and not _PYTHON.fullmatch(python):
+        raise InvalidSettings(f"{python!r} is no Python version", hint="write for example '3.12'")
+    if platform is not None and platform not in PLATFORMS:
+        raise UnknownName.among("platform", platform, PLATFORMS)
+    own, assumed = _own_platform(machine)
+    chosen = platform or own
+    same = chosen == own
+    libc = known(machine.host.libc) if same else None
+    system = known(machine.host.platform)
+    on_windows = chosen.startswith("win") or (same and system == "wsl2")
+    return Target(
+        platform=chosen,
+        python=python or f"{sys.version_info[0]}.{sys.version_info[1]}",
+        glibc=libc if libc and "musl" not in libc else None,
+        macos=macos if same and chosen.startswith("osx") else None,
+        driver_kind="windows" if on_windows else "linux",
+        assumed=assumed if platform is None else (),
+    )
+
+
+def _own_platform(machine: Machine) -> tuple[str, tuple[str, ...]]:
+    """Return the platform of a machine, and what had to be assumed for it."""
+    system, processor = known(machine.host.platform), known(machine.host.machine)
+    assumed = []
+    if system is None:
+        system = "macos" if _has_apple_gpu(machine) else "linux"
+        assumed.append(f"the operating system is not known: {system} is assumed")
+    name = _SYSTEMS.get(system, system)
+    if processor is None:
+        on_arm = system == "jetson" or _has_apple_gpu(machine) or _has_arm_gpu(machine)
+        processor = "aarch64" if on_arm else "x86_64"
+        assumed.append(f"the processor is not known: {processor} is assumed")
+    width = _MACHINES.get(processor.lower(), processor)
+    if name == "osx" and width == "aarch64":
+        width = "arm64"
+    return f"{name}-{width}", tuple(assumed)
+
+
+def _has_arm_gpu(machine: Machine) -> bool:
+    """Return whether a GPU is there that NVIDIA builds together with an Arm processor."""
+    names = " ".join(known(device.name) or "" for device in machine.devices)
+    return re.search(r"\b(?:GB10|GB200|GB300|GH200|Xavier|Orin|Thor)\b", names) is not None
+
+
+def _has_apple_gpu(machine: Machine) -> bool:
+    return any(device.vendor == "apple" for device in machine.devices)

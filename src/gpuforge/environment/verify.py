@@ -1,0 +1,131 @@
+"""Whether an environment works: asked of its own Python, on its device, against NumPy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuforge.compat.builds import FRAMEWORKS, PACKAGE
+from gpuforge.environment.installed import check_resolved
+from gpuforge.environment.process import surroundings
+from gpuforge.environment.record import is_environment, python_of, read_record
+from gpuforge.environment.requirement import normal_name
+from gpuforge.errors import EnvironmentMismatch
+
+TIMEOUT_SECONDS = 300.0
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0", "PYTHONWARNINGS": "ignore"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question to an environment and what came of it."""
+
+    name: str
+    ok: bool
+    detail: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the checks of one environment came to."""
+
+    folder: Path
+    framework: str
+    accelerator: str
+    python: str
+    versions: dict[str, str]
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check held; at least one ran."""
+        return bool(self.checks) and all(check.ok for check in self.checks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as plain values for JSON."""
+        return {
+            "path": str(self.folder),
+            "ok": self.ok,
+            "framework": self.framework,
+            "accelerator": self.accelerator,
+            "python": self.python,
+            "versions": self.versions,
+            "checks": [vars(check) for check in self.checks],
+        }
+
+
+def verify_environment(folder: Path) -> Verification:
+    """Run the checks inside the environment at `folder`.
+
+    Raises
+    ------
+    EnvironmentMismatch
+        If it is no environment, holds no known framework, or its Python does not run.
+    """
+    if not is_environment(folder):
+        raise EnvironmentMismatch(
+            f"{folder} is no environment", hint="make one with 'gpuforge env create'"
+        )
+    record = read_record(folder)
+    framework = record.framework if record else _framework_in(folder)
+    accelerator = record.accelerator if record else "cpu"
+    found = _ask(folder, _script(), framework, accelerator)
+    versions = {normal_name(name): version for name, version in found["distributions"].items()}
+    problems = check_resolved(versions)
+    listed = Check(
+        "packages", not problems, "; ".join(problems) or f"{len(versions)} packages", 0.0
+    )
+    return Verification(
+        folder=folder,
+        framework=framework,
+        accelerator=accelerator,
+        python=found["python"],
+        versions=versions,
+        checks=(listed, *(Check(**check) for check in found["checks"])),
+    )
+
+
+def _script() -> str:
+    return Path(__file__).with_name("inside.py").read_text(encoding="utf-8")
+
+
+def _framework_in(folder: Path) -> str:
+    """Return the framework of an environment that gpuforge did not make."""
+    names = json.dumps([PACKAGE[framework] for framework in FRAMEWORKS])
+    there = f"[name for name in {names} if importlib.util.find_spec(name)]"
+    present = _ask(folder, f"import importlib.util, json; print(json.dumps({there}))")
+    for framework in FRAMEWORKS:
+        if PACKAGE[framework] in present:
+            return framework
+    raise EnvironmentMismatch(f"{folder} holds none of {', '.join(PACKAGE.values())}")
+
+
+def _ask(folder: Path, code: str, *arguments: str) -> Any:
+    """Run `code` in an environment and return the JSON document that it wrote last."""
+    argv = [str(python_of(folder)), "-I", "-c", code, *arguments]
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT_SECONDS,
+            env=surroundings(_QUIET),
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentMismatch(
+            f"the Python of {folder} does not run: {error}", hint="create it again with --replace"
+        ) from None
+    lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
+    try:
+        return json.loads(lines[-1])
+    except (IndexError, ValueError):
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-3:]
+        raise EnvironmentMismatch(
+            f"the Python of {folder} ended with status {done.returncode}: {' '.join(said)[:400]}",
+            hint="create it again with --replace",
+        ) from None

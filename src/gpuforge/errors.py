@@ -1,0 +1,102 @@
+"""Every error that gpuforge raises on purpose.
+
+::
+
+    GpuForgeError
+    ├── DetectionFailed        a machine could not be read
+    ├── InvalidSettings        a setting, file or flag has a value that means nothing  (ValueError)
+    ├── UnknownName            a name that is not registered  (LookupError)
+    ├── BackendUnavailable     the backend asked for is not there or does not work
+    ├── EnvironmentMismatch    builds that cannot work together or on this machine
+    ├── PlanRefused            a change that would not be safe
+    ├── DeviceOutOfMemory      a device has too little memory  (MemoryError)
+    ├── TransferError          an array could not be moved between host and device
+    ├── ArgumentWritten        an offloaded function wrote into an argument it did not name
+    └── WorkloadError          a program, file or input that cannot be used  (ValueError)
+
+The message says what was found, where, and what was expected; ``hint`` is one thing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class GpuForgeError(Exception):
+    """The root of the tree.
+
+    Parameters
+    ----------
+    message
+        What was found, where, and what was expected instead.
+    hint
+        One thing the reader can do about it; empty when there is none.
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), str(self.args[0]), self.hint))
+
+
+def _rebuild(kind: type[GpuForgeError], message: str, hint: str) -> GpuForgeError:
+    return kind(message, hint=hint)
+
+
+class DetectionFailed(GpuForgeError):
+    """A machine could not be read at all."""
+
+
+class InvalidSettings(GpuForgeError, ValueError):
+    """A setting, settings file or flag has a value that means nothing."""
+
+
+class UnknownName(GpuForgeError, LookupError):
+    """A name that nothing is registered under."""
+
+    @classmethod
+    def among(cls, what: str, name: str, known: Iterable[str], *, hint: str = "") -> UnknownName:
+        """Return the error for `name`, with the nearest of `known` as its hint."""
+        choices = sorted(known)
+        near = nearest(name, choices)
+        suggestion = f"did you mean {near!r}?" if near else f"known: {', '.join(choices) or 'none'}"
+        return cls(f"unknown {what} {name!r}", hint=hint or suggestion)
+
+
+class BackendUnavailable(GpuForgeError):
+    """The backend asked for is not installed, does not import or does not compute."""
+
+
+class EnvironmentMismatch(GpuForgeError):
+    """Builds that cannot work together or on this machine."""
+
+
+class PlanRefused(GpuForgeError):
+    """A change that would not be safe is not made."""
+
+
+class DeviceOutOfMemory(GpuForgeError, MemoryError):
+    """A device has less free memory than a call needs."""
+
+
+class TransferError(GpuForgeError):
+    """An array could not be moved between host and device."""
+
+
+class ArgumentWritten(GpuForgeError):
+    """An offloaded function wrote into an argument that it does not name in ``mutates``."""
+
+
+class WorkloadError(GpuForgeError, ValueError):
+    """A program, file or input that cannot be used."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the one of `known` that `name` was probably meant to be, or None."""
+    import difflib
+
+    folded = {choice.casefold(): choice for choice in known}
+    matches = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    return folded[matches[0]] if matches else None

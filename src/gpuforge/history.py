@@ -1,0 +1,203 @@
+"""One SQLite file (write-ahead log) for what was measured, shared by all processes of a user.
+
+Rows carry the fingerprint of the machine they were measured on and are never read under another
+one. A file that is broken is set aside and begun anew; a folder that cannot be written, or a disk
+that is full, means that nothing is kept. Both are said in `History.problem`, neither is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuforge.log import logger
+
+if TYPE_CHECKING:
+    import sqlite3
+
+FILE = "history.sqlite3"
+BUSY_SECONDS = 5.0
+KEEP_SECONDS = 120 * 86400
+MAX_ROWS = 50_000
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS timing (
+    machine TEXT NOT NULL, function TEXT NOT NULL, kind TEXT NOT NULL, signature TEXT NOT NULL,
+    backend TEXT NOT NULL, size INTEGER NOT NULL, seconds TEXT NOT NULL, count INTEGER NOT NULL,
+    updated REAL NOT NULL, PRIMARY KEY (machine, function, kind, signature, backend));
+CREATE TABLE IF NOT EXISTS constant (
+    machine TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, updated REAL NOT NULL,
+    PRIMARY KEY (machine, name));
+"""
+_MERGE = """
+INSERT INTO timing VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET seconds = excluded.seconds, count = timing.count + excluded.count,
+    updated = excluded.updated
+"""
+_log = logger("history")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Samples of one signature on one backend.
+
+    Attributes
+    ----------
+    function, kind, signature : digests that name the call
+    backend : name and version of the backend
+    size : elements of all arrays together
+    seconds : the last samples, oldest first
+    count : samples taken since the row was last written
+    """
+
+    function: str
+    kind: str
+    signature: str
+    backend: str
+    size: int
+    seconds: tuple[float, ...]
+    count: int
+
+
+class History:
+    """The learned timings and measured constants of one machine.
+
+    Parameters
+    ----------
+    folder
+        Where the file is kept; None keeps nothing.
+    machine
+        Fingerprint of everything that timings depend on.
+    """
+
+    def __init__(self, folder: Path | None, machine: str) -> None:
+        self.path = folder / FILE if folder else None
+        self.machine = machine
+        self.problem = ""
+
+    def timings(self, function: str) -> list[Timing]:
+        """Return every timing of one function on this machine."""
+        rows = self._rows(
+            "SELECT kind, signature, backend, size, seconds, count FROM timing"
+            " WHERE machine = ? AND function = ?",
+            (self.machine, function),
+        )
+        found = []
+        for kind, signature, backend, size, seconds, count in rows:
+            samples = _samples(seconds)
+            if samples and isinstance(size, int) and isinstance(count, int):
+                found.append(Timing(function, kind, signature, backend, size, samples, count))
+        return found
+
+    def keep(self, timings: Iterable[Timing]) -> None:
+        """Merge `timings` into the file; counts add up, the newest samples stay."""
+        now = time.time()
+        rows = [
+            (self.machine, t.function, t.kind, t.signature, t.backend, t.size,
+             json.dumps(t.seconds), t.count, now)
+            for t in timings
+        ]  # fmt: skip
+        if rows:
+            self._write([(_MERGE, row) for row in rows], prune=True)
+
+    def constant(self, name: str) -> Any:
+        """Return a measured constant of this machine, or None."""
+        rows = self._rows(
+            "SELECT value FROM constant WHERE machine = ? AND name = ?", (self.machine, name)
+        )
+        try:
+            return json.loads(rows[0][0]) if rows else None
+        except (ValueError, TypeError) as error:
+            self._say(f"constant {name!r} is unreadable: {error}")
+            return None
+
+    def keep_constant(self, name: str, value: Any) -> None:
+        """Keep a measured constant, replacing the old one."""
+        row = (self.machine, name, json.dumps(value), time.time())
+        self._write([("INSERT OR REPLACE INTO constant VALUES (?, ?, ?, ?)", row)])
+
+    def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        if self.path is None or not self.path.exists():
+            return []
+        import sqlite3
+
+        try:
+            with closing(self._open()) as connection:
+                return connection.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            self._recover(error)
+            return []
+
+    def _write(self, statements: list[tuple[str, tuple[Any, ...]]], *, prune: bool = False) -> None:
+        if self.path is None:
+            return
+        import sqlite3
+
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(self._open()) as connection, connection:
+                for statement, values in statements:
+                    connection.execute(statement, values)
+                if prune:
+                    _prune(connection)
+        except sqlite3.DatabaseError as error:
+            self._recover(error)
+        except OSError as error:
+            self._say(f"nothing is kept: {error}")
+
+    def _open(self) -> sqlite3.Connection:
+        import sqlite3
+
+        connection = sqlite3.connect(str(self.path), timeout=BUSY_SECONDS)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.executescript(_SCHEMA)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _recover(self, error: Exception) -> None:
+        """Set a broken file aside; leave one alone that is only busy, full or read-only."""
+        import sqlite3
+
+        assert self.path is not None
+        broken = "malformed" in str(error) or "not a database" in str(error)
+        if not broken or isinstance(error, sqlite3.OperationalError):
+            self._say(f"nothing is kept: {self.path}: {error}")
+            return
+        aside = self.path.with_suffix(".broken")
+        try:
+            self.path.replace(aside)
+            self._say(f"{self.path} was broken ({error}): set aside as {aside.name}, begun anew")
+        except OSError as second:
+            self._say(f"{self.path} is broken ({error}) and cannot be moved: {second}")
+
+    def _say(self, problem: str) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            _log.warning("%s", problem)
+
+
+def _samples(text: Any) -> tuple[float, ...]:
+    """Return the samples in a row, none of them if it is not a list of positive numbers."""
+    try:
+        values = json.loads(text)
+    except (ValueError, TypeError):
+        return ()
+    good = isinstance(values, list) and all(isinstance(v, int | float) and v > 0 for v in values)
+    return tuple(map(float, values)) if good else ()
+
+
+def _prune(connection: sqlite3.Connection) -> None:
+    connection.execute("DELETE FROM timing WHERE updated < ?", (time.time() - KEEP_SECONDS,))
+    connection.execute(
+        "DELETE FROM timing WHERE rowid IN (SELECT rowid FROM timing ORDER BY updated DESC"
+        " LIMIT -1 OFFSET ?)",
+        (MAX_ROWS,),
+    )

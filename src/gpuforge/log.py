@@ -1,0 +1,69 @@
+"""The ``gpuforge`` logger: standard `logging`, silent until a setting opens it.
+
+Level INFO is what ``--verbose`` shows: the time of each phase, what was taken from a cache, what
+was skipped. DEBUG is for the log alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from gpuforge.settings import Settings
+from gpuforge.units import format_seconds
+
+ROOT = "gpuforge"
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+class StderrHandler(logging.StreamHandler[TextIO]):
+    """Writes to whatever ``sys.stderr`` is at that moment, which a program may change."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+        self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: TextIO) -> None:
+        raise AttributeError("the stream is sys.stderr")
+
+
+def logger(part: str = "") -> logging.Logger:
+    """Return the logger of one part of gpuforge, silent unless it or the root was opened."""
+    root = logging.getLogger(ROOT)
+    if not root.handlers:
+        root.addHandler(logging.NullHandler())
+    return logging.getLogger(f"{ROOT}.{part}" if part else ROOT)
+
+
+def open_log(settings: Settings) -> None:
+    """Write the log to stderr as `settings` say, replacing what an earlier call opened.
+
+    ``log`` names the level; ``verbose`` asks for INFO at least.
+    """
+    root = logger()
+    for handler in [h for h in root.handlers if isinstance(h, StderrHandler)]:
+        root.removeHandler(handler)
+    levels = [_LEVELS[settings.log]] if settings.log else []
+    levels += [logging.INFO] if settings.verbose else []
+    root.setLevel(min(levels, default=logging.NOTSET))
+    if levels:
+        root.addHandler(StderrHandler())
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """Log how long the enclosed work took, at level INFO, also when it fails."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        logger().info("%s took %s", name, format_seconds(time.perf_counter() - start))

@@ -1,0 +1,27 @@
+"""The only door to the operating system: files, processes, libraries, environment, clock.
+
+`LiveProbe` reads this machine; `SnapshotProbe` replays a recorded one. What detection, checks and
+settings know, they know through one of these, so every one of them can be tested on machines that
+nobody here owns.
+"""
+
+from gpuforge.probe.contract import (
+    DEFAULT_TIMEOUT_SECONDS,
+    FILE_LIMIT_BYTES,
+    OUTPUT_LIMIT_BYTES,
+    Output,
+    Probe,
+)
+from gpuforge.probe.live import LiveProbe
+from gpuforge.probe.snapshot import SnapshotProbe, recorded_name
+
+__all__ = [
+    "DEFAULT_TIMEOUT_SECONDS",
+    "FILE_LIMIT_BYTES",
+    "OUTPUT_LIMIT_BYTES",
+    "LiveProbe",
+    "Output",
+    "Probe",
+    "SnapshotProbe",
+    "recorded_name",
+]

@@ -1,0 +1,46 @@
+"""Regular files and their text, bounded; no pipe or device can block a reader."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from gpuforge.facts import Absent, Failed, Reading
+from gpuforge.probe.contract import FILE_LIMIT_BYTES
+
+
+def read(path: str | Path, shown: str) -> Reading[bytes]:
+    """Return what a regular file holds; a pipe or device would block or never end."""
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return Failed(f"{shown} is no regular file")
+            content = file.read(FILE_LIMIT_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return Absent(f"no file {shown}")
+    except IsADirectoryError:
+        return Failed(f"{shown} is no regular file")
+    except (OSError, ValueError) as error:
+        return Failed(f"{shown}: {error}")
+    if len(content) > FILE_LIMIT_BYTES:
+        return Failed(f"{shown} is larger than {FILE_LIMIT_BYTES // 2**20} MiB")
+    return content
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def decoded(content: Reading[bytes]) -> Reading[str]:
+    """Return the text of `content`, or why there is none."""
+    return text_of(content) if isinstance(content, bytes) else content
+
+
+def text_of(content: bytes) -> str:
+    """Return bytes as text: UTF-8, or UTF-16 as Windows tools write it, with or without mark."""
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return content.decode("utf-16", "replace")
+    if content[1:2] == b"\0" != content[:1] and content[3:4] == b"\0":
+        return content.decode("utf-16-le", "replace")
+    return content.decode("utf-8", "replace").removeprefix("\ufeff")

@@ -1,0 +1,183 @@
+"""A recorded machine, replayed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuforge.errors import WorkloadError
+from gpuforge.facts import Absent, Failed, Reading
+from gpuforge.probe.contract import DEFAULT_TIMEOUT_SECONDS, Output
+from gpuforge.probe.files import decoded, read
+
+if TYPE_CHECKING:
+    import ctypes
+
+LINK_LIMIT = 40
+# Options that choose a format; in a snapshot the file's ending says it.
+FORMAT_OPTIONS = {"-x", "--json", "-json", "-j", "--csv", "-xml"}
+NOT_OUTPUTS = ("source.txt", "expected.toml", "environ.txt")
+
+
+class SnapshotProbe:
+    """A recorded machine: raw outputs named by their command, and a partial ``sysroot``.
+
+    A link is a file ``<name>.link`` that holds its target. What was not recorded is `Absent`;
+    nothing is read outside `folder`, and nothing of the machine that replays it.
+
+    Parameters
+    ----------
+    folder
+        The folder of the snapshot.
+    environ
+        The variables of the recorded machine; those of its ``environ.txt`` by default.
+
+    Raises
+    ------
+    WorkloadError
+        If `folder` is no folder that can be read.
+    """
+
+    def __init__(self, folder: str | Path, environ: Mapping[str, str] | None = None) -> None:
+        self.folder = Path(folder)
+        self._sysroot = self.folder / "sysroot"
+        self._programs = _recorded_outputs(self.folder)
+        recorded = decoded(read(self.folder / "environ.txt", "environ.txt"))
+        lines = recorded.splitlines() if isinstance(recorded, str) else []
+        pairs = (line.partition("=") for line in lines if "=" in line)
+        self._environ = dict(environ) if environ is not None else {k: v for k, _, v in pairs}
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self._environ
+
+    @property
+    def platform(self) -> str:
+        names = " ".join(self._programs)
+        if "system_profiler" in names or "ioreg" in names:
+            return "darwin"
+        if ".wmi" in names or "wmic" in names or "Get-CimInstance" in names:
+            return "win32"
+        return "freebsd" if "pciconf" in names else "linux"
+
+    def read_bytes(self, path: str) -> Reading[bytes]:
+        found = self._find(path)
+        return found if isinstance(found, Absent) else read(found, path)
+
+    def read_text(self, path: str) -> Reading[str]:
+        return decoded(self.read_bytes(path))
+
+    def list_dir(self, path: str) -> Reading[tuple[str, ...]]:
+        found = self._find(path)
+        if isinstance(found, Absent) or not found.is_dir():
+            return Absent(f"no folder {path} was recorded")
+        try:
+            return tuple(sorted({name.removesuffix(".link") for name in os.listdir(found)}))
+        except OSError as error:
+            return Failed(f"{path}: {error}")
+
+    def read_link(self, path: str) -> Reading[str]:
+        parent, _, name = path.rstrip("/").rpartition("/")
+        folder = self._find(parent)
+        if isinstance(folder, Absent):
+            return folder
+        target = decoded(read(folder / f"{name}.link", path))
+        return target.strip(" \r\n\0") if isinstance(target, str) else target
+
+    def find_program(self, name: str) -> Reading[str]:
+        if any(
+            file == name or file.startswith((f"{name}.", f"{name}-")) for file in self._programs
+        ):
+            return f"/usr/bin/{name}"
+        return Absent(f"no output of {name} was recorded")
+
+    def run(
+        self, argv: Sequence[str], *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> Reading[Output]:
+        stem = recorded_name(argv)
+        for ending in _endings(argv):
+            if stem + ending in self._programs:
+                return self._output(stem + ending)
+        return Absent(f"no output of '{' '.join(argv)}' was recorded")
+
+    def outputs(
+        self,
+        program: str,
+        *arguments: Sequence[str],
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> tuple[Reading[Output], ...]:
+        ways = (program + ".", program + "-")
+        found = [name for name in self._programs if name.lower().startswith(ways)]
+        return tuple(self._output(name) for name in found)
+
+    def load_library(self, name: str) -> Reading[ctypes.CDLL]:
+        return Absent(f"a recorded machine has no library {name}")
+
+    def clock(self) -> float:
+        return time.monotonic()
+
+    def _output(self, name: str) -> Reading[Output]:
+        text = decoded(read(self._programs[name], name))
+        return Output(0, text, "", source=name) if isinstance(text, str) else text
+
+    def _find(self, path: str) -> Path | Absent:
+        """Return where `path` of the recorded machine lies, its links followed inside sysroot."""
+        todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+        done: list[str] = []
+        links = 0
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                done = done[:-1]
+                continue
+            here = self._sysroot.joinpath(*done)
+            target = decoded(read(here / f"{part}.link", part))
+            if not isinstance(target, str):
+                done.append(part)
+                continue
+            links += 1
+            target = target.strip(" \r\n\0")
+            if links > LINK_LIMIT or "\0" in target:
+                return Absent(f"{path} leads in a circle")
+            done = [] if target.startswith("/") else done
+            todo += [step for step in reversed(target.split("/")) if step not in ("", ".")]
+        found = self._sysroot.joinpath(*done)
+        try:
+            inside = found.resolve().is_relative_to(self._sysroot.resolve()) and found.exists()
+        except (OSError, ValueError, RuntimeError) as error:
+            return Absent(f"{path}: {error}")
+        return found if inside else Absent(f"no file {path} was recorded")
+
+
+def recorded_name(argv: Sequence[str]) -> str:
+    """Return the name, without its ending, that a snapshot keeps the output of `argv` under.
+
+    >>> recorded_name(["nvidia-smi", "-q", "-x"])
+    'nvidia-smi-q'
+    """
+    kept = (a for a in argv[1:] if a not in FORMAT_OPTIONS and not a.startswith("--format"))
+    return "-".join([Path(argv[0]).name, *(a.lstrip("-").partition("=")[0] for a in kept)])
+
+
+def _endings(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return the endings a recorded output of `argv` may have, the likeliest first."""
+    options = set(argv[1:])
+    if "-x" in options or "-xml" in options:
+        return (".xml",)
+    if options & {"--json", "-json", "-j"}:
+        return (".json",)
+    return (".csv", ".txt") if any("csv" in option for option in options) else (".txt", ".wmi")
+
+
+def _recorded_outputs(folder: Path) -> dict[str, Path]:
+    """Return the recorded outputs in `folder` by file name; links could lead out of it."""
+    try:
+        files = [path for path in folder.iterdir() if path.is_file() and not path.is_symlink()]
+    except OSError as error:
+        raise WorkloadError(
+            f"{folder} is no snapshot: {error.strerror}", hint="name a folder that --record wrote"
+        ) from None
+    return {path.name: path for path in sorted(files) if path.name not in NOT_OUTPUTS}

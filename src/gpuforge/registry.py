@@ -1,0 +1,61 @@
+"""The directory is the registry: what a package folder holds is what is registered.
+
+A module that fails to load becomes a `LoadFailure` that the user sees. Entry points of other
+packages are read only when asked for, because reading them costs about 30 ms.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from types import ModuleType
+
+
+@dataclass(frozen=True)
+class LoadFailure:
+    """A registered module that could not be loaded.
+
+    Attributes
+    ----------
+    name : the registered name
+    reason : the exception, in one line
+    """
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Registered:
+    """The modules of one registry by name, and the ones that failed to load."""
+
+    modules: dict[str, ModuleType] = field(default_factory=dict)
+    failures: tuple[LoadFailure, ...] = ()
+
+
+def names(package: str) -> tuple[str, ...]:
+    """Return the names of the public modules in `package`, sorted, without importing them."""
+    found = importlib.import_module(package)
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(found.__path__) if m.name[0] != "_"))
+
+
+def load(package: str, *, entry_points: str | None = None) -> Registered:
+    """Import every public module of `package`, and of the entry point group if one is named."""
+    loaders: dict[str, Callable[[], ModuleType]] = {
+        name: partial(importlib.import_module, f"{package}.{name}") for name in names(package)
+    }
+    if entry_points is not None:
+        from importlib.metadata import entry_points as read
+
+        loaders.update((point.name, point.load) for point in read(group=entry_points))
+    modules: dict[str, ModuleType] = {}
+    failures: list[LoadFailure] = []
+    for name, loader in loaders.items():
+        try:
+            modules[name] = loader()
+        except Exception as error:  # noqa: BLE001 - any failure of a foreign module is a record
+            failures.append(LoadFailure(name, f"{type(error).__name__}: {error}"))
+    return Registered(modules, tuple(failures))

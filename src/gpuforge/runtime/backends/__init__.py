@@ -1,0 +1,173 @@
+"""One file per array library. A backend is a library on a device: ``torch:cuda:0``.
+
+A module holds ``LIBRARY`` (the name to import), ``open_devices() -> list[Backend]``, which imports
+the library, and nothing that runs at import. Being found costs no import of the library; being
+opened ends in a first real result compared with NumPy's. What a library does not do as NumPy is
+declared as data: ``DEVIATIONS``, operation to reason.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from gpuforge import registry
+
+GROUP = "gpuforge.backends"
+"""The entry points by which other packages add backends."""
+Array = np.ndarray[Any, Any]
+Program = Callable[..., Any]
+
+
+class NotExact(Exception):
+    """The backend cannot run this function exactly as NumPy would; the text says why."""
+
+
+@dataclass
+class Uses:
+    """The library's operations that a call used, as `Backend.watch` saw them.
+
+    Attributes
+    ----------
+    not_exact : why one of them may differ from NumPy; empty when none does
+    """
+
+    not_exact: str = ""
+    operations: set[str] = field(default_factory=set)
+
+
+class Backend(Protocol):
+    """What the rest of the runtime knows of an array library on a device.
+
+    Attributes
+    ----------
+    name : ``LIBRARY:DEVICE`` or ``LIBRARY:DEVICE:INDEX``
+    version : of the library, as it names itself
+    compiles : whether a program is compiled for each new signature
+    writes : whether its arrays can be written to
+    dies_when_short : whether the library ends the process where an allocation fails
+    floor_seconds : wall time of its fastest call, measured when it was opened
+    compile_seconds : what its first program took to compile, measured then; 0 if it compiles none
+    """
+
+    name: str
+    version: str
+    compiles: bool
+    writes: bool
+    dies_when_short: bool
+    floor_seconds: float
+    compile_seconds: float
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the same call gives the same bits every time."""
+
+    def namespace(self) -> ModuleType:
+        """Return its Array API namespace."""
+
+    def put(self, array: Array, *, share: bool) -> Any:
+        """Return `array` on the device; with `share` its memory may be used, and not written."""
+
+    def get(self, array: Any) -> Array:
+        """Return a NumPy array with the content of `array`, which may share its memory."""
+
+    def is_array(self, value: Any) -> bool:
+        """Return whether `value` is an array of this library."""
+
+    def program(self, function: Program) -> Program:
+        """Return what is called in place of `function`: itself, or a compiled form."""
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """Return the context that calls run in: precision, device; no global state."""
+
+    def watch(self, function: Program, arguments: tuple[Any, ...]) -> Uses:
+        """Run `function` once, or trace it, and return which operations it uses."""
+
+    def wait(self, value: Any) -> None:
+        """Return when everything submitted for `value` is done."""
+
+    def written(self, array: Any) -> bool:
+        """Return whether `array`, put with `share`, was written to since."""
+
+    def exhausted(self, error: BaseException) -> bool:
+        """Return whether `error` means that memory ran out."""
+
+    def release(self) -> None:
+        """Give cached device memory back."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Whether one backend can be used, without importing its library.
+
+    Attributes
+    ----------
+    name : of the backend: its module here, or its entry point
+    library : the name that its library is imported by
+    found : whether that is installed
+    loaded : whether the user's program has imported it already
+    reason : why it cannot be used; empty when it was found
+    """
+
+    name: str
+    library: str
+    found: bool
+    loaded: bool
+    reason: str = ""
+
+
+def names(*, plugins: bool = False) -> tuple[str, ...]:
+    """Return the names of the backends here and, with `plugins`, of those in other packages."""
+    own = registry.names(__name__)
+    return (*own, *sorted(set(_entry_points()) - set(own))) if plugins else own
+
+
+def load(name: str) -> ModuleType:
+    """Import the module of one backend, not its library.
+
+    A module here goes before an entry point of the same name.
+    """
+    if name in registry.names(__name__):
+        return import_module(f"{__name__}.{name}")
+    return cast(ModuleType, _entry_points()[name].load())
+
+
+def list_backends(*, plugins: bool = False) -> tuple[Listing, ...]:
+    """Return every registered backend and whether its library is there, which is not imported."""
+    return tuple(_list(name) for name in names(plugins=plugins))
+
+
+def libraries() -> set[str]:
+    """Return the names that the libraries of all backends known so far are imported by."""
+    return {entry.library for entry in list_backends(plugins=bool(_entry_points.cache_info()[3]))}
+
+
+def _list(name: str) -> Listing:
+    try:
+        library = load(name).LIBRARY
+        loaded = library in sys.modules
+        found = loaded or find_spec(library) is not None
+    except Exception as error:  # noqa: BLE001 - another package's module may fail in any way
+        return Listing(name, name, False, False, f"{type(error).__name__}: {error}")
+    return Listing(name, library, found, loaded, "" if found else f"{library} is not installed")
+
+
+@cache
+def _entry_points() -> dict[str, Any]:
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def matches(name: str, wanted: Iterable[str]) -> bool:
+    """Return whether a backend's name is one of `wanted` or begins with one: torch, torch:cuda."""
+    return any(name == other or name.startswith(other + ":") for other in wanted)

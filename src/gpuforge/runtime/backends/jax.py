@@ -1,0 +1,138 @@
+"""JAX on the CPU or GPU, compiled once per signature, in its scoped 64-bit mode.
+
+Not exactly NumPy, and therefore left out for a kind of call that uses it: indexing by arrays
+(clamped or filled instead of raising), integer division (no zero check), the factorisations that
+return NaN where NumPy raises, signs and remainders of zeros. Which of them a function uses is read
+from its trace.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack
+from importlib import import_module
+from types import ModuleType
+from typing import Any, cast
+
+import numpy as np
+
+from gpuforge.runtime.backends import Array, Backend, Program, Uses
+
+LIBRARY = "jax"
+_CLAMPED = "JAX clamps or fills an index out of range, NumPy raises"
+_SILENT = "JAX returns NaN where NumPy raises LinAlgError"
+DEVIATIONS = {
+    **dict.fromkeys(("gather", "dynamic_slice", "dynamic_update_slice"), _CLAMPED),
+    **dict.fromkeys(("scatter", "scatter-add", "scatter_add", "scatter_mul"), _CLAMPED),
+    **dict.fromkeys(("lu", "cholesky", "triangular_solve", "eigh", "eig", "svd"), _SILENT),
+    "custom_linear_solve": _SILENT,
+}
+INTEGER_DEVIATIONS = {
+    "div": "JAX does not check integer division by zero as NumPy does",
+    "rem": "JAX does not check integer division by zero as NumPy does",
+    "integer_pow": "JAX's integer powers do not raise for negative exponents",
+    "pow": "JAX's integer powers do not raise for negative exponents",
+    "shift_right_logical": "JAX's integer powers do not raise for negative exponents",
+    "shift_left": "JAX's shifts beyond the width are not NumPy's",
+    "shift_right_arithmetic": "JAX's shifts beyond the width are not NumPy's",
+}
+FLOAT_DEVIATIONS = {
+    "sign": "JAX's sign of -0 is -0, NumPy's is 0",
+    "rem": "JAX's remainders have other signs of zero than NumPy's",
+}
+
+
+class JaxBackend:
+    """One JAX device."""
+
+    compiles = True
+    writes = False
+    dies_when_short = False
+    deterministic = True
+
+    def __init__(self, jax: Any, device: Any) -> None:
+        self.jax = jax
+        self.device = device
+        self.on_host = device.platform == "cpu"
+        index = f":{device.id}" if device.id or not self.on_host else ""
+        self.name = f"jax:{device.platform}{index}"
+        self.version = str(jax.__version__)
+        self.floor_seconds = 0.0
+        self.compile_seconds = 0.0
+        scoped = hasattr(jax, "enable_x64")
+        self._wide = jax.enable_x64 if scoped else jax.experimental.enable_x64
+
+    def namespace(self) -> ModuleType:
+        return import_module("jax.numpy")
+
+    def put(self, array: Array, *, share: bool) -> Any:
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        if self.on_host:
+            return array if share else array.copy(order="K")
+        return self.jax.device_put(array, self.device)
+
+    def get(self, array: Any) -> Array:
+        return np.array(array)
+
+    def is_array(self, value: Any) -> bool:
+        return isinstance(value, self.jax.Array)
+
+    def program(self, function: Program) -> Program:
+        def own(*leaves: Any) -> Any:
+            # jax.jit remembers traces by function: a new one, or it finds those of a dead method
+            return function(*leaves)
+
+        return cast(Program, self.jax.jit(own))
+
+    def scope(self) -> AbstractContextManager[Any]:
+        if self.on_host:
+            return self._wide(True)  # type: ignore[no-any-return]
+        stack = ExitStack()
+        stack.enter_context(self._wide(True))
+        stack.enter_context(self.jax.default_matmul_precision("highest"))
+        return stack
+
+    def watch(self, function: Program, arguments: tuple[Any, ...]) -> Uses:
+        traced = self.jax.make_jaxpr(lambda *leaves: function(*leaves))(*arguments)
+        uses = Uses()
+        _walk(traced.jaxpr, uses)
+        return uses
+
+    def wait(self, value: Any) -> None:
+        self.jax.block_until_ready(value)
+
+    def written(self, array: Any) -> bool:
+        return False
+
+    def exhausted(self, error: BaseException) -> bool:
+        return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+
+    def release(self) -> None:
+        """JAX frees buffers when their arrays go; it offers nothing to give pools back."""
+
+
+def _walk(program: Any, uses: Uses) -> None:
+    """Collect the primitives of a traced program and of those inside it."""
+    for equation in program.eqns:
+        name = equation.primitive.name
+        uses.operations.add(name)
+        kinds = {getattr(getattr(v.aval, "dtype", None), "kind", "") for v in equation.invars}
+        whole = bool(kinds & set("iub")) and not kinds & set("fc")
+        steady = name == "integer_pow" and equation.params["y"] >= 0
+        kind = INTEGER_DEVIATIONS if whole else FLOAT_DEVIATIONS
+        reason = DEVIATIONS.get(name) or ("" if steady else kind.get(name))
+        uses.not_exact = uses.not_exact or (reason or "")
+        for value in equation.params.values():
+            for inner in value if isinstance(value, list | tuple) else (value,):
+                body = getattr(inner, "jaxpr", inner)
+                if hasattr(body, "eqns"):
+                    _walk(body, uses)
+
+
+def open_devices() -> list[Backend]:
+    """Import JAX and return a backend for each of its devices."""
+    jax = import_module("jax")
+    devices = list(jax.devices())
+    if all(device.platform != "cpu" for device in devices):
+        devices.append(jax.devices("cpu")[0])
+    return [JaxBackend(jax, device) for device in devices]

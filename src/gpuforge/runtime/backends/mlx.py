@@ -1,0 +1,123 @@
+"""MLX on Metal, CUDA or the CPU. Lazy: what a function returns is computed by `wait` or `get`.
+
+What it does not do as NumPy is in `DEVIATIONS`; it has no float64 and no complex128, `svd` takes no
+``full_matrices``, masks cannot index. Where an allocation fails it ends the process.
+
+Sources: MLX documentation, pages "Indexing" (no bounds checks, no masks), "Data Types" (float64 on
+the CPU only, never by default) and "Lazy Evaluation"; the rest is measured by the contract suite.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Any, cast
+
+import numpy as np
+
+from gpuforge.runtime.backends import Array, Backend, NotExact
+from gpuforge.runtime.watching import WRITES, EagerBackend, Library, unchecked_index, whole
+
+LIBRARY = "mlx"
+_TOO_WIDE = "dDgG"
+UNCHECKED = "MLX does not check indices: one out of range reads other memory, NumPy raises"
+_SILENT = "MLX returns a result where NumPy raises LinAlgError"
+_ALIASES = "MLX's slices are copies: what is written through them does not reach the whole"
+DEVIATIONS = {
+    **dict.fromkeys(WRITES, _ALIASES),
+    **dict.fromkeys(("take", "take_along_axis", "put_along_axis", "at"), UNCHECKED),
+    **dict.fromkeys(("inv", "cholesky", "solve", "pinv", "svd", "eigh", "eigvalsh"), _SILENT),
+    "sign": "MLX's sign of NaN is 0, NumPy's is NaN",
+    "sin": "MLX's sin of -0 is 0, NumPy's is -0",
+    **dict.fromkeys(
+        ("floor_divide", "remainder", "divmod", "__floordiv__", "__rfloordiv__", "__mod__"),
+        "MLX divides without NumPy's checks: signs of zero and infinities differ,"
+        " and integers by zero end the process",
+    ),
+    "__rmod__": "MLX's remainders have other signs of zero than NumPy's",
+}
+"""operation -> how it differs from NumPy's"""
+INTEGER_DEVIATIONS = {
+    **dict.fromkeys(
+        ("pow", "power", "__pow__", "__rpow__"),
+        "MLX's integer powers take negative exponents, NumPy's raise",
+    ),
+    **dict.fromkeys(
+        ("__lshift__", "__rshift__", "__rlshift__", "__rrshift__", "left_shift", "right_shift"),
+        "MLX leaves shifts beyond the width undefined, NumPy does not",
+    ),
+    **dict.fromkeys(
+        ("bitwise_left_shift", "bitwise_right_shift"),
+        "MLX leaves shifts beyond the width undefined, NumPy does not",
+    ),
+}
+"""operation -> how it differs from NumPy's, where all operands are whole numbers"""
+
+
+class MlxBackend(EagerBackend):
+    """One MLX device."""
+
+    dies_when_short = True
+
+    def __init__(self, mx: Any, device: Any, place: str) -> None:
+        self.mx = mx
+        self.device = device
+        self.name = f"mlx:{place}"
+        self.version = str(mx.__version__)
+        self.library = Library(
+            "MLX", mx, lambda value: isinstance(value, mx.array), self._dtype, _deviation
+        )
+
+    def _dtype(self, value: Any) -> np.dtype[Any] | None:
+        if not isinstance(value, self.mx.array):
+            return None
+        name = str(value.dtype).rpartition(".")[2]
+        return np.dtype("float16" if name == "bfloat16" else name)
+
+    def put(self, array: Array, *, share: bool) -> Any:
+        """Return a copy of `array` in the memory that all of MLX's devices share.
+
+        Raises
+        ------
+        NotExact
+            If MLX has not its dtype, and would take a narrower one.
+        """
+        kind = array.dtype
+        if kind.char in _TOO_WIDE:
+            raise NotExact(f"MLX has no {kind}")
+        if not (array.flags.c_contiguous and kind.isnative):
+            array = np.ascontiguousarray(array, dtype=kind.newbyteorder("=")).reshape(array.shape)
+        return self.mx.array(array)
+
+    def get(self, array: Any) -> Array:
+        return np.array(array)
+
+    def scope(self) -> AbstractContextManager[Any]:
+        return cast(AbstractContextManager[Any], self.mx.stream(self.device))
+
+    def wait(self, value: Any) -> None:
+        self.mx.eval(value)
+
+    def exhausted(self, error: BaseException) -> bool:
+        text = str(error)
+        return isinstance(error, MemoryError) or "malloc" in text or "allocate" in text
+
+    def release(self) -> None:
+        self.mx.clear_cache()
+
+
+def _deviation(name: str, given: tuple[Any, ...]) -> str:
+    if name == "__getitem__":
+        return UNCHECKED if unchecked_index(given[1], given[0].shape) else ""
+    if name in INTEGER_DEVIATIONS and whole(given, lambda v: "int" in str(getattr(v, "dtype", ""))):
+        return INTEGER_DEVIATIONS[name]
+    return DEVIATIONS.get(name, "")
+
+
+def open_devices() -> list[Backend]:
+    """Import MLX and return a backend for the CPU and for the GPU where there is one."""
+    mx = import_module("mlx.core")
+    found: list[Backend] = [MlxBackend(mx, mx.cpu, "cpu")]
+    if mx.is_available(mx.gpu):
+        found.append(MlxBackend(mx, mx.gpu, "metal" if mx.metal.is_available() else "cuda"))
+    return found

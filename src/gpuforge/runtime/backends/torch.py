@@ -1,0 +1,154 @@
+"""PyTorch on the CPU, CUDA or ROCm, Apple's MPS and Intel's XPU.
+
+Not exactly NumPy, and therefore left out for a kind of call that uses it: powers and shifts of
+integers by other than a small constant (a negative exponent does not raise, a shift beyond the
+width is undefined), remainders (signs of zero). What raises here but not in NumPy (reversed slices,
+negative ``take``) is settled by NumPy at run time, and what has another dtype (int32 + float32,
+sums of unsigned integers) by the comparison with NumPy's result.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
+from types import ModuleType
+from typing import Any, cast
+
+import numpy as np
+
+from gpuforge.runtime.backends import Array, Backend, Program, Uses
+
+LIBRARY = "torch"
+_POWERS = {"pow", "__pow__", "__rpow__", "__ipow__", "pow_"}
+_SHIFTS = {"__lshift__", "__rshift__", "bitwise_left_shift", "bitwise_right_shift"}
+_REMAINDERS = {"remainder", "fmod", "__mod__", "__rmod__", "__imod__"}
+DEVIATIONS = {
+    **dict.fromkeys(_POWERS, "PyTorch's integer powers take negative exponents, NumPy's raise"),
+    **dict.fromkeys(_SHIFTS, "PyTorch leaves shifts beyond the width undefined, NumPy does not"),
+    **dict.fromkeys(_REMAINDERS, "PyTorch's remainders have other signs of zero than NumPy's"),
+}
+"""operation -> how it differs from NumPy's; powers and shifts of whole numbers only, remainders of
+floating-point ones"""
+_READ_BY_PYTHON = {"__bool__", "item", "tolist", "__int__", "__float__", "__index__", "__array__"}
+
+
+class TorchBackend:
+    """One PyTorch device."""
+
+    compiles = False
+    writes = True
+    dies_when_short = False
+
+    def __init__(self, torch: Any, device: str) -> None:
+        self.torch = torch
+        self.device = torch.device(device)
+        self.name = f"torch:{device}"
+        self.version = str(torch.__version__)
+        self.floor_seconds = 0.0
+        self.compile_seconds = 0.0
+        self.on_host = self.device.type == "cpu"
+
+    @property
+    def deterministic(self) -> bool:
+        return self.on_host or bool(self.torch.are_deterministic_algorithms_enabled())
+
+    def namespace(self) -> ModuleType:
+        return import_module("array_api_compat.torch")
+
+    def put(self, array: Array, *, share: bool) -> Any:
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        elif not (share and self.on_host) or not array.flags.writeable or _reversed(array):
+            array = array.copy(order="K") if self.on_host else np.ascontiguousarray(array)
+        tensor = self.torch.from_numpy(array)
+        return tensor if self.on_host else tensor.to(self.device)
+
+    def get(self, array: Any) -> Array:
+        if self.on_host and not (array.is_conj() or array.is_neg() or array.requires_grad):
+            return cast(Array, array.numpy())
+        return cast(Array, array.detach().resolve_conj().resolve_neg().cpu().numpy())
+
+    def is_array(self, value: Any) -> bool:
+        return isinstance(value, self.torch.Tensor)
+
+    def program(self, function: Program) -> Program:
+        return function
+
+    def scope(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self.on_host else self.device
+
+    def watch(self, function: Program, arguments: tuple[Any, ...]) -> Uses:
+        from torch.overrides import TorchFunctionMode
+
+        uses = Uses()
+
+        class Watch(TorchFunctionMode):
+            def __torch_function__(
+                self, called: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                name = getattr(called, "__name__", str(called))
+                uses.operations.add(name)
+                uses.not_exact = uses.not_exact or _deviation(name, args)
+                return called(*args, **(kwargs or {}))
+
+        with Watch():
+            function(*arguments)
+        if uses.operations & _READ_BY_PYTHON and not self.on_host:
+            uses.not_exact = (
+                uses.not_exact or "values steer Python code: each one waits for the GPU"
+            )
+        return uses
+
+    def wait(self, value: Any) -> None:
+        if not self.on_host:
+            getattr(self.torch, self.device.type).synchronize()
+
+    def written(self, array: Any) -> bool:
+        return bool(array._version)
+
+    def exhausted(self, error: BaseException) -> bool:
+        if isinstance(error, self.torch.OutOfMemoryError | MemoryError):
+            return True
+        return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+    def release(self) -> None:
+        if not self.on_host:
+            getattr(self.torch, self.device.type).empty_cache()
+
+
+def _reversed(array: Array) -> bool:
+    return any(stride < 0 for stride in array.strides)
+
+
+def _deviation(name: str, arguments: Any) -> str:
+    """Return how an operation on these arguments may differ from NumPy's; empty if it does not."""
+    if name not in DEVIATIONS:
+        return ""
+    whole = [
+        isinstance(a, int) or (hasattr(a, "is_floating_point") and not _inexact(a))
+        for a in arguments[:2]
+    ]
+    if name in _REMAINDERS:
+        return "" if all(whole) else DEVIATIONS[name]
+    steady = isinstance(arguments[-1], int) and 0 <= arguments[-1] < 8
+    if not all(whole) or (steady and name != "__rpow__"):
+        return ""
+    return DEVIATIONS[name]
+
+
+def _inexact(tensor: Any) -> bool:
+    return bool(tensor.is_floating_point() or tensor.is_complex())
+
+
+def open_devices() -> list[Backend]:
+    """Import PyTorch and return a backend for each of its devices."""
+    torch = import_module("torch")
+    names = ["cpu"]
+    if torch.cuda.is_available():
+        names += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        names.append("mps")
+    xpu = getattr(torch, "xpu", None)
+    if xpu is not None and xpu.is_available():
+        names += [f"xpu:{index}" for index in range(xpu.device_count())]
+    return [TorchBackend(torch, name) for name in names]

@@ -1,0 +1,174 @@
+"""Measuring this machine's backends: how each compares with NumPy, by class and size.
+
+At most `LIMIT_SECONDS` of measuring, the most telling probes first; every finished probe is kept at
+once, so that an interrupted calibration goes on where it stopped. Never run at import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from gpuforge.history import History
+from gpuforge.runtime.backends import Backend
+from gpuforge.runtime.execution import Program, describe_error
+from gpuforge.runtime.namespace import namespace
+from gpuforge.runtime.priors import CONSTANT
+from gpuforge.runtime.reference import Disagreement, describe
+from gpuforge.runtime.structure import flatten
+
+LIMIT_SECONDS = 10.0
+SIZES = (2**17, 2**11, 2**20, 2**14, 2**7, 2**23)
+SAMPLES = 3
+PER_CELL_SECONDS = 0.3
+
+
+def _square(x: Any) -> Any:
+    side = int(x.shape[0] ** 0.5)
+    return namespace(x).reshape(x[: side * side], (side, side))
+
+
+def light(x: Any) -> Any:
+    """Two cheap operations on each element."""
+    return x * 2.0 + 1.0
+
+
+def heavy(x: Any) -> Any:
+    """Transcendental functions of each element."""
+    xp = namespace(x)
+    return xp.exp(x) * xp.sin(x)
+
+
+def chain(x: Any) -> Any:
+    """Twelve cheap operations, one after the other."""
+    for _ in range(3):
+        x = x * 0.999 + 0.25 - x * x * 0.1
+    return x
+
+
+def reduce(x: Any) -> Any:
+    """One number from all elements."""
+    return namespace(x).sum(x * x)
+
+
+def scan(x: Any) -> Any:
+    """Running sums."""
+    return namespace(x).cumulative_sum(x)
+
+
+def sort(x: Any) -> Any:
+    """All elements in order."""
+    return namespace(x).sort(x)
+
+
+def gather(x: Any) -> Any:
+    """Every second element, by index."""
+    xp = namespace(x)
+    return xp.take(x, xp.arange(0, x.shape[0], 2))
+
+
+def matmul(x: Any) -> Any:
+    """A square matrix times itself."""
+    square = _square(x)
+    return square @ square
+
+
+def fft(x: Any) -> Any:
+    """A complex Fourier transform."""
+    return namespace(x).fft.fft(x)
+
+
+def linalg(x: Any) -> Any:
+    """A QR factorisation of a tall matrix with 16 columns."""
+    xp = namespace(x)
+    tall = xp.reshape(x[: x.shape[0] // 16 * 16], (-1, 16))
+    return xp.linalg.qr(tall)[1]
+
+
+PROBES: dict[str, Callable[[Any], Any]] = {
+    f.__name__: f for f in (heavy, light, chain, sort, matmul, reduce, fft, scan, gather, linalg)
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One finished probe: `ratio` is the backend's time over NumPy's, None when it cannot do it."""
+
+    probe: str
+    backend: str
+    size: int
+    ratio: float | None
+    reason: str = ""
+
+
+def plan_probes(backends: list[Backend]) -> list[tuple[str, Backend, int]]:
+    """Return every probe to make, the most telling sizes first."""
+    return [(name, b, size) for size in SIZES for name in PROBES for b in backends]
+
+
+def calibrate(
+    history: History, reference: Backend, backends: list[Backend], *, limit: float = LIMIT_SECONDS
+) -> Iterator[Point]:
+    """Measure what was not measured yet, and yield each point as it is kept.
+
+    Parameters
+    ----------
+    history
+        Where the ratios are kept.
+    reference
+        NumPy's backend.
+    backends
+        The open backends to compare with it.
+    limit
+        Seconds after which no further probe is begun.
+    """
+    kept = history.constant(CONSTANT) or {}
+    ratios: dict[str, dict[str, list[list[float]]]] = kept.get("ratios", {})
+    barred: dict[str, str] = kept.get("barred", {})
+    start = perf_counter()
+    for name, backend, size in plan_probes(backends):
+        points = ratios.setdefault(name, {}).setdefault(backend.name, [])
+        if any(point[0] == size for point in points) or f"{name} {backend.name}" in barred:
+            continue
+        if perf_counter() - start > limit - 2 * PER_CELL_SECONDS:
+            return
+        point = measure_point(name, reference, backend, size)
+        if point.ratio is None:
+            barred[f"{name} {backend.name}"] = point.reason
+        else:
+            points.append([size, point.ratio])
+        history.keep_constant(CONSTANT, {"ratios": ratios, "barred": barred})
+        yield point
+
+
+def measure_point(name: str, reference: Backend, backend: Backend, size: int) -> Point:
+    """Time one probe on NumPy and on `backend`, interleaved, and compare their medians."""
+    probe = PROBES[name]
+    values = np.random.default_rng(0).random(size, dtype=np.float32)
+    leaves: list[Any] = []
+    spec = flatten(((values,), {}), leaves)
+    expected = probe(values)
+    template = describe(expected, (values,))
+    if isinstance(template, str):
+        return Point(name, backend.name, size, None, template)
+    programs = [Program(b, probe, spec, copies=False) for b in (reference, backend)]
+    times: tuple[list[float], list[float]] = ([], [])
+    start = perf_counter()
+    try:
+        for turn in range(SAMPLES + 1):
+            for program, seconds in zip(programs, times, strict=True):
+                took = program.measure((values,), template)[1]
+                if turn:
+                    seconds.append(took)
+            if turn and perf_counter() - start > PER_CELL_SECONDS:
+                break
+    except Disagreement as difference:
+        return Point(name, backend.name, size, None, str(difference))
+    except Exception as error:  # noqa: BLE001 - a library may fail in any way; the probe says how
+        return Point(name, backend.name, size, None, describe_error(error))
+    return Point(name, backend.name, size, median(times[1]) / median(times[0]))

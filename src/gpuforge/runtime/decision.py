@@ -1,0 +1,105 @@
+"""Where a call runs: what stays, what is pinned, what the plan says, what finishes first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpuforge.errors import BackendUnavailable
+from gpuforge.runtime.backends import Backend
+from gpuforge.runtime.call import Call
+from gpuforge.runtime.placement import NUMPY, Candidate, Decision
+
+
+def decide(call: Call) -> Decision:
+    """Return where a call runs."""
+    session, record, options = call.session, call.record, call.function.options
+    if record.stays:
+        return Decision(NUMPY, settled=True)
+    if call.pin and call.pin != NUMPY:
+        return _pinned(call)
+    limit = options.min_elements
+    if call.signature.size < (session.settings.min_elements if limit is None else limit):
+        return Decision(NUMPY, settled=True)
+    if call.pin or not options.pure:
+        return Decision(NUMPY, settled=bool(call.pin))
+    if session.plan is not None:
+        return _planned(call)
+    if record.template is None:
+        return Decision(NUMPY)
+    policy = replace(session.policy, learn=False) if session.crowded else session.policy
+    with session.lock:
+        return policy.decide(record.kind, call.key, call.signature.size, candidates(call))
+
+
+def candidates(call: Call) -> list[Candidate]:
+    """Return the backends that may run this call; those that may not are refused with a reason."""
+    found = call.session.candidates(call.function.options.device)
+    for candidate in found:
+        curve = call.record.kind.curve(candidate.name)
+        if candidate.compiles and not curve.refused:
+            curve.refused = _no_compiling(call)
+    return found
+
+
+def _no_compiling(call: Call) -> str:
+    captures = call.function.captures
+    if captures.changeable:
+        name = captures.changeable[0]
+        return f"captured {name} may change, and a compiled program would not see it"
+    if call.signature.opaque:
+        return f"an argument is a {call.signature.opaque[0]}, which cannot be compiled in"
+    return "its arrays cannot be written to" if call.written else ""
+
+
+def find_pinned(call: Call) -> Backend | None:
+    """Return the pinned backend, or None where it is missing and NumPy takes over.
+
+    Raises
+    ------
+    BackendUnavailable
+        If it is missing and no fallback was asked for.
+    """
+    try:
+        return call.session.find(call.pin)
+    except BackendUnavailable as missing:
+        if not (call.function.options.fallback or call.session.settings.fallback):
+            raise
+        note = f"{call.function.name} is pinned to {call.pin}, NumPy takes over: {missing}"
+        if note not in call.session.notes:
+            call.session.notes.append(note)
+        return None
+
+
+def _pinned(call: Call) -> Decision:
+    backend = find_pinned(call)
+    if backend is None:
+        return Decision(NUMPY, settled=True)
+    curve = call.record.kind.curve(backend.name)
+    if backend.compiles and not curve.refused:
+        curve.refused = _no_compiling(call)
+    if curve.refused and not call.relaxed:
+        if call.may_fall_back:
+            return Decision(NUMPY, settled=True)
+        raise BackendUnavailable(
+            f"{call.function.name} is pinned to {backend.name}, which is left out: {curve.refused}",
+            hint="pass fallback=True, or numerics='relaxed' if the difference does not matter",
+        )
+    if curve.verified or call.relaxed or not call.function.options.pure:
+        return Decision(backend.name, settled=True)
+    return Decision(NUMPY, trial=backend.name)
+
+
+def _planned(call: Call) -> Decision:
+    """Follow the recorded plan; a signature that it does not name is recorded as NumPy's."""
+    session = call.session
+    assert session.plan is not None
+    plan_key = f"{call.function.digest}/{call.record.digest}/{call.key}"
+    name = session.plan.backend(plan_key)
+    if name is None:
+        session.plan.record(plan_key, NUMPY)
+    if name is None or name == NUMPY:
+        return Decision(NUMPY, settled=True)
+    curve = call.record.kind.curve(session.find(name).name)
+    if curve.refused:
+        return Decision(NUMPY, settled=True)
+    return Decision(name, settled=True) if curve.verified else Decision(NUMPY, trial=name)

@@ -1,0 +1,40 @@
+"""``gf.namespace(x)``: the Array API namespace that `x` belongs to."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+_known: dict[type, ModuleType] = {np.ndarray: np}
+
+
+def namespace(*arrays: Any) -> ModuleType:
+    """Return the Array API namespace of `arrays`.
+
+    NumPy arrays get ``numpy`` itself, which follows the standard since 2.1; arrays of another
+    library get what ``array_api_compat`` offers for it. Scalars and None are passed over.
+
+    Raises
+    ------
+    TypeError
+        If no array is among them, or they belong to different libraries. Both are what
+        ``array_api_compat.array_namespace`` raises.
+    """
+    found = _known.get(type(arrays[0])) if len(arrays) == 1 else None
+    return found if found is not None else _look_up(arrays)
+
+
+def _look_up(arrays: tuple[Any, ...]) -> ModuleType:
+    kinds = {type(a) for a in arrays}
+    if all(issubclass(k, np.ndarray | np.generic | float | int | complex) for k in kinds) and any(
+        issubclass(k, np.ndarray | np.generic) for k in kinds
+    ):
+        return np
+    from array_api_compat import array_namespace
+
+    found: ModuleType = array_namespace(*arrays)
+    if len(kinds) == 1:
+        _known[kinds.pop()] = found
+    return found

@@ -1,0 +1,88 @@
+"""Opening a library: import it, compute a first real result on each device, measure its floor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime import contention
+from gpuforge.runtime.backends import Backend, load
+from gpuforge.runtime.execution import Program, describe_error
+from gpuforge.runtime.reference import Template, compare
+from gpuforge.runtime.structure import LEAF, Spec
+
+_FLOOR_CALLS = 15
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A backend that is left out, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The outcome of opening one library.
+
+    Attributes
+    ----------
+    seconds : what it took in all
+    """
+
+    devices: tuple[Backend, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    seconds: float = 0.0
+
+
+@cache
+def open_library(name: str) -> Opened:
+    """Import the backends of one library, once a process; keep those that compute as NumPy does."""
+    contention.prepare_environment()
+    start = perf_counter()
+    try:
+        devices = load(name).open_devices()
+    except Exception as error:  # noqa: BLE001 - a library may fail to import in any way
+        failed = Failure(name, describe_error(error))
+        return Opened((), (failed,), perf_counter() - start)
+    good: list[Backend] = []
+    failures: list[Failure] = []
+    for backend in devices:
+        reason = test_backend(backend)
+        if reason:
+            failures.append(Failure(backend.name, reason))
+        else:
+            good.append(backend)
+    return Opened(tuple(good), tuple(failures), perf_counter() - start)
+
+
+def test_backend(backend: Backend) -> str:
+    """Compute a small result, compare it with NumPy's, and set the backend's floor.
+
+    Returns why the backend is left out; empty when it works.
+    """
+    values = np.arange(16, dtype=np.float32)
+    expected = values * 2 + 1
+    spec: Spec = (tuple, ((tuple, (LEAF,)), (dict, (), ())))
+    template = Template(LEAF, (("array", expected.dtype.str),), (-1,))
+    try:
+        program = Program(backend, _affine, spec, copies=False)
+        result, first, _ = program.measure((values,), template)
+        difference = compare(expected, result)
+        if difference:
+            return f"a first result is wrong: {difference}"
+        times = [program.measure((values,), template)[1] for _ in range(_FLOOR_CALLS)]
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong bars the backend
+        return describe_error(error)
+    backend.floor_seconds = min(times)
+    backend.compile_seconds = first - min(times) if backend.compiles else 0.0
+    return ""
+
+
+def _affine(x: Any) -> Any:
+    return x * 2 + 1

@@ -1,0 +1,426 @@
+"""What the user chose: one frozen value that remembers where each choice came from.
+
+Precedence: flag, then environment (``GPUFORGE_<NAME>``), then project file, then user file, then
+default. A project file comes from a repository that may not be trusted: it cannot set what touches
+folders, indexes, installs or secrets, and one that is broken is left out and said so. The user's
+own file and the environment are trusted; a mistake there is an error.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from gpuforge.errors import InvalidSettings, UnknownName, nearest
+from gpuforge.facts import Absent, Failed
+from gpuforge.probe import LiveProbe, Probe
+from gpuforge.units import parse_seconds
+
+PREFIX = "GPUFORGE_"
+PROJECT_FILE = "gpuforge.toml"
+# A project file is not trusted: more than this is no settings file, and is not read further.
+PROJECT_LIMIT_BYTES = 64 * 1024
+PROBLEM_LIMIT = 20
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+Parser = Callable[[Any], Any]
+
+
+def shown(value: Any) -> str:
+    """Return `value` as short text for a message; never fails, whatever a file held."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        text = f"a value of type {type(value).__name__} too large to show"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def parse_flag(value: Any) -> bool:
+    """Return the truth that `value` means: true/false, yes/no, on/off, 1/0."""
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    if word not in _TRUE + _FALSE:
+        raise InvalidSettings(
+            f"{shown(value)} is neither true nor false", hint="write true or false"
+        )
+    return word in _TRUE
+
+
+def parse_names(value: Any) -> tuple[str, ...]:
+    """Return names from a list or from text separated by commas."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise InvalidSettings(
+            f"{shown(value)} is no list of names", hint='write ["numpy", "torch"]'
+        )
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def parse_text(value: Any) -> str:
+    """Return `value` if it is text."""
+    if not isinstance(value, str):
+        raise InvalidSettings(f"{shown(value)} is no text", hint="put it in quotes")
+    return value
+
+
+def one_of(*choices: str) -> Parser:
+    """Return a parser that accepts just `choices`."""
+
+    def parse(value: Any) -> str:
+        word = str(value).strip().lower()
+        if word not in choices:
+            near = nearest(word, choices)
+            raise InvalidSettings(
+                f"{shown(value)} is none of {', '.join(map(repr, choices))}",
+                hint=f"did you mean {near!r}?" if near else f"write {choices[0]!r}",
+            )
+        return word
+
+    return parse
+
+
+def number(low: float, high: float, kind: type[int] | type[float] = float) -> Parser:
+    """Return a parser of numbers from `low` to `high`, both included."""
+
+    def parse(value: Any) -> float:
+        try:
+            found = kind(str(value)) if not isinstance(value, bool) else None
+        except ValueError:
+            found = None
+        if found is None or not low <= found <= high:
+            what = "a whole number" if kind is int else "a number"
+            raise InvalidSettings(
+                f"{shown(value)} is not {what} from {low:g} to {high:g}",
+                hint=f"write for example {kind(low)!r}",
+            )
+        return found
+
+    return parse
+
+
+def setting(default: Any, parse: Parser, doc: str, *, trusted_only: bool = False) -> Any:
+    """Declare one setting: its default, its parser, its meaning and who may set it."""
+    return field(default=default, metadata={"parse": parse, "doc": doc, "trusted": trusted_only})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every setting of gpuforge, parsed and checked. The meaning of each is in its metadata."""
+
+    enabled: bool = setting(
+        True, parse_flag, "off: offloaded functions are called exactly as written"
+    )
+    cpu_only: bool = setting(False, parse_flag, "leave out every backend that is not on the CPU")
+    backend: str = setting(
+        "", parse_text, "run every offloaded function on this backend where it is exact there"
+    )
+    backends: tuple[str, ...] = setting(
+        (), parse_names, "the only backends that may be used; empty: every one found"
+    )
+    forbid: tuple[str, ...] = setting((), parse_names, "backends that are never used")
+    device: str = setting(
+        "", parse_text, "use backends on this device only: 'cpu', 'cuda', 'mps', ..."
+    )
+    fallback: bool = setting(
+        False, parse_flag, "a pinned backend that is missing falls back to NumPy"
+    )
+    numerics: str = setting(
+        "strict",
+        one_of("strict", "relaxed"),
+        "strict: dtypes and precision are NumPy's; relaxed: the backend's own may differ",
+    )
+    deterministic: bool = setting(
+        False, parse_flag, "placements come from a recorded plan; nothing is explored"
+    )
+    plan: str = setting(
+        "",
+        parse_text,
+        "file of the recorded plan that deterministic mode reads and writes",
+        trusted_only=True,
+    )
+    learn: bool = setting(
+        True, parse_flag, "off: timings are used as they are, nothing new is learned or tried"
+    )
+    explore_share: float = setting(
+        0.2, number(0, 1), "share of busy time that may be spent on trying each other backend"
+    )
+    min_elements: int = setting(
+        0, number(0, 2**62, int), "calls over fewer elements than this stay on NumPy"
+    )
+    plugins: bool = setting(
+        False,
+        parse_flag,
+        "use backends that other packages add, without naming them; looking costs some 30 ms",
+        trusted_only=True,
+    )
+    tame_threads: bool = setting(
+        True,
+        parse_flag,
+        "before a library loads, ask its idle threads to sleep instead of spin, where unset",
+    )
+    history: bool = setting(
+        True, parse_flag, "keep learned timings on disk, shared between processes"
+    )
+    cache_folder: str = setting(
+        "",
+        parse_text,
+        "folder of everything gpuforge keeps; empty: the user's cache folder",
+        trusted_only=True,
+    )
+    package_index: str = setting(
+        "",
+        parse_text,
+        "index that environments are made from; empty: the installer's own setting",
+        trusted_only=True,
+    )
+    framework_index: str = setting(
+        "",
+        parse_text,
+        "'default' or an address instead of the framework's own index",
+        trusted_only=True,
+    )
+    find_links: tuple[str, ...] = setting(
+        (), parse_names, "folders of wheels that environments are also made from", trusted_only=True
+    )
+    cache_seconds: float = setting(3600.0, parse_seconds, "how long a detected machine is believed")
+    detect_cache: bool = setting(True, parse_flag, "off: the machine is detected anew each time")
+    detect_parallel: bool = setting(True, parse_flag, "off: vendors are asked one after the other")
+    detect_plugins: bool = setting(
+        False, parse_flag, "ask detectors of other packages too", trusted_only=True
+    )
+    vendor_seconds: float = setting(
+        2.0, number(0.01, 600), "what detecting one vendor's GPUs may cost, in seconds"
+    )
+    verbose: bool = setting(
+        False, parse_flag, "messages on stderr say what took how long and what was skipped"
+    )
+    log: str = setting(
+        "",
+        one_of("", "debug", "info", "warning", "error"),
+        "level at which the 'gpuforge' logger writes to stderr; empty: silent",
+    )
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The settings in force.
+
+    Attributes
+    ----------
+    settings : the values
+    origins : setting name to where its value came from
+    problems : what was left out, and why, one sentence each
+    """
+
+    settings: Settings
+    origins: dict[str, str]
+    problems: tuple[str, ...] = ()
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all settings."""
+    return tuple(f.name for f in fields(Settings))
+
+
+def describe(name: str) -> str:
+    """Return the meaning of a setting in one sentence."""
+    return str(_field(name).metadata["doc"])
+
+
+def parse(name: str, value: Any, *, where: str = "") -> Any:
+    """Return the checked value of one setting.
+
+    Raises
+    ------
+    UnknownName
+        If no setting has that name.
+    InvalidSettings
+        If `value` means nothing for it; the message names `where` it was found.
+    """
+    declared = _field(name)
+    try:
+        return declared.metadata["parse"](value)
+    except (ValueError, OverflowError, RecursionError) as error:
+        place = f"{where}: " if where else ""
+        known = isinstance(error, InvalidSettings)
+        what = error if known else f"{shown(value)} is out of range"
+        hint = error.hint if isinstance(error, InvalidSettings) else "write a smaller value"
+        raise InvalidSettings(f"{place}{name}: {what}", hint=hint) from None
+
+
+def to_text(value: Any) -> str:
+    """Return a parsed value as text that `parse` reads back: what a variable or a shell holds."""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def user_file() -> Path:
+    """Return the path of the user's settings file, which need not exist."""
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("gpuforge", appauthor=False)) / "config.toml"
+
+
+def cache_folder(settings: Settings) -> Path:
+    """Return the folder that gpuforge keeps its files in, which need not exist."""
+    if settings.cache_folder:
+        return Path(settings.cache_folder).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("gpuforge", appauthor=False))
+
+
+def load(
+    probe: Probe | None = None, flags: Mapping[str, Any] | None = None, *, folder: str | None = None
+) -> Loaded:
+    """Return the settings in force, each with its origin.
+
+    Parameters
+    ----------
+    probe
+        Where files and variables are read; the live machine by default.
+    flags
+        Settings given on the command line or in code, by name.
+    folder
+        Where the search for a project file starts; the current folder by default.
+
+    Raises
+    ------
+    InvalidSettings
+        If the user's file, a variable or a flag holds a value that means nothing.
+    """
+    probe = probe or LiveProbe()
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(names(), "default")
+    problems: list[str] = []
+    path = str(user_file())
+    _apply(_parse_toml(probe, path), path, values, origins)
+    _apply_project(probe, folder, values, origins, problems)
+    _apply_environment(probe, values, origins)
+    _apply(dict(flags or {}), "flag", values, origins)
+    return Loaded(Settings(**values), origins, tuple(problems))
+
+
+def _field(name: str) -> Any:
+    declared = _fields().get(name)
+    if declared is None and len(name) > 80:
+        raise UnknownName(f"unknown setting {shown(name)}")
+    if declared is None:
+        raise UnknownName.among("setting", name, _fields())
+    return declared
+
+
+@cache
+def _fields() -> dict[str, Any]:
+    return {f.name: f for f in fields(Settings)}
+
+
+def _apply(
+    found: Mapping[str, Any], where: str, values: dict[str, Any], origins: dict[str, str]
+) -> None:
+    for name, value in found.items():
+        try:
+            values[name] = parse(name, value, where=where)
+        except UnknownName as error:
+            raise InvalidSettings(f"{where}: {error}", hint=error.hint) from None
+        origins[name] = where
+
+
+def _parse_toml(probe: Probe, path: str) -> dict[str, Any]:
+    text = probe.read_text(path)
+    if isinstance(text, Absent):
+        return {}
+    if isinstance(text, Failed):
+        raise InvalidSettings(
+            f"settings file cannot be read: {text.reason}", hint="mend its permissions or remove it"
+        )
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidSettings(
+            f"{path} is not valid TOML: {error}", hint="mend that line, or remove the file"
+        ) from None
+
+
+def _apply_environment(probe: Probe, values: dict[str, Any], origins: dict[str, str]) -> None:
+    for name in names():
+        variable = PREFIX + name.upper()
+        text = probe.environ.get(variable)
+        if text is not None and text != "":
+            _apply({name: text}, variable, values, origins)
+
+
+def _apply_project(
+    probe: Probe,
+    folder: str | None,
+    values: dict[str, Any],
+    origins: dict[str, str],
+    problems: list[str],
+) -> None:
+    """Apply the nearest project file, leaving out with a reason what it may not or cannot say."""
+    found = project_file(probe, folder)
+    if found is None:
+        return
+    path, table = found
+    if isinstance(table, str):
+        problems.append(f"{path} is left out: {table}")
+        return
+    for name, value in table.items():
+        if len(problems) == PROBLEM_LIMIT:
+            problems.append(f"{path}: the rest is left out: too much of it is wrong")
+            return
+        try:
+            if _field(name).metadata["trusted"]:
+                problems.append(f"{path}: {name} is left out: a project may not set it")
+                continue
+            _apply({name: value}, path, values, origins)
+        except (UnknownName, InvalidSettings) as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            problems.append(f"{path}: {shown(name)} is left out: {error}{hint}")
+
+
+def project_file(
+    probe: Probe, folder: str | None = None
+) -> tuple[str, dict[str, Any] | str] | None:
+    """Return the nearest project file and its table, or the reason why it is left out."""
+    try:
+        start = Path(folder) if folder else Path.cwd()
+    except FileNotFoundError:  # the current folder was removed
+        return None
+    for parent in (start, *start.parents):
+        for file, keys in ((PROJECT_FILE, ()), ("pyproject.toml", ("tool", "gpuforge"))):
+            table = _project_table(probe.read_text(str(parent / file)), keys)
+            if table is not None:
+                return str(parent / file), table
+    return None
+
+
+def _project_table(
+    text: str | Absent | Failed, keys: tuple[str, ...]
+) -> dict[str, Any] | str | None:
+    """Return what a project file sets, the reason why it is left out, or None if it is not one."""
+    if not isinstance(text, str):
+        return text.reason if isinstance(text, Failed) and not keys else None
+    if keys and "gpuforge" not in text:
+        return None
+    if not keys and len(text) > PROJECT_LIMIT_BYTES:
+        return f"larger than {PROJECT_LIMIT_BYTES // 1024} KiB"
+    try:
+        table: Any = _parsed(text)
+    except (ValueError, RecursionError) as error:
+        return f"not valid TOML: {str(error)[:200]}"
+    for key in keys:
+        table = table.get(key) if isinstance(table, dict) else None
+    return table if isinstance(table, dict | None) else f"{'.'.join(keys)} is no table"
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> dict[str, Any]:
+    """Return the tables of a project file, which takes 1 ms to parse and is read at each call."""
+    return tomllib.loads(text)

@@ -1,0 +1,133 @@
+"""``gpuforge explain`` and ``report-issue`` as a user meets them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gpuforge.cli.commands.report_issue import redacted
+from gpuforge.cli.diagnosis_text import render_short
+from gpuforge.cli.main import main
+from gpuforge.diagnose import explain
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+
+
+def ask(monkeypatch: pytest.MonkeyPatch, content: bytes, *arguments: str) -> int:
+    stdin = io.TextIOWrapper(io.BytesIO(content))
+    monkeypatch.setattr("sys.stdin", stdin)
+    return main(["explain", *arguments])
+
+
+def test_log_on_stdin_is_explained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(monkeypatch, OOM.encode(), "-", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    match = document["matches"][0]
+    assert set(match) == {
+        "cause", "confidence", "severity", "title", "evidence", "steps", "safe_fix"
+    }  # fmt: skip
+    assert match["cause"] == "gpu_out_of_memory"
+    assert match["evidence"][0] == {"line": 1, "text": OOM.strip()}
+
+
+def test_log_in_a_file_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "train.log"
+    path.write_bytes(("\ufeff" + OOM).encode("utf-16-le"))
+    assert main(["explain", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "gpu_out_of_memory" in shown
+    assert "line 1:" in shown
+    assert "What to do:" in shown
+
+
+@pytest.mark.parametrize("content", [b"", b"KeyError: 'x'", b"\x00\xff\xfe\xfd" * 999])
+def test_text_without_a_cause_is_status_3_and_an_empty_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    assert ask(monkeypatch, content, "--json") == 3
+    assert json.loads(capsys.readouterr().out)["matches"] == []
+
+
+def test_hostile_text_is_shown_without_what_a_terminal_obeys(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = (
+        b"\x1b]0;owned\x07\x1b[2J\x1b[1;31m\xc2\x9b31m\x08\x08\r<script>alert(1)</script> "
+        b"\xff\xfe CUDA out of memory \xe2\x80\xae reversed \x00\x1b(B\n"
+    )
+    for arguments in ((), ("--json",)):
+        assert ask(monkeypatch, hostile * 5, *arguments) == 0
+        shown = capsys.readouterr().out
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", shown)
+
+
+def test_ten_megabytes_are_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = b"\x1b[0m noise error failed \xff\n" * 400_000 + OOM.encode()
+    assert ask(monkeypatch, content, "--json") == 0
+    evidence = json.loads(capsys.readouterr().out)["matches"][0]["evidence"]
+    assert evidence[0]["line"] == 400_001
+
+
+def test_cause_prints_its_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "driver_too_old_for_cuda"]) == 0
+    assert "Source: https://" in capsys.readouterr().out
+    assert main(["explain", "driver_too_old_for_cuda", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cause"] == "driver_too_old_for_cuda"
+
+
+def test_neither_file_nor_cause_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "driver_to_old_for_cuda"]) == 2
+    assert "driver_too_old_for_cuda" in capsys.readouterr().err
+
+
+def test_snapshot_sharpens_the_answer(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = b"ImportError: libcuda.so.1: cannot open shared object file"
+    folder = corpus / "devices" / "amd-mi100-rocm602-json"
+    ask(monkeypatch, text, "--json", "--snapshot", str(folder))
+    assert json.loads(capsys.readouterr().out)["matches"][0]["cause"] == "wrong_vendor_build"
+
+
+def test_short_block_is_short_and_empty_without_a_cause() -> None:
+    block = render_short(explain(OOM))
+    assert "gpuforge explain gpu_out_of_memory" in block
+    assert len(block.splitlines()) <= 5
+    assert render_short(explain("KeyError: 1")) == ""
+
+
+def test_report_holds_facts_versions_and_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_API_TOKEN", "hunter2")
+    path = tmp_path / "report.json"
+    assert main(["report-issue", "-o", str(path)]) == 0
+    bundle = json.loads(path.read_text("utf-8"))
+    assert {"gpuforge", "python", "machine", "packages", "findings"} <= set(bundle)
+    assert "hunter2" not in path.read_text("utf-8")
+    assert str(Path.home()) not in path.read_text("utf-8")
+    assert "nothing was sent" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "gone"),
+    [
+        ("x", "https://user:secret@proxy.example:8080/simple", "secret"),
+        ("x", "token hf_abcdefghijkl in a line", "hf_abcdefghijkl"),
+        ("x", "GPU-12345678-1234-1234-1234-123456789abc", "123456789abc"),
+        ("x", "/home/somebody/project", "somebody"),
+        ("x", "mail ada@example.org", "ada@example.org"),
+        ("x", "reached 10.1.2.3 at once", "10.1.2.3"),
+        ("password", "anything", "anything"),
+    ],
+)
+def test_private_things_are_taken_out(name: str, value: str, gone: str) -> None:
+    assert gone not in json.dumps(redacted({name: [value]}))

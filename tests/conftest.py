@@ -1,0 +1,84 @@
+"""What holds for every test: a home of its own, nothing left behind, no skip where none may be.
+
+``GPUFORGE_REQUIRE=torch,jax`` names libraries that must be there: a test that is skipped for want
+of one of them fails instead.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+import threading
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+REQUIRED = [name for name in os.environ.get("GPUFORGE_REQUIRE", "").split(",") if name]
+CORPUS = Path(os.environ.get("GPUFORGE_CORPUS", Path(__file__).parents[2] / "shared" / "corpus"))
+
+
+def pytest_sessionstart() -> None:
+    missing = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise pytest.UsageError(f"GPUFORGE_REQUIRE names what is not installed: {missing}")
+
+
+def not_skipped(report: Report) -> Report:
+    """Turn a skip for want of a required library into a failure."""
+    reason = str(report.longrepr)
+    wanted = [name for name in REQUIRED if re.search(rf"\b{re.escape(name)}\b", reason)]
+    if report.skipped and wanted and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped although GPUFORGE_REQUIRE names {wanted}: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return not_skipped((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return not_skipped((yield))
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give each test empty cache and configuration folders, and no setting from outside."""
+    home = tmp_path_factory.mktemp("home")
+    for variable in [name for name in os.environ if name.startswith("GPUFORGE_")]:
+        if variable != "GPUFORGE_CORPUS":
+            monkeypatch.delenv(variable)
+    session = sys.modules.get("gpuforge.runtime.session")
+    if session is not None:  # the default session of an earlier test knows another home
+        monkeypatch.setattr(session, "_default", None)
+        monkeypatch.setattr(session, "_all", [])
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    return home
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Fail a test that leaves a Python thread running."""
+    before = set(threading.enumerate())
+    yield
+    left = [t for t in threading.enumerate() if t not in before and t.is_alive() and not t.daemon]
+    assert not left, f"threads left behind: {left}"
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """Return the folder of recorded machines and error reports, or skip by name."""
+    if not CORPUS.is_dir():
+        pytest.skip(f"no corpus at {CORPUS}: set GPUFORGE_CORPUS")
+    return CORPUS

@@ -1,0 +1,68 @@
+"""Every registered backend that is installed, and the null device, each in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+import gpuforge as gf
+from gpuforge.runtime import backends as registered
+from gpuforge.runtime.backends import list_backends
+from gpuforge.runtime.opening import open_library
+
+from . import null
+
+LISTED = {entry.name: entry for entry in list_backends()}
+NAMES = [*LISTED, "null"]
+
+
+@cache
+def opened(name: str) -> Any:
+    """Return the first device of a backend, opened as a session does."""
+    if name == "null":
+        return null.NullBackend()
+    found = open_library(name)
+    return found.devices[0] if found.devices else found.failures[0]
+
+
+@pytest.fixture(params=NAMES)
+def backend(request: pytest.FixtureRequest) -> Any:
+    """Return each backend that works here; skip by name those that are not installed."""
+    name = request.param
+    if name in LISTED and not LISTED[name].found:
+        pytest.skip(f"{LISTED[name].library} is not installed")
+    device = opened(name)
+    if not hasattr(device, "put"):
+        pytest.skip(f"{LISTED[name].library} does not work here: {device.reason}")
+    return device
+
+
+@pytest.fixture
+def library_of(backend: Any) -> str:
+    """Return the name under which the backend's library is pinned."""
+    return str(backend.name.split(":")[0])
+
+
+@pytest.fixture
+def null_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, null.NullBackend]]:
+    """Hold a session whose only device besides NumPy is a null one."""
+    real = registered.load
+    device = null.NullBackend()
+
+    class Module:
+        LIBRARY = "numpy"
+
+        @staticmethod
+        def open_devices() -> list[Any]:
+            return [device]
+
+    monkeypatch.setattr(registered, "names", lambda *, plugins=False: ("null", "numpy"))
+    for place in (registered, __import__("gpuforge.runtime.opening", fromlist=["load"])):
+        monkeypatch.setattr(place, "load", lambda name: Module if name == "null" else real(name))
+    monkeypatch.setattr("gpuforge.runtime.session.names", registered.names)
+    monkeypatch.setattr("gpuforge.runtime.session.open_library", open_library.__wrapped__)
+    with gf.session(history=False) as held:
+        yield held, device

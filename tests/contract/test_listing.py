@@ -1,0 +1,117 @@
+"""Backends are found without their library, left out with a reason, and added by other packages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuforge as gf
+from gpuforge.cli.main import main
+from gpuforge.errors import BackendUnavailable, UnknownName
+from gpuforge.runtime import backends
+from gpuforge.runtime.placement import NUMPY
+
+from ..runtime.conftest import places, refusals
+
+HEAVY = {"torch", "jax", "mlx", "dpnp", "dpctl", "cupy", "pyopencl"}
+
+
+def test_listing_imports_no_library() -> None:
+    code = (
+        "import sys; from gpuforge.runtime.backends import list_backends; list_backends();"
+        f"assert not {HEAVY} & set(sys.modules), {HEAVY} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_file_is_listed_with_its_library_or_the_reason() -> None:
+    listed = {entry.name: entry for entry in backends.list_backends()}
+    files = Path(backends.__file__).parent.glob("[a-z]*.py")
+    assert set(listed) == {file.stem for file in files}
+    own = Path(backends.__file__).with_name("opencl.py").read_text(encoding="utf-8")
+    assert own.count("\n") <= 300
+    assert listed["opencl"].library == "pyopencl"
+    assert listed[NUMPY].found and not listed[NUMPY].reason
+    assert all(entry.found or "not installed" in entry.reason for entry in listed.values())
+
+
+def test_calibrate_lists_what_is_not_installed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUFORGE_BACKENDS", "numpy")
+    real = backends.find_spec
+    monkeypatch.setattr(backends, "find_spec", lambda n: None if n == "cupy" else real(n))
+    assert main(["calibrate", "--list", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [entry["name"] for entry in document["backends"]] == ["numpy"]
+    assert "cupy: cupy is not installed" in document["left_out"]
+
+
+def double(x: Any) -> Any:
+    return gf.namespace(x).exp(x) * 2
+
+
+X = np.linspace(0, 1, 50)
+
+
+class TestNullDevice:
+    def test_calls_run_there_and_are_accounted(self, null_device: Any) -> None:
+        _, device = null_device
+        placed = gf.offload(backend="null")(double)
+        for _ in range(4):
+            np.testing.assert_array_equal(placed(X), double(X))
+        assert places(placed) == {"numpy": 1, "null:gpu:0": 3}
+        assert device.account.put_bytes >= 3 * X.nbytes
+        assert device.account.got_bytes >= 3 * X.nbytes
+
+    def test_what_it_refuses_stays_on_numpy_with_the_reason(self, null_device: Any) -> None:
+        _, device = null_device
+        device.account.refused["exp"] = "it was told to refuse exp"
+        placed = gf.offload(backend="null", fallback=True)(double)
+        for _ in range(3):
+            placed(X)
+        assert places(placed) == {"numpy": 3}
+        assert refusals(placed) == {"null:gpu:0": "it was told to refuse exp"}
+
+    def test_memory_that_runs_out_later_is_released_and_settled_by_numpy(
+        self, null_device: Any
+    ) -> None:
+        _, device = null_device
+        placed = gf.offload(backend="null", fallback=True)(double)
+        placed(X), placed(X)
+        device.account.limit_bytes = 8
+        np.testing.assert_array_equal(placed(X), double(X))
+        assert device.account.releases == 1
+        assert "DeviceOutOfMemory" in refusals(placed)["null:gpu:0"]
+
+    def test_a_gpu_is_left_out_where_only_the_cpu_may_be_used(
+        self, null_device: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("GPUFORGE_CPU_ONLY", "1")
+        with gf.session(history=False):
+            placed = gf.offload(backend="null")(double)
+            with pytest.raises(BackendUnavailable, match="cannot be used"):
+                placed(X)
+
+    def test_a_write_through_a_local_view_is_numpys(self, null_device: Any) -> None:
+        def written(x: Any) -> Any:
+            y = x * 2
+            y[0] += 1
+            y += 1
+            return y
+
+        placed = gf.offload(backend="null")(written)
+        for _ in range(3):
+            np.testing.assert_array_equal(placed(X), written(X))
+        assert places(placed)["null:gpu:0"] == 2
+
+
+def test_a_name_nobody_registered_is_an_error() -> None:
+    with pytest.raises(UnknownName, match="no_such_library"):
+        gf.offload(backend="no_such_library")(double)

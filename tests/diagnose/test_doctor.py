@@ -1,0 +1,274 @@
+"""What the checks find on recorded machines and in broken surroundings, and how doctor says it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import gpuforge as gf
+from gpuforge.cli.main import main
+from gpuforge.diagnose import Finding, Report
+from gpuforge.diagnose.requirement import parse_requirement, satisfies
+from gpuforge.diagnose.run import load_checks, run_checks
+from gpuforge.errors import UnknownName
+from gpuforge.probe import SnapshotProbe
+
+from .environments import Environment, make_wheel
+
+CAUSE_OF_KIND = {
+    "version_mismatch": "driver_library_version_mismatch",
+    "driver_not_loaded": "nvidia_driver_not_loaded",
+    "no_devices": "nvidia_driver_not_loaded",
+    "no_kernel_driver": "nvidia_driver_not_loaded",
+    "kfd_permission": "kfd_permission_denied",
+    "kfd_not_loaded": "kfd_not_loaded",
+}
+
+
+def recorded(corpus: Path) -> list[tuple[Path, dict]]:
+    folders = sorted((corpus / "devices").glob("*/expected.toml"))
+    return [(path.parent, tomllib.loads(path.read_text("utf-8"))) for path in folders]
+
+
+def test_recorded_machine_with_a_driver_error_is_named_by_its_cause(corpus: Path) -> None:
+    for folder, expected in recorded(corpus):
+        if expected["status"] == "driver_error":
+            report = run_checks(probe=SnapshotProbe(folder))
+            causes = [finding.cause for finding in report.having("error")]
+            assert causes == [CAUSE_OF_KIND[expected["error_kind"]]], folder.name
+
+
+def test_healthy_recorded_machine_has_no_error(corpus: Path) -> None:
+    for folder, expected in recorded(corpus):
+        if expected["status"] != "driver_error":
+            report = run_checks(probe=SnapshotProbe(folder))
+            assert not report.having("error", "crashed", "unknown"), folder.name
+            assert report.having("ok"), folder.name
+
+
+def test_output_of_a_healthy_machine_is_explained_by_nothing(corpus: Path) -> None:
+    for folder, expected in recorded(corpus):
+        if expected["status"] != "driver_error":
+            for path in folder.glob("*.*"):
+                if path.suffix in (".txt", ".xml", ".json", ".csv"):
+                    answer = gf.explain(path.read_text("utf-8", "replace"))
+                    assert answer.cause is None, path
+
+
+def test_every_check_has_a_summary_and_runs_here() -> None:
+    loaded = load_checks()
+    assert not loaded.failures
+    assert all(module.SUMMARY for module in loaded.modules.values())
+    report = gf.diagnose()
+    assert {finding.check for finding in report.findings} == set(loaded.modules)
+    assert not [f for f in report.findings if f.message.startswith("the check failed")]
+
+
+def test_findings_are_in_order_of_severity() -> None:
+    report = Report.of(
+        [
+            Finding("ok", "a"),
+            Finding("error", "b"),
+            Finding("skipped", "c"),
+            Finding("crashed", "d"),
+        ],
+        network_checked=False,
+    )
+    assert [f.state for f in report.findings] == ["crashed", "error", "skipped", "ok"]
+
+
+def test_check_that_fails_is_unknown_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(site: object) -> object:
+        raise ZeroDivisionError("a mistake")
+        yield
+
+    monkeypatch.setattr("gpuforge.diagnose.checks.disk_space.check", broken)
+    report = run_checks("disk_space", "shared_memory")
+    assert [f.check for f in report.having("unknown")] == ["disk_space"]
+    assert "ZeroDivisionError: a mistake" in report.findings[0].message
+    assert len(report.findings) == 2
+
+
+def test_check_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    release = threading.Event()
+
+    def endless(site: object) -> object:
+        release.wait()
+        yield Finding("ok", "late")
+
+    monkeypatch.setattr("gpuforge.diagnose.checks.disk_space.check", endless)
+    monkeypatch.setattr("gpuforge.diagnose.checks.disk_space.SECONDS", 0.05, raising=False)
+    report = run_checks("disk_space")
+    release.set()
+    assert report.findings[0].state == "unknown"
+    assert "no answer within" in report.findings[0].message
+
+
+def test_shadowing_module_is_named(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text("")
+    findings = gf.diagnose("shadowing_modules").having("error")
+    assert [f.cause for f in findings] == ["shadowing_module"]
+    assert str(tmp_path / "torch.py") in findings[0].evidence[0]
+    assert "Rename" in findings[0].steps[0]
+
+
+def test_package_folder_without_permission_is_named(environment: Environment) -> None:
+    environment.packages.chmod(0o555)
+    findings = gf.diagnose("python_environment").having("error")
+    environment.packages.chmod(0o755)
+    assert [f.cause for f in findings] == ["site_packages_permission_denied"]
+
+
+def test_externally_managed_python_is_named_and_has_no_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "lib" / f"python3.{sys.version_info.minor}"
+    (library / "site-packages").mkdir(parents=True)
+    (library / "EXTERNALLY-MANAGED").write_text("[externally-managed]\nError=use apt\n")
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
+    findings = gf.diagnose("python_environment").findings
+    assert [(f.cause, f.repair) for f in findings] == [("externally_managed_environment", ())]
+
+
+def test_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if sys.platform != "linux" or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        monkeypatch.setenv("TMPDIR", str(folder))
+        findings = gf.diagnose("disk_space").having("error")
+        assert [f.cause for f in findings] == ["disk_full"]
+        assert str(folder) in findings[0].evidence[0]
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_write_to_a_full_device_is_explained() -> None:
+    with pytest.raises(OSError) as caught, open("/dev/full", "w") as file:
+        file.write("x" * 10_000)
+        file.flush()
+    assert caught.value.errno == errno.ENOSPC
+    answer = gf.explain(caught.value)
+    assert answer.cause is not None
+    assert answer.cause.cause == "disk_full"
+
+
+def test_library_that_does_not_load_is_explained() -> None:
+    import ctypes
+
+    with pytest.raises(OSError) as caught:
+        ctypes.CDLL("libcublasLt.so.99")
+    answer = gf.explain(caught.value)
+    assert answer.cause is not None
+    assert answer.cause.cause == "cuda_runtime_lib_missing"
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "cause"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "crashed", ""),
+        (
+            "raise ImportError('numpy.core.multiarray failed to import (_ARRAY_API not found)')",
+            "error",
+            "numpy_abi_mismatch",
+        ),
+        ("raise KeyError('own mistake')", "error", ""),
+        ("", "ok", ""),
+    ],
+)
+def test_framework_is_imported_in_its_own_process(
+    environment: Environment, tmp_path: Path, code: str, state: str, cause: str
+) -> None:
+    environment.add(make_wheel(tmp_path, "torch", "2.9.0", files={"torch/__init__.py": code}))
+    findings = gf.diagnose("framework_imports").findings
+    assert [(f.state, f.cause) for f in findings] == [(state, cause)]
+
+
+def test_slow_and_network_checks_say_that_they_did_not_run() -> None:
+    skipped = {f.check: f.message for f in gf.diagnose().having("skipped")}
+    assert "--network" in skipped["package_index"]
+    assert "framework_imports" in skipped["framework_imports"]
+
+
+def test_index_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    findings = gf.diagnose("package_index", network=True).findings
+    assert [(f.state, f.cause) for f in findings] == [("error", "network_ssl_proxy_failure")]
+
+
+def test_unknown_check_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownName) as caught:
+        gf.diagnose("disc_space")
+    assert "disk_space" in caught.value.hint
+
+
+def test_doctor_that_checked_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "package_index"]) == 3
+    assert "not checked" in capsys.readouterr().out
+
+
+def test_doctor_prints_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["doctor", "--json", "--skip", "gpu_access"])
+    document = json.loads(capsys.readouterr().out)
+    assert status in (0, 1)
+    assert document["schema_version"] == 1
+    assert not document["network_checked"]
+    assert "gpu_access" not in {f["check"] for f in document["findings"]}
+
+
+def test_doctor_lists_checks_and_causes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--list", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert "gpu_access" in document["checks"]
+    assert len(document["causes"]) == 80
+
+
+def test_recorded_machine_is_not_repaired(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(corpus / "devices" / "nv-err-driver-not-loaded")
+    assert main(["doctor", "--snapshot", folder]) == 1
+    assert "nvidia_driver_not_loaded" not in capsys.readouterr().err
+    assert main(["doctor", "--snapshot", folder, "--fix"]) == 2
+
+
+def test_undo_of_nothing_known_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--undo", "../../etc"]) == 2
+    assert main(["doctor", "--undo", "list"]) == 0
+    assert "nothing was changed yet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("version", "condition", "expected"),
+    [
+        ("2.9.0+cu128", "==2.9.0", True),
+        ("2.9.0", "==2.4.0", False),
+        ("2.9.1", "~=2.9.0", True),
+        ("3.0", "~=2.9", False),
+        ("2.1", "<2", False),
+        ("1.26.4", "<1.27", True),
+        ("1.26.4", "!=1.26.*", False),
+        ("1.26.4", "==1.26.*", True),
+        ("2.0", ">=2.0.0", True),
+        ("2.0", "@ https://example.org/x.whl", True),
+    ],
+)
+def test_version_meets_condition(version: str, condition: str, expected: bool) -> None:
+    assert satisfies(version, condition) is expected
+
+
+def test_requirement_of_an_extra_is_left_out() -> None:
+    assert parse_requirement("numpy (<2,>=1.22)") == ("numpy", ("<2", ">=1.22"))
+    assert parse_requirement("nvidia-cudnn-cu12 ; extra == 'gpu'") is None

@@ -1,0 +1,368 @@
+"""Real broken environments: found, repaired, checked again, and put back exactly."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gpuforge.changes.action import RunPip
+from gpuforge.changes.record import records
+from gpuforge.cli.main import main
+from gpuforge.facts import Device, Machine, Toolkit
+
+from .environments import Environment, make_wheel
+
+Wheel = tuple[str, str, tuple[str, ...]]
+CUDNN = {"nvidia/cudnn/lib/libcudnn.so.9": "library"}
+BLAS = {"nvidia/cublas/lib/libcublas.so.12": "library"}
+
+
+def nvidia(cuda: str, capability: str = "8.9") -> Machine:
+    device = Device(0, "nvidia", "GeForce", compute_capability=capability)
+    return Machine("ok", (device,), toolkits=(Toolkit("cuda", cuda),))
+
+
+@dataclass
+class Scenario:
+    """An environment that is broken, and what mends it.
+
+    Attributes
+    ----------
+    installed : wheels in the environment: name, version, requirements
+    offered : wheels of the index
+    breaks : what is done to the environment besides
+    """
+
+    cause: str
+    check: str
+    installed: list[Wheel] = field(default_factory=list)
+    offered: list[Wheel] = field(default_factory=list)
+    machine: Machine | None = None
+    breaks: Callable[[Environment], None] | None = None
+    files: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+def delete(path: str) -> Callable[[Environment], None]:
+    return lambda environment: (environment.packages / path).unlink()
+
+
+def damage_cache(environment: Environment) -> None:
+    folder = Path(os.environ["PIP_CACHE_DIR"]) / "wheels" / "ab" / "cd"
+    folder.mkdir(parents=True)
+    (folder / "torch-2.9.0-py3-none-any.whl").write_bytes(b"half a download")
+
+
+def leave_remains(environment: Environment) -> None:
+    (environment.packages / "~orch").mkdir()
+    (environment.packages / "~orch" / "old.py").write_text("x = 1\n")
+
+
+TORCH_CPU: Wheel = ("torch", "2.9.0+cpu", ())
+TORCH_CUDA: Wheel = ("torch", "2.9.0+cu128", ())
+SCENARIOS = [
+    Scenario(
+        "cupy_multiple_packages",
+        "duplicate_packages",
+        [("cupy-cuda11x", "13.6.0", ()), ("cupy-cuda12x", "13.6.0", ())],
+        [("cupy-cuda12x", "13.6.0", ())],
+    ),
+    Scenario("torch_cpu_only_build", "gpu_builds", [TORCH_CPU], [TORCH_CUDA], nvidia("12.8")),
+    Scenario(
+        "wrong_vendor_build",
+        "gpu_builds",
+        [("torch", "2.9.0+rocm6.4", ())],
+        [TORCH_CUDA],
+        nvidia("12.8"),
+    ),
+    Scenario(
+        "torch_no_kernel_for_gpu",
+        "gpu_builds",
+        [("torch", "2.6.0+cu124", ())],
+        [TORCH_CUDA],
+        nvidia("12.9", "12.0"),
+    ),
+    Scenario(
+        "jax_cpu_fallback",
+        "gpu_builds",
+        [("jax", "0.8.0", ("jax-cuda12-plugin==0.8.0; extra == 'cuda12'",))],
+        [("jax-cuda12-plugin", "0.8.0", ())],
+        nvidia("12.8"),
+    ),
+    Scenario(
+        "tf_gpu_libs_missing",
+        "gpu_builds",
+        [("tensorflow", "2.20.0", ("nvidia-cudnn-cu12; extra == 'and-cuda'",))],
+        [("nvidia-cudnn-cu12", "9.3.0", ())],
+        nvidia("12.8"),
+    ),
+    Scenario(
+        "cupy_wrong_cuda_wheel",
+        "gpu_builds",
+        [("cupy-cuda13x", "13.6.0", ())],
+        [("cupy-cuda12x", "13.6.0", ())],
+        nvidia("12.8"),
+    ),
+    Scenario(
+        "torch_extension_abi_mismatch",
+        "package_versions",
+        [("torch", "2.9.0", ()), ("torchvision", "0.19.0", ("torch==2.4.0",))],
+        [("torchvision", "0.24.0", ("torch==2.9.0",))],
+    ),
+    Scenario(
+        "xformers_mismatch",
+        "package_versions",
+        [("torch", "2.9.0", ()), ("xformers", "0.0.27", ("torch (==2.3.1)",))],
+        [("xformers", "0.0.33", ("torch==2.9.0",))],
+    ),
+    Scenario(
+        "jax_plugin_version_mismatch",
+        "package_versions",
+        [
+            ("jax", "0.8.0", ()),
+            ("jaxlib", "0.8.0", ()),
+            ("jax-cuda12-plugin", "0.7.0", ("jaxlib==0.7.0",)),
+        ],
+        [
+            ("jax", "0.8.0", ("jaxlib==0.8.0",)),
+            ("jaxlib", "0.8.0", ()),
+            ("jax-cuda12-plugin", "0.8.0", ("jaxlib==0.8.0",)),
+        ],
+    ),
+    Scenario(
+        "numpy_abi_mismatch",
+        "package_versions",
+        [("numpy", "2.3.0", ()), ("numba", "0.59.0", ("numpy <1.27,>=1.22",))],
+        [("numpy", "1.26.4", ()), ("numpy", "2.3.0", ())],
+    ),
+    Scenario(
+        "cuda_runtime_lib_missing",
+        "package_files",
+        [("nvidia-cublas-cu12", "12.8.0", ())],
+        [("nvidia-cublas-cu12", "12.8.0", ())],
+        breaks=delete("nvidia/cublas/lib/libcublas.so.12"),
+        files={"nvidia-cublas-cu12": BLAS},
+    ),
+    Scenario(
+        "cudnn_missing_or_mismatch",
+        "package_files",
+        [("nvidia-cudnn-cu12", "9.3.0", ())],
+        [("nvidia-cudnn-cu12", "9.3.0", ())],
+        breaks=delete("nvidia/cudnn/lib/libcudnn.so.9"),
+        files={"nvidia-cudnn-cu12": CUDNN},
+    ),
+    Scenario("pip_hash_mismatch", "package_cache", breaks=damage_cache),
+    Scenario("interrupted_install", "package_files", breaks=leave_remains),
+]
+
+
+def build(
+    scenario: Scenario, environment: Environment, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = index.parent / "shelf"
+    shelf.mkdir()
+    for name, version, requires in scenario.installed:
+        wheel = make_wheel(shelf, name, version, requires, scenario.files.get(name))
+        environment.add(wheel)
+    for name, version, requires in scenario.offered:
+        make_wheel(index, name, version, requires, scenario.files.get(name))
+    if scenario.breaks:
+        scenario.breaks(environment)
+    if scenario.machine:
+        machine = scenario.machine
+        monkeypatch.setattr("gpuforge.diagnose.site.read_machine", lambda probe: machine)
+
+
+def doctor(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict]:
+    status = main(["doctor", "--json", *arguments])
+    return status, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.cause)
+def test_broken_environment_is_repaired_and_put_back(
+    scenario: Scenario,
+    environment: Environment,
+    index: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    build(scenario, environment, index, monkeypatch)
+    before = environment.hashes()
+    _, found = doctor(capsys, scenario.check)
+    assert [f["cause"] for f in found["findings"]] == [scenario.cause]
+
+    status, done = doctor(capsys, scenario.check, "--fix", "--yes")
+    assert [(r["cause"], r["outcome"]) for r in done["repairs"]] == [(scenario.cause, "repaired")]
+    assert status == 0
+
+    _, undone = doctor(capsys, "--undo", done["repairs"][0]["undo"])
+    assert undone["undone"]["state"] == "undone"
+    assert environment.hashes() == before
+    _, again = doctor(capsys, scenario.check)
+    assert [f["cause"] for f in again["findings"]] == [scenario.cause]
+
+
+def freeze(environment: Environment) -> str:
+    python = environment.prefix / "bin" / "python"
+    done = subprocess.run(
+        [python, "-m", "pip", "freeze", "--all"], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_undo_restores_what_pip_freeze_shows(
+    environment: Environment,
+    index: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    build(SCENARIOS[0], environment, index, monkeypatch)
+    before = freeze(environment)
+    _, done = doctor(capsys, "duplicate_packages", "--fix", "--yes")
+    assert freeze(environment) != before
+    doctor(capsys, "--undo", done["repairs"][0]["undo"])
+    assert freeze(environment) == before
+
+
+def test_undo_does_not_take_back_what_others_did_since(
+    environment: Environment,
+    index: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    build(SCENARIOS[-1], environment, index, monkeypatch)
+    _, done = doctor(capsys, "package_files", "--fix", "--yes")
+    undo = done["repairs"][0]["undo"]
+    (environment.packages / "~orch").write_text("new")
+    assert main(["doctor", "--undo", undo]) == 1
+    assert "was changed by something else" in capsys.readouterr().err
+    assert main(["doctor", "--undo", undo, "--yes"]) == 0
+    assert (environment.packages / "~orch" / "old.py").exists()
+    capsys.readouterr()
+    assert main(["doctor", "--undo", undo]) == 1
+    assert "already" in capsys.readouterr().err
+
+
+def test_repair_that_fails_changes_nothing(
+    environment: Environment,
+    index: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scenario = Scenario(**{**vars(SCENARIOS[0]), "offered": []})
+    build(scenario, environment, index, monkeypatch)
+    before = environment.hashes()
+    status, done = doctor(capsys, "duplicate_packages", "--fix", "--yes")
+    assert status == 1
+    assert done["repairs"][0]["outcome"] == "refused"
+    assert "pip ended with status" in done["repairs"][0]["reason"]
+    assert environment.hashes() == before
+
+
+def test_without_yes_and_without_a_terminal_nothing_is_changed(
+    environment: Environment,
+    index: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    build(SCENARIOS[0], environment, index, monkeypatch)
+    monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115
+    before = environment.hashes()
+    _, done = doctor(capsys, "duplicate_packages", "--fix")
+    sys.stdin.close()
+    assert done["repairs"][0]["outcome"] == "declined"
+    assert environment.hashes() == before
+
+
+def test_interruption_leaves_a_record_that_can_be_undone(
+    environment: Environment,
+    index: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    build(SCENARIOS[0], environment, index, monkeypatch)
+    pipe = tmp_path / "started"
+    os.mkfifo(pipe)
+    # A pip that breaks the environment, says so, and never ends by itself.
+    (environment.packages / "pip" / "__main__.py").write_text(
+        "import pathlib, signal, site\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "folder = pathlib.Path(site.getsitepackages()[0])\n"
+        "(folder / 'cupy_cuda11x' / '__init__.py').write_text('half')\n"
+        "(folder / 'half_installed.py').write_text('half')\n"
+        f"open({str(pipe)!r}, 'w').write('now')\n"
+        "signal.pause()\n"
+    )
+    before = environment.hashes()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gpuforge", "doctor", "duplicate_packages", "--fix", "--yes"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert pipe.read_text() == "now"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    record = records()[-1]
+    assert record.state == "applying"
+    assert (environment.packages / "half_installed.py").exists()
+    doctor(capsys, "--undo", record.id)
+    assert environment.hashes() == before
+
+
+def test_variable_that_shadows_libraries_is_unset_at_activation(
+    environment: Environment,
+    index: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scenario = Scenario("ld_library_path_shadow", "environment_variables")
+    scenario.installed = [("nvidia-cublas-cu12", "12.8.0", ())]
+    build(scenario, environment, index, monkeypatch)
+    toolkit = tmp_path / "cuda" / "lib64"
+    toolkit.mkdir(parents=True)
+    (toolkit / "libcublas.so.11").write_text("old")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(toolkit))
+    before = environment.hashes()
+    _, done = doctor(capsys, scenario.check, "--fix", "--yes")
+    repair = done["repairs"][0]
+    # The variable of this process stays; a newly activated shell no longer has it.
+    assert repair["outcome"] == "still there"
+    shown = subprocess.run(
+        ["sh", "-c", f". {environment.prefix}/bin/activate; echo ${{LD_LIBRARY_PATH-none}}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.strip() == "none"
+    doctor(capsys, "--undo", repair["undo"])
+    assert environment.hashes() == before
+
+
+def test_system_python_is_never_changed(tmp_path: Path) -> None:
+    (tmp_path / "lib" / "python3.12").mkdir(parents=True)
+    (tmp_path / "lib" / "python3.12" / "EXTERNALLY-MANAGED").write_text("[externally-managed]\n")
+    action = RunPip(Path(sys.executable), tmp_path, ("install", "torch"))
+    assert "no virtual environment" in action.refusal()
+    (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    assert "managed by another tool" in action.refusal()
+    (tmp_path / "lib" / "python3.12" / "EXTERNALLY-MANAGED").unlink()
+    assert "has no pip" in action.refusal()
+
+
+def test_table_of_repairs_covers_ten_causes_marked_safe() -> None:
+    from gpuforge.diagnose.known_error import known_errors
+
+    safe = {s.cause for s in SCENARIOS if s.cause in known_errors()}
+    assert len(safe) >= 10
+    assert all(known_errors()[cause].safe_fix for cause in safe)

@@ -1,0 +1,238 @@
+"""What a session learns, explains, sums up and hands to the next process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuforge as gf
+from gpuforge.history import FILE, History
+from gpuforge.runtime import contention, summary
+from gpuforge.runtime.calibration import PROBES, calibrate, measure_point
+from gpuforge.runtime.fingerprint import describe_machine, machine_fingerprint
+from gpuforge.runtime.priors import CONSTANT, Priors, classify
+from gpuforge.runtime.session import current_session
+
+from .conftest import places, same
+
+X = np.random.default_rng(1).random(200_000)
+
+
+def heavy(x: Any) -> Any:
+    xp = gf.namespace(x)
+    return xp.exp(x) * xp.sin(x) + xp.tanh(x)
+
+
+def test_timings_are_kept_and_found_by_the_next_session(other: str, tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    with gf.session(cache_folder=folder, backend=other):
+        placed = gf.offload(heavy)
+        for _ in range(5):
+            placed(X)
+        assert places(placed)[f"{other}:cpu"] >= 4
+    with gf.session(cache_folder=folder):
+        placed = gf.offload(heavy)
+        placed(X)
+        text = str(placed.explain(X))
+    row = next(line for line in text.splitlines() if f"{other}:cpu" in line or other in line)
+    assert "learned" in row or "not loaded" in row
+
+
+def test_the_fingerprint_changes_with_the_allowed_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = machine_fingerprint()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert machine_fingerprint() != before
+    assert {"cpu", "cores", "numpy"} <= set(describe_machine())
+
+
+def test_a_faster_backend_is_found_without_being_asked_for(torch: Any, tmp_path: Path) -> None:
+    import torch as loaded
+
+    assert loaded.__version__  # it is there already: opening it costs next to nothing
+    with gf.session(cache_folder=str(tmp_path), explore_share=1):
+        placed = gf.offload(heavy)
+        for _ in range(60):
+            placed(X)
+        kind = next(iter(placed.stats().kinds.values())).kind
+        curve = kind.curves["torch:cpu"]
+        assert curve.verified or curve.refused
+        assert kind.spent_seconds <= kind.busy_seconds + 1
+        choice = placed.explain(X)
+        totals = {row.backend: row.total_seconds for row in choice.rows if row.total_seconds}
+        assert totals[choice.choice] == min(totals.values())
+
+
+class TestExplanation:
+    def test_shows_only_measured_numbers(self, quiet_session: Any) -> None:
+        placed = gf.offload(heavy)
+        explanation = placed.explain(X)
+        assert explanation.choice == "numpy"
+        assert all(row.total_seconds is None for row in explanation.rows)
+        for _ in range(3):
+            placed(X)
+        known = {row.backend: row for row in placed.explain(X).rows}
+        assert known["numpy"].total_seconds and known["numpy"].transfer_seconds == 0.0
+        for name, row in known.items():
+            if name != "numpy":
+                assert (row.total_seconds is None) or "learned" in row.evidence
+
+    def test_transfer_and_run_add_up(self, other: str, quiet_session: Any) -> None:
+        placed = gf.offload(backend=other)(heavy)
+        for _ in range(3):
+            placed(X)
+        row = next(r for r in placed.explain(X).rows if r.backend == f"{other}:cpu")
+        assert row.transfer_seconds is not None and row.run_seconds is not None
+        assert row.total_seconds == pytest.approx(row.transfer_seconds + row.run_seconds)
+
+    def test_reads_as_a_table(self, quiet_session: Any) -> None:
+        placed = gf.offload(heavy)
+        placed(X)
+        text = str(placed.explain(X))
+        assert "heavy(float64[200000])" in text
+        assert "backend" in text and "<- chosen" in text
+        assert "busy" in text
+
+    def test_nothing_is_run(self, quiet_session: Any) -> None:
+        ran: list[int] = []
+
+        @gf.offload
+        def counted(x: Any) -> Any:
+            ran.append(1)
+            return x
+
+        counted.explain(X)
+        assert not ran
+
+
+class TestSummary:
+    def test_counts_and_reasons(self, other: str) -> None:
+        with gf.session(history=False):
+            placed = gf.offload(backend=other, fallback=True)(heavy)
+            written = gf.offload(lambda x: x)
+            for _ in range(5):
+                placed(X)
+            written("text")
+            found = {f.name.split(".")[-1]: f for f in summary.collect().functions}
+        counted = {name: calls for name, calls, _ in found["heavy"].placements}
+        assert sum(counted.values()) == 5 == found["heavy"].calls
+        assert found["<lambda>"].as_written == (("no NumPy array among the arguments", 1),)
+
+    def test_thread_note_says_when_a_library_was_too_early(
+        self, torch: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        state = contention.Threads(too_late=["numpy"], limited_calls=3)
+        monkeypatch.setattr(contention, "state", state)
+        with gf.session(history=False):
+            gf.offload(backend="torch")(heavy)(X)
+            notes = "\n".join(summary.collect().notes)
+        assert "numpy loaded before gpuforge" in notes
+        assert "3 short NumPy calls" in notes
+
+
+class TestContention:
+    def run(self, code: str, **variables: str) -> str:
+        base = {k: v for k, v in os.environ.items()
+                if not k.startswith(("GOMP", "OMP", "OPENBLAS"))}  # fmt: skip
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, text=True,
+                              capture_output=True, env={**base, **variables})  # fmt: skip
+        return done.stdout.strip()
+
+    def test_variables_are_set_before_libraries_load_and_only_where_unset(self) -> None:
+        code = "import gpuforge.runtime.contention as c; print(sorted(c.state.set_variables))"
+        assert self.run(code) == "['GOMP_SPINCOUNT', 'OPENBLAS_THREAD_TIMEOUT']"
+        assert self.run(code, OMP_WAIT_POLICY="active") == "['OPENBLAS_THREAD_TIMEOUT']"
+        assert self.run(code, GPUFORGE_TAME_THREADS="0") == "[]"
+        kept = "import gpuforge.runtime.contention, os; print(os.environ['GOMP_SPINCOUNT'])"
+        assert self.run(kept, GOMP_SPINCOUNT="7") == "7"
+
+    def test_a_library_loaded_first_is_remembered(self) -> None:
+        code = "import numpy, gpuforge.runtime.contention as c; print(c.state.too_late)"
+        assert self.run(code) == "['numpy']"
+
+    def test_thread_counts_are_given_back(self) -> None:
+        limit = contention.BlasLimit()
+        libraries = limit._find()
+        before = [library.get_num_threads() for library in libraries]
+        with limit.one_thread():
+            assert all(library.get_num_threads() == 1 for library in libraries)
+        assert [library.get_num_threads() for library in libraries] == before
+
+
+class TestCalibration:
+    def test_measures_keeps_and_resumes(self, torch: Any, tmp_path: Path) -> None:
+        with gf.session(cache_folder=str(tmp_path)) as held:
+            backend = held.find("torch")
+            history = History(tmp_path, "m")
+            points = calibrate(history, held.reference, [backend], limit=60)
+            first = [next(points) for _ in range(3)]
+            points.close()
+            again = next(calibrate(history, held.reference, [backend], limit=60))
+        assert (again.probe, again.size) not in {(p.probe, p.size) for p in first}
+        table = Priors(history).table
+        assert sum(len(rows) for b in table.values() for rows in b.values()) == 4
+
+    def test_no_time_left_measures_nothing(self, torch: Any, tmp_path: Path) -> None:
+        with gf.session(history=False) as held:
+            found = list(calibrate(History(tmp_path, "m"), held.reference, [], limit=0))
+            backends = [held.find("torch")]
+            found += list(calibrate(History(tmp_path, "m"), held.reference, backends, limit=0))
+        assert found == []
+
+    def test_every_probe_runs_or_says_why_not(self, other: str) -> None:
+        with gf.session(history=False) as held:
+            backend = held.find(other)
+            for name in PROBES:
+                point = measure_point(name, held.reference, backend, 256)
+                assert (point.ratio is None) == bool(point.reason)
+                assert point.ratio is None or point.ratio > 0
+
+    @pytest.mark.parametrize(
+        "content", [None, 3, [], {"ratios": 3}, {"ratios": {"fft": [1]}},
+                    {"ratios": {"fft": {"torch:cpu": [[1, -2]]}}}, {"ratios": {"x": {"y": "z"}}}]
+    )  # fmt: skip
+    def test_a_broken_calibration_counts_as_none(self, content: Any, tmp_path: Path) -> None:
+        history = History(tmp_path, "m")
+        history.keep_constant(CONSTANT, content)
+        assert Priors(history).table == {}
+        assert Priors(history).of(["fft"])("torch:cpu", 100) is None
+
+    def test_operations_have_a_class(self) -> None:
+        assert classify(["namespace", "sum", "linalg", "svd"]) == "linalg"
+        assert classify(["exp", "sum"]) == "heavy"
+        assert classify([]) == "light"
+
+    def test_command_prints_ratios_as_text_and_json(self, torch: Any, tmp_path: Path) -> None:
+        environment = {**os.environ, "GPUFORGE_CACHE_FOLDER": str(tmp_path),
+                       "GPUFORGE_BACKENDS": "torch"}  # fmt: skip
+        command = [sys.executable, "-m", "gpuforge", "calibrate", "--json"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        content = json.loads(done.stdout)
+        assert content["schema_version"] == 1
+        assert content["time_over_numpy"]["heavy"]["torch:cpu"]
+        assert (tmp_path / FILE).exists()
+
+    def test_command_without_a_second_backend_says_so(self, tmp_path: Path) -> None:
+        environment = {**os.environ, "GPUFORGE_CACHE_FOLDER": str(tmp_path),
+                       "GPUFORGE_BACKENDS": "numpy"}  # fmt: skip
+        command = [sys.executable, "-m", "gpuforge", "calibrate"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 3
+        assert "NumPy is the only backend" in done.stderr
+        assert done.stdout == ""
+
+
+def test_history_that_is_broken_changes_no_result(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"broken" * 1000)
+    with gf.session(cache_folder=str(tmp_path)):
+        placed = gf.offload(heavy)
+        for _ in range(5):
+            same(heavy(X), placed(X))
+        assert "broken" in current_session().history.problem

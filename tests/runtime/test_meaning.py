@@ -1,0 +1,216 @@
+"""Section 4 of the design: the meaning of the user's program, on real PyTorch and JAX."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuforge as gf
+from gpuforge.errors import BackendUnavailable
+
+from .conftest import as_numpy, places, refusals, same
+
+RNG = np.random.default_rng(7)
+F32 = RNG.random((64, 48), dtype=np.float32)
+F64 = RNG.random((64, 48))
+I32 = RNG.integers(-50, 50, (64, 48), dtype=np.int32)
+U8 = RNG.integers(0, 255, 300, dtype=np.uint8)
+BOOL = RNG.random(300) > 0.5
+COMPLEX = F64 + 1j * F64[::-1]
+NAN = np.array([1.0, np.nan, -np.inf, 3.0, -0.0, 0.0, np.inf])
+SPD = F64.T @ F64 + np.eye(48)
+
+
+def xp_of(x: Any) -> Any:
+    return gf.namespace(x)
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "affine f32": (lambda x: x * 2 + 1, (F32,)),
+    "affine f64": (lambda x: x * 2.5 - 1, (F64,)),
+    "python float times int32": (lambda x: x * 0.5, (I32,)),
+    "int32 + float32": (lambda a, b: a + b, (I32, F32)),
+    "sum of int32": (lambda x: xp_of(x).sum(x), (I32,)),
+    "sum of uint8": (lambda x: xp_of(x).sum(x), (U8,)),
+    "sum of bool": (lambda x: xp_of(x).sum(x), (BOOL,)),
+    "mean of int32": (lambda x: xp_of(x).mean(xp_of(x).astype(x, xp_of(x).float64)), (I32,)),
+    "int // 0": (lambda a, b: a // b, (I32, I32 * 0)),
+    "int % 0": (lambda a, b: a % b, (I32, I32 * 0)),
+    "int // int": (lambda a, b: a // b, (I32, I32 | 1)),
+    "int ** int": (lambda a, b: a**b, (np.abs(I32), np.abs(I32) % 4)),
+    "int ** negative": (lambda a, b: a**b, (I32, -np.abs(I32) - 1)),
+    "shift by too much": (lambda a, b: a << b, (np.abs(I32), np.abs(I32) + 40)),
+    "xor": (lambda a: a ^ (a >> 1), (np.abs(I32),)),
+    "nan in max": (lambda x: xp_of(x).max(x), (NAN,)),
+    "nan in sort": (lambda x: xp_of(x).sort(x), (NAN,)),
+    "nan in argmax": (lambda x: xp_of(x).argmax(x), (NAN,)),
+    "1e300 squared": (lambda x: x * x, (np.full(20, 1e300),)),
+    "1e300 kept": (lambda x: x * 2, (np.full(20, 1e300),)),
+    "negative zero": (lambda x: -x, (np.zeros(20),)),
+    "sign of zeros": (lambda x: x * -1.0, (NAN,)),
+    "0-d result": (lambda x: xp_of(x).sum(x), (F64,)),
+    "0-d array": (lambda x: xp_of(x).asarray(xp_of(x).sum(x)), (F64,)),
+    "python float result": (lambda x: float(xp_of(x).sum(x)), (F64,)),
+    "two results": (lambda x: (xp_of(x).min(x), xp_of(x).exp(x)), (F64,)),
+    "dict result": (lambda x: {"a": x + 1, "n": 3, "t": [x * 2, x]}, (F64,)),
+    "returns its argument": (lambda x: x, (F64,)),
+    "view of its argument": (lambda x: x.T, (F64,)),
+    "big-endian": (lambda x: x * 2, (F64.astype(">f8"),)),
+    "non-contiguous": (lambda x: x + 1, (F64[::2, 1::3],)),
+    "reversed": (lambda x: x + 1, (F64[::-1],)),
+    "transposed": (lambda x: xp_of(x).sum(x, axis=0), (F64.T,)),
+    "reverses inside": (lambda x: x[::-1] + 1, (F64,)),
+    "empty": (lambda x: x * 2, (np.empty((0, 3)),)),
+    "sum of empty": (lambda x: xp_of(x).sum(x), (np.empty((0, 3)),)),
+    "max of empty": (lambda x: xp_of(x).max(x), (np.empty(0),)),
+    "0-d argument": (lambda x: x + 1, (np.array(2.0),)),
+    "float argument": (lambda x, s: x * s, (F32, 0.1)),
+    "numpy scalar argument": (lambda x, s: x * s, (F32, np.float64(0.1))),
+    "float32 scalar argument": (lambda x, s: x * s, (F32, np.float32(0.1))),
+    "static argument": (lambda x, axis: xp_of(x).sum(x, axis=axis), (F64, 1)),
+    "matmul": (lambda a, b: a @ b, (F64, F64.T)),
+    "matmul f32": (lambda a, b: a @ b, (F32, F32.T)),
+    "matmul wrong shape": (lambda a, b: a @ b, (F64, F64)),
+    "inverse": (lambda x: xp_of(x).linalg.inv(x), (SPD,)),
+    "singular inverse": (lambda x: xp_of(x).linalg.inv(x), (np.ones((8, 8)),)),
+    "cholesky not positive": (lambda x: xp_of(x).linalg.cholesky(x), (-np.eye(5),)),
+    "solve": (lambda a, b: xp_of(a).linalg.solve(a, b), (SPD, F64.T)),
+    "eigenvalues": (lambda x: xp_of(x).linalg.eigvalsh(x), (SPD,)),
+    "fft": (lambda x: xp_of(x).fft.fft(x), (COMPLEX,)),
+    "complex product": (lambda x: x * xp_of(x).conj(x), (COMPLEX,)),
+    "take": (lambda x, i: xp_of(x).take(x, i, axis=0), (F64, np.array([3, 1, 63]))),
+    "take out of range": (lambda x, i: xp_of(x).take(x, i, axis=0), (F64, np.array([3, 64]))),
+    "take negative": (lambda x, i: xp_of(x).take(x, i, axis=0), (F64, np.array([-1, 0]))),
+    "index out of range": (lambda x: x[64, 0], (F64,)),
+    "index by array": (lambda x, i: x[i], (F64, np.array([0, 5, 5]))),
+    "mask": (lambda x: x[x > 0.5], (F64,)),
+    "where": (lambda x: xp_of(x).where(x > 0.5, x, -x), (F64,)),
+    "sort": (lambda x: xp_of(x).sort(x, axis=0), (F64,)),
+    "argsort": (lambda x: xp_of(x).argsort(x, axis=0), (F64,)),
+    "cumulative sum": (lambda x: xp_of(x).cumulative_sum(x, axis=1), (F64,)),
+    "std": (lambda x: xp_of(x).std(x, axis=0), (F64,)),
+    "steps of Python": (lambda x: x * 2 if float(xp_of(x).max(x)) > 0.5 else x, (F64,)),
+    "linspace inside": (lambda x: x + xp_of(x).linspace(0, 1, 48), (F64,)),
+    "zeros inside": (lambda x: x + xp_of(x).zeros((48,)), (F64,)),
+    "dtype by name": (lambda x: xp_of(x).astype(x, xp_of(x).int64), (F64 * 100,)),
+    "unique": (lambda x: xp_of(x).unique_values(x), (I32,)),
+    "user raises": (lambda x: _refuse(x), (F64,)),
+    "ragged": (lambda x: x + xp_of(x).asarray([[1.0], [2.0, 3.0]]), (F64,)),
+    "float16": (lambda x: x * 2, (F32.astype(np.float16),)),
+    "unsigned": (lambda x: x + x, (RNG.integers(0, 9, 50).astype(np.uint32),)),
+}
+
+
+class UserError(Exception):
+    """What a user's function raises by itself."""
+
+
+def _refuse(x: Any) -> Any:
+    if xp_of(x).max(x) > -1:
+        raise UserError("the user's own")
+    return x
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_answer_is_numpys_on_every_backend(name: str, other: str, quiet_session: Any) -> None:
+    function, arguments = CASES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = as_numpy(function, *arguments)
+        placed = gf.offload(backend=other, fallback=True)(function)
+        copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+        for _ in range(4):
+            found = as_numpy(placed, *arguments)
+            if isinstance(expected, Exception):
+                assert type(found) is type(expected)
+                assert str(found) == str(expected)
+            else:
+                same(expected, found)
+    for before, after in zip(copies, arguments, strict=True):
+        if isinstance(before, np.ndarray):
+            assert np.array_equal(before, after, equal_nan=before.dtype.kind in "fc")
+
+
+MUST_PLACE = {
+    "torch": ["affine f32", "affine f64", "matmul", "fft", "sort", "two results", "where", "xor",
+              "dict result", "float argument", "static argument", "non-contiguous", "reversed"],
+    "jax": ["affine f32", "affine f64", "matmul", "fft", "sort", "two results", "where",
+            "dict result", "float argument", "static argument", "non-contiguous", "reversed"],
+}  # fmt: skip
+
+
+def test_ordinary_functions_do_run_on_the_other_backend(other: str, quiet_session: Any) -> None:
+    for name in MUST_PLACE[other]:
+        function, arguments = CASES[name]
+        placed = gf.offload(backend=other)(function)
+        for _ in range(3):
+            placed(*arguments)
+        assert places(placed).get(f"{other}:cpu") == 2, (name, refusals(placed))
+
+
+MUST_REFUSE = {
+    "torch": {
+        "int32 + float32": "dtype float32 where NumPy gives float64",
+        "python float times int32": "dtype float32 where NumPy gives float64",
+        "sum of uint8": "dtype",
+        "int ** int": "negative exponents",
+        "shift by too much": "shifts beyond the width",
+        "linspace inside": "",
+    },
+    "jax": {
+        "int32 + float32": "dtype float32 where NumPy gives float64",
+        "int // int": "division by zero",
+        "take": "index out of range",
+        "index by array": "index out of range",
+        "inverse": "LinAlgError",
+        "mask": "",
+        "steps of Python": "",
+    },
+}
+
+
+def test_what_differs_from_numpy_is_left_out_with_the_reason(
+    other: str, quiet_session: Any
+) -> None:
+    for name, reason in MUST_REFUSE[other].items():
+        function, arguments = CASES[name]
+        placed = gf.offload(backend=other, fallback=True)(function)
+        for _ in range(3):
+            placed(*arguments)
+        assert reason in refusals(placed).get(f"{other}:cpu", "not refused"), name
+        assert places(placed) == {"numpy": 3}
+
+
+def test_pinned_backend_that_is_not_exact_is_an_error_without_fallback(
+    other: str, quiet_session: Any
+) -> None:
+    function, arguments = CASES["int32 + float32"]
+    placed = gf.offload(backend=other)(function)
+    placed(*arguments)
+    with pytest.raises(BackendUnavailable, match="left out: dtype"):
+        placed(*arguments)
+
+
+def test_relaxed_numerics_give_the_backends_own_dtype(torch: Any, quiet_session: Any) -> None:
+    function, arguments = CASES["int32 + float32"]
+    placed = gf.offload(backend="torch", numerics="relaxed")(function)
+    placed(*arguments)
+    assert placed(*arguments).dtype == np.float32
+    assert "relaxed" in str(placed.explain(*arguments))
+
+
+def test_mixed_precision_hidden_in_the_middle_is_found_by_its_value(
+    torch: Any, quiet_session: Any
+) -> None:
+    @gf.offload(backend="torch", fallback=True)
+    def third(i: Any, x: Any) -> Any:
+        return i * 0.1 + x
+
+    expected = third.__wrapped__(I32, F64)
+    for _ in range(3):
+        np.testing.assert_array_equal(third(I32, F64), expected)
+    assert "values differ" in refusals(third)["torch:cpu"]

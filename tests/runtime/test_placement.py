@@ -1,0 +1,166 @@
+"""The policy alone: invented costs, no clock, no library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuforge.runtime.evidence import Curve
+from gpuforge.runtime.placement import NUMPY, Candidate, Kind, Policy, charge, observe
+
+Cost = Callable[[str, int], float]
+
+
+def simulate(
+    cost: Cost,
+    sizes: list[int],
+    candidates: list[Candidate],
+    *,
+    policy: Policy = Policy(),
+    kind: Kind | None = None,
+    compile_seconds: float = 0.0,
+) -> tuple[list[str], float, Kind]:
+    """Return where each call ran, what learning cost besides, and what is known at the end."""
+    kind = kind or Kind()
+    where, extra = [], 0.0
+    for size in sizes:
+        decision = policy.decide(kind, size, size, candidates)
+        name = decision.backend
+        compiles = any(c.name == name and c.compiles for c in candidates)
+        cell = kind.curve(name).cell(size)
+        if compiles and not cell.ready:
+            extra += compile_seconds
+            cell.ready = True
+            charge(kind, size, name, compile_seconds, compile_seconds)
+        else:
+            observe(kind, size, size, name, cost(name, size), candidates)
+        if decision.trial:
+            price = 3 * cost(decision.trial, size) + compile_seconds
+            curve = kind.curve(decision.trial)
+            curve.verified = True
+            charge(kind, size, decision.trial, price, compile_seconds)
+            curve.cell(size).ready = True
+            curve.add(size, size, cost(decision.trial, size))
+            extra += price
+        where.append(name)
+    return where, extra, kind
+
+
+def linear(overheads: dict[str, float], rates: dict[str, float]) -> Cost:
+    return lambda name, size: overheads[name] + size * rates[name]
+
+
+TWO = [Candidate(NUMPY), Candidate("fast", floor_seconds=5e-6)]
+
+
+def test_first_call_runs_on_numpy_and_is_not_settled() -> None:
+    decision = Policy().decide(Kind(), "s", 100, TWO)
+    assert decision.backend == NUMPY
+    assert not decision.settled
+
+
+def test_a_faster_backend_is_found_and_kept() -> None:
+    cost = linear({NUMPY: 1e-6, "fast": 2e-5}, {NUMPY: 1e-9, "fast": 2e-10})
+    where, _, _ = simulate(cost, [10**7] * 60, TWO)
+    assert where[-20:] == ["fast"] * 20
+
+
+def test_small_calls_never_leave_numpy() -> None:
+    cost = linear({NUMPY: 1e-6, "fast": 2e-5}, {NUMPY: 1e-9, "fast": 2e-10})
+    where, extra, _ = simulate(cost, [16] * 5000, TWO)
+    assert set(where) == {NUMPY}
+    assert extra == 0
+
+
+def test_a_slow_backend_is_tried_within_the_share() -> None:
+    cost = linear({NUMPY: 1e-6, "fast": 2e-5}, {NUMPY: 1e-9, "fast": 2e-8})
+    where, _extra, kind = simulate(cost, [10**6] * 1000, TWO)
+    assert where.count("fast") <= 2
+    assert kind.spent_seconds <= 0.1 * kind.busy_seconds + 3 * cost("fast", 10**6)
+
+
+def test_learning_off_tries_nothing() -> None:
+    cost = linear({NUMPY: 1.0, "fast": 0.1}, {NUMPY: 0, "fast": 0})
+    where, extra, _ = simulate(cost, [10] * 50, TWO, policy=Policy(learn=False))
+    assert set(where) == {NUMPY}
+    assert extra == 0
+
+
+def test_compiling_waits_until_it_would_have_paid() -> None:
+    candidates = [Candidate(NUMPY), Candidate("jit", 1e-5, compiles=True)]
+    cost = linear({NUMPY: 1e-4, "jit": 5e-5}, {NUMPY: 0, "jit": 0})
+    where, _, _ = simulate(cost, [7] * 300, candidates, compile_seconds=0.2)
+    assert "jit" not in where
+    where, _, _ = simulate(cost, [7] * 40_000, candidates, compile_seconds=0.2)
+    assert where[-1] == "jit"
+
+
+def test_a_refused_backend_is_never_chosen() -> None:
+    kind = Kind()
+    kind.curve("fast").refused = "other dtype"
+    cost = linear({NUMPY: 1.0, "fast": 0.1}, {NUMPY: 0, "fast": 0})
+    where, _, _ = simulate(cost, [10] * 50, TWO, kind=kind)
+    assert set(where) == {NUMPY}
+
+
+def test_a_backend_that_slows_down_is_left_within_200_calls() -> None:
+    costs = {NUMPY: 1e-3, "fast": 3e-4}
+    where, _, kind = simulate(lambda name, size: costs[name], [1000] * 300, TWO)
+    assert where[-1] == "fast"
+    costs["fast"] = 4e-3
+    where, _, _ = simulate(lambda name, size: costs[name], [1000] * 200, TWO, kind=kind)
+    assert where[-1] == NUMPY
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    st.lists(st.floats(1e-6, 1e-3), min_size=3, max_size=3),
+    st.floats(1e-10, 1e-8),
+    st.lists(st.floats(0.05, 20), min_size=2, max_size=2),
+    st.integers(0, 2**32),
+)
+def test_any_linear_costs_end_near_the_best(
+    overheads: list[float], rate: float, factors: list[float], seed: int
+) -> None:
+    rates = [rate, *(rate * factor for factor in factors)]
+    names = [NUMPY, "a", "b"]
+    cost = linear(dict(zip(names, overheads, strict=True)), dict(zip(names, rates, strict=True)))
+    candidates = [Candidate(NUMPY), Candidate("a", 1e-6), Candidate("b", 1e-6)]
+    sizes = [int(s) for s in 10 ** np.random.default_rng(seed).uniform(1, 6, 3000)]
+    sizes = [2 ** int(np.log2(s)) for s in sizes]
+    where, extra, kind = simulate(cost, sizes, candidates)
+    late = list(zip(where, sizes, strict=True))[-1000:]
+    routed = sum(cost(name, size) for name, size in late)
+    oracle = sum(min(cost(n, size) for n in names) for _, size in late)
+    assert routed <= 1.15 * oracle + 1e-3
+    best_single = min(sum(cost(n, s) for s in sizes) for n in names)
+    assert extra <= 0.25 * max(best_single, kind.busy_seconds) + 3 * max(
+        cost(n, max(sizes)) for n in names
+    )
+
+
+def test_estimates_are_interpolated_and_never_below_what_was_measured() -> None:
+    curve, reference = Curve(), Curve()
+    for size, seconds in ((100, 1e-5), (10_000, 1e-3)):
+        curve.add(size, size, seconds)
+        reference.add(size, size, seconds)
+    middle: Any = curve.estimate("new", 1000, reference)
+    assert 1e-5 < middle.seconds < 1e-3
+    assert middle.samples == 0
+    assert "interpolated between 100 and 10000" in middle.evidence
+    beyond: Any = curve.estimate("new", 10**6, reference)
+    assert beyond.seconds >= 1e-3
+    assert "scaled" in beyond.evidence
+
+
+def test_the_first_sample_is_dropped_for_the_second() -> None:
+    curve = Curve()
+    curve.add("s", 10, 5.0, first=True)
+    assert curve.cell("s").typical == 5.0
+    curve.add("s", 10, 1.0)
+    assert curve.cell("s").typical == 1.0
+    assert curve.cell("s").count == 1

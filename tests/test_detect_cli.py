@@ -1,0 +1,221 @@
+"""``gpuforge detect`` and the bare ``gpuforge``: what they print, where, and their exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpuforge
+from gpuforge.cli.main import main
+from gpuforge.detect import detect_machine
+from gpuforge.facts import Host, Machine, known
+from gpuforge.probe import LiveProbe, SnapshotProbe
+from gpuforge.probe.recording import RecordingProbe, without_names
+
+TOP = ["schema_version", "status", "error", "failures", "devices", "best_device", "host"]
+TOP += ["elapsed_seconds", "from_cache"]
+DEVICE = ["index", "vendor", "name", "memory_total_bytes", "memory_free_bytes", "driver_version"]
+DEVICE += ["runtimes", "runtime_version", "compute_capability", "architecture", "pci_address"]
+DEVICE += ["pci_id", "uuid", "integrated", "score", "unknown"]
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    status = main(["detect", "--json", *arguments])
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    found: dict[str, Any] = json.loads(out)
+    return status, found
+
+
+def test_json_has_exactly_the_keys_of_the_contract(
+    capsys: pytest.CaptureFixture[str], corpus: Path
+) -> None:
+    for folder in sorted(path for path in (corpus / "devices").iterdir() if path.is_dir()):
+        status, document = run_json(capsys, "--snapshot", str(folder))
+        assert list(document) == TOP
+        assert status == (1 if document["status"] == "driver_error" else 0)
+        assert (document["error"] is not None) == (document["status"] == "driver_error")
+        for device in document["devices"]:
+            assert list(device) == DEVICE
+            nulls = {name for name in DEVICE if device[name] is None}
+            assert nulls == set(device["unknown"]), folder.name
+            assert all(device["unknown"].values())
+
+
+def test_json_of_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    status, document = run_json(capsys)
+    assert status in (0, 1) and document["schema_version"] == 1
+    assert document["host"]["cores"] >= 1
+    assert run_json(capsys)[1]["from_cache"] or document["failures"]
+    assert not run_json(capsys, "--refresh")[1]["from_cache"]
+
+
+def test_text_of_a_machine_with_a_gpu(capsys: pytest.CaptureFixture[str], corpus: Path) -> None:
+    folder = corpus / "devices" / "nv-h100-mig-590"
+    assert main(["detect", "--snapshot", str(folder), "--why"]) == 0
+    out = capsys.readouterr().out
+    for word in ("NVIDIA H100 80GB HBM3", "79.6 GiB", "590.48.01", "cuda 13.1", "9.0 hopper"):
+        assert word in out
+    assert "from nvidia-smi-q.txt" in out and "bandwidth" in out
+
+
+def test_text_of_a_driver_error_names_the_next_step(
+    capsys: pytest.CaptureFixture[str], corpus: Path
+) -> None:
+    folder = corpus / "devices" / "nv-err-version-mismatch-470"
+    assert main(["detect", "--snapshot", str(folder)]) == 1
+    streams = capsys.readouterr()
+    assert "version_mismatch" in streams.out and "gpuforge doctor" in streams.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["detect", "--snapshot", "/nowhere"],
+        ["detect", "--jsno"],
+        ["detect", "extra"],
+        ["detect", "--snapshot", "/tmp", "--record", "/tmp/x"],
+        ["--profil"],
+        ["--profile"],
+        ["--json"],
+    ],
+)
+def test_wrong_usage_is_status_two_with_a_hint(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    streams = capsys.readouterr()
+    assert not streams.out and "error:" in streams.err and "hint:" in streams.err
+
+
+def test_cpu_only_leaves_the_gpus_out(capsys: pytest.CaptureFixture[str]) -> None:
+    _, document = run_json(capsys, "--cpu-only")
+    assert document["devices"] == [] and document["host"]["cores"] >= 1
+    assert main(["detect", "--cpu-only"]) == 0
+    assert "as asked" in capsys.readouterr().out
+
+
+def test_record_writes_a_snapshot_that_replays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "machine"
+    assert main(["detect", "--record", str(folder)]) in (0, 1)
+    streams = capsys.readouterr()
+    assert str(folder) in streams.err
+    live, replayed = detect_machine(LiveProbe()), detect_machine(SnapshotProbe(folder))
+    assert [known(d.name) for d in replayed.devices] == [known(d.name) for d in live.devices]
+    assert replayed.host.cpu_model == live.host.cpu_model
+    assert replayed.host.cores == live.host.cores
+    assert main(["detect", "--record", str(folder)]) == 2
+
+
+def test_recording_of_a_recording_is_the_same_machine(tmp_path: Path, corpus: Path) -> None:
+    for name in ("nv-h200-590", "amd-mi308x-cpx-kfd", "hybrid-tigerlake-gtx1650-lspci"):
+        memory = RecordingProbe(SnapshotProbe(corpus / "devices" / name))
+        first = detect_machine(memory)
+        memory.save(tmp_path / name)
+        second = detect_machine(SnapshotProbe(tmp_path / name))
+        assert [(d.pci_address, d.name, d.memory_total_bytes) for d in first.devices] == [
+            (d.pci_address, d.name, d.memory_total_bytes) for d in second.devices
+        ]
+
+
+def test_recording_holds_no_names_and_serial_numbers() -> None:
+    text = (
+        "<serial>0324217145110</serial> /home/alice/x C:\\Users\\bob\\y\n"
+        "    Serial Number                                      : 1324321002473\n"
+        '"Serial Number": "692024000810"\nunique_id 14073402507705256556\nSystemName=DESKTOP-1\n'
+        "GPU-d3da8716-eaab-75db-efc1-60e88e1cd55e\n| Processes: | alice.py |\n"
+    )
+    kept = without_names(text)
+    secrets = (
+        "0324217145110",
+        "alice",
+        "bob",
+        "1324321002473",
+        "692024000810",
+        "1407340",
+        "DESKTOP",
+    )
+    for secret in (*secrets, "d3da8716"):
+        assert secret not in kept
+
+
+def test_bare_command_shows_machine_health_and_next_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([]) in (0, 1)
+    out = capsys.readouterr().out
+    assert "CPU:" in out and "health:" in out and "next:" in out
+
+
+def test_verbose_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["detect", "--json", "--verbose", "--refresh"]) in (0, 1)
+    streams = capsys.readouterr()
+    json.loads(streams.out)
+    assert "nvidia took" in streams.err
+
+
+def test_package_is_the_function() -> None:
+    import gpuforge.detect as package
+
+    assert gpuforge.detect is package
+    machine = gpuforge.detect()
+    assert isinstance(machine, Machine)
+    again = asyncio.run(gpuforge.detect_async())
+    assert again.status == machine.status
+    best = gpuforge.best_device()
+    assert (best.index if best else None) == machine.best_device
+
+
+def test_names_load_in_any_order() -> None:
+    for statement in (
+        "import gpuforge.detect; import gpuforge; gpuforge.detect()",
+        "import gpuforge; gpuforge.detect(); from gpuforge.detect import detect_machine",
+        "from gpuforge.detect import detect_machine; import gpuforge; gpuforge.detect()",
+    ):
+        subprocess.run([sys.executable, "-c", statement], check=True)
+
+
+def test_detection_loads_no_array_library_and_opens_no_device() -> None:
+    code = (
+        "import sys, gpuforge, os; gpuforge.detect(refresh=True);"
+        "assert not {'numpy', 'torch', 'jax', 'pyopencl', 'pynvml'} & set(sys.modules);"
+        "fds = [os.readlink(f'/proc/self/fd/{f}') for f in os.listdir('/proc/self/fd')"
+        " if os.path.islink(f'/proc/self/fd/{f}')] if os.path.isdir('/proc/self/fd') else [];"
+        "assert not [f for f in fds if f.startswith(('/dev/dri', '/dev/kfd'))]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_host_of_files(tmp_path: Path) -> None:
+    files = {
+        "proc/cpuinfo": "processor : 0\nmodel name : Test CPU\nflags : lm avx2 hypervisor\n"
+        "processor : 1\n",
+        "proc/meminfo": "MemTotal:       16384000 kB\n",
+        "proc/self/status": "Cpus_allowed_list:\t0-7\n",
+        "proc/self/cgroup": "0::/a/b\n",
+        "sys/fs/cgroup/a/b/cpu.max": "max 100000\n",
+        "sys/fs/cgroup/a/cpu.max": "250000 100000\n",
+        "sys/fs/cgroup/a/memory.max": "1073741824\n",
+        "sys/class/dmi/id/sys_vendor": "Amazon EC2\n",
+        "sys/class/dmi/id/product_name": "p4d.24xlarge\n",
+        "proc/version": "Linux version 5.15.0-microsoft-standard-WSL2\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "sysroot" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    host: Host = detect_machine(SnapshotProbe(tmp_path)).host
+    assert host.cpu_model == "Test CPU" and host.machine == "x86_64"
+    assert host.cores == 3, "a quota of 2.5 CPUs"
+    assert host.memory_total_bytes == 2**30
+    assert host.isa == ("avx2",)
+    assert host.platform == "wsl2"
+    assert host.cloud_instance == "p4d.24xlarge" and host.virtual_machine == "nitro"

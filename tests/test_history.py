@@ -1,0 +1,150 @@
+"""The store of learned timings: merged between processes, never trusted blindly, never fatal."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpuforge.history import FILE, History, Timing
+
+ROW = Timing("f", "k", "s", "numpy@2", 10, (1e-3, 2e-3), 2)
+
+
+def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
+    History(tmp_path, "m").keep([ROW])
+    assert History(tmp_path, "m").timings("f") == [ROW]
+
+
+def test_counts_add_up_and_the_newest_samples_stay(tmp_path: Path) -> None:
+    history = History(tmp_path, "m")
+    history.keep([ROW])
+    history.keep([Timing("f", "k", "s", "numpy@2", 10, (5e-3,), 3)])
+    assert history.timings("f") == [Timing("f", "k", "s", "numpy@2", 10, (5e-3,), 5)]
+
+
+def test_another_machine_sees_nothing(tmp_path: Path) -> None:
+    History(tmp_path, "m").keep([ROW])
+    History(tmp_path, "m").keep_constant("c", 1)
+    assert History(tmp_path, "other").timings("f") == []
+    assert History(tmp_path, "other").constant("c") is None
+
+
+def test_no_folder_keeps_nothing() -> None:
+    history = History(None, "m")
+    history.keep([ROW])
+    assert history.timings("f") == []
+    assert history.problem == ""
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database at all, but long enough" * 40])
+def test_a_broken_file_is_set_aside_and_begun_anew(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    history = History(tmp_path, "m")
+    assert history.timings("f") == []
+    history.keep([ROW])
+    assert history.timings("f") == [ROW]
+    if content:
+        assert "set aside" in history.problem
+        assert (tmp_path / "history.broken").read_bytes() == content
+
+
+def test_a_truncated_file_loses_nothing_else(tmp_path: Path) -> None:
+    history = History(tmp_path, "m")
+    history.keep([Timing("f", "k", str(i), "numpy@2", i, (1e-3,) * 9, 2) for i in range(500)])
+    path = tmp_path / FILE
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    for leftover in ("-wal", "-shm"):
+        Path(str(path) + leftover).unlink(missing_ok=True)
+    again = History(tmp_path, "m")
+    again.timings("f")
+    again.keep([ROW])
+    assert ROW in again.timings("f") or again.problem
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(st.one_of(st.text(), st.binary(), st.integers(), st.just("[1, -2]"), st.just("[]"),
+                 st.just('["a"]'), st.just("{}"), st.just("NaN")))  # fmt: skip
+def test_hostile_samples_are_passed_over(tmp_path: Path, value: Any) -> None:
+    history = History(tmp_path, "m")
+    history.keep([ROW])
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        value = value.replace("\x00", "") if isinstance(value, str) else value
+        value = value % 2**31 if isinstance(value, int) else value
+        connection.execute("UPDATE timing SET seconds = ?", (value,))
+    connection.close()
+    assert all(s > 0 for t in history.timings("f") for s in t.seconds)
+
+
+def test_a_folder_that_cannot_be_made_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    history = History(tmp_path / "file" / "below", "m")
+    history.keep([ROW])
+    assert "nothing is kept" in history.problem
+    assert history.timings("f") == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits file sizes as Linux does")
+def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
+    code = f"""
+        import resource, signal
+        from pathlib import Path
+        from gpuforge.history import History, Timing
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
+        history = History(Path({str(tmp_path)!r}), "m")
+        history.keep([Timing("f", "k", str(i), "b", 1, (1e-3,) * 9, 1) for i in range(3000)])
+        print(history.problem)
+    """
+    done = run(code)
+    assert "nothing is kept" in done
+
+
+def test_twenty_processes_write_at_once(tmp_path: Path) -> None:
+    code = f"""
+        import sys
+        from pathlib import Path
+        from gpuforge.history import History, Timing
+        history = History(Path({str(tmp_path)!r}), "m")
+        for step in range(5):
+            history.keep([Timing("f", "k", str(i), "b", 1, (1e-3,), 1) for i in range(20)])
+        print(history.problem)
+    """
+    processes = [
+        subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE)
+        for _ in range(20)
+    ]
+    assert [p.communicate()[0] for p in processes] == [b"\n"] * 20
+    assert {t.count for t in History(tmp_path, "m").timings("f")} == {100}
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="needs to become a user")
+def test_a_read_only_folder_is_said_and_survived(tmp_path: Path) -> None:
+    History(tmp_path, "m").keep([ROW])
+    for path in (tmp_path, tmp_path / FILE):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    parent = tmp_path
+    while parent != parent.parent:
+        parent.chmod(parent.stat().st_mode | 0o055)
+        parent = parent.parent
+    history = History(tmp_path, "m")
+    os.seteuid(65534)
+    try:
+        history.keep([ROW])
+    finally:
+        os.seteuid(0)
+    assert "nothing is kept" in history.problem
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True,
+                          text=True, check=True, timeout=60)  # fmt: skip
+    return done.stdout
