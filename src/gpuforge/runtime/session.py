@@ -241,7 +241,7 @@ class Session:
             return found
         with self.lock:
             if found is not None:
-                self._retire(found)
+                self._retire(self.functions.pop(id(owner)))
             if len(self.functions) >= self._sweep_at:
                 self._sweep()
             made = self.functions[id(owner)] = FunctionRecord(function, options, ref(owner))
