@@ -3,7 +3,10 @@
 usage: contention.py [--out FILE]
 
 Each mode runs in a process of its own: *tamed* (what `gpuforge run` sets before anything loads),
-*late* (the program loaded NumPy before gpuforge) and *untamed* (GPUFORGE_TAME_THREADS=0). For every
+*late* (the program loaded NumPy before gpuforge), *untamed* (GPUFORGE_TAME_THREADS=0), and as a
+control *serial* (each library has one thread: nothing can fight, and what a call still costs more
+after another library's is cold caches). Every mode runs `REPEATS` times, the modes in turn, and a
+ratio is the median of the repeats'. For every
 ordered pair of backends, rounds of three calls are interleaved: B alone (B follows B), B after A,
 and B after a pause as long as A's call in which no library runs (a core that has gone to sleep
 wakes up slower: that part is not contention). The mixed stream calls placed functions in random
@@ -26,12 +29,18 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 ROUNDS = 60
+REPEATS = 3
 STREAM_CALLS = 1_500
 MODES = {
     "tamed": {"import_numpy_first": False, "tame": "1"},
     "late": {"import_numpy_first": True, "tame": "1"},
     "untamed": {"import_numpy_first": True, "tame": "0"},
+    "serial": {"import_numpy_first": False, "tame": "1"},
 }
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+}  # fmt: skip
 
 
 def spin(seconds: float) -> None:
@@ -141,7 +150,8 @@ def run_mode(name: str) -> dict[str, Any]:
         k: v for k, v in os.environ.items() if not k.startswith(("GOMP_", "OMP_", "OPENBLAS_"))
     }
     environment = {
-        **clean, "GPUFORGE_TAME_THREADS": str(mode["tame"]), "GPUFORGE_HISTORY": "0",
+        **clean, **(ONE_THREAD if name == "serial" else {}),
+        "GPUFORGE_TAME_THREADS": str(mode["tame"]), "GPUFORGE_HISTORY": "0",
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), clean.get("PYTHONPATH", "")]),
     }  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=True,
@@ -154,20 +164,31 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, default=RESULTS / "contention.json")
     arguments = parser.parse_args()
-    results = {name: run_mode(name) for name in MODES}
-    for name, result in results.items():
-        print(f"\n{name}: set {result['set'] or 'nothing'}, too late for {result['too_late']}, "
-              f"{result['limited_calls']} calls limited")  # fmt: skip
-        print(f"{'work':16}{'call':8}{'after':8}{'alone µs':>10}{'after µs':>10}{'paused µs':>10}"
-              f"{'ratio':>8}{'to paused':>11}")  # fmt: skip
-        for row in result["pairs"]:
-            print(f"{row['work']:16}{row['call']:8}{row['after']:8}{row['alone_us'][0]:10.0f}"
-                  f"{row['after_us'][0]:10.0f}{row['paused_us'][0]:10.0f}{row['ratio']:8.2f}"
-                  f"{row['ratio_to_paused']:11.2f}")  # fmt: skip
-        stream = result["stream"]
-        print(f"mixed stream: {stream['ratio']:.2f} × the sum of the best medians; "
-              f"{stream['placed']}")  # fmt: skip
-    arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in MODES}
+    for _ in range(REPEATS):
+        for name in MODES:
+            runs[name].append(run_mode(name))
+    for name, repeats in runs.items():
+        show(name, repeats)
+    arguments.out.write_text(json.dumps(runs, indent=1) + "\n")
+
+
+def show(name: str, repeats: list[dict[str, Any]]) -> None:
+    """Print one mode: medians over its repeats, and the range of the ratio."""
+    first = repeats[0]
+    print(f"\n{name}: set {first['set'] or 'nothing'}, too late for {first['too_late']}, "
+          f"{first['limited_calls']} calls limited")  # fmt: skip
+    print(f"{'work':16}{'call':8}{'after':8}{'alone µs':>10}{'after µs':>10}{'ratio':>8}"
+          f"{'from':>8}{'to':>8}{'to paused':>11}")  # fmt: skip
+    for row in zip(*(run["pairs"] for run in repeats), strict=True):
+        ratios = [pair["ratio"] for pair in row]
+        alone, after = (median(pair[k][0] for pair in row) for k in ("alone_us", "after_us"))
+        print(f"{row[0]['work']:16}{row[0]['call']:8}{row[0]['after']:8}{alone:10.0f}{after:10.0f}"
+              f"{median(ratios):8.2f}{min(ratios):8.2f}{max(ratios):8.2f}"
+              f"{median(pair['ratio_to_paused'] for pair in row):11.2f}")  # fmt: skip
+    streams = [run["stream"]["ratio"] for run in repeats]
+    print(f"mixed stream: {median(streams):.2f} × the sum of the best medians "
+          f"({', '.join(f'{s:.2f}' for s in streams)}); {first['stream']['placed']}")  # fmt: skip
 
 
 if __name__ == "__main__":

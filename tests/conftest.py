@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import sys
+import tempfile
 import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -68,12 +69,52 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    """Fail a test that leaves a Python thread running."""
-    before = set(threading.enumerate())
+def nothing_left_behind(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail a test that leaves a thread, a process, an open file or a temporary file."""
+    temporary = own_home / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    threads, processes, files = set(threading.enumerate()), child_processes(), open_files()
     yield
-    left = [t for t in threading.enumerate() if t not in before and t.is_alive() and not t.daemon]
-    assert not left, f"threads left behind: {left}"
+    left: list[object] = [
+        t for t in threading.enumerate() if t not in threads and t.is_alive() and not t.daemon
+    ]
+    left += [f"process {p}" for p in child_processes() - processes]
+    left += [f"open file {p}" for p in open_files() - files]
+    left += [p for p in temporary.iterdir() if not p.name.startswith(NOT_OURS)]
+    assert not left, f"left behind: {left}"
+
+
+NOT_OURS = ("torchinductor_", "pymp-", "pocl", "cl_cache")
+"""What libraries keep in the temporary folder for as long as the process lives."""
+
+
+def child_processes() -> set[str]:
+    """Return the running children of this process; multiprocessing's own tracker may stay."""
+    found: set[str] = set()
+    for task in Path("/proc/self/task").glob("*/children"):
+        for child in task.read_text().split():
+            try:
+                command = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:  # it ended meanwhile
+                continue
+            if command and "multiprocessing.resource_tracker" not in command:
+                found.add(f"{child} {command}")
+    return found
+
+
+def open_files() -> set[str]:
+    """Return the regular files that this process holds open for writing or reading."""
+    found: set[str] = set()
+    for link in Path("/proc/self/fd").glob("*"):
+        try:
+            target = os.readlink(link)
+        except OSError:  # the listing's own descriptor
+            continue
+        if target.startswith("/") and not target.startswith(("/dev/", "/proc/", "/sys/")):
+            found.add(target)
+    return found
 
 
 @pytest.fixture(scope="session")

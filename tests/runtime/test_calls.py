@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import multiprocessing
 import os
 import pickle
@@ -472,14 +473,22 @@ class TestState:
     def test_deterministic_mode_gives_the_same_bits_in_20_runs(
         self, torch: Any, tmp_path: Any
     ) -> None:
-        plan = str(tmp_path / "plan.json")
-        seen = set()
-        for _ in range(20):
-            with gf.session(deterministic=True, plan=plan):
-                placed = gf.offload(_reduce_and_multiply)
-                for _ in range(3):
-                    seen.add(placed(X.astype(np.float32)).tobytes())
+        """Each run is a process, and the plan that the first one records names PyTorch."""
+        program = tmp_path / "program.py"
+        program.write_text(textwrap.dedent(PROGRAM))
+        learn = dict(os.environ, GPUFORGE_LEARN="1")
+        subprocess.run([sys.executable, str(program), "torch"], check=True, env=learn)
+        subprocess.run([sys.executable, str(program), "numpy"], check=True, env=learn)
+        plan = tmp_path / "plan.json"
+        fixed = dict(os.environ, GPUFORGE_DETERMINISTIC="1", GPUFORGE_PLAN=str(plan))
+        seen = {
+            subprocess.run([sys.executable, str(program)], check=True, env=fixed,
+                           capture_output=True).stdout
+            for _ in range(20)
+        }  # fmt: skip
         assert len(seen) == 1
+        assert set(json.loads(plan.read_text())["placements"].values()) == {"torch:cpu"}
+        assert b"torch:cpu" in seen.pop()
 
     def test_a_plan_that_names_torch_is_followed(self, torch: Any, tmp_path: Any) -> None:
         plan = tmp_path / "plan.json"
@@ -501,6 +510,24 @@ class TestState:
         ):
             pass
         assert plan.read_text() == "{half"
+
+
+PROGRAM = """
+    import sys, time
+    import numpy as np
+    import gpuforge as gf
+
+    @gf.offload(backend=sys.argv[1] if len(sys.argv) > 1 else None)
+    def product(x):
+        xp = gf.namespace(x)
+        if isinstance(x, np.ndarray):  # leaves no doubt which of them finishes first
+            time.sleep(0.05)
+        return (x.T @ x) * xp.sum(x)
+
+    x = np.random.default_rng(0).random((300, 200), dtype=np.float32)
+    results = [product(x).tobytes().hex() for _ in range(6)]
+    print(results, {name: c.calls for name, c in product.stats().counts.items()})
+"""
 
 
 def _reduce_and_multiply(x: Any) -> Any:

@@ -147,11 +147,11 @@ class TestContention:
 
     def test_variables_are_set_before_libraries_load_and_only_where_unset(self) -> None:
         code = "import gpuforge.runtime.contention as c; print(sorted(c.state.set_variables))"
-        assert self.run(code) == "['GOMP_SPINCOUNT', 'OPENBLAS_THREAD_TIMEOUT']"
-        assert self.run(code, OMP_WAIT_POLICY="active") == "['OPENBLAS_THREAD_TIMEOUT']"
+        assert self.run(code) == "['OPENBLAS_THREAD_TIMEOUT']"
+        assert self.run(code, OPENBLAS_NUM_THREADS="1") == "[]"
         assert self.run(code, GPUFORGE_TAME_THREADS="0") == "[]"
-        kept = "import gpuforge.runtime.contention, os; print(os.environ['GOMP_SPINCOUNT'])"
-        assert self.run(kept, GOMP_SPINCOUNT="7") == "7"
+        kept = "import gpuforge.runtime.contention as c, os; print(os.environ[c.VARIABLE])"
+        assert self.run(kept, OPENBLAS_THREAD_TIMEOUT="7") == "7"
 
     def test_a_library_loaded_first_is_remembered(self) -> None:
         code = "import numpy, gpuforge.runtime.contention as c; print(c.state.too_late)"

@@ -1,14 +1,14 @@
 """Backends in one process fight for the cores: what is set before they load, and what after.
 
-Idle workers of OpenMP (PyTorch) and OpenBLAS (NumPy) spin for milliseconds after a call, on the
-cores that the next library's workers need. Asked before the library loads, they spin for some tens
-of microseconds instead: long enough between the operations of one function, short enough not to be
-in the next one's way. On few cores, short placed NumPy calls that use BLAS run with one thread of
-it while another backend is in use, so that neither's workers are in the other's way; with many
-cores there is room for both. Figures: `benchmarks/contention.py`.
+Idle workers of OpenBLAS (NumPy) spin for milliseconds after a call, on the cores that the next
+library's workers need. Asked before NumPy loads, they spin for some microseconds instead. On few
+cores, short placed NumPy calls that use BLAS run with one thread of it while another backend is in
+use, so that neither's workers are in the other's way, also where NumPy was loaded before; with many
+cores there is room for both. PyTorch's OpenMP workers are left as they are: they spin for less,
+and one that was put to sleep costs its next call more than it would take from others
+(`docs/decisions/0004-threads-of-several-libraries.md`). Figures: `benchmarks/contention.py`.
 
-Sources: GOMP_SPINCOUNT and OMP_WAIT_POLICY, libgomp manual, section Environment Variables;
-OPENBLAS_THREAD_TIMEOUT (a power of two of cycles), OpenBLAS user manual.
+Source: OPENBLAS_THREAD_TIMEOUT (a power of two of cycles), OpenBLAS user manual.
 """
 
 from __future__ import annotations
@@ -26,12 +26,9 @@ from gpuforge.errors import InvalidSettings
 from gpuforge.log import logger
 
 _log = logger("contention")
-SPIN = {"GOMP_SPINCOUNT": "30000", "OPENBLAS_THREAD_TIMEOUT": "14"}
-_READ_BY = {"GOMP_SPINCOUNT": "torch", "OPENBLAS_THREAD_TIMEOUT": "numpy"}
-_ALTERNATIVES = {
-    "GOMP_SPINCOUNT": ("OMP_WAIT_POLICY", "OMP_NUM_THREADS=1"),
-    "OPENBLAS_THREAD_TIMEOUT": ("OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1"),
-}
+VARIABLE, VALUE, LIBRARY = "OPENBLAS_THREAD_TIMEOUT", "14", "numpy"
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+"""With one of these at 1, OpenBLAS has no workers that could spin."""
 FEW_CORES = 4
 SHORT_CALL_SECONDS = (20e-6, 500e-6)
 """Shorter calls use one thread anyway; for longer ones threads are worth more than the peace."""
@@ -65,15 +62,12 @@ def prepare_environment() -> dict[str, str]:
     """
     if not _wanted():
         return {}
-    for variable, value in SPIN.items():
-        library = _READ_BY[variable]
-        if variable in os.environ or _has_alternative(variable):
-            continue
-        if library in sys.modules:
-            if library not in state.too_late:
-                state.too_late.append(library)
-            continue
-        os.environ[variable] = state.set_variables[variable] = value
+    if VARIABLE in os.environ or any(os.environ.get(name) == "1" for name in ONE_THREAD):
+        return dict(state.set_variables)
+    if LIBRARY not in sys.modules:
+        os.environ[VARIABLE] = state.set_variables[VARIABLE] = VALUE
+    elif LIBRARY not in state.too_late:
+        state.too_late.append(LIBRARY)
     return dict(state.set_variables)
 
 
@@ -84,14 +78,6 @@ def _wanted() -> bool:
     except InvalidSettings as error:  # the session that reads them again will raise it
         _log.info("settings are not readable yet: %s", error)
         return True
-
-
-def _has_alternative(variable: str) -> bool:
-    for alternative in _ALTERNATIVES[variable]:
-        name, _, value = alternative.partition("=")
-        if (os.environ.get(name) == value) if value else (name in os.environ):
-            return True
-    return False
 
 
 def allowed_cores() -> int:

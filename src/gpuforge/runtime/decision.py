@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuforge.errors import BackendUnavailable
+from gpuforge.log import logger
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.call import Call
 from gpuforge.runtime.placement import NUMPY, Candidate, Decision
+
+_log = logger("placement")
+TELLING_SAMPLES = 3
+"""A recorded plan names a backend that was measured this often."""
 
 
 def decide(call: Call) -> Decision:
@@ -90,16 +95,40 @@ def _pinned(call: Call) -> Decision:
 
 
 def _planned(call: Call) -> Decision:
-    """Follow the recorded plan; a signature that it does not name is recorded as NumPy's."""
+    """Follow the recorded plan; what it does not name yet is recorded from what was learned."""
     session = call.session
     assert session.plan is not None
     plan_key = f"{call.function.digest}/{call.record.digest}/{call.key}"
     name = session.plan.backend(plan_key)
     if name is None:
-        session.plan.record(plan_key, NUMPY)
-    if name is None or name == NUMPY:
+        name = _learned(call)
+        session.plan.record(plan_key, name)
+    if name == NUMPY:
         return Decision(NUMPY, settled=True)
     curve = call.record.kind.curve(session.find(name).name)
     if curve.refused:
         return Decision(NUMPY, settled=True)
     return Decision(name, settled=True) if curve.verified else Decision(NUMPY, trial=name)
+
+
+def _learned(call: Call) -> str:
+    """Return where runs that were free to choose found this signature to finish first.
+
+    NumPy where they have not, where that library is not to be had now, or was refused.
+    """
+    known = {
+        name: cell.typical
+        for name, curve in call.record.kind.curves.items()
+        if (cell := curve.cells.get(call.key)) and len(cell.seconds) >= TELLING_SAMPLES
+    }
+    if NUMPY not in known:
+        return NUMPY
+    for name in sorted(known, key=known.__getitem__):
+        if name == NUMPY:
+            break
+        try:
+            if not call.record.kind.curve(call.session.find(name).name).refused:
+                return name
+        except BackendUnavailable as missing:
+            _log.info("the plan cannot name %s: %s", name, missing)
+    return NUMPY

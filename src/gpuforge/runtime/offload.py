@@ -136,8 +136,7 @@ class Offloaded(Generic[P, R]):
         if context is not current.get() or table is not function.held:
             self._hot = (current.get(), function.held)
         if len(function.held) >= _KEPT_KEYS:
-            function.count_held()
-            function.held.clear()
+            function.let_go()
         function.held[hot] = held
 
     def _elsewhere(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -164,10 +164,14 @@ class FunctionRecord:
         for reason, calls in other.as_written.items():
             self.as_written[reason] = self.as_written.get(reason, 0) + calls
 
-    def drop_programs(self) -> None:
-        """Forget every prepared program and held choice: what they rest on has changed."""
+    def let_go(self) -> None:
+        """Give up the held choices: the next call of each is considered anew."""
         self.count_held()
         self.held.clear()
+
+    def drop_programs(self) -> None:
+        """Forget every prepared program and held choice: what they rest on has changed."""
+        self.let_go()
         for record in self.kinds.values():
             record.programs.clear()
 

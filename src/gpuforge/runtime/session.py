@@ -190,6 +190,8 @@ class Session:
             opened = open_library(library.name)
             library.devices, library.failures = opened.devices, opened.failures
             library.opening_seconds = opened.seconds
+            for function in self.functions.values():  # chosen while there was nothing to choose
+                function.let_go()
             self.history.keep_constant(f"opening:{library.name}", opened.seconds)
             for failure in opened.failures:
                 self.notes.append(f"{failure.name} is left out: {failure.reason}")
@@ -255,12 +257,11 @@ class Session:
         self._sweep_at = 2 * len(self.functions) + SWEEP_FUNCTIONS
 
     def _retire(self, record: FunctionRecord) -> None:
-        record.count_held()
+        record.let_go()
         kept = self.retired.setdefault(record.name, record)
         if kept is not record:
             kept.take_counts(record)
         record.kinds.clear()
-        record.held.clear()
 
     def records(self) -> list[FunctionRecord]:
         """Return the records of all functions called in this session."""
