@@ -1,13 +1,15 @@
 """How close placement comes to an oracle, and what learning costs: samples first, then replays.
 
-usage: placement.py [--seed N] [--functions NAME,...] [--samples FILE] [--replay FILE] [--out FILE]
+usage: placement.py [--seed N] [--backends NAME,...] [--functions NAME,...] [--samples FILE]
+                    [--replay FILE] [--out FILE]
 
 Sampling times every function of `workloads` at half-octave sizes on every backend through the
-runtime's own `Program.measure` (arguments put, run, waited for, result brought back), interleaved.
+runtime's own `Program.measure` (arguments put, run, waited for, result brought back), interleaved;
+NumPy's BLAS has the threads that the runtime gives it (`contention.BlasLimit`).
 Replaying feeds resampled times to the same `Policy` that the runtime uses, and scores its choices
-on cell medians. A function's sizes end where NumPy takes over `MAX_CELL_SECONDS`; a backend over
-`HOPELESS` times slower than the best after 5 samples (4 times that: after 2) is sampled no further
-in that cell.
+on cell medians. A function's sizes end where NumPy takes over `MAX_CELL_SECONDS`; a backend whose
+calls take over `LONG_SECONDS` and over `HOPELESS` times the best after 5 samples (4 times that:
+after 2) is sampled no further in that cell.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ import json
 import os
 import platform
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import geometric_mean, median
 from time import perf_counter
@@ -34,14 +38,15 @@ import workloads
 import gpuforge as gf
 from gpuforge.runtime.captures import read_captures
 from gpuforge.runtime.execution import Program, try_backend
-from gpuforge.runtime.placement import NUMPY, Candidate, Kind, Policy, charge, observe
+from gpuforge.runtime.placement import NUMPY, Candidate, Kind, Policy, charge, is_bought, observe
 from gpuforge.runtime.priors import CANCELLING_CLASSES, CONSTANT, Priors, classify
 from gpuforge.runtime.reference import CANCELLING, ELEMENTWISE, describe
 from gpuforge.runtime.structure import flatten
 
 SAMPLES = 25
 MAX_CELL_SECONDS = 0.12
-HOPELESS = 5.0
+HOPELESS, LONG_SECONDS = 5.0, 0.02
+BACKENDS = "torch,jax"
 FIRST_CALLS, LEARNING_CALLS, STEADY_CALLS = 500, 20_000, 5_000
 RESULTS = Path(__file__).parent / "results"
 
@@ -49,9 +54,9 @@ RESULTS = Path(__file__).parent / "results"
 # ---------------------------------------------------------------- sampling
 
 
-def sample(names: list[str], path: Path) -> dict[str, Any]:
+def sample(names: list[str], libraries: list[str], path: Path) -> dict[str, Any]:
     """Time every cell of `names` and write the raw samples after each function."""
-    with gf.session(history=False) as session:
+    with gf.session(history=False, backends=[NUMPY, *libraries]) as session:
         for library in session.libraries.values():
             session.open(library)
         backends = [session.reference, *session.backends()]
@@ -97,11 +102,7 @@ def sample_kind(name: str, dtype: str, backends: list[Any]) -> dict[str, Any]:
     """Return the samples of one function and dtype: size -> backend -> seconds."""
     function, make, _ = workloads.WORKLOADS[name]
     cells: dict[str, Any] = {"sizes": {}, "refused": {}, "first": {}}
-    floor = (
-        CANCELLING
-        if classify(read_captures(function).operations) in CANCELLING_CLASSES
-        else ELEMENTWISE
-    )
+    operations = classify(read_captures(function).operations)
     seen: set[int] = set()
     for size in workloads.SIZES:
         arguments = make(np.random.default_rng(size), size, dtype)
@@ -109,7 +110,7 @@ def sample_kind(name: str, dtype: str, backends: list[Any]) -> dict[str, Any]:
         if elements in seen:
             continue
         seen.add(elements)
-        cell = sample_cell(function, arguments, backends, cells, floor)
+        cell = sample_cell(function, arguments, backends, cells, operations)
         cells["sizes"][str(elements)] = cell
         if median(cell[NUMPY]) > MAX_CELL_SECONDS:
             break
@@ -118,7 +119,7 @@ def sample_kind(name: str, dtype: str, backends: list[Any]) -> dict[str, Any]:
 
 def sample_cell(
     function: Callable[..., Any], arguments: tuple[Any, ...], backends: list[Any],
-    cells: dict[str, Any], floor: float,
+    cells: dict[str, Any], operations: str,
 ) -> dict[str, list[float]]:  # fmt: skip
     leaves: list[Any] = []
     spec = flatten((arguments, {}), leaves)
@@ -126,6 +127,7 @@ def sample_cell(
     template = describe(expected, arguments)
     assert not isinstance(template, str), template
     copies = read_captures(function).may_write
+    floor = CANCELLING if operations in CANCELLING_CLASSES else ELEMENTWISE
     programs = {}
     for backend in backends:
         if backend.name in cells["refused"]:
@@ -140,17 +142,21 @@ def sample_cell(
                     other.pop(backend.name, None)
                 continue
         programs[backend.name] = program
-    return interleave(programs, arguments, template)
+    return interleave(programs, arguments, template, operations)
 
 
 def enough(times: list[float], best: float) -> bool:
     """Return whether a backend this slow is sampled no further in its cell."""
-    ratio = median(times) / best if times and best else 0.0
+    typical = median(times) if times else 0.0
+    ratio = typical / best if best and typical > LONG_SECONDS else 0.0
     return (len(times) >= 5 and ratio > HOPELESS) or (len(times) >= 2 and ratio > 4 * HOPELESS)
 
 
-def interleave(programs: dict[str, Any], arguments: Any, template: Any) -> dict[str, list[float]]:
+def interleave(
+    programs: dict[str, Any], arguments: Any, template: Any, operations: str
+) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {name: [] for name in programs}
+    blas = contention.BlasLimit()
     for program in programs.values():
         program.measure(arguments, template)
     for _ in range(SAMPLES):
@@ -158,16 +164,19 @@ def interleave(programs: dict[str, Any], arguments: Any, template: Any) -> dict[
         for name, program in programs.items():
             if enough(times[name], best):
                 continue
-            times[name].append(timed(program, arguments, template))
+            if name != NUMPY:
+                times[name].append(float(program.measure(arguments, template)[1]))
+                continue
+            limited = bool(times[name]) and blas.needed(operations, min(times[name]))
+            with blas.one_thread() if limited else nullcontext():
+                times[name].append(plainly(program.function, arguments))
     return times
 
 
-def timed(program: Any, arguments: Any, template: Any) -> float:
-    """Return the seconds of one call as the runtime makes it; NumPy's without any detour."""
-    if program.backend.name != NUMPY:
-        return float(program.measure(arguments, template)[1])
+def plainly(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+    """Return the seconds of one call on NumPy, without any detour."""
     start = perf_counter()
-    program.function(*arguments)
+    function(*arguments)
     return perf_counter() - start
 
 
@@ -177,7 +186,10 @@ def timed(program: Any, arguments: Any, template: Any) -> float:
 class Replay:
     """One function and dtype, its samples drawn at random, one policy learning from them."""
 
-    def __init__(self, cells: dict[str, Any], content: dict[str, Any], rng: Any, prior: Any):
+    def __init__(
+        self, cells: dict[str, Any], content: dict[str, Any], rng: Any, prior: Any,
+        family: list[Kind],
+    ):  # fmt: skip
         self.samples = {int(n): c for n, c in cells["sizes"].items()}
         self.medians = {n: {b: median(t) for b, t in c.items()} for n, c in self.samples.items()}
         self.oracle = {n: min(m.values()) for n, m in self.medians.items()}
@@ -188,7 +200,8 @@ class Replay:
             Candidate(name, facts["floor"], facts["compiles"], compiling(content, name))
             for name, facts in content["backends"].items()
         ]
-        self.kind = Kind(prior=prior)
+        self.kind = Kind(prior=prior, family=family)
+        family.append(self.kind)
         self.policy = Policy()
         self.seen = False
 
@@ -211,7 +224,10 @@ class Replay:
         if compiles and not cell.ready:
             extra = float(self.rng.choice(self.first[name]))
             cell.ready = True
-            charge(self.kind, size, name, extra, extra)
+            known = self.kind.estimate(Candidate(NUMPY), size, size)
+            mine = self.kind.estimate(Candidate(name), size, size)
+            bought = known is not None and is_bought(self.kind, name, mine, known.seconds)
+            charge(self.kind, size, name, extra, extra, bought=bought)
         else:
             seconds = self.draw(size, name)
             if decision.exploring and not decision.trial:
@@ -269,9 +285,11 @@ def replay(content: dict[str, Any], seed: int) -> list[dict[str, Any]]:
     rows = []
     for label, calibrated in (("cold", False), ("calibrated", True)):
         first, steady = Score(), Score()
+        families: dict[str, list[Kind]] = defaultdict(list)
         for kind, cells in content["cells"].items():
             prior = prior_of(kind, content) if calibrated else None
-            run = Replay(cells, content, np.random.default_rng(seed), prior)
+            family = families[kind.split()[0]]
+            run = Replay(cells, content, np.random.default_rng(seed), prior, family)
             for size in run.sizes(FIRST_CALLS):
                 _, seconds, extra = run.call(size)
                 first.add(seconds, run.oracle[size], extra)
@@ -410,13 +428,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--functions", default=",".join(workloads.WORKLOADS))
+    parser.add_argument("--backends", default=BACKENDS)
     parser.add_argument("--samples", type=Path, default=RESULTS / "placement-samples.json.gz")
     parser.add_argument("--sample-only", action="store_true")
     parser.add_argument("--replay", type=Path)
     parser.add_argument("--out", type=Path, default=RESULTS / "placement.json")
     arguments = parser.parse_args()
     path = arguments.replay or arguments.samples
-    content = read(path) if arguments.replay else sample(arguments.functions.split(","), path)
+    content = read(path) if arguments.replay else sample(
+        arguments.functions.split(","), arguments.backends.split(","), path
+    )  # fmt: skip
     if arguments.sample_only:
         return
     rows, added = replay(content, arguments.seed), overhead()

@@ -86,8 +86,8 @@ def nothing_left_behind(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     assert not left, f"left behind: {left}"
 
 
-NOT_OURS = ("torchinductor_", "pymp-", "pocl", "cl_cache")
-"""What libraries keep in the temporary folder for as long as the process lives."""
+NOT_OURS = ("torchinductor_", "pymp-", "pocl", "cl_cache", "pytest-of-")
+"""What libraries, and pytest run inside a test, keep in the temporary folder."""
 
 
 def child_processes() -> set[str]:

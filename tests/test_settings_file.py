@@ -128,10 +128,14 @@ def test_each_preset_is_valid_and_differs_from_the_defaults(name: str) -> None:
     assert any(getattr(defaults, key) != settings.parse(key, preset[key]) for key in preset)
 
 
+SHARED = tempfile.gettempdir()
+"""Where others than the owner may look, other than in a test's own folder."""
+
+
 @pytest.fixture
 def as_nobody() -> Iterator[Path]:
     """Give a folder that others own; run as somebody who may not write there."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=SHARED) as folder:
         Path(folder).chmod(0o755)
         (Path(folder) / "config.toml").write_text("learn = false\n")
         root = os.geteuid() == 0

@@ -97,6 +97,8 @@ def _new_kind(session: Session, function: FunctionRecord, signature: Signature) 
     if signature.opaque and not record.stays:
         function.captures.may_write = True
     record.kind.prior = session.prior(frozenset(function.captures.operations))
+    record.kind.family = function.family
+    function.family.append(record.kind)
     function.kinds[signature.kind] = record
     _recall(session, function)
     return record

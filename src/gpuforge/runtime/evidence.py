@@ -11,13 +11,18 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from math import exp, log, sqrt
+from math import erfc, exp, log, sqrt
 from statistics import median
 
-KEPT_SAMPLES = 9
-WORST_RATE = 5.0
-BETWEEN_LOW = 0.6
-"""Between two measured sizes the time is at best this share of the interpolated one."""
+KEPT_SAMPLES = 15
+SAMPLE_SPREAD, LEAST_SPREAD = 0.25, 0.08
+"""Of one sample, falling with the root of their number: the first ones are often the slowest."""
+STALE_FACTOR, STALE_SPREAD = 300.0, 0.6
+"""Samples are old after this many times their length in calls of others."""
+BETWEEN_SPREAD, BEYOND_SPREAD, BEYOND_GROWTH = 0.25, 0.3, 0.15
+"""Between two measured sizes, at first, and beyond the last one; there more with the distance."""
+SURPRISE_SHARE = 0.3
+"""How much the latest error of interpolation weighs in what is thought of the next one."""
 
 
 @dataclass
@@ -28,7 +33,7 @@ class Cell:
     ----------
     seconds : the last `KEPT_SAMPLES` samples
     count : how many were taken in all, also by other processes
-    missed_seconds : what this backend would have saved so far, had it run every call here
+    missed_seconds : what it might have saved, on the estimates, in the calls since the last sample
     idle_seconds : busy time of this signature since the last sample
     ready : whether a compiled program for this signature exists in this process
     provisional : whether the only sample is of a first call, to be dropped for the next one
@@ -50,7 +55,7 @@ class Cell:
         self.provisional = first and not self.seconds
         self.seconds.append(seconds)
         self.count += 1
-        self.idle_seconds = 0.0
+        self.idle_seconds = self.missed_seconds = 0.0
         self._median = None
 
     @property
@@ -60,24 +65,63 @@ class Cell:
             self._median = median(self.seconds)
         return self._median
 
+    @property
+    def spread(self) -> float:
+        """How far the median may be from the truth, as a standard deviation of its logarithm."""
+        if self.idle_seconds > STALE_FACTOR * self.typical:
+            return STALE_SPREAD
+        return max(LEAST_SPREAD, SAMPLE_SPREAD / sqrt(self.count))
+
 
 @dataclass(frozen=True)
 class Estimate:
-    """How long a call would take on a backend.
+    """How long a call would take on a backend: log-normal, as far as is known.
 
     Attributes
     ----------
-    seconds : what is expected
-    low_seconds, high_seconds : the best and the worst that the evidence allows
+    seconds : what is expected, the median
+    spread : standard deviation of its logarithm
     evidence : what `seconds` rests on, in words
     samples : how many samples of this very signature there are
     """
 
     seconds: float
-    low_seconds: float
-    high_seconds: float
+    spread: float
     evidence: str
     samples: int = 0
+
+    @property
+    def mean(self) -> float:
+        """The mean, in seconds: longer than the median, the more so the less is known."""
+        return self.seconds * exp(self.spread**2 / 2)
+
+    def saving(self, against: float) -> float:
+        """Return the expected seconds gained over a call of `against`, where it is faster at all.
+
+        The expected improvement of Bayesian optimisation (Jones, Schonlau, Welch 1998), for a
+        log-normal time.
+        """
+        if against <= 0:
+            return 0.0
+        distance = log(against / max(self.seconds, 1e-12)) / self.spread
+        gained = against * _below(distance) - self.mean * _below(distance - self.spread)
+        return max(0.0, gained)
+
+    def loss(self, against: float) -> float:
+        """Return the expected seconds lost over a call of `against`, where it is slower at all."""
+        return max(0.0, self.mean - against + self.saving(against))
+
+    def joined(self, other: Estimate) -> Estimate:
+        """Return what both say together, each weighed by how much it knows."""
+        mine, theirs = self.spread**-2, other.spread**-2
+        middle = (mine * log(self.seconds) + theirs * log(other.seconds)) / (mine + theirs)
+        text = self.evidence if mine >= theirs else other.evidence
+        return Estimate(exp(middle), (mine + theirs) ** -0.5, text, self.samples)
+
+
+def _below(deviations: float) -> float:
+    """Return the probability that a standard normal value is below `deviations`."""
+    return 0.5 * erfc(-deviations * sqrt(0.5))
 
 
 @dataclass
@@ -89,7 +133,9 @@ class Curve:
     refused : why this backend is no candidate for the kind; empty if it may be one
     verified : whether a result was compared with NumPy's and agreed
     first_seconds : what first calls cost over a later one (loading, compiling)
+    surprise : the squared error of interpolation that was seen of late, on logarithms
     spent_seconds : what trying this backend has cost so far
+    missed_seconds : what it might have saved, on the estimates, in the calls since the last sample
     """
 
     cells: dict[Hashable, Cell] = field(default_factory=dict)
@@ -97,6 +143,7 @@ class Curve:
     refused: str = ""
     verified: bool = False
     first_seconds: list[float] = field(default_factory=list)
+    surprise: float = BETWEEN_SPREAD**2
     spent_seconds: float = 0.0
     missed_seconds: float = 0.0
 
@@ -111,9 +158,21 @@ class Curve:
         """Add one sample of a signature whose arrays hold `size` elements."""
         cell = self.cell(signature)
         if not cell.seconds:
+            self._compare(size, seconds)
             at = bisect_left(self.sizes, size, key=lambda pair: pair[0])
             self.sizes.insert(at, (size, signature))
         cell.add(seconds, first=first)
+        self.missed_seconds = 0.0
+
+    def _compare(self, size: int, seconds: float) -> None:
+        """Learn from the first sample of a size how far interpolation is off on this curve.
+
+        Transforms of 2^k and of prime sizes, for instance, lie on no smooth one.
+        """
+        below, above = self.neighbours(max(size, 1))
+        if below and above and below[0] < size < above[0]:
+            error = log(max(seconds, 1e-9) / _between(below, above, size))
+            self.surprise += SURPRISE_SHARE * (error**2 - self.surprise)
 
     def neighbours(self, size: int) -> tuple[tuple[int, float] | None, tuple[int, float] | None]:
         """Return the nearest measured (size, seconds) at or below and above `size`."""
@@ -129,39 +188,43 @@ class Curve:
         """Return what the samples say of `signature`, or None when there is none to go by.
 
         Between two measured sizes the time is interpolated on logarithms. Beyond the last one it
-        grows as `reference` (NumPy's curve) does; the best case is that it does not grow at all.
+        grows as `reference` (NumPy's curve) does.
         """
         cell = self.cells.get(signature)
         if cell is not None and cell.seconds:
             text = f"median of {len(cell.seconds)} calls" if cell.count > 1 else "one call"
-            typical = cell.typical
-            return Estimate(typical, min(cell.seconds), typical, f"learned: {text}", cell.count)
+            return Estimate(cell.typical, cell.spread, f"learned: {text}", cell.count)
         if not self.sizes:
             return None
         below, above = self.neighbours(max(size, 1))
         if below and above:
-            return _between(below, above, max(size, 1))
+            spread = max(BETWEEN_SPREAD / 2, sqrt(self.surprise))
+            text = f"interpolated between {below[0]} and {above[0]} elements"
+            return Estimate(_between(below, above, max(size, 1)), spread, text)
         return self._beyond(below or above or (1, 0.0), size, reference)
+
+    def near(self, size: int) -> bool:
+        """Return whether a size within a factor of two of `size` was measured."""
+        return any(pair and pair[0] <= 2 * size <= 4 * pair[0] for pair in self.neighbours(size))
 
     def _beyond(self, known: tuple[int, float], size: int, reference: Curve) -> Estimate:
         """Return an estimate for a size outside all measured ones.
 
         Upwards, what NumPy takes longer is added, at the rate that the last two sizes show (NumPy's
-        own where there is one only): a small call is mostly overhead. At worst it grows
-        `WORST_RATE` times as fast as NumPy's.
+        own where there is one only): a small call is mostly overhead.
         Downwards, anything from no change to proportion is possible.
         """
         known_size, seconds = known
         evidence = f"scaled from {known_size} elements"
         start, end = reference.at(known_size), reference.at(size)
-        ends = sorted((seconds, seconds * max(size, 1) / known_size))
+        ratio = max(size, 1) / max(known_size, 1)
+        spread = BEYOND_SPREAD + BEYOND_GROWTH * abs(log(ratio))
         if size < known_size or reference is self or not start or not end or end <= start:
-            return Estimate(sqrt(ends[0] * ends[1]), ends[0] * 0.9, ends[1], evidence)
-        rate = self._rate(reference)
-        expected = min(seconds + (end - start) * (rate or 1.0), seconds * end / start)
-        worst_rate = min(WORST_RATE, 3 * rate) if rate else WORST_RATE
-        worst = max(expected, seconds + worst_rate * (end - start))
-        return Estimate(expected, min(expected, seconds) * 0.9, worst, evidence)
+            return Estimate(seconds * sqrt(ratio), spread, evidence)
+        expected = min(
+            seconds + (end - start) * (self._rate(reference) or 1.0), seconds * end / start
+        )
+        return Estimate(expected, spread, evidence)
 
     def _rate(self, reference: Curve) -> float | None:
         """Return how fast the time grows between the two largest sizes, over NumPy's growth."""
@@ -178,16 +241,15 @@ class Curve:
         """Return the seconds at `size`, interpolated; beyond the ends in proportion."""
         below, above = self.neighbours(max(size, 1))
         if below and above:
-            return _between(below, above, max(size, 1)).seconds
+            return _between(below, above, max(size, 1))
         nearest = below or above
         if nearest is None:
             return None
         return nearest[1] * max(1.0, size / nearest[0]) if below else nearest[1]
 
 
-def _between(below: tuple[int, float], above: tuple[int, float], size: int) -> Estimate:
+def _between(below: tuple[int, float], above: tuple[int, float], size: int) -> float:
+    """Return the seconds at `size`, interpolated on logarithms."""
     (n0, t0), (n1, t1) = below, above
     weight = (log(size) - log(n0)) / (log(n1) - log(n0)) if n1 > n0 > 0 else 0.5
-    seconds = exp((1 - weight) * log(max(t0, 1e-9)) + weight * log(max(t1, 1e-9)))
-    low = min(t0, t1, seconds * BETWEEN_LOW)
-    return Estimate(seconds, low, max(t0, t1), f"interpolated between {n0} and {n1} elements")
+    return exp((1 - weight) * log(max(t0, 1e-9)) + weight * log(max(t1, 1e-9)))

@@ -2,15 +2,17 @@
 
 The backend with the lowest estimated total wins. Trying another one has a price, known or guessed:
 the time it may lose, the comparison of its first result with NumPy's, the compilation of a new
-signature. It is paid only once that backend would already have saved as much, on the best that the
-evidence allows (rent until the rent equals the price, then buy), and only within the share of busy
-time that may be spent on trying, and never for a try predicted to take `TRY_FACTOR` times the best.
+signature. What it might have saved, weighed with how likely that is on the evidence, adds up with
+every call; a try is made once that has reached the price (rent until the rent equals the price,
+then buy), only within the share of busy time that may be spent on trying, and never where it is
+expected to take `TRY_FACTOR` times the best.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from statistics import median
 
 from gpuforge.runtime.evidence import Curve, Estimate
@@ -18,18 +20,19 @@ from gpuforge.runtime.evidence import Curve, Estimate
 NUMPY = "numpy"
 TRY_FACTOR = 5.0
 TRY_FLOOR_SECONDS = 1e-3
-UNKNOWN_SAVING = 0.5
-"""A backend never tried is taken to save at most this share of a call."""
-UNKNOWN_PRICE = 3.0
-"""A backend never tried is taken to cost this many times NumPy's call."""
-CALIBRATED_LOW = 0.3
-"""At best, a function takes this share of what its class of operations suggests."""
-BUY_AT = 0.5
-"""A price is paid once this share of it would have been saved, the call at hand included."""
-STALE_FACTOR = 300.0
-"""A rival is measured again after this many times its own cost in calls."""
-UNSEEN_FACTOR = 100.0
-"""A rival never measured at a signature is, after this many times its own cost in calls there."""
+UNKNOWN_RATIO, UNKNOWN_SPREAD = 1.5, 0.7
+"""A backend never tried is taken to need this many times NumPy's call."""
+CALIBRATED_SPREAD, RELATED_SPREAD = 0.7, 0.4
+"""Of what a class of operations suggests, and of what other kinds of the same function do."""
+FAR_SPREAD = 0.3
+"""What knows less than this is joined with them."""
+RELATIVES = 4
+TRIAL_CALLS = 1.0
+"""What a comparison with NumPy's result costs, in calls: the first ones are often the slowest."""
+BUY_AT = 1.0
+"""A price is paid once this share of it might have been saved, the call at hand included."""
+UNSEEN_FACTOR = 10.0
+"""A rival never measured at a signature is, after this many times the price in calls there."""
 BUSY_FLOOR_SECONDS = 2e-3
 
 Prior = Callable[[str, int], "float | None"]
@@ -80,12 +83,14 @@ class Kind:
     busy_seconds : time spent in its calls so far
     spent_seconds : time that trying other backends has cost
     prior : calibrated ratios for its class of operations
+    family : the kinds of the same function, itself among them
     """
 
     curves: dict[str, Curve] = field(default_factory=dict)
     busy_seconds: float = 0.0
     spent_seconds: float = 0.0
     prior: Prior | None = None
+    family: Sequence[Kind] = field(default=(), repr=False)
 
     def curve(self, backend: str) -> Curve:
         """Return what is known of `backend`, an empty curve at first."""
@@ -98,32 +103,45 @@ class Kind:
         """Return how long the call would take on a backend, or None when nothing tells."""
         reference, name = self.curve(NUMPY), candidate.name
         measured = self.curve(name).estimate(signature, size, reference)
-        if measured is None and name != NUMPY:
-            measured = self._calibrated(name, signature, size)
+        if name != NUMPY and (measured is None or measured.spread > FAR_SPREAD):
+            guess = self._by_ratio(name, signature, size)
+            measured = measured.joined(guess) if measured and guess else measured or guess
         if measured is None or measured.samples:
             return measured
-        floor = candidate.floor_seconds
-        if measured.low_seconds >= floor:
-            return measured
-        high = max(measured.high_seconds, floor)
-        seconds = max(measured.seconds, floor)
-        return replace(measured, seconds=seconds, low_seconds=floor, high_seconds=high)
+        return replace(measured, seconds=max(measured.seconds, candidate.floor_seconds))
 
-    def _calibrated(self, backend: str, signature: Hashable, size: int) -> Estimate | None:
+    def _by_ratio(self, backend: str, signature: Hashable, size: int) -> Estimate | None:
+        """Return an estimate from how `backend` compares with NumPy elsewhere."""
         reference = self.curve(NUMPY)
-        ratio = self.prior(backend, size) if self.prior else None
         base = reference.estimate(signature, size, reference)
-        if ratio is None or base is None:
+        if base is None:
             return None
-        seconds = base.seconds * ratio
-        return Estimate(
-            seconds, seconds * CALIBRATED_LOW, seconds * 2, "calibrated: this class of operations"
-        )
+        guesses: list[Estimate] = []
+        others = [kind for kind in self.family if kind is not self][-RELATIVES:]
+        ratios = [ratio for kind in others if (ratio := kind._ratio(backend, size))]
+        if ratios:
+            text = "learned: other kinds of call of this function"
+            guesses.append(Estimate(base.seconds * median(ratios), RELATED_SPREAD, text))
+        if self.prior and (ratio := self.prior(backend, size)):
+            text = "calibrated: this class of operations"
+            guesses.append(Estimate(base.seconds * ratio, CALIBRATED_SPREAD, text))
+        return reduce(Estimate.joined, guesses) if guesses else None
+
+    def _ratio(self, backend: str, size: int) -> float | None:
+        """Return the time of `backend` over NumPy's at `size`, if both were measured near it."""
+        curve, reference = self.curves.get(backend), self.curve(NUMPY)
+        if curve is None or curve.refused or not (curve.near(size) and reference.near(size)):
+            return None
+        there, here = curve.at(size), reference.at(size)
+        return there / here if there and here else None
 
     def compile_seconds(self, candidate: Candidate) -> float:
         """Return what one more compiled signature is expected to cost."""
-        first = self.curve(candidate.name).first_seconds
-        return median(first[-9:]) if first else candidate.compile_seconds
+        for kind in (self, *self.family[-RELATIVES:]):
+            first = kind.curve(candidate.name).first_seconds
+            if first:
+                return median(first[-9:])
+        return candidate.compile_seconds
 
 
 @dataclass(frozen=True)
@@ -191,56 +209,58 @@ class Policy:
         for candidate in candidates:
             if candidate.name == best:
                 continue
-            low, price = self._outlook(kind, signature, candidate, leader, estimates)
+            saving, price = self._outlook(kind, signature, candidate, leader.seconds, estimates)
+            bought = is_bought(kind, candidate.name, estimates[candidate.name], leader.seconds)
             spent = kind.curve(candidate.name).spent_seconds
-            if low < leader.seconds and price + spent <= allowance:
-                promising[candidate.name] = low / leader.seconds
-        return min(promising, key=promising.__getitem__) if promising else None
+            if saving >= BUY_AT * price and (bought or price + spent <= allowance):
+                promising[candidate.name] = saving / max(price, 1e-9)
+        return max(promising, key=promising.__getitem__) if promising else None
 
     def _outlook(
         self,
         kind: Kind,
         signature: Hashable,
         candidate: Candidate,
-        leader: Estimate,
+        leader_seconds: float,
         estimates: Mapping[str, Estimate | None],
     ) -> tuple[float, float]:
-        """Return the best case of a try and its price, in seconds; infinite when it is barred."""
-        never = (float("inf"), float("inf"))
-        gain = 0.0
-        curve, estimate = kind.curve(candidate.name), estimates[candidate.name]
-        cell = curve.cell(signature)
-        if estimate is None:
-            low = max(leader.seconds * UNKNOWN_SAVING, candidate.floor_seconds)
-            price = leader.seconds * UNKNOWN_PRICE
-        else:
-            overdue = not cell.count and cell.idle_seconds > UNSEEN_FACTOR * estimate.high_seconds
-            if estimate.seconds > max(TRY_FACTOR * leader.seconds, TRY_FLOOR_SECONDS):
-                if not overdue:
-                    return never
-            elif not self._wanted(cell.count, cell.idle_seconds, estimate, leader):
-                return never
-            low = max(estimate.low_seconds * (not overdue), candidate.floor_seconds)
-            worst = estimate.high_seconds
-            price = max(0.0, worst - leader.seconds) if curve.verified else worst
-            gain = max(0.0, leader.seconds - estimate.seconds)
-        if low >= leader.seconds:
-            return never
-        saved = curve.missed_seconds - curve.spent_seconds
+        """Return what a try might have saved so far and its price, in seconds.
+
+        The price is infinite where it is barred.
+        """
+        curve, cell = kind.curve(candidate.name), kind.curve(candidate.name).cell(signature)
+        estimate = estimates[candidate.name] or unknown(leader_seconds)
+        now = saving_of(candidate, estimate, leader_seconds)
+        if not now:
+            return 0.0, float("inf")
+        price = estimate.loss(leader_seconds) if curve.verified else TRIAL_CALLS * estimate.mean
         if candidate.compiles and not cell.ready:
             price += kind.compile_seconds(candidate)
-            if curve.verified:  # what is compiled serves this signature only, a comparison all
-                saved = cell.missed_seconds
-        return (low, price) if saved + gain >= BUY_AT * price else never
+        if not cell.count and cell.idle_seconds > UNSEEN_FACTOR * max(price, estimate.seconds):
+            return float("inf"), price
+        if estimate.seconds > max(TRY_FACTOR * leader_seconds, TRY_FLOOR_SECONDS):
+            return 0.0, float("inf")
+        near = curve.verified and estimate.spread <= FAR_SPREAD
+        saved = cell.missed_seconds if near else curve.missed_seconds  # one far off tells of all
+        return saved + now, price
 
-    @staticmethod
-    def _wanted(count: int, idle_seconds: float, estimate: Estimate, leader: Estimate) -> bool:
-        """Return whether one more sample of a rival could change the choice."""
-        ratio = estimate.seconds / leader.seconds
-        enough = 7 if ratio < 1.25 else 3 if ratio < 2 else 2 if ratio < 4 else 1
-        if count < enough:
-            return True
-        return idle_seconds > STALE_FACTOR * estimate.seconds and ratio < TRY_FACTOR
+
+def is_bought(kind: Kind, backend: str, estimate: Estimate | None, against: float) -> bool:
+    """Return whether a call on `backend` is no try: expected to be faster, its results compared.
+
+    What it has cost to compile is then an outlay for calls to come, not exploration.
+    """
+    return bool(estimate and estimate.seconds < against and kind.curve(backend).verified)
+
+
+def unknown(seconds: float) -> Estimate:
+    """Return what is thought of a backend of which nothing is known, where the best is known."""
+    return Estimate(seconds * UNKNOWN_RATIO, UNKNOWN_SPREAD, "not measured yet")
+
+
+def saving_of(candidate: Candidate, estimate: Estimate, against: float) -> float:
+    """Return what a call on `candidate` might save: never more than its floor leaves."""
+    return max(0.0, min(estimate.saving(against), against - candidate.floor_seconds))
 
 
 def observe(
@@ -268,9 +288,8 @@ def observe(
         rival = kind.curve(candidate.name)
         if candidate.name == backend or rival.refused:
             continue
-        estimate = kind.estimate(candidate, signature, size)
-        low = estimate.low_seconds if estimate else seconds * UNKNOWN_SAVING
-        saved = max(0.0, seconds - max(low, candidate.floor_seconds)) * calls
+        estimate = kind.estimate(candidate, signature, size) or unknown(seconds)
+        saved = saving_of(candidate, estimate, seconds) * calls
         cell = rival.cell(signature)
         cell.missed_seconds += saved
         cell.idle_seconds += total
@@ -278,12 +297,22 @@ def observe(
 
 
 def charge(
-    kind: Kind, signature: Hashable, backend: str, lost_seconds: float, first_seconds: float = 0.0
+    kind: Kind,
+    signature: Hashable,
+    backend: str,
+    lost_seconds: float,
+    first_seconds: float = 0.0,
+    *,
+    bought: bool = False,
 ) -> None:
-    """Take in what a try of `backend` cost, and what of it was a first call."""
+    """Take in what a try of `backend` cost, and what of it was a first call.
+
+    What was bought is not counted against the share of busy time that tries may take.
+    """
     curve = kind.curve(backend)
     if first_seconds > 0:
         curve.first_seconds.append(first_seconds)
-        curve.cell(signature).missed_seconds = 0.0
-    curve.spent_seconds += max(0.0, lost_seconds)
+        curve.missed_seconds = curve.cell(signature).missed_seconds = 0.0
     kind.spent_seconds += max(0.0, lost_seconds)
+    if not bought:
+        curve.spent_seconds += max(0.0, lost_seconds)

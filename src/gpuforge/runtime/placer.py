@@ -16,7 +16,14 @@ from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.call import Call
 from gpuforge.runtime.decision import candidates, decide
 from gpuforge.runtime.execution import Program, describe_error, raised_by_user, try_backend
-from gpuforge.runtime.placement import NUMPY, Candidate, Decision, charge, observe
+from gpuforge.runtime.placement import (
+    NUMPY,
+    Candidate,
+    Decision,
+    charge,
+    is_bought,
+    observe,
+)
 from gpuforge.runtime.priors import CANCELLING_CLASSES, classify
 from gpuforge.runtime.readonly import explain_read_only, give_back
 from gpuforge.runtime.record import Count
@@ -235,7 +242,9 @@ def _learn_first(call: Call, name: str, seconds: float) -> None:
         expected = kind.estimate(Candidate(name), call.key, call.signature.size)
         extra = max(0.0, seconds - (expected.seconds if expected else 0.0))
         curve.cell(call.key).ready = True
-        charge(kind, call.key, name, extra, extra)
+        reference = kind.estimate(Candidate(NUMPY), call.key, call.signature.size)
+        bought = reference is not None and is_bought(kind, name, expected, reference.seconds)
+        charge(kind, call.key, name, extra, extra, bought=bought)
         kind.busy_seconds += seconds
         call.function.counts.setdefault(name, Count()).add(1, seconds)
 

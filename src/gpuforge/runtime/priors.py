@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuforge.history import History
 from gpuforge.runtime.captures import CHAIN
-from gpuforge.runtime.placement import UNKNOWN_SAVING, Prior
+from gpuforge.runtime.placement import Prior
 
 CONSTANT = "calibration"
 UNPROMISING_SECONDS = 30e-6
@@ -30,6 +30,8 @@ _MEMBERS = {
 }
 CLASSES = {name: frozenset(members.split()) for name, members in _MEMBERS.items()}
 LIGHT = "light"
+UNKNOWN_SAVING = 0.5
+"""A library that is not open is taken to save at most this share of a call."""
 CANCELLING_CLASSES = frozenset(["linalg", "fft", "matmul", "scan", "reduce"])
 
 OPTIMISM = 0.3

@@ -136,6 +136,7 @@ class FunctionRecord:
         self.options = options
         self.name = name_of(function)
         self.kinds: dict[Hashable, KindRecord] = {}
+        self.family: list[Kind] = []
         self.counts: dict[str, Count] = {}
         self.as_written: dict[str, int] = {}
         self.held: dict[Any, Held] = {}

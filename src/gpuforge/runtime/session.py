@@ -262,6 +262,7 @@ class Session:
         if kept is not record:
             kept.take_counts(record)
         record.kinds.clear()
+        record.family.clear()
 
     def records(self) -> list[FunctionRecord]:
         """Return the records of all functions called in this session."""
