@@ -17,10 +17,15 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from hypothesis import settings
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 REQUIRED = [name for name in os.environ.get("GPUFORGE_REQUIRE", "").split(",") if name]
+# The same examples each time, without time limits: no verdict hangs on luck or on a busy machine.
+# New examples are looked for by pytest --hypothesis-profile=default.
+settings.register_profile("steady", deadline=None, derandomize=True)
+settings.load_profile("steady")
 CORPUS = Path(os.environ.get("GPUFORGE_CORPUS", Path(__file__).parents[2] / "shared" / "corpus"))
 
 

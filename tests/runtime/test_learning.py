@@ -53,20 +53,22 @@ def test_the_fingerprint_changes_with_the_allowed_cores(monkeypatch: pytest.Monk
     assert {"cpu", "cores", "numpy"} <= set(describe_machine())
 
 
-def test_a_faster_backend_is_found_without_being_asked_for(torch: Any, tmp_path: Path) -> None:
-    import torch as loaded
-
-    assert loaded.__version__  # it is there already: opening it costs next to nothing
-    with gf.session(cache_folder=str(tmp_path), explore_share=1):
+def test_a_backend_is_tried_without_being_asked_for(torch: Any, tmp_path: Path) -> None:
+    chosen = {"backends": ["numpy", "torch"], "explore_share": 1, "cache_folder": str(tmp_path)}
+    with gf.session(**chosen) as held:
+        held.find("torch")
         placed = gf.offload(heavy)
-        for _ in range(60):
-            placed(X)
+        placed(X)
         kind = next(iter(placed.stats().kinds.values())).kind
-        curve = kind.curves["torch:cpu"]
-        assert curve.verified or curve.refused
-        assert kind.spent_seconds <= kind.busy_seconds + 1
+        curve = kind.curve("torch:cpu")
+        for _ in range(1000):  # how soon depends on what each call takes
+            if curve.verified or curve.refused:
+                break
+            placed(X)
+        assert curve.verified and not curve.refused
         choice = placed.explain(X)
         totals = {row.backend: row.total_seconds for row in choice.rows if row.total_seconds}
+        assert len(totals) == 2
         assert totals[choice.choice] == min(totals.values())
 
 
