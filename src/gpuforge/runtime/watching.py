@@ -45,6 +45,17 @@ SHIFTS = (
 REMAINDERS = ("floor_divide", "remainder", "divmod", "__floordiv__", "__rfloordiv__", "__mod__")
 UNSTABLE = ("argsort", "argpartition", "partition", "lexsort")
 ROOT = "NumPy takes x ** 0.5 as a square root, whose results for -0 and -inf are others"
+COMPLEX = {
+    *("multiply", "divide", "div", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", *POWERS),
+    *("integer_pow", "square", "sqrt", "exp", "expm1", "log", "log1p", "log2", "sin", "cos", "tan"),
+    *("sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "sgn", "sign"),
+    *("prod", "cumprod", "cumulative_prod", "max", "min", "maximum", "minimum", "reduce_max"),
+    *("reduce_min", "lt", "le", "gt", "ge", "__lt__", "__le__", "__gt__", "__ge__", "less"),
+    *("less_equal", "greater", "greater_equal", "sort", "median", "round", "isclose", "allclose"),
+    *("outer", "kron", "cross", "diff", "mean", "var", "std", "reciprocal", "abs", "clip", "clamp"),
+}
+NAN_OF_COMPLEX = "complex numbers get other NaN and infinities than NumPy's"
+"""of the operations in `COMPLEX`, where an operand is complex"""
 TIES = "equal elements come in another order than NumPy's, which leaves it open"
 _COMPARISONS = {
     *("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "lt", "le", "gt", "ge", "eq"),
@@ -169,6 +180,8 @@ def _before(name: str, given: tuple[Any, ...]) -> None:
     reason = library.deviation(name, given) or beyond(library.name, name, given, library.dtype_of)
     if name in UNSTABLE:
         reason = reason or f"{library.name}'s {name}: {TIES}"
+    if name in COMPLEX and any(getattr(library.dtype_of(v), "kind", "") == "c" for v in given):
+        reason = reason or NAN_OF_COMPLEX
     if name in POWERS and any(type(v) is float and v == 0.5 for v in given):
         reason = reason or ROOT
     if reason:

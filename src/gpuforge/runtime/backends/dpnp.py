@@ -33,25 +33,6 @@ from gpuforge.runtime.watching import (
 LIBRARY = "dpnp"
 CLIPPED = "dpnp clips or wraps an index out of range, NumPy raises"
 _SILENT = "dpnp returns NaN where NumPy raises LinAlgError"
-_COMPLEX = (
-    *("multiply", "divide", "__mul__", "__rmul__", "__imul__", "__truediv__", "__rtruediv__"),
-    *(
-        "square",
-        "sign",
-        "sqrt",
-        "exp",
-        "expm1",
-        "log2",
-        "sin",
-        "cos",
-        "tan",
-        "sinh",
-        "cosh",
-        "tanh",
-    ),
-    *("asin", "acos", "atan", "acosh", "arcsin", "arccos", "arctan", "arccosh", "outer", "median"),
-    *("prod", "cumprod", "cumulative_prod", "maximum", "minimum", "var", "std"),
-)
 _INDEXING = ("take", "take_along_axis", "put", "put_along_axis", "place")
 DEVIATIONS = {
     **dict.fromkeys(_INDEXING, CLIPPED),
@@ -67,7 +48,6 @@ DEVIATIONS = {
     **dict.fromkeys(
         ("norm", "vector_norm"), "dpnp squares whole numbers in their dtype: they wrap"
     ),
-    **dict.fromkeys(_COMPLEX, "dpnp's complex numbers have other NaN and infinities than NumPy's"),
     "__rmod__": "dpnp's remainders have other signs of zero than NumPy's",
 }
 """operation -> how it differs from NumPy's"""
@@ -78,7 +58,6 @@ INTEGER_DEVIATIONS = integer_deviations("dpnp")
 _KINDS = {
     **dict.fromkeys(("cumsum", "cumulative_sum", "argmax", "argmin"), "fc"),
     **dict.fromkeys(("norm", "vector_norm"), "iu"),
-    **dict.fromkeys(_COMPLEX, "c"),
 }
 """operation -> kinds of dtype of NumPy for which it differs"""
 

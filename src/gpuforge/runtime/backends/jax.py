@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from gpuforge.runtime.backends import Array, Backend, Program, Uses
-from gpuforge.runtime.watching import ROOT, TIES
+from gpuforge.runtime.watching import COMPLEX, NAN_OF_COMPLEX, ROOT, TIES
 
 LIBRARY = "jax"
 _CLAMPED = "JAX clamps or fills an index out of range, NumPy raises"
@@ -30,7 +30,7 @@ DEVIATIONS = {
     "sort of pairs": f"JAX's argsort: {TIES}",
     "root": ROOT,
     "norm": "JAX squares whole numbers in their dtype, where they wrap",
-    "complex": "JAX's complex numbers have other NaN and infinities than NumPy's",
+    "complex": f"JAX's {NAN_OF_COMPLEX}",
     "to whole numbers": "JAX ends at the limits of a dtype, NumPy wraps",
     "narrowing": "JAX takes wide whole numbers as float32, NumPy as float64",
     "comparison": "JAX wraps a number beyond the dtype before it compares, NumPy does not",
@@ -121,11 +121,6 @@ class JaxBackend:
         """JAX frees buffers when their arrays go; it offers nothing to give pools back."""
 
 
-_COMPLEX = {
-    *("div", "square", "integer_pow", "pow", "exp", "expm1", "log", "log1p", "sqrt", "abs", "sign"),
-    *("sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh"),
-    *("atanh", "max", "min", "reduce_max", "reduce_min", "lt", "le", "gt", "ge", "rsqrt"),
-}
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
@@ -133,8 +128,6 @@ def _step(equation: Any) -> str:
     """Return the name under which one step of a traced program may be declared."""
     name = str(equation.primitive.name)
     dtypes = [getattr(v.aval, "dtype", np.dtype(bool)) for v in equation.invars]
-    if equation.params.get("name") in ("norm", "vector_norm") and dtypes[0].kind in "iu":
-        return "norm"
     if name == "sort" and len(dtypes) > 1:
         return "sort of pairs"
     if name == "convert_element_type":
@@ -147,7 +140,7 @@ def _step(equation: Any) -> str:
     if name in _COMPARISONS and dtypes[0].kind in "iu":
         # the trace holds the wrapped number: any number but a small one may have been another
         return "comparison" if any(not 0 <= number < 8 for number in numbers) else name
-    if name in _COMPLEX and any(dtype.kind == "c" for dtype in dtypes):
+    if name in COMPLEX and any(dtype.kind == "c" for dtype in dtypes):
         return "complex"
     if name == "pow" and any(number == 0.5 for number in numbers):
         return "root"
@@ -156,11 +149,16 @@ def _step(equation: Any) -> str:
 
 def _walk(program: Any, uses: Uses) -> None:
     """Collect the primitives of a traced program and of those inside it."""
+    counted: set[Any] = set()  # floating-point numbers made of whole ones
     for equation in program.eqns:
         name = _step(equation)
+        if name == "sqrt" and equation.invars[0] in counted:
+            name = "norm"
         uses.operations.add(name)
         kinds = {getattr(getattr(v.aval, "dtype", None), "kind", "") for v in equation.invars}
         whole = bool(kinds & set("iub")) and not kinds & set("fc")
+        if name == "convert_element_type" and whole:
+            counted.update(equation.outvars)
         steady = name == "integer_pow" and equation.params["y"] >= 0
         kind = INTEGER_DEVIATIONS if whole else FLOAT_DEVIATIONS
         reason = DEVIATIONS.get(name) or ("" if steady else kind.get(name))

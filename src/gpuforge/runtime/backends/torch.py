@@ -16,19 +16,16 @@ from typing import Any, cast
 import numpy as np
 
 from gpuforge.runtime.backends import Array, Backend, Program, Uses
-from gpuforge.runtime.watching import TIES, beyond, promotion
+from gpuforge.runtime.watching import COMPLEX, NAN_OF_COMPLEX, TIES, beyond, promotion
 
 LIBRARY = "torch"
 _POWERS = {"pow", "__pow__", "__rpow__", "__ipow__", "pow_"}
 _SHIFTS = {"__lshift__", "__rshift__", "bitwise_left_shift", "bitwise_right_shift"}
 _REMAINDERS = {"remainder", "fmod", "__mod__", "__rmod__", "__imod__"}
-_COMPLEX = (
-    *("add", "sub", "subtract", "__rsub__", "rsub", "add_", "sub_", "diff", "cumprod", "outer"),
-    *("square", "round", "sgn", "sign", "log1p", "reciprocal", "clamp", "clip", "kron", "cross"),
-)
+_COMPLEX = COMPLEX | {"add", "sub", "subtract", "__rsub__", "rsub", "add_", "sub_"}
 _DRAWN = ("linspace", "arange", "tensor", "asarray", "full", "logspace")
 DEVIATIONS = {
-    **dict.fromkeys(_COMPLEX, "PyTorch makes NaN of complex infinities where NumPy does not"),
+    **dict.fromkeys(_COMPLEX, f"PyTorch's {NAN_OF_COMPLEX}"),
     **dict.fromkeys(("argsort", "topk"), f"PyTorch's argsort: {TIES}"),
     **dict.fromkeys(("cumsum", "cumsum_"), "PyTorch's running sums lose the sign of leading zeros"),
     **dict.fromkeys(("searchsorted", "bucketize"), "PyTorch finds other places for NaN"),
@@ -42,7 +39,6 @@ DEVIATIONS = {
 }
 """operation -> how it differs from NumPy's, for some dtypes and numbers only"""
 _CHARS = {
-    **dict.fromkeys(_COMPLEX, "FD"),
     **dict.fromkeys(("argsort", "topk"), "?bBhHiIlLqQefdFD"),
     **dict.fromkeys(("cumsum", "cumsum_", "searchsorted", "bucketize"), "efdFD"),
     **dict.fromkeys(("angle", "nextafter"), "efd"),
@@ -163,6 +159,8 @@ def _deviation(name: str, arguments: Any, result: Any) -> str:
     if name not in DEVIATIONS:
         return ""
     chars = {d.char for value in arguments[:2] if (d := _dtype(value)) is not None}
+    if name in _COMPLEX and chars & set("FD"):
+        return f"PyTorch's {NAN_OF_COMPLEX}"
     if name in _CHARS:
         return DEVIATIONS[name] if chars & set(_CHARS[name]) else ""
     if name == "__rdiv__":
@@ -174,6 +172,8 @@ def _deviation(name: str, arguments: Any, result: Any) -> str:
         isinstance(a, int) or (hasattr(a, "is_floating_point") and not _inexact(a))
         for a in arguments[:2]
     ]
+    if name not in _POWERS | _SHIFTS | _REMAINDERS:
+        return ""
     if name in _REMAINDERS:
         return "" if all(whole) else DEVIATIONS[name]
     steady = isinstance(arguments[-1], int) and 0 <= arguments[-1] < 8
