@@ -517,7 +517,7 @@ PROGRAM = """
     import numpy as np
     import gpuforge as gf
 
-    @gf.offload(backend=sys.argv[1] if len(sys.argv) > 1 else None)
+    @gf.offload(backend=sys.argv[1] if len(sys.argv) > 1 else "")
     def product(x):
         xp = gf.namespace(x)
         if isinstance(x, np.ndarray):  # leaves no doubt which of them finishes first
