@@ -16,6 +16,8 @@ step() { # step NAME COMMAND...: run it, keep its output, go on when it fails
 export PYTHONUNBUFFERED=1 PYTHONPATH=src${PYTHONPATH:+:$PYTHONPATH} GPUFORGE_CACHE_FOLDER=$(mktemp -d)
 step devices "$python" -m gpuforge detect --why
 step tests "$python" -m pytest -m gpu -q tests
+step contract env GPUFORGE_TEST_DEVICE=cuda "$python" -m pytest -q tests/contract/test_backend.py
+step transfer "$python" benchmarks/transfer.py --out "$out/transfer.json"
 step calibration "$python" -m gpuforge calibrate
 step placement "$python" benchmarks/placement.py --samples "$out/placement-samples.json.gz" \
     --out "$out/placement.json" --functions affine,wave,total,square_product,gram,ordered,spectrum

@@ -2,10 +2,20 @@
 
 usage: transfer.py [--out FILE]
 
-Sizes from 4 KiB to 64 MiB, 10 MB among them, each way, on every backend with memory of its own.
-The two ways take turns, and which goes first changes with each turn; the figures are medians with
-quartiles, in seconds, and the raw samples are kept. A backend that shares the host's memory
-(`torch:cpu`, `jax:cpu`) copies nothing and is left out.
+Sizes from 4 KiB to 64 MiB, 10 MB among them, each way, on every backend with memory of its own. A
+backend that shares the host's memory (`torch:cpu`, `jax:cpu`) copies nothing and is left out.
+
+Like is compared with like: each copy is called as a backend's is, through a function of Python that
+takes `share` (0.2 µs: as much as 15 % of MLX's smallest copy), and each way to the host fills a
+NumPy array of its own. The pages of
+a fresh array are given by the system while it is filled, which takes longer than the copy itself;
+those of a freed one are used again: one and the same copy takes 13 or 150 ms by chance. Therefore
+the two ways take turns in an order drawn anew each time, and the ratio is the median of the ratios
+of the turns. Medians and quartiles are in seconds, and the raw samples are kept.
+
+PyOpenCL's `get` keeps some dozen host arrays alive with the device's array, whose pages do not come
+back: through it 64 MiB took up to five times as long as from another array that had been read less
+often. The backend fills an array and keeps none.
 """
 
 from __future__ import annotations
@@ -16,6 +26,7 @@ import os
 import platform
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from statistics import median, quantiles
 from time import perf_counter
 from typing import Any
@@ -26,7 +37,7 @@ import gpuforge as gf
 
 RESULTS = Path(__file__).parent / "results"
 SIZES = (*(2**power for power in range(12, 27, 2)), 10_000_000)
-ROUNDS, LEAST_SECONDS = 25, 0.15
+ROUNDS, LEAST_SECONDS = 31, 0.15
 Copies = tuple[Callable[[Any], Any], Callable[[Any], Any], Callable[[Any], Any]]
 
 
@@ -35,21 +46,24 @@ def own_copies(backend: Any) -> Copies | None:
     library, _, device = backend.name.partition(":")
     if library == "torch" and device != "cpu":
         torch = backend.torch
-        return (lambda a: torch.from_numpy(a).to(backend.device), lambda t: t.cpu().numpy(),
+        return (lambda a, share: torch.from_numpy(a).to(backend.device), lambda t: t.cpu().numpy(),
                 backend.wait)  # fmt: skip
     if library == "cupy":
-        return backend.cupy.asarray, backend.cupy.asnumpy, backend.wait
+        return (lambda a, share: backend.cupy.asarray(a), lambda a: backend.cupy.asnumpy(a),
+                backend.wait)  # fmt: skip
     if library == "jax" and not device.startswith("cpu"):
         jax = backend.jax
-        return lambda a: jax.device_put(a, backend.device), np.array, backend.wait
+        return (lambda a, share: jax.device_put(a, backend.device), lambda a: np.array(a),
+                backend.wait)  # fmt: skip
     if library == "mlx":
-        return backend.mx.array, np.array, backend.wait
+        return lambda a, share: backend.mx.array(a), lambda a: np.array(a), backend.wait
     if library == "dpnp":
         dpnp, queue = backend.dpnp, backend.queue
-        return lambda a: dpnp.asarray(a, sycl_queue=queue), dpnp.asnumpy, backend.wait
+        return (lambda a, share: dpnp.asarray(a, sycl_queue=queue), lambda a: dpnp.asnumpy(a),
+                backend.wait)  # fmt: skip
     if library == "opencl":
         to_device, pool = backend.arrays.to_device, backend.pool
-        return (lambda a: to_device(backend.queue, a, allocator=pool), lambda a: a.get(),
+        return (lambda a, share: to_device(backend.queue, a, allocator=pool), lambda a: a.get(),
                 backend.wait)  # fmt: skip
     return None
 
@@ -64,14 +78,15 @@ def timed(call: Callable[[Any], Any], value: Any, wait: Callable[[Any], Any]) ->
 def measure(backend: Any, copies: Copies, size: int) -> dict[str, dict[str, list[float]]]:
     """Return the samples of both ways, by direction and by who copies."""
     to_device, to_host, wait = copies
+    draw = Random(size)
     host = np.random.default_rng(0).random(size // 4, dtype=np.float32)
     samples: dict[str, dict[str, list[float]]] = {}
     with backend.scope():
-        ours, theirs = backend.put(host, share=True), to_device(host)
+        ours, theirs = backend.put(host, share=True), to_device(host, share=True)
         wait([ours] if backend.name.startswith("mlx") else ours)
         ways = {
             "to device": {"gpuforge": (lambda a: backend.put(a, share=True), host, wait),
-                          "library": (to_device, host, wait)},
+                          "library": (lambda a: to_device(a, share=True), host, wait)},
             "to host": {"gpuforge": (backend.get, ours, lambda done: None),
                         "library": (to_host, theirs, lambda done: None)},
         }  # fmt: skip
@@ -79,8 +94,7 @@ def measure(backend: Any, copies: Copies, size: int) -> dict[str, dict[str, list
             found: dict[str, list[float]] = {"gpuforge": [], "library": []}
             start, turn = perf_counter(), 0
             while turn < ROUNDS or perf_counter() - start < LEAST_SECONDS:
-                order = list(pair) if turn % 2 else list(reversed(pair))
-                for who in order:
+                for who in draw.sample(list(pair), 2):
                     seconds = timed(*pair[who])
                     if turn:  # the first turn loads what is loaded once
                         found[who].append(seconds)
@@ -97,19 +111,24 @@ def spread(values: list[float]) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, default=RESULTS / "transfer.json")
+    parser.add_argument("--only", default="", help="backends whose names begin so")
     arguments = parser.parse_args()
     rows = []
     with gf.session(history=False) as session:
         for library in session.libraries.values():
             session.open(library)
-        for backend in session.backends():
+        devices = [b for library in session.libraries.values() for b in library.devices]
+        for backend in devices:  # also those that a session uses only where they are named
+            if not backend.name.startswith(arguments.only):
+                continue
             copies = own_copies(backend)
             if copies is None:
                 print(f"{backend.name}: shares the host's memory")
                 continue
             for size in SIZES:
                 for direction, found in measure(backend, copies, size).items():
-                    ratio = median(found["gpuforge"]) / median(found["library"])
+                    turns = zip(found["gpuforge"], found["library"], strict=True)
+                    ratio = median(ours / theirs for ours, theirs in turns)
                     rows.append(
                         {
                             "backend": backend.name,

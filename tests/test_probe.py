@@ -109,13 +109,8 @@ def test_live_run_ends_a_program_that_prints_without_end() -> None:
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="process groups are POSIX")
 def test_live_run_ends_the_whole_group_at_the_time_limit(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    code = (
-        "import subprocess, sys, time\n"
-        f"child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-        f"open({str(pid_file)!r}, 'w').write(str(child.pid))\n"
-        "time.sleep(60)"
-    )
-    found = LiveProbe().run([PYTHON, "-c", code], timeout=2)
+    code = f"sleep 60 & echo $! > {pid_file}; sleep 60"
+    found = LiveProbe().run(["/bin/sh", "-c", code], timeout=2)
     assert isinstance(found, Failed) and found.kind == "timeout"
     assert ended(int(pid_file.read_text()))
 

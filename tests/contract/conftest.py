@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -19,13 +20,18 @@ LISTED = {entry.name: entry for entry in list_backends()}
 NAMES = [*LISTED, "null"]
 
 
+DEVICE = os.environ.get("GPUFORGE_TEST_DEVICE", "")
+"""The device that is tested where a library has several: cuda, rocm, mps (`make gpu`)."""
+
+
 @cache
 def opened(name: str) -> Any:
-    """Return the first device of a backend, opened as a session does."""
+    """Return a device of a backend, opened as a session does: `DEVICE`, or the first."""
     if name == "null":
         return null.NullBackend()
     found = open_library(name)
-    return found.devices[0] if found.devices else found.failures[0]
+    wanted = [device for device in found.devices if f":{DEVICE}" in device.name]
+    return (wanted or found.devices or found.failures)[0]
 
 
 @pytest.fixture(params=NAMES)

@@ -1,4 +1,8 @@
-"""A device that slows down is noticed: the cores are cut to one while a program runs."""
+"""A device that slows down is noticed: the cores are cut to one while a program runs.
+
+What the policy does is tested on a clock of its own (`tests/contract/test_slowdown.py`). Here the
+cut is real, and the machine may be busy: only a choice several times too slow is wrong.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import pytest
 
 WITHIN = 200
 """Calls after the cut by which the choice must be right again."""
-MARGIN = 1.5
+MARGIN = 4.0
 """Two backends whose medians are nearer than this are both right."""
 PROGRAM = """
 import os, sys
@@ -63,7 +67,7 @@ def medians():
 
 with gf.session(history=False, backends=["numpy", "torch"]) as session:
     session.find("torch")
-    first = settle(400)
+    first = settle(150)
     for thread in os.listdir("/proc/self/task"):  # those of PyTorch and OpenBLAS too
         os.sched_setaffinity(int(thread), {cores[0]})
     second = settle(within)
@@ -73,9 +77,8 @@ with gf.session(history=False, backends=["numpy", "torch"]) as session:
 """
 
 
-@pytest.mark.slow  # it compares measured times, which a busy machine can turn around
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="affinity cannot be set here")
-@pytest.mark.parametrize(("name", "size"), [("waves", 1024), ("product", 128)])
+@pytest.mark.parametrize(("name", "size"), [("waves", 384), ("product", 128)])
 def test_placement_is_right_again_within_200_calls_on_one_core(
     torch: Any, name: str, size: int
 ) -> None:
@@ -83,6 +86,6 @@ def test_placement_is_right_again_within_200_calls_on_one_core(
         pytest.skip("only one core here")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, name, str(size), str(WITHIN), str(MARGIN)],
-        capture_output=True, text=True, timeout=100,
+        capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

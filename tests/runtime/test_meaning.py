@@ -154,15 +154,15 @@ def test_ordinary_functions_do_run_on_the_other_backend(other: str, quiet_sessio
 
 MUST_REFUSE = {
     "torch": {
-        "int32 + float32": "dtype float32 where NumPy gives float64",
-        "python float times int32": "dtype float32 where NumPy gives float64",
-        "sum of uint8": "dtype",
+        "int32 + float32": "float32 where NumPy gives float64",
+        "python float times int32": "float32 where NumPy gives float64",
+        "sum of uint8": "int64 where NumPy gives uint64",
         "int ** int": "negative exponents",
         "shift by too much": "shifts beyond the width",
         "linspace inside": "",
     },
     "jax": {
-        "int32 + float32": "dtype float32 where NumPy gives float64",
+        "int32 + float32": "whole numbers as float32, NumPy as float64",
         "int // int": "division by zero",
         "take": "index out of range",
         "index by array": "index out of range",
@@ -191,7 +191,7 @@ def test_pinned_backend_that_is_not_exact_is_an_error_without_fallback(
     function, arguments = CASES["int32 + float32"]
     placed = gf.offload(backend=other)(function)
     placed(*arguments)
-    with pytest.raises(BackendUnavailable, match="left out: dtype"):
+    with pytest.raises(BackendUnavailable, match=r"left out: .*float32"):
         placed(*arguments)
 
 
@@ -203,9 +203,7 @@ def test_relaxed_numerics_give_the_backends_own_dtype(torch: Any, quiet_session:
     assert "relaxed" in str(placed.explain(*arguments))
 
 
-def test_mixed_precision_hidden_in_the_middle_is_found_by_its_value(
-    torch: Any, quiet_session: Any
-) -> None:
+def test_mixed_precision_hidden_in_the_middle_is_found(torch: Any, quiet_session: Any) -> None:
     @gf.offload(backend="torch", fallback=True)
     def third(i: Any, x: Any) -> Any:
         return i * 0.1 + x
@@ -213,4 +211,4 @@ def test_mixed_precision_hidden_in_the_middle_is_found_by_its_value(
     expected = third.__wrapped__(I32, F64)
     for _ in range(3):
         np.testing.assert_array_equal(third(I32, F64), expected)
-    assert "values differ" in refusals(third)["torch:cpu"]
+    assert "float32 where NumPy gives float64" in refusals(third)["torch:cpu"]

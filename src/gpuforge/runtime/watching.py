@@ -37,6 +37,30 @@ OPERATORS = (
 )
 WRITES = (*(f"__i{name}__" for name in _BINARY), "__setitem__")
 """Operators that write into an array."""
+POWERS = ("pow", "power", "__pow__", "__rpow__", "__ipow__")
+SHIFTS = (
+    *("__lshift__", "__rshift__", "__rlshift__", "__rrshift__", "__ilshift__", "__irshift__"),
+    *("left_shift", "right_shift", "bitwise_left_shift", "bitwise_right_shift"),
+)
+REMAINDERS = ("floor_divide", "remainder", "divmod", "__floordiv__", "__rfloordiv__", "__mod__")
+UNSTABLE = ("argsort", "argpartition", "partition", "lexsort")
+ROOT = "NumPy takes x ** 0.5 as a square root, whose results for -0 and -inf are others"
+COMPLEX = {
+    *("multiply", "divide", "div", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", *POWERS),
+    *("integer_pow", "square", "sqrt", "exp", "expm1", "log", "log1p", "log2", "sin", "cos", "tan"),
+    *("sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "sgn", "sign"),
+    *("prod", "cumprod", "cumulative_prod", "max", "min", "maximum", "minimum", "reduce_max"),
+    *("reduce_min", "lt", "le", "gt", "ge", "__lt__", "__le__", "__gt__", "__ge__", "less"),
+    *("less_equal", "greater", "greater_equal", "sort", "median", "round", "isclose", "allclose"),
+    *("outer", "kron", "cross", "diff", "mean", "var", "std", "reciprocal", "abs", "clip", "clamp"),
+}
+NAN_OF_COMPLEX = "complex numbers get other NaN and infinities than NumPy's"
+"""of the operations in `COMPLEX`, where an operand is complex"""
+TIES = "equal elements come in another order than NumPy's, which leaves it open"
+_COMPARISONS = {
+    *("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "lt", "le", "gt", "ge", "eq"),
+    *("ne", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal"),
+}
 _state = threading.local()
 
 
@@ -141,7 +165,8 @@ def _told(name: str, value: Any, kind: type[Watched], owner: tuple[Any, ...]) ->
     def told(*given: Any, **named: Any) -> Any:
         plain, keywords = _unwrap(given), _unwrap(named)
         values = (*owner, *plain, *keywords.values())
-        _before(name, values)
+        steady = keywords.get("stable") or keywords.get("kind") == "stable"
+        _before(f"stable {name}" if steady else name, values)
         result = value(*plain, **keywords)
         _after(name, values, result)
         return _wrap(result, kind)
@@ -152,7 +177,13 @@ def _told(name: str, value: Any, kind: type[Watched], owner: tuple[Any, ...]) ->
 def _before(name: str, given: tuple[Any, ...]) -> None:
     library, uses = _state.watch
     uses.operations.add(name)
-    reason = library.deviation(name, given)
+    reason = library.deviation(name, given) or beyond(library.name, name, given, library.dtype_of)
+    if name in UNSTABLE:
+        reason = reason or f"{library.name}'s {name}: {TIES}"
+    if name in COMPLEX and any(getattr(library.dtype_of(v), "kind", "") == "c" for v in given):
+        reason = reason or NAN_OF_COMPLEX
+    if name in POWERS and any(type(v) is float and v == 0.5 for v in given):
+        reason = reason or ROOT
     if reason:
         raise NotExact(reason)
 
@@ -186,7 +217,9 @@ def _wrap(value: Any, kind: type[Watched]) -> Any:
 
 
 _DIVISIONS = {"__truediv__", "__rtruediv__", "__itruediv__", "divide"}
+_CONVERSIONS = {"astype", "asarray", "to", "type", "full_like", "zeros_like", "ones_like"}
 _ARITHMETIC = _DIVISIONS | {
+    *("sub", "mul", "div", "true_divide", "__rdiv__", "cat", "concatenate"),
     *(f"__{side}{name}__" for name in ("add", "sub", "mul", "pow", "matmul") for side in "ri"),
     *("__add__", "__sub__", "__mul__", "__pow__", "__matmul__", "matmul", "maximum", "minimum"),
     *("add", "subtract", "multiply", "pow", "power", "where", "concat", "stack", "hypot", "atan2"),
@@ -204,7 +237,7 @@ def promotion(
     """
     found = dtype_of(result)
     inputs = [d for value in _flat(given) if (d := dtype_of(value)) is not None]
-    if found is None or not inputs or found.kind == "b":
+    if found is None or not inputs or found.kind == "b" or name in _CONVERSIONS:
         return ""
     whole = all(d.kind in "iub" for d in inputs)
     wanted: Any = found
@@ -228,13 +261,35 @@ def _flat(values: tuple[Any, ...]) -> list[Any]:
     return flat
 
 
-def whole(given: tuple[Any, ...], is_whole: Callable[[Any], bool]) -> bool:
+def beyond(library: str, name: str, given: tuple[Any, ...], dtype_of: DtypeOf) -> str:
+    """Return how a comparison with a number beyond an array's dtype differs; empty if none is."""
+    if name not in _COMPARISONS:
+        return ""
+    dtypes = [d for value in given if (d := dtype_of(value)) is not None and d.kind in "iu"]
+    limits = [np.iinfo(d) for d in dtypes]
+    for number in (v for v in given if type(v) is int):
+        if any(not limit.min <= number <= limit.max for limit in limits):
+            return f"{library} wraps {number} to {dtypes[0]} before it compares, NumPy does not"
+    return ""
+
+
+def integer_deviations(library: str) -> dict[str, str]:
+    """Return what the powers and shifts of whole numbers of most libraries do not do as NumPy."""
+    return {
+        **dict.fromkeys(
+            POWERS, f"{library}'s integer powers take negative exponents, NumPy's raise"
+        ),
+        **dict.fromkeys(SHIFTS, f"{library}'s shifts beyond the width are not NumPy's"),
+    }
+
+
+def whole(name: str, given: tuple[Any, ...], is_whole: Callable[[Any], bool]) -> bool:
     """Return whether all operands are whole numbers whose values are not known to be harmless.
 
-    A small constant on the right is harmless: ``x ** 2``, ``x >> 1``.
+    A small constant on the right is harmless: ``x ** 2``, ``x >> 1``; not on the left: ``2 ** x``.
     """
-    last = given[-1]
-    if isinstance(last, int) and 0 <= last < 8:
+    last, swapped = given[-1], name.startswith("__r") and name != "__rshift__"
+    if isinstance(last, int) and 0 <= last < 8 and not swapped:
         return False
     return all(isinstance(v, int) or (hasattr(v, "dtype") and is_whole(v)) for v in given[:2])
 

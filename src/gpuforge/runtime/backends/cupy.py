@@ -16,7 +16,15 @@ from typing import Any, cast
 import numpy as np
 
 from gpuforge.runtime.backends import Array, Backend
-from gpuforge.runtime.watching import WRITES, EagerBackend, Library, is_index_array, whole
+from gpuforge.runtime.watching import (
+    REMAINDERS,
+    WRITES,
+    EagerBackend,
+    Library,
+    integer_deviations,
+    is_index_array,
+    whole,
+)
 
 LIBRARY = "cupy"
 WRAPPED = "CuPy wraps an index out of range, NumPy raises"
@@ -30,15 +38,9 @@ DEVIATIONS = {
 }
 """operation -> how it differs from NumPy's"""
 _DIVISION = "CuPy does not check integer division by zero as NumPy does"
-_POWER = "CuPy's integer powers take negative exponents, NumPy's raise"
-_SHIFT = "CuPy leaves shifts beyond the width undefined, NumPy does not"
-INTEGER_DEVIATIONS = {
-    **dict.fromkeys(("floor_divide", "remainder", "divmod", "__floordiv__", "__mod__"), _DIVISION),
-    **dict.fromkeys(("__rfloordiv__", "__rmod__"), _DIVISION),
-    **dict.fromkeys(("pow", "power", "__pow__", "__rpow__"), _POWER),
-    **dict.fromkeys(("__lshift__", "__rshift__", "__rlshift__", "__rrshift__"), _SHIFT),
-    **dict.fromkeys(("bitwise_left_shift", "bitwise_right_shift"), _SHIFT),
-}
+INTEGER_DEVIATIONS = integer_deviations("CuPy") | dict.fromkeys(
+    (*REMAINDERS, "__rmod__"), _DIVISION
+)
 """operation -> how it differs from NumPy's, where all operands are whole numbers"""
 _READ_BY_PYTHON = {"__bool__", "__int__", "__float__", "__complex__", "__index__", "item"}
 
@@ -90,7 +92,7 @@ def _deviation(name: str, given: tuple[Any, ...]) -> str:
         return WRAPPED if is_index_array(given[1]) else ""
     if name in _READ_BY_PYTHON:
         return "values steer Python code: each one waits for the GPU"
-    if name in INTEGER_DEVIATIONS and whole(given, lambda v: v.dtype.kind in "iub"):
+    if name in INTEGER_DEVIATIONS and whole(name, given, lambda v: v.dtype.kind in "iub"):
         return INTEGER_DEVIATIONS[name]
     return DEVIATIONS.get(name, "")
 

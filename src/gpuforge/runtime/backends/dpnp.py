@@ -21,7 +21,14 @@ from typing import Any, cast
 import numpy as np
 
 from gpuforge.runtime.backends import Array, Backend
-from gpuforge.runtime.watching import EagerBackend, Library, is_index_array, whole
+from gpuforge.runtime.watching import (
+    REMAINDERS,
+    EagerBackend,
+    Library,
+    integer_deviations,
+    is_index_array,
+    whole,
+)
 
 LIBRARY = "dpnp"
 CLIPPED = "dpnp clips or wraps an index out of range, NumPy raises"
@@ -31,27 +38,28 @@ DEVIATIONS = {
     **dict.fromkeys(_INDEXING, CLIPPED),
     **dict.fromkeys(("svd", "svdvals", "pinv", "lstsq", "cholesky", "eigh", "eigvalsh"), _SILENT),
     **dict.fromkeys(
-        ("floor_divide", "remainder", "divmod", "__floordiv__", "__rfloordiv__", "__mod__"),
+        REMAINDERS,
         "dpnp's division gives infinity where NumPy gives NaN, and does not check integers",
+    ),
+    **dict.fromkeys(
+        ("cumsum", "cumulative_sum"), "dpnp's running sums of floats lose the sign of leading zeros"
+    ),
+    **dict.fromkeys(("argmax", "argmin"), "dpnp finds another one of several NaN than NumPy"),
+    **dict.fromkeys(
+        ("norm", "vector_norm"), "dpnp squares whole numbers in their dtype: they wrap"
     ),
     "__rmod__": "dpnp's remainders have other signs of zero than NumPy's",
 }
 """operation -> how it differs from NumPy's"""
-INTEGER_DEVIATIONS = {
-    **dict.fromkeys(
-        ("pow", "power", "__pow__", "__rpow__", "__ipow__"),
-        "dpnp's integer powers take negative exponents, NumPy's raise",
-    ),
-    **dict.fromkeys(
-        ("__lshift__", "__rshift__", "__rlshift__", "__rrshift__", "left_shift", "right_shift"),
-        "dpnp's shifts beyond the width are not NumPy's",
-    ),
-    **dict.fromkeys(
-        ("bitwise_left_shift", "bitwise_right_shift", "__ilshift__", "__irshift__"),
-        "dpnp's shifts beyond the width are not NumPy's",
-    ),
-}
+INTEGER_DEVIATIONS = integer_deviations("dpnp")
 """operation -> how it differs from NumPy's, where all operands are whole numbers"""
+
+
+_KINDS = {
+    **dict.fromkeys(("cumsum", "cumulative_sum", "argmax", "argmin"), "fc"),
+    **dict.fromkeys(("norm", "vector_norm"), "iu"),
+}
+"""operation -> kinds of dtype of NumPy for which it differs"""
 
 
 class DpnpBackend(EagerBackend):
@@ -95,7 +103,10 @@ class DpnpBackend(EagerBackend):
 def _deviation(name: str, given: tuple[Any, ...]) -> str:
     if name in ("__getitem__", "__setitem__"):
         return CLIPPED if is_index_array(given[1]) else ""
-    if name in INTEGER_DEVIATIONS and whole(given, lambda v: v.dtype.kind in "iub"):
+    if name in _KINDS:
+        kinds = [value.dtype.kind for value in given[:2] if hasattr(value, "dtype")]
+        return DEVIATIONS[name] if set(kinds) & set(_KINDS[name]) else ""
+    if name in INTEGER_DEVIATIONS and whole(name, given, lambda v: v.dtype.kind in "iub"):
         return INTEGER_DEVIATIONS[name]
     return DEVIATIONS.get(name, "")
 

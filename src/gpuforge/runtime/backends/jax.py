@@ -2,8 +2,9 @@
 
 Not exactly NumPy, and therefore left out for a kind of call that uses it: indexing by arrays
 (clamped or filled instead of raising), integer division (no zero check), the factorisations that
-return NaN where NumPy raises, signs and remainders of zeros. Which of them a function uses is read
-from its trace.
+return NaN where NumPy raises, signs and remainders of zeros, argsort, comparisons of whole numbers
+with constants (300 is wrapped to uint8), conversions to whole numbers. Which of them a function
+uses is read from its trace. XLA takes subnormal numbers as zero on the CPU, whatever the operation.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from gpuforge.runtime.backends import Array, Backend, Program, Uses
+from gpuforge.runtime.watching import COMPLEX, NAN_OF_COMPLEX, ROOT, TIES
 
 LIBRARY = "jax"
 _CLAMPED = "JAX clamps or fills an index out of range, NumPy raises"
@@ -25,6 +27,13 @@ DEVIATIONS = {
     **dict.fromkeys(("scatter", "scatter-add", "scatter_add", "scatter_mul"), _CLAMPED),
     **dict.fromkeys(("lu", "cholesky", "triangular_solve", "eigh", "eig", "svd"), _SILENT),
     "custom_linear_solve": _SILENT,
+    "sort of pairs": f"JAX's argsort: {TIES}",
+    "root": ROOT,
+    "norm": "JAX squares whole numbers in their dtype, where they wrap",
+    "complex": f"JAX's {NAN_OF_COMPLEX}",
+    "to whole numbers": "JAX ends at the limits of a dtype, NumPy wraps",
+    "narrowing": "JAX takes wide whole numbers as float32, NumPy as float64",
+    "comparison": "JAX wraps a number beyond the dtype before it compares, NumPy does not",
 }
 INTEGER_DEVIATIONS = {
     "div": "JAX does not check integer division by zero as NumPy does",
@@ -36,6 +45,7 @@ INTEGER_DEVIATIONS = {
     "shift_right_arithmetic": "JAX's shifts beyond the width are not NumPy's",
 }
 FLOAT_DEVIATIONS = {
+    **dict.fromkeys(("cumsum", "cumlogsumexp"), "JAX's running sums lose the sign of zeros"),
     "sign": "JAX's sign of -0 is -0, NumPy's is 0",
     "rem": "JAX's remainders have other signs of zero than NumPy's",
 }
@@ -111,13 +121,44 @@ class JaxBackend:
         """JAX frees buffers when their arrays go; it offers nothing to give pools back."""
 
 
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+def _step(equation: Any) -> str:
+    """Return the name under which one step of a traced program may be declared."""
+    name = str(equation.primitive.name)
+    dtypes = [getattr(v.aval, "dtype", np.dtype(bool)) for v in equation.invars]
+    if name == "sort" and len(dtypes) > 1:
+        return "sort of pairs"
+    if name == "convert_element_type":
+        made = np.dtype(equation.params["new_dtype"])
+        if dtypes[0].kind in "fc" and made.kind in "iu":
+            return "to whole numbers"
+        wide = dtypes[0].kind in "iu" and dtypes[0].itemsize >= 4
+        return "narrowing" if wide and made.kind in "fc" and made.itemsize < 8 else name
+    numbers = [v.val for v in equation.invars if hasattr(v, "val")]
+    if name in _COMPARISONS and dtypes[0].kind in "iu":
+        # the trace holds the wrapped number: any number but a small one may have been another
+        return "comparison" if any(not 0 <= number < 8 for number in numbers) else name
+    if name in COMPLEX and any(dtype.kind == "c" for dtype in dtypes):
+        return "complex"
+    if name == "pow" and any(number == 0.5 for number in numbers):
+        return "root"
+    return name
+
+
 def _walk(program: Any, uses: Uses) -> None:
     """Collect the primitives of a traced program and of those inside it."""
+    counted: set[Any] = set()  # floating-point numbers made of whole ones
     for equation in program.eqns:
-        name = equation.primitive.name
+        name = _step(equation)
+        if name == "sqrt" and equation.invars[0] in counted:
+            name = "norm"
         uses.operations.add(name)
         kinds = {getattr(getattr(v.aval, "dtype", None), "kind", "") for v in equation.invars}
         whole = bool(kinds & set("iub")) and not kinds & set("fc")
+        if name == "convert_element_type" and whole:
+            counted.update(equation.outvars)
         steady = name == "integer_pow" and equation.params["y"] >= 0
         kind = INTEGER_DEVIATIONS if whole else FLOAT_DEVIATIONS
         reason = DEVIATIONS.get(name) or ("" if steady else kind.get(name))

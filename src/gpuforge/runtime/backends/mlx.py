@@ -16,7 +16,15 @@ from typing import Any, cast
 import numpy as np
 
 from gpuforge.runtime.backends import Array, Backend, NotExact
-from gpuforge.runtime.watching import WRITES, EagerBackend, Library, unchecked_index, whole
+from gpuforge.runtime.watching import (
+    REMAINDERS,
+    WRITES,
+    EagerBackend,
+    Library,
+    integer_deviations,
+    unchecked_index,
+    whole,
+)
 
 LIBRARY = "mlx"
 _TOO_WIDE = "dDgG"
@@ -29,28 +37,19 @@ DEVIATIONS = {
     **dict.fromkeys(("inv", "cholesky", "solve", "pinv", "svd", "eigh", "eigvalsh"), _SILENT),
     "sign": "MLX's sign of NaN is 0, NumPy's is NaN",
     "sin": "MLX's sin of -0 is 0, NumPy's is -0",
+    "logaddexp": "MLX's logaddexp has other signs of zero than NumPy's",
+    "convolve": "MLX convolves by other sums, which spread NaN and infinities",
     **dict.fromkeys(
-        ("floor_divide", "remainder", "divmod", "__floordiv__", "__rfloordiv__", "__mod__"),
+        REMAINDERS,
         "MLX divides without NumPy's checks: signs of zero and infinities differ,"
         " and integers by zero end the process",
     ),
     "__rmod__": "MLX's remainders have other signs of zero than NumPy's",
 }
 """operation -> how it differs from NumPy's"""
-INTEGER_DEVIATIONS = {
-    **dict.fromkeys(
-        ("pow", "power", "__pow__", "__rpow__"),
-        "MLX's integer powers take negative exponents, NumPy's raise",
-    ),
-    **dict.fromkeys(
-        ("__lshift__", "__rshift__", "__rlshift__", "__rrshift__", "left_shift", "right_shift"),
-        "MLX leaves shifts beyond the width undefined, NumPy does not",
-    ),
-    **dict.fromkeys(
-        ("bitwise_left_shift", "bitwise_right_shift"),
-        "MLX leaves shifts beyond the width undefined, NumPy does not",
-    ),
-}
+INTEGER_DEVIATIONS = integer_deviations("MLX") | dict.fromkeys(
+    ("round", "isclose", "allclose"), "MLX takes whole numbers as float32, NumPy as float64"
+)
 """operation -> how it differs from NumPy's, where all operands are whole numbers"""
 
 
@@ -61,6 +60,7 @@ class MlxBackend(EagerBackend):
 
     def __init__(self, mx: Any, device: Any, place: str) -> None:
         self.mx = mx
+        self._made = mx.array
         self.device = device
         self.name = f"mlx:{place}"
         self.version = str(mx.__version__)
@@ -82,12 +82,13 @@ class MlxBackend(EagerBackend):
         NotExact
             If MLX has not its dtype, and would take a narrower one.
         """
-        kind = array.dtype
-        if kind.char in _TOO_WIDE:
-            raise NotExact(f"MLX has no {kind}")
-        if not (array.flags.c_contiguous and kind.isnative):
-            array = np.ascontiguousarray(array, dtype=kind.newbyteorder("=")).reshape(array.shape)
-        return self.mx.array(array)
+        if array.dtype.char in _TOO_WIDE:
+            raise NotExact(f"MLX has no {array.dtype}")
+        try:
+            return self._made(array)
+        except (ValueError, RuntimeError):  # negative strides, the other order of bytes
+            native = array.astype(array.dtype.newbyteorder("="), order="C")
+            return self._made(native)
 
     def get(self, array: Any) -> Array:
         return np.array(array)
@@ -109,7 +110,9 @@ class MlxBackend(EagerBackend):
 def _deviation(name: str, given: tuple[Any, ...]) -> str:
     if name == "__getitem__":
         return UNCHECKED if unchecked_index(given[1], given[0].shape) else ""
-    if name in INTEGER_DEVIATIONS and whole(given, lambda v: "int" in str(getattr(v, "dtype", ""))):
+    if name in ("round", "isclose", "allclose") and "int" in str(given[0].dtype):
+        return INTEGER_DEVIATIONS[name]
+    if name in INTEGER_DEVIATIONS and whole(name, given, lambda v: "int" in str(v.dtype)):
         return INTEGER_DEVIATIONS[name]
     return DEVIATIONS.get(name, "")
 

@@ -16,7 +16,7 @@ from functools import cache, partial
 from importlib import import_module
 from math import prod
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +69,7 @@ __kernel void product(__global const REAL *a, __global const REAL *b, __global R
     if (row < m && column < n) c[(long) row * n + column] = total;
 }
 """
-_TILE = 16
+_TILE, _ROOT = 16, ("pow", 0.5)  # NumPy takes a square root: others for -0 and -inf
 _REDUCE = """
 __kernel void partial(__global const REAL *x, __global REAL *parts, const long n) {
     REAL a = NEUTRAL;
@@ -140,7 +140,7 @@ class OpenclBackend(EagerBackend):
         self.queue = cl.CommandQueue(self.context)
         self.arrays = import_module("pyopencl.array")
         self.pool = cl.tools.MemoryPool(cl.tools.ImmediateAllocator(self.queue))
-        self.dtypes = ("float32", "float64") if device.double_fp_config else ("float32",)
+        self.kinds = "fd" if device.double_fp_config else "f"
         self._lock = threading.RLock()
         self._namespace = _make_namespace(self)
         self.kernel = cache(self._elementwise)
@@ -158,18 +158,22 @@ class OpenclBackend(EagerBackend):
         NotExact
             If its dtype or emptiness is not to be had there.
         """
-        if array.dtype.name not in self.dtypes:
+        if array.dtype.char not in self.kinds:
             raise NotExact(f"dtype {array.dtype}: {DEVIATIONS['dtype']}")
         if not array.size:
             raise NotExact(DEVIATIONS["empty"])
-        if not (array.flags.c_contiguous and array.flags.aligned and array.dtype.isnative):
+        flags = array.flags
+        if not (flags.c_contiguous and flags.aligned and array.dtype.isnative):
             array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
-        with self._lock:
-            return ClArray(self, self.arrays.to_device(self.queue, array, allocator=self.pool))
+        with self._lock:  # the library's to_device and get keep each host array for a dozen more
+            made = self._empty(array.shape, array.dtype)
+            self.cl.enqueue_copy(self.queue, made.data.base_data, array)
+        return made
 
     def get(self, array: ClArray) -> Array:
-        with self._lock:
-            return cast(Array, array.data.get(self.queue))
+        made = np.empty(array.shape, array.dtype)
+        self.cl.enqueue_copy(self.queue, made, array.data.base_data)
+        return made
 
     def is_array(self, value: Any) -> bool:
         return isinstance(value, ClArray) and value.backend is self
@@ -201,10 +205,8 @@ class OpenclBackend(EagerBackend):
         """Return one of `OPERATIONS` of each pair of elements, or of each and a number."""
         pair = (left, right)
         arrays = [v for v in pair if isinstance(v, ClArray)]
-        if not all(isinstance(v, ClArray | int | float) for v in pair):
-            raise NotExact(
-                f"{type(left).__name__} with {type(right).__name__} is not computed here"
-            )
+        if not all(isinstance(v, ClArray | int | float) for v in pair) or (name, right) == _ROOT:
+            raise NotExact(f"{type(left).__name__} with {type(right).__name__} is not computed")
         if any(a.shape != arrays[0].shape for a in arrays):
             raise NotExact(DEVIATIONS["broadcast"])
         dtype = np.result_type(*(v.dtype if isinstance(v, ClArray) else v for v in pair))
@@ -248,14 +250,13 @@ class OpenclBackend(EagerBackend):
         """Return the kernel of an element's `code`; `kinds` are the dtypes of its operands."""
         result = _C_TYPES[dtype]
         operands = kinds.split(",") if "," in kinds else [dtype]
-        names = ("u", "v")[: len(operands)]
         declared = [
             f"{result} {n}" if kind == "number" else f"__global const {_C_TYPES[kind]} *{n}"
-            for n, kind in zip(names, operands, strict=True)
+            for n, kind in zip("uv", operands, strict=False)
         ]
         reads = [
             f"const {result} {target} = {n}{'' if kind == 'number' else '[i]'};"
-            for target, n, kind in zip("xy", names, operands, strict=False)
+            for target, n, kind in zip("xy", "uv", operands, strict=False)
         ]
         return import_module("pyopencl.elementwise").ElementwiseKernel(
             self.context,
@@ -292,9 +293,8 @@ def open_devices() -> list[Backend]:
     found: list[Backend] = []
     for platform in cl.get_platforms():
         for device in platform.get_devices():
-            gpu = bool(device.type & cl.device_type.GPU)
-            place = "gpu" if gpu else "cpu"
+            place = "gpu" if device.type & cl.device_type.GPU else "cpu"
             index = sum(other.name.startswith(f"opencl:{place}") for other in found)
-            name = f"opencl:{place}:{index}" if index or gpu else "opencl:cpu"
+            name = f"opencl:{place}:{index}" if index or place == "gpu" else "opencl:cpu"
             found.append(OpenclBackend(cl, device, name))
     return found

@@ -1,10 +1,9 @@
 """PyTorch on the CPU, CUDA or ROCm, Apple's MPS and Intel's XPU.
 
-Not exactly NumPy, and therefore left out for a kind of call that uses it: powers and shifts of
-integers by other than a small constant (a negative exponent does not raise, a shift beyond the
-width is undefined), remainders (signs of zero). What raises here but not in NumPy (reversed slices,
-negative ``take``) is settled by NumPy at run time, and what has another dtype (int32 + float32,
-sums of unsigned integers) by the comparison with NumPy's result.
+Not exactly NumPy, and therefore left out for a kind of call that uses it: what `DEVIATIONS` names,
+for the dtypes in `_CHARS`, and each step of another dtype than NumPy's (int32 + float32; an int32
+array times an int64 number of no dimensions, which wraps). What raises here but not in NumPy
+(reversed slices, negative ``take``) is settled by NumPy at run time.
 """
 
 from __future__ import annotations
@@ -17,18 +16,39 @@ from typing import Any, cast
 import numpy as np
 
 from gpuforge.runtime.backends import Array, Backend, Program, Uses
+from gpuforge.runtime.watching import COMPLEX, NAN_OF_COMPLEX, TIES, beyond, promotion
 
 LIBRARY = "torch"
 _POWERS = {"pow", "__pow__", "__rpow__", "__ipow__", "pow_"}
 _SHIFTS = {"__lshift__", "__rshift__", "bitwise_left_shift", "bitwise_right_shift"}
 _REMAINDERS = {"remainder", "fmod", "__mod__", "__rmod__", "__imod__"}
+_COMPLEX = COMPLEX | {"add", "sub", "subtract", "__rsub__", "rsub", "add_", "sub_"}
+_DRAWN = ("linspace", "arange", "tensor", "asarray", "full", "logspace")
 DEVIATIONS = {
+    **dict.fromkeys(_COMPLEX, f"PyTorch's {NAN_OF_COMPLEX}"),
+    **dict.fromkeys(("argsort", "topk"), f"PyTorch's argsort: {TIES}"),
+    **dict.fromkeys(("cumsum", "cumsum_"), "PyTorch's running sums lose the sign of leading zeros"),
+    **dict.fromkeys(("searchsorted", "bucketize"), "PyTorch finds other places for NaN"),
+    **dict.fromkeys(("angle", "nextafter"), "PyTorch's results for zeros are not NumPy's"),
+    **dict.fromkeys(("std", "var"), "PyTorch's float16 squares do not overflow as NumPy's"),
+    "__rdiv__": "PyTorch divides by multiplying with the reciprocal, which may overflow",
+    **dict.fromkeys(_DRAWN, "PyTorch makes float32 where NumPy makes float64"),
     **dict.fromkeys(_POWERS, "PyTorch's integer powers take negative exponents, NumPy's raise"),
     **dict.fromkeys(_SHIFTS, "PyTorch leaves shifts beyond the width undefined, NumPy does not"),
     **dict.fromkeys(_REMAINDERS, "PyTorch's remainders have other signs of zero than NumPy's"),
 }
-"""operation -> how it differs from NumPy's; powers and shifts of whole numbers only, remainders of
-floating-point ones"""
+"""operation -> how it differs from NumPy's, for some dtypes and numbers only"""
+_CHARS = {
+    **dict.fromkeys(("argsort", "topk"), "?bBhHiIlLqQefdFD"),
+    **dict.fromkeys(("cumsum", "cumsum_", "searchsorted", "bucketize"), "efdFD"),
+    **dict.fromkeys(("angle", "nextafter"), "efd"),
+    **dict.fromkeys(("std", "var"), "e"),
+}
+"""operation -> type codes of NumPy for which it differs"""
+_NAMES = {
+    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+}
 _READ_BY_PYTHON = {"__bool__", "item", "tolist", "__int__", "__float__", "__index__", "__array__"}
 
 
@@ -88,8 +108,17 @@ class TorchBackend:
             ) -> Any:
                 name = getattr(called, "__name__", str(called))
                 uses.operations.add(name)
-                uses.not_exact = uses.not_exact or _deviation(name, args)
-                return called(*args, **(kwargs or {}))
+                named = kwargs or {}
+                result = called(*args, **named)
+                given = (*args, *named.values())
+                chosen = name in _DRAWN and named.get("dtype") is not None
+                uses.not_exact = (
+                    uses.not_exact
+                    or ("" if chosen else _deviation(name, args, result))
+                    or beyond("PyTorch", name, given, _dtype)
+                    or promotion("PyTorch", name, given, result, _dtype)
+                )
+                return result
 
         with Watch():
             function(*arguments)
@@ -120,14 +149,31 @@ def _reversed(array: Array) -> bool:
     return any(stride < 0 for stride in array.strides)
 
 
-def _deviation(name: str, arguments: Any) -> str:
+def _dtype(value: Any) -> np.dtype[Any] | None:
+    name = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    return np.dtype(name) if hasattr(value, "_version") and name in _NAMES else None
+
+
+def _deviation(name: str, arguments: Any, result: Any) -> str:
     """Return how an operation on these arguments may differ from NumPy's; empty if it does not."""
     if name not in DEVIATIONS:
         return ""
+    chars = {d.char for value in arguments[:2] if (d := _dtype(value)) is not None}
+    if name in _COMPLEX and chars & set("FD"):
+        return f"PyTorch's {NAN_OF_COMPLEX}"
+    if name in _CHARS:
+        return DEVIATIONS[name] if chars & set(_CHARS[name]) else ""
+    if name == "__rdiv__":
+        number = arguments[1]
+        return DEVIATIONS[name] if isinstance(number, float | int) and abs(number) < 1 else ""
+    if name in _DRAWN:
+        return DEVIATIONS[name] if not chars and _dtype(result) == np.float32 else ""
     whole = [
         isinstance(a, int) or (hasattr(a, "is_floating_point") and not _inexact(a))
         for a in arguments[:2]
     ]
+    if name not in _POWERS | _SHIFTS | _REMAINDERS:
+        return ""
     if name in _REMAINDERS:
         return "" if all(whole) else DEVIATIONS[name]
     steady = isinstance(arguments[-1], int) and 0 <= arguments[-1] < 8
