@@ -32,7 +32,10 @@ def detect(probe: Probe) -> Seen:
     for name in nvml.LIBRARIES.get(probe.platform, nvml.LINUX_LIBRARIES):
         library = probe.load_library(name)
         if known(library) is not None:
-            answered = _add(seen, nvml.read(library), "nvml")
+            try:
+                answered = _add(seen, nvml.read(library), "nvml")
+            except ImportError as error:
+                seen.notes.append(f"NVML was not asked: {error}")
             break
     _add_proc(seen, probe)
     if not answered:
