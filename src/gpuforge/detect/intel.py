@@ -33,9 +33,12 @@ ERRORS = (
                           r" error|init(iali[sz]e)? failed)|failed to init"),
     ("no_devices", r"no device(s)? (is |was |were )?(found|discovered|detected)|device not found"),
 )  # fmt: skip
-# A card says A or B and a number; "Arc(TM) Graphics" and "Arc(TM) 140V" are parts of a processor.
-CARDS = re.compile(r"Arc(\(TM\))? (Pro )?[AB]\d{2,3}|Data Center GPU|\bFlex\b|Iris\S* Xe MAX", re.I)
-PARTS = re.compile(r"\b(U?HD|Iris)\b|Arc(\(TM\))? (Graphics|\d{3}[VT])", re.I)
+# A card says A or B and a number; "Arc(TM) Graphics", "Arc(TM) 140V" and "Arc B390" (Panther Lake)
+# are parts of a processor.
+CARDS = re.compile(
+    r"Arc(\(TM\))? (Pro )?(A\d|B[1-24-9])\d{1,2}|Data Center GPU|\bFlex\b|Iris\S* Xe MAX", re.I
+)
+PARTS = re.compile(r"\b(U?HD|Iris)\b|Arc(\(TM\))? (Pro )?(Graphics|\d{3}[VT]|B3\d0)", re.I)
 
 
 def detect(probe: Probe) -> Seen:

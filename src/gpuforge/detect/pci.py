@@ -33,20 +33,23 @@ NOT_COMPUTING = {
     "bmc": "102b 1a03 126f 19e5 18ca 1fc9",
 }
 BMC_IDS = {"1002:515e", "1002:5969"}  # ES1000, the display of many servers' management chips
-# NVIDIA's chipset graphics: nForce and ION (pci.ids, MCP61 to MCP89).
-NVIDIA_CHIPSETS = ((0x03D0, 0x03D6), (0x053A, 0x053F), (0x07E0, 0x07E5), (0x0840, 0x08A5))
-# AMD APUs have ids of their own ranges (Linux amdgpu_drv.c and radeon pciidlist, pci.ids).
-AMD_APUS = ((0x1100, 0x1FFF), (0x9610, 0x964F), (0x9800, 0x9A0F))
-# Intel's cards; every other Intel display function sits in the processor or chipset
-# (Linux include/drm/intel/pciids.h: DG1, DG2 and ATS-M, Battlemage, Ponte Vecchio, Arctic Sound).
+# Parts of a processor or chipset, by the chip that pci.ids names. NVIDIA: nForce and ION from NV1A
+# and C51 to MCP89, Thor, GB10.
+NVIDIA_PARTS = (
+    *((0x01A0, 0x01A0), (0x01F0, 0x01F0), (0x0240, 0x0247), (0x03D0, 0x03D6), (0x0531, 0x053F)),
+    *((0x07E0, 0x07E5), (0x0840, 0x08A5), (0x2B00, 0x2B7F), (0x2E00, 0x2E3F)),
+)
+# AMD: APUs have ids of their own ranges; before them the chipsets RS300 to RS880.
+AMD_PARTS = (
+    *((0x1100, 0x1FFF), (0x5834, 0x5835), (0x5954, 0x5955), (0x5974, 0x5975), (0x5A41, 0x5A42)),
+    *((0x5A61, 0x5A62), (0x7834, 0x7835), (0x791E, 0x791F), (0x793F, 0x7942), (0x796C, 0x796E)),
+    *((0x9610, 0x964F), (0x9710, 0x9715), (0x9800, 0x9A0F)),
+)
+# Intel's cards; every other Intel display function sits in the processor or chipset: Arctic Sound,
+# Ponte Vecchio, DG1, DG2 and ATS-M, Crescent Island, Battlemage.
 INTEL_CARDS = (
-    (0x4905, 0x4909),
-    (0x5690, 0x56CF),
-    (0xE200, 0xE2FF),
-    (0x0B69, 0x0B6E),
-    (0x0BD0, 0x0BE5),
-    (0x0201, 0x0210),
-    (0x674C, 0x674C),
+    *((0x0201, 0x0210), (0x0B69, 0x0B6E), (0x0BD0, 0x0BDB), (0x4905, 0x4909), (0x5690, 0x56CF)),
+    *((0x674C, 0x6750), (0xE200, 0xE2FF)),
 )
 
 
@@ -144,12 +147,12 @@ def why_not(function: Function, others: Iterable[Function]) -> str | None:
     return ""
 
 
-def integrated(pci_id: str | None, address: str | None = None) -> bool | None:
+def integrated(pci_id: str | None) -> bool | None:
     """Return whether a GPU is part of the processor or chipset, from its PCI id."""
     if pci_id is None:
         return None
     vendor, device = pci_id.split(":")[0], int(pci_id.split(":")[1], 16)
-    ranges = {"10de": NVIDIA_CHIPSETS, "1002": AMD_APUS, "8086": INTEL_CARDS}.get(vendor)
+    ranges = {"10de": NVIDIA_PARTS, "1002": AMD_PARTS, "8086": INTEL_CARDS}.get(vendor)
     if ranges is None:
         return None
     inside = any(low <= device <= high for low, high in ranges)
@@ -168,7 +171,7 @@ def _sighting(function: Function, route: str) -> Sighting:
         pci_address=function.address,
         pci_id=function.pci_id,
         name=function.name or None,
-        integrated=integrated(function.pci_id, function.address),
+        integrated=integrated(function.pci_id),
         driver=driver,
     )
     return Sighting(VENDORS[function.vendor], route, facts, trust=1)
