@@ -288,6 +288,14 @@ def test_lspci_in_machine_readable_forms() -> None:
     assert pci_text.parse_lspci(mm)[0].name == "GA100 [A100]"
 
 
+def test_lspci_name_with_an_id_inside_is_no_name() -> None:
+    line = "07:00.0 3D controller [0302]: NVIDIA Corporation GA102GL [A10] [10de:2236]{} (rev a1)"
+    (whole,) = pci_text.parse_lspci(line.format(""))
+    (mangled,) = pci_text.parse_lspci(line.format("A Corporation GA102GL [A10] [10de:2236]"))
+    assert whole.name == "GA102GL [A10]" and mangled.name == ""
+    assert whole.pci_id == mangled.pci_id == "10de:2236"
+
+
 def test_pciconf_addresses_are_decimal() -> None:
     text = (
         "vgapci0@pci0:10:0:0:\tclass=0x030000 rev=0xa1 hdr=0x00 vendor=0x10de device=0x2204 "

@@ -27,6 +27,7 @@ from gpuforge.detect import (
 )
 from gpuforge.facts import Device, Machine, known
 from gpuforge.probe import SnapshotProbe
+from gpuforge.probe.files import text_of
 
 PARSERS: dict[str, Callable[[str], Any]] = {
     "nvidia-smi": nvidia_smi.parse,
@@ -70,9 +71,7 @@ def digits_of(folder: Path) -> str:
     parts = []
     for path in folder.rglob("*"):
         if path.is_file() and path.name not in ("expected.toml", "source.txt"):
-            content = path.read_bytes()
-            text = content.decode("utf-16-le" if b"\0" in content[:4] else "utf-8", "replace")
-            parts.append(f"{path.relative_to(folder)}\n{text}")
+            parts.append(f"{path.relative_to(folder)}\n{text_of(path.read_bytes())}")
     return letters("\n".join(parts))
 
 
