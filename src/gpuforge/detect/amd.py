@@ -8,10 +8,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from gpuforge.detect import amd_tools, pci
-from gpuforge.detect.amd_tools import Report
 from gpuforge.detect.notation import (
     Facts,
     fields_of,
@@ -19,16 +19,16 @@ from gpuforge.detect.notation import (
     kept,
     lines_of,
     name_of,
-    pci_address,
     pci_address_of,
     pci_id,
     size,
     whole,
     word,
 )
+from gpuforge.detect.report import Report, Teller
 from gpuforge.detect.seen import Seen
-from gpuforge.facts import Driver, Failed, Toolkit, VendorFailure
-from gpuforge.probe import Output, Probe
+from gpuforge.facts import Driver, Toolkit
+from gpuforge.probe import Probe
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 CARDS = "/sys/class/drm"
@@ -36,6 +36,7 @@ IDS = "/usr/share/libdrm/amdgpu.ids"
 # Memory of the GPU's own, seen by the CPU or not (hsakmttypes.h, HSA_HEAPTYPE).
 FRAME_BUFFERS = ("1", "2")
 
+AMD = Teller("amd", "amdgpu", "rocm", amd_tools.ERRORS)
 Parser = Callable[[str], Report]
 
 
@@ -59,30 +60,10 @@ def detect(probe: Probe) -> Seen:
     )
     for tool, arguments, parse in tools:
         for output in probe.outputs(tool, *([] if complete else [arguments])):
-            if isinstance(output, Failed):
-                seen.fail("amd", output)
-            elif isinstance(output, Output):
-                complete = _add(seen, parse, output) or complete
+            complete = AMD.take(seen, output, parse) or complete
     if any(sighting.facts for sighting in seen.sightings):
         seen.failures = [f for f in seen.failures if f.kind != "tool_failed"]
     return seen
-
-
-def _add(seen: Seen, parse: Parser, output: Output) -> bool:
-    """Add one tool's report; return whether it had GPUs."""
-    report = parse(output.stdout)
-    error = report.error or amd_tools.parse_error(output.stderr)
-    if not report.devices and error is None and output.status:
-        first = (output.stderr or output.stdout).strip().partition("\n")[0][:200]
-        error = ("tool_failed", f"{output.source} ended with status {output.status}: {first}")
-    if error and not report.devices:
-        seen.failures.append(VendorFailure("amd", *error))
-    runtime = Toolkit("rocm", report.rocm) if report.rocm else None
-    if runtime:
-        seen.toolkits.append(runtime)
-    driver = Driver("amdgpu", report.driver) if report.driver else None
-    common = kept(driver=driver, runtimes=(runtime,) if runtime else None)
-    return seen.add("amd", output.source, ({**common, **facts} for facts in report.devices))
 
 
 def _rocm(probe: Probe) -> Toolkit | None:
@@ -148,14 +129,8 @@ def read_cards(probe: Probe) -> list[Facts]:
     found = []
     for name in names if isinstance(names, tuple) else ():
         folder = f"{CARDS}/{name}/device"
-        if not (name.startswith("card") and name[4:].isdigit()):
-            continue
-        if _line(probe, f"{folder}/vendor") not in ("0x1002", ""):
-            continue
-        uevent = probe.read_text(f"{folder}/uevent")
-        fields = fields_of(uevent, "=") if isinstance(uevent, str) else {}
-        vendor, _, device = fields.get("PCI_ID", "").partition(":")
-        if vendor.lower() != "1002":
+        function = pci.function_at(probe, folder) if re.fullmatch(r"card\d+", name) else None
+        if function is None or function.vendor != "1002":
             continue
         total = size(_line(probe, f"{folder}/mem_info_vram_total"))
         used = whole(_line(probe, f"{folder}/mem_info_vram_used"))
@@ -163,15 +138,14 @@ def read_cards(probe: Probe) -> list[Facts]:
         product = name_of(_line(probe, f"{folder}/product_name"))
         free = total - used if total and used is not None and used <= total else None
         facts = kept(
-            pci_address=pci_address(fields.get("PCI_SLOT_NAME", "")),
-            pci_id=pci_id(vendor, device),
+            pci_address=function.address,
+            pci_id=function.pci_id,
             memory_total_bytes=total,
             memory_free_bytes=free,
-            name=product or _marketing(probe, device, revision),
-            driver=_driver(probe, fields.get("DRIVER", "")),
+            name=product or _marketing(probe, function.device, revision),
+            driver=_driver(probe, function.driver),
         )
-        if "pci_address" in facts:
-            found.append(facts)
+        found.append(facts)
     return found
 
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from gpuforge.detect import pci
 from gpuforge.detect.notation import (
     Facts,
-    first_error,
     gfx,
     json_of,
     kept,
@@ -29,34 +27,23 @@ from gpuforge.detect.notation import (
     whole,
     word,
 )
+from gpuforge.detect.report import Report
 
 ERRORS = (
-    ("kfd_permission", r"/dev/kfd\b.*permission denied|missing the following required groups"),
+    (
+        "kfd_permission",
+        r"/dev/(kfd|dri/\w+)\b.*permission denied|missing the following required groups",
+    ),
     ("kfd_invalid_argument", r"/dev/kfd\b.*invalid argument"),
     ("no_wddm_adapters", r"no wddm adapters found"),
     ("kfd_not_loaded", r"rock module is not loaded|/dev/kfd\b.*no such file"),
-    ("driver_not_loaded", r"driver not initialized|driver_not_loaded|amdgpu not found in modules"),
+    ("driver_not_loaded", r"driver not initialized|driver[ _]not[ _]loaded|amdgpu not found in"),
     (
         "no_devices",
         r"no supported gpu devices|no (amd )?gpus? (devices? )?(found|detected|available)",
     ),
 )
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)*([-+.]\w+)*")
-
-
-@dataclass
-class Report:
-    """The GPUs of one output, and what holds for all of them."""
-
-    devices: list[Facts] = field(default_factory=list)
-    driver: str | None = None
-    rocm: str | None = None
-    error: tuple[str, str] | None = None
-
-
-def parse_error(text: str) -> tuple[str, str] | None:
-    """Return the kind and the line of the error that `text` holds, or None."""
-    return first_error(text, ERRORS)
 
 
 def _version(text: object) -> str | None:
@@ -91,8 +78,6 @@ def parse_rocm_smi(text: str) -> Report:
             report.devices.append(_card(_lower(card)))
     if not report.devices:
         report.devices = _concise(text)
-    if not report.devices:
-        report.error = parse_error(text)
     return report
 
 
@@ -107,8 +92,10 @@ def _card(card: dict[str, Any]) -> Facts:
     total = size(card.get("vram total memory (b)"))
     used = whole(card.get("vram total used memory (b)"))
     free = total - used if total and used is not None and used <= total else None
+    # Since ROCm 6 the model is the device, with the board's own id beside it.
+    model = card.get("card model") if "subsystem id" in card else None
     return _device(
-        card.get("device id") or card.get("gpu id"),
+        card.get("device id") or card.get("gpu id") or model,
         (card.get("card series"), card.get("device name"), card.get("card model")),
         card.get("unique id"),
         pci_address=pci_address(card.get("pci bus")),
@@ -137,11 +124,12 @@ def _cards_of_csv(text: str) -> dict[str, dict[str, Any]]:
 
 def _concise(text: str) -> list[Facts]:
     """Return the GPUs of the table that bare ``rocm-smi`` draws."""
-    devices = []
+    devices: list[Facts] = []
     for line in lines_of(text):
         new = re.match(r"\d+\s+\d+\s+(0x[0-9a-f]{4}),\s+\d+\s", line)
         old = re.match(r"(?:GPU\[)?\d+\]?\s+:?\s*(\d+\.\d+\s?°?c|N/A)\s", line, re.I)
-        if new or old:
+        between = re.match(r"\d+\s+\[0x[0-9a-f]+\s*:\s*0x[0-9a-f]+\]\s", line, re.I)
+        if new or old or between:
             devices.append(_device(new[1] if new else None))
     return devices
 
@@ -152,10 +140,10 @@ def parse_amd_smi(text: str) -> Report:
     if value is not None:
         entries = [_lower(one) for one in records(value)]
     else:
-        entries = _entries_of_lines(text)
+        entries = _entries_of_csv(text) or _entries_of_lines(text)
     report = Report()
     for entry in entries:
-        report.rocm = report.rocm or _version(entry.get("rocm_version"))
+        report.runtime = report.runtime or _version(entry.get("rocm_version"))
         report.driver = report.driver or _version(entry.get("amdgpu_version"))
         driver = entry.get("driver")
         if isinstance(driver, dict):
@@ -168,11 +156,9 @@ def parse_amd_smi(text: str) -> Report:
     if not report.devices:
         report.devices = _amd_smi_table(text)
     found = re.search(r"ROCm version:\s*([\d.]+)", text)
-    report.rocm = report.rocm or (_version(found[1]) if found else None)
+    report.runtime = report.runtime or (_version(found[1]) if found else None)
     found = re.search(r"amdgpu version:\s*([\d.]+)\b", text)
     report.driver = report.driver or (_version(found[1]) if found else None)
-    if not report.devices:
-        report.error = parse_error(text)
     return report
 
 
@@ -195,6 +181,17 @@ def _entry(entry: dict[str, Any]) -> Facts:
         architecture=gfx(asic.get("target_graphics_version")),
     )
     return {**facts, **kept(uuid=ident)}
+
+
+def _entries_of_csv(text: str) -> list[dict[str, Any]]:
+    """Return the entries of a CSV, whose one row stands for every section."""
+    rows = rows_of(text) if re.match(r"gpu,", text) else []
+    cells = [dict(zip(rows[0], row, strict=False)) for row in rows[1:]]
+    return [
+        {"bdf": row.get("gpu_bdf"), "uuid": row.get("gpu_uuid"), "driver": row, **row}
+        | dict.fromkeys(("asic", "bus", "vram", "board"), row)
+        for row in cells
+    ]
 
 
 def _entries_of_lines(text: str) -> list[dict[str, Any]]:
@@ -247,8 +244,6 @@ def parse_rocminfo(text: str) -> Report:
                 fields.setdefault(key.strip(), value.strip())
         if fields.get("Device Type") == "GPU":
             report.devices.append(_agent(agent, fields))
-    if not report.devices:
-        report.error = parse_error(text)
     return report
 
 
@@ -279,7 +274,7 @@ def parse_amdgpu_top(text: str) -> Report:
         path = path if isinstance(path, dict) else {}
         number = whole(entry.get("DeviceID") or path.get("DeviceID"))
         kind = str(entry.get("GPU Type"))
-        report.rocm = report.rocm or _version(entry.get("ROCm Version"))
+        report.runtime = report.runtime or _version(entry.get("ROCm Version"))
         total, used = size(entry.get("VRAM Size")), whole(entry.get("VRAM Usage Size"))
         report.devices.append(
             _device(

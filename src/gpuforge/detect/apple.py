@@ -15,16 +15,11 @@ from gpuforge.detect.seen import Seen, Sighting
 from gpuforge.facts import Absent, Failed, NotGpu, Toolkit, Vendor
 from gpuforge.probe import Output, Probe
 
-VENDORS: tuple[tuple[str, Vendor, str], ...] = (
-    ("apple", "apple", ""),
-    ("106b", "apple", ""),
-    ("nvidia", "nvidia", "10de"),
-    ("10de", "nvidia", "10de"),
-    ("amd", "amd", "1002"),
-    ("ati", "amd", "1002"),
-    ("1002", "amd", "1002"),
-    ("intel", "intel", "8086"),
-    ("8086", "intel", "8086"),
+VENDORS: tuple[tuple[re.Pattern[str], Vendor, str], ...] = (
+    (re.compile(r"apple|106b", re.I), "apple", ""),
+    (re.compile(r"nvidia|10de", re.I), "nvidia", "10de"),
+    (re.compile(r"(\b|_)(amd|ati)(\b|_)|advanced micro|radeon|1002", re.I), "amd", "1002"),
+    (re.compile(r"intel|8086", re.I), "intel", "8086"),
 )
 # Metal GPU family by chip: Apple, Metal Feature Set Tables (2026-05-21).
 FAMILIES = {"M1": "apple7", "M2": "apple8", "M3": "apple9", "M4": "apple9", "M5": "apple10"}
@@ -66,8 +61,8 @@ def _memory(probe: Probe) -> int | None:
 
 def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     """Add one entry of system_profiler, as a GPU or as something else."""
-    text = entry.get("vendor", "").lower()
-    match = next((row for row in VENDORS if row[0] in text), None)
+    text = entry.get("vendor") or entry.get("model", "")
+    match = next((row for row in VENDORS if row[0].search(text)), None)
     heading, model = name_of(entry.get("heading")), name_of(entry.get("model"))
     # An old Mac writes the driver's key, "ATI,RadeonHD2600", where others write the model.
     name = heading if model is None or re.fullmatch(r"\w+,\w+", model) else model
@@ -120,6 +115,8 @@ def parse_ioreg(text: str) -> list[Facts]:
 def parse_system_profiler(text: str) -> list[dict[str, str]]:
     """Return the entries of ``SPDisplaysDataType``, from its JSON or its text."""
     value = json_of(text) if text.lstrip()[:1] in "{[" else None
+    if text.lstrip().startswith("<?xml"):
+        value = {"SPDisplaysDataType": _of_plist(text)}
     if value is not None:
         entries = value.get("SPDisplaysDataType") if isinstance(value, dict) else None
         dicts = (
@@ -134,6 +131,18 @@ def parse_system_profiler(text: str) -> list[dict[str, str]]:
         entry.update(_of_lines(after))
         found.append(entry)
     return found
+
+
+def _of_plist(text: str) -> list[Any]:
+    """Return the entries of ``system_profiler -xml``, a property list."""
+    import plistlib
+    from xml.parsers.expat import ExpatError
+
+    try:
+        value = plistlib.loads(text.encode())
+        return [item for part in value for item in part.get("_items", [])]
+    except (ExpatError, ValueError, TypeError, AttributeError, LookupError, OverflowError):
+        return []
 
 
 def _of_lines(text: str) -> dict[str, str]:

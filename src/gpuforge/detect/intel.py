@@ -11,7 +11,6 @@ import re
 from gpuforge.detect import pci
 from gpuforge.detect.notation import (
     Facts,
-    first_error,
     json_of,
     kept,
     lines_of,
@@ -23,16 +22,19 @@ from gpuforge.detect.notation import (
     size,
     word,
 )
+from gpuforge.detect.report import Report, Teller
 from gpuforge.detect.seen import Seen
-from gpuforge.facts import Driver, Failed, Toolkit, VendorFailure
+from gpuforge.facts import Driver, Toolkit, Vendor
 from gpuforge.probe import Output, Probe
 
 ERRORS = (
     ("no_level_zero_permission", r"permission|render.?group|access denied"),
     ("driver_not_loaded", r"level.?zero.*(not (be )?(found|loaded|initiali[sz]ed)|initiali[sz]ation"
-                          r" error|init(iali[sz]e)? failed)|failed to init"),
+                          r" error|init(iali[sz]e)? failed)|failed to init|ze_result_error_"
+                          r"(uninitialized|dependency_unavailable)"),
     ("no_devices", r"no device(s)? (is |was |were )?(found|discovered|detected)|device not found"),
 )  # fmt: skip
+INTEL = Teller("intel", "level_zero", "level_zero", ERRORS)
 # A card says A or B and a number; "Arc(TM) Graphics", "Arc(TM) 140V" and "Arc B390" (Panther Lake)
 # are parts of a processor.
 CARDS = re.compile(
@@ -47,24 +49,13 @@ def detect(probe: Probe) -> Seen:
     functions = [f for f in pci.read_sysfs(probe) if f.vendor == "8086" and f.kind in pci.DISPLAY]
     needed = not functions or any(pci.integrated(f.pci_id) is False for f in functions)
     for output in probe.outputs("xpu-smi", *([["discovery", "-d", "0", "-j"]] if needed else [])):
-        if isinstance(output, Output):
-            _add(seen, output, parse_xpu_smi(output.stdout))
-        elif isinstance(output, Failed):
-            seen.fail("intel", output)
+        INTEL.take(seen, output, parse_xpu_smi)
     for output in probe.outputs("sycl-ls", *([] if seen.sightings or functions else [[]])):
+        INTEL.take(seen, output, parse_sycl_ls)
         if isinstance(output, Output):
-            _add(seen, output, parse_sycl_ls(output.stdout))
-        elif isinstance(output, Failed):
-            seen.fail("intel", output)
+            for vendor, name in parse_sycl_ls_of_others(output.stdout):
+                seen.add(vendor, output.source, [{"name": name}], trust=2)
     return seen
-
-
-def _add(seen: Seen, output: Output, devices: list[Facts]) -> None:
-    if seen.add("intel", output.source, devices):
-        return
-    error = first_error(f"{output.stdout}\n{output.stderr}", ERRORS)
-    if error:
-        seen.failures.append(VendorFailure("intel", *error))
 
 
 def _device(
@@ -88,16 +79,16 @@ def _device(
     )
 
 
-def parse_xpu_smi(text: str) -> list[Facts]:
-    """Return the GPUs in what ``xpu-smi`` prints: JSON, its tables old and new, or a CSV dump."""
+def parse_xpu_smi(text: str) -> Report:
+    """Return what ``xpu-smi`` prints: JSON, its tables old and new, or a CSV dump."""
     value = json_of(text) if text.lstrip()[:1] in "{[" else None
     if value is not None:
-        return [facts for entry in records(value) if (facts := _of_json(entry))]
+        return Report([facts for entry in records(value) if (facts := _of_json(entry))])
     if re.search(r"\|\s*Bus-Id", text):
-        return _of_table(text)
-    if re.match(r"Device ID,", text):
-        return _of_csv(text)
-    devices = []
+        return Report(_of_table(text))
+    if re.match(r"(\w[\w ]+,)*Device Name(,|\s*$)", text.partition("\n")[0]):
+        return Report(_of_csv(text))
+    report = Report()
     for block in re.split(r"^\|\s*\d+\s*\|", text, flags=re.M)[1:]:
         fields: dict[str, str] = {}
         for line in lines_of(block):
@@ -105,8 +96,8 @@ def parse_xpu_smi(text: str) -> list[Facts]:
             if mark:
                 fields.setdefault(key.strip(" |"), entry.strip())
         if "Device Name" in fields and fields.get("Function Type") != "virtual":
-            devices.append(_of_fields(fields))
-    return devices
+            report.devices.append(_of_fields(fields))
+    return report
 
 
 def _of_json(entry: dict[str, object]) -> Facts | None:
@@ -171,32 +162,48 @@ def _of_table(text: str) -> list[Facts]:
     return devices
 
 
-def parse_sycl_ls(text: str) -> list[Facts]:
-    """Return the GPUs that ``sycl-ls`` lists, each once though several backends show it."""
-    lines: dict[str, list[tuple[str, str]]] = {}
+_SYCL_LINE = re.compile(
+    r"\[(?:ext_oneapi_)?(\w+):(?:gpu(?::\d+)?\]|\d+\]\s*GPU\s*:)(?:\[[^\]]*\])?\s*(.+)"
+)
+
+
+def parse_sycl_ls(text: str) -> Report:
+    """Return Intel's GPUs that ``sycl-ls`` lists, each once though several backends show it."""
+    lines: dict[str, list[tuple[str | None, str]]] = {}
     for line in lines_of(text):
-        match = re.match(r"\[(?:ext_oneapi_)?(\w+):gpu(?::\d+)?\](?:\[[^\]]*\])?\s*(.+)", line)
-        if match is None or not (tail := _split_device(match[2])):
-            continue
-        if match[1] in ("level_zero", "opencl"):
-            lines.setdefault(match[1], []).append(tail)
-    runtimes = {
-        backend: Toolkit(backend, devices[0][1]) for backend, devices in lines.items() if devices
-    }
+        match = _SYCL_LINE.match(line)
+        if match and match[1] in ("level_zero", "opencl") and re.search("intel", match[2], re.I):
+            lines.setdefault(match[1], []).append(_split_device(match[2]))
+    runtimes = tuple(
+        Toolkit(backend, lines[backend][0][1])
+        for backend in ("level_zero", "opencl")
+        if backend in lines
+    )
     main = lines.get("level_zero") or lines.get("opencl") or []
-    known = tuple(runtimes[backend] for backend in ("level_zero", "opencl") if backend in runtimes)
-    return [
-        _device(name=name, driver=version or None, runtimes=known)
-        for name, version in main
-        if re.search(r"intel", name, re.I)
-    ]
+    return Report([_device(name=n, driver=v or None, runtimes=runtimes) for n, v in main])
 
 
-def _split_device(text: str) -> tuple[str, str] | None:
-    """Return the device's name and driver version from the part after the backend."""
+def parse_sycl_ls_of_others(text: str) -> list[tuple[Vendor, str]]:
+    """Return vendor and name of the other vendors' GPUs that ``sycl-ls`` lists."""
+    found: list[tuple[Vendor, str]] = []
+    vendors: dict[str, Vendor] = {"cuda": "nvidia", "hip": "amd"}
+    for line in lines_of(text):
+        match = _SYCL_LINE.match(line)
+        vendor = vendors.get(match[1]) if match else None
+        name = _split_device(match[2])[0] if match else None
+        if vendor and name:
+            found.append((vendor, name))
+    return found
+
+
+def _split_device(text: str) -> tuple[str | None, str]:
+    """Return the device's name and driver version from the part after the backend.
+
+    The oldest releases name the platform alone.
+    """
     version = re.search(r"\[([^\]]*)\]\s*$", text)
     body = text[: version.start()] if version else text
-    platform, mark, name = body.partition(", ")
-    name = re.sub(r"\s+(OpenCL )?\d+\.\d+(\.\d+)*(\s+NEO)?\s*$", "", name if mark else platform)
+    name = body.partition(", ")[2]
+    name = re.sub(r"\s+((OpenCL )?\d+\.\d+(\.\d+)*(\s+NEO)?|gfx\w+)\s*$", "", name)
     name = re.sub(r"\s+OpenCL \d.*$", "", name).strip()
-    return (name, version[1] if version else "") if name else None
+    return name_of(name), version[1] if version else ""

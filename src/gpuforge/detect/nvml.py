@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from gpuforge.detect.notation import Facts, kept, name_of, pci_address, pci_id
-from gpuforge.detect.nvidia_smi import UNIFIED, Report
+from gpuforge.detect.nvidia_smi import UNIFIED
+from gpuforge.detect.report import Report
 from gpuforge.facts import Failed
 
 LIBRARIES = {"win32": ("nvml.dll",)}
@@ -70,7 +71,7 @@ def _read(nvml: Any) -> Report:
     report = Report(driver=_told(nvml, nvml.nvmlSystemGetDriverVersion))
     version = _told(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2) or 0
     if version > 0:
-        report.cuda = f"{version // 1000}.{version % 1000 // 10}"
+        report.runtime = f"{version // 1000}.{version % 1000 // 10}"
     count = nvml.nvmlDeviceGetCount()
     for index in range(min(count, GPUS_AT_MOST)):
         try:

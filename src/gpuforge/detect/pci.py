@@ -99,24 +99,26 @@ def read_sysfs(probe: Probe) -> list[Function]:
         cards = probe.list_dir(CARDS)
         found = cards if isinstance(cards, tuple) else ()
         folders = [f"{CARDS}/{name}/device" for name in found if name[4:].isdigit()]
-    functions = [f for folder in folders if (f := _function(probe, folder)) is not None]
+    functions = [f for folder in folders if (f := function_at(probe, folder)) is not None]
     if any(function.driver for function in functions):
         for function in functions:
             function.driver_shown = True
     return functions
 
 
-def _function(probe: Probe, folder: str) -> Function | None:
+def function_at(probe: Probe, folder: str) -> Function | None:
     """Return one function from its uevent, or from its id files where there is none."""
+    target = probe.read_link(folder)  # a card's folder is a link to its place on the bus
+    slot = (target if isinstance(target, str) else folder).rpartition("/")[2]
     uevent = probe.read_text(f"{folder}/uevent")
-    function = parse_uevent(uevent, folder) if isinstance(uevent, str) else None
+    function = parse_uevent(uevent, slot) if isinstance(uevent, str) else None
     if function is None:
         texts = (probe.read_text(f"{folder}/{part}") for part in ID_FILES)
         lines = [text.strip(" \r\n\0") if isinstance(text, str) else "" for text in texts]
-        function = Function.of_files(folder.rpartition("/")[2], *lines)
+        function = Function.of_files(slot, *lines)
     if function is not None and not function.driver:
-        target = probe.read_link(f"{folder}/driver")
-        function.driver = target.rpartition("/")[2] if isinstance(target, str) else ""
+        driver = probe.read_link(f"{folder}/driver")
+        function.driver = driver.rpartition("/")[2] if isinstance(driver, str) else ""
     return function
 
 

@@ -96,10 +96,10 @@ VENDOR_NAMES = (
 _AMD_SUFFIX = re.compile(r"\s*((nee ati( technologies inc\.?)?|\[(amd(/ati)?|ati)\]),?\s*)+", re.I)
 
 
-def parse_uevent(text: str, folder: str = "") -> Function | None:
+def parse_uevent(text: str, slot: str = "") -> Function | None:
     """Return the function that a PCI device's ``uevent`` describes, or None if it does not."""
     fields = fields_of(text.replace("\0", ""), "=")
-    address = pci_address(fields.get("PCI_SLOT_NAME", folder.rpartition("/")[2]))
+    address = pci_address(fields.get("PCI_SLOT_NAME", slot))
     vendor, _, device = fields.get("PCI_ID", "").lower().partition(":")
     kind = whole(fields.get("PCI_CLASS", ""), 16)
     if address is None or pci_id(vendor, device) is None or kind is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,7 +60,7 @@ class SnapshotProbe:
         names = " ".join(self._programs)
         if "system_profiler" in names or "ioreg" in names:
             return "darwin"
-        if ".wmi" in names or "wmic" in names or "Get-CimInstance" in names:
+        if re.search(r"\.wmi|wmic|win32_|Get-(Cim|Wmi)|dxdiag|powershell", names, re.I):
             return "win32"
         return "freebsd" if "pciconf" in names else "linux"
 
