@@ -15,6 +15,7 @@ from gpuforge.detect import amd_tools, pci
 from gpuforge.detect.notation import (
     Facts,
     fields_of,
+    free_of,
     gfx_of_target,
     kept,
     lines_of,
@@ -136,12 +137,11 @@ def read_cards(probe: Probe) -> list[Facts]:
         used = whole(_line(probe, f"{folder}/mem_info_vram_used"))
         revision = _line(probe, f"{folder}/revision")
         product = name_of(_line(probe, f"{folder}/product_name"))
-        free = total - used if total and used is not None and used <= total else None
         facts = kept(
             pci_address=function.address,
             pci_id=function.pci_id,
             memory_total_bytes=total,
-            memory_free_bytes=free,
+            memory_free_bytes=free_of(total, used),
             name=product or _marketing(probe, function.device, revision),
             driver=_driver(probe, function.driver),
         )

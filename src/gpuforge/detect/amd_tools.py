@@ -13,6 +13,8 @@ from typing import Any
 from gpuforge.detect import pci
 from gpuforge.detect.notation import (
     Facts,
+    fields_of,
+    free_of,
     gfx,
     json_of,
     kept,
@@ -24,6 +26,7 @@ from gpuforge.detect.notation import (
     records,
     rows_of,
     size,
+    usage_of,
     whole,
     word,
 )
@@ -66,7 +69,7 @@ def _device(
 
 def parse_rocm_smi(text: str) -> Report:
     """Return what ``rocm-smi`` says: JSON, CSV, its ``GPU[0] : key: value`` lines or its table."""
-    value = json_of(text) if text.lstrip()[:1] in "{[" or '"card' in text else None
+    value = json_of(text, '"card')
     if isinstance(value, dict):
         cards = {name: card for name, card in value.items() if isinstance(card, dict)}
     else:
@@ -90,8 +93,6 @@ def _lower(card: dict[str, Any]) -> dict[str, Any]:
 
 def _card(card: dict[str, Any]) -> Facts:
     total = size(card.get("vram total memory (b)"))
-    used = whole(card.get("vram total used memory (b)"))
-    free = total - used if total and used is not None and used <= total else None
     # Since ROCm 6 the model is the device, with the board's own id beside it.
     model = card.get("card model") if "subsystem id" in card else None
     return _device(
@@ -100,7 +101,7 @@ def _card(card: dict[str, Any]) -> Facts:
         card.get("unique id"),
         pci_address=pci_address(card.get("pci bus")),
         memory_total_bytes=total,
-        memory_free_bytes=free,
+        memory_free_bytes=free_of(total, whole(card.get("vram total used memory (b)"))),
         architecture=gfx(card.get("gfx version")),
     )
 
@@ -136,7 +137,7 @@ def _concise(text: str) -> list[Facts]:
 
 def parse_amd_smi(text: str) -> Report:
     """Return what ``amd-smi`` says: ``list`` and ``static`` as JSON or text, or its table."""
-    value = json_of(text) if text.lstrip()[:1] in "{[" or '"gpu"' in text else None
+    value = json_of(text, '"gpu"')
     if value is not None:
         entries = [_lower(one) for one in records(value)]
     else:
@@ -221,14 +222,11 @@ def _amd_smi_table(text: str) -> list[Facts]:
     devices: list[Facts] = []
     for line in lines_of(text.partition("Processes:")[0]):
         head = re.match(r"\|\s*([0-9a-f:.]{7,})\s+(\S.*?)\s*\|", line, re.I)
-        usage = re.search(r"\b(\d+)/(\d+) MB\s*\|", line)
         if head and pci_address(head[1]):
             ident = head[2] if re.fullmatch(r"0x[0-9a-fA-F]{4}", head[2]) else None
             devices.append(_device(ident, (head[2],), pci_address=pci_address(head[1])))
-        elif usage and devices and "memory_total_bytes" not in devices[-1]:
-            total, used = size(usage[2], "M"), int(usage[1]) * 2**20
-            if total and used <= total:
-                devices[-1].update(memory_total_bytes=total, memory_free_bytes=total - used)
+        elif devices and "memory_total_bytes" not in devices[-1]:
+            devices[-1].update(usage_of(line))
     return devices
 
 
@@ -237,11 +235,7 @@ def parse_rocminfo(text: str) -> Report:
     version = re.search(r"ROCk module version ([\d.]+) is loaded", text)
     report = Report(driver=version[1] if version else None)
     for agent in re.split(r"^\*+\s*\nAgent \d+\s*\n\*+\s*$", text, flags=re.M)[1:]:
-        fields: dict[str, str] = {}
-        for line in lines_of(agent):
-            key, mark, value = line.partition(":")
-            if mark:
-                fields.setdefault(key.strip(), value.strip())
+        fields = fields_of(agent)
         if fields.get("Device Type") == "GPU":
             report.devices.append(_agent(agent, fields))
     return report
@@ -282,7 +276,7 @@ def parse_amdgpu_top(text: str) -> Report:
                 (entry.get("DeviceName") or path.get("DeviceName"),),
                 pci_address=pci_address(path.get("pci") or entry.get("PCI")),
                 memory_total_bytes=total,
-                memory_free_bytes=total - used if total and used and used <= total else None,
+                memory_free_bytes=free_of(total, used),
                 architecture=gfx(entry.get("gfx_target_version")),
                 integrated={"APU": True, "dGPU": False}.get(kind),
             )

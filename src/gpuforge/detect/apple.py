@@ -10,9 +10,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gpuforge.detect.notation import Facts, json_of, kept, lines_of, name_of, pci_id, size, word
+from gpuforge.detect.notation import (
+    Facts,
+    fields_of,
+    json_of,
+    kept,
+    lines_of,
+    name_of,
+    pci_id,
+    size,
+    word,
+)
 from gpuforge.detect.seen import Seen, Sighting
-from gpuforge.facts import Absent, Failed, NotGpu, Toolkit, Vendor
+from gpuforge.facts import Absent, Failed, Toolkit, Vendor
 from gpuforge.probe import Output, Probe
 
 VENDORS: tuple[tuple[re.Pattern[str], Vendor, str], ...] = (
@@ -67,8 +77,7 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     # An old Mac writes the driver's key, "ATI,RadeonHD2600", where others write the model.
     name = heading if model is None or re.fullmatch(r"\w+,\w+", model) else model
     if match is None:
-        shown = name or Absent("no name shown")
-        seen.others.append(NotGpu(shown, Absent("not shown"), Absent("not shown"), "virtual"))
+        seen.pass_over("virtual", name)
         return
     _, vendor, number = match
     built_in = "built" in entry.get("bus", "").lower()
@@ -114,7 +123,7 @@ def parse_ioreg(text: str) -> list[Facts]:
 
 def parse_system_profiler(text: str) -> list[dict[str, str]]:
     """Return the entries of ``SPDisplaysDataType``, from its JSON or its text."""
-    value = json_of(text) if text.lstrip()[:1] in "{[" else None
+    value = json_of(text)
     if text.lstrip().startswith("<?xml"):
         value = {"SPDisplaysDataType": _of_plist(text)}
     if value is not None:
@@ -122,13 +131,13 @@ def parse_system_profiler(text: str) -> list[dict[str, str]]:
         dicts = (
             [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
         )
-        return [_of_json(entry) for entry in dicts]
+        return [_entry(entry) for entry in dicts]
     pieces = re.split(r"^[ \t]*Chipset Model:[ \t]*(.*)$", text, flags=re.M)
     found = []
     for before, model, after in zip(pieces[0::2], pieces[1::2], pieces[2::2], strict=False):
         headings = [line.strip() for line in lines_of(before) if line.strip()]
         entry = {"model": model.strip(), "heading": headings[-1].rstrip(":") if headings else ""}
-        entry.update(_of_lines(after))
+        entry.update(_entry(fields_of(after)))
         found.append(entry)
     return found
 
@@ -145,36 +154,26 @@ def _of_plist(text: str) -> list[Any]:
         return []
 
 
-def _of_lines(text: str) -> dict[str, str]:
-    names = {
-        "Bus": "bus",
-        "Vendor": "vendor",
-        "Device ID": "device",
-        "VRAM (Total)": "memory",
-        "VRAM (Dynamic, Max)": "dynamic",
-        "Metal": "metal",
-        "Metal Family": "metal",
-        "Metal Support": "metal",
-    }
-    found: dict[str, str] = {}
-    for line in lines_of(text):
-        key, mark, value = line.strip().partition(":")
-        if mark and key in names:
-            found.setdefault(names[key], value.strip())
-    return found
+# A field's names in JSON and in text; the first that is there counts.
+NAMES = {
+    "heading": ("_name",),
+    "model": ("sppci_model",),
+    "bus": ("sppci_bus", "Bus"),
+    "vendor": ("spdisplays_vendor", "Vendor"),
+    "device": ("spdisplays_device-id", "Device ID"),
+    "memory": ("spdisplays_vram", "VRAM (Total)"),
+    "dynamic": ("spdisplays_vram_shared", "VRAM (Dynamic, Max)"),
+    "metal": (
+        *("spdisplays_metal", "spdisplays_metalfamily", "spdisplays_mtlgpufamilysupport"),
+        *("Metal", "Metal Family", "Metal Support"),
+    ),
+}
 
 
-def _of_json(entry: Mapping[str, Any]) -> dict[str, str]:
-    names = {
-        "_name": "heading",
-        "sppci_model": "model",
-        "sppci_bus": "bus",
-        "spdisplays_vendor": "vendor",
-        "spdisplays_device-id": "device",
-        "spdisplays_vram": "memory",
-        "spdisplays_vram_shared": "dynamic",
-        "spdisplays_metal": "metal",
-        "spdisplays_metalfamily": "metal",
-        "spdisplays_mtlgpufamilysupport": "metal",
+def _entry(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of either form by the names of `NAMES`."""
+    return {
+        mine: str(next(fields[name] for name in names if name in fields))
+        for mine, names in NAMES.items()
+        if not fields.keys().isdisjoint(names)
     }
-    return {mine: str(entry[theirs]) for theirs, mine in names.items() if theirs in entry}

@@ -184,7 +184,9 @@ def _cloud_instance(probe: Probe) -> Reading[str]:
     if vendor == "Amazon EC2" and product:
         return product
     text = known(probe.read_text("/run/cloud-init/instance-data.json")) or ""
-    match = re.search(r'"(?:instance[_-]type|vmSize|machine[_-]type)"\s*:\s*"([^"]{1,80})"', text)
+    match = re.search(
+        r'"(?:instance[_-]type|vmSize|machine[_-]type|shape)"\s*:\s*"([^"]{1,80})"', text
+    )
     return match[1].rpartition("/")[2] if match else Absent("no file names an instance type")
 
 

@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 
 from gpuforge.detect import pci
 from gpuforge.detect.notation import (
     Facts,
+    fields_of,
     json_of,
     kept,
     lines_of,
@@ -20,6 +22,7 @@ from gpuforge.detect.notation import (
     records,
     rows_of,
     size,
+    usage_of,
     word,
 )
 from gpuforge.detect.report import Report, Teller
@@ -81,63 +84,53 @@ def _device(
 
 def parse_xpu_smi(text: str) -> Report:
     """Return what ``xpu-smi`` prints: JSON, its tables old and new, or a CSV dump."""
-    value = json_of(text) if text.lstrip()[:1] in "{[" else None
+    value = json_of(text)
     if value is not None:
-        return Report([facts for entry in records(value) if (facts := _of_json(entry))])
+        return _report(records(value))
     if re.search(r"\|\s*Bus-Id", text):
         return Report(_of_table(text))
     if re.match(r"(\w[\w ]+,)*Device Name(,|\s*$)", text.partition("\n")[0]):
-        return Report(_of_csv(text))
-    report = Report()
-    for block in re.split(r"^\|\s*\d+\s*\|", text, flags=re.M)[1:]:
-        fields: dict[str, str] = {}
-        for line in lines_of(block):
-            key, mark, entry = line.strip(" |").partition(":")
-            if mark:
-                fields.setdefault(key.strip(" |"), entry.strip())
-        if "Device Name" in fields and fields.get("Function Type") != "virtual":
-            report.devices.append(_of_fields(fields))
-    return report
+        heading, *rows = rows_of(text)
+        return _report(dict(zip(heading, row, strict=False)) for row in rows)
+    blocks = re.split(r"^\|\s*\d+\s*\|", text, flags=re.M)[1:]
+    bare = (re.sub(r"^[| ]+|[| ]+$", "", block, flags=re.M) for block in blocks)
+    return _report(fields_of(block) for block in bare)
 
 
-def _of_json(entry: dict[str, object]) -> Facts | None:
-    if "device_name" not in entry and "pci_bdf_address" not in entry:
-        return None
-    if (
-        entry.get("device_type") not in (None, "GPU")
-        or entry.get("device_function_type") == "virtual"
-    ):
-        return None
-    vendor = str(entry.get("pci_vendor_id") or "0x8086").lower()
-    version = word(entry.get("driver_version"))
-    return _device(
-        name=entry.get("device_name"),
-        address=entry.get("pci_bdf_address"),
-        ident=entry.get("pci_device_id") if vendor.endswith("8086") else None,
-        uuid=entry.get("uuid"),
-        memory=entry.get("memory_physical_size_byte"),
-        driver=version,
-        runtimes=(Toolkit("level_zero", version),) if version else (),
-    )
+def _report(entries: Iterable[Mapping[str, object]]) -> Report:
+    return Report([facts for entry in entries for facts in _of_fields(entry)])
 
 
-def _of_fields(fields: dict[str, str]) -> Facts:
-    version = word(fields.get("Driver Version"))
-    return _device(
-        name=fields["Device Name"],
-        address=fields.get("PCI BDF Address"),
-        ident=fields.get("PCI Device ID"),
-        uuid=fields.get("UUID") or fields.get("SOC UUID"),
-        memory=fields.get("Memory Physical Size"),
-        driver=version,
-        runtimes=(Toolkit("level_zero", version),) if version else (),
-    )
+# A fact's names in JSON, and in tables and CSV; the first that is there counts.
+NAMES = {
+    "name": ("device_name", "Device Name"),
+    "address": ("pci_bdf_address", "PCI BDF Address"),
+    "ident": ("pci_device_id", "PCI Device ID"),
+    "uuid": ("uuid", "UUID", "SOC UUID"),
+    "memory": ("memory_physical_size_byte", "Memory Physical Size"),
+    "driver": ("driver_version", "Driver Version"),
+    "function": ("device_function_type", "Function Type"),
+    "kind": ("device_type", "Device Type"),
+    "maker": ("pci_vendor_id", "PCI Vendor ID"),
+}
 
 
-def _of_csv(text: str) -> list[Facts]:
-    rows = rows_of(text)
-    entries = (dict(zip(rows[0], row, strict=False)) for row in rows[1:])
-    return [_of_fields(entry) for entry in entries if "Device Name" in entry]
+def _of_fields(fields: Mapping[str, object]) -> list[Facts]:
+    """Return the GPU that an entry describes, or nothing for what is none."""
+    told = {
+        fact: next((fields[name] for name in names if name in fields), None)
+        for fact, names in NAMES.items()
+    }
+    function, kind, maker = (told.pop(key) for key in ("function", "kind", "maker"))
+    if told["name"] is None and told["address"] is None:
+        return []
+    if function == "virtual" or kind not in (None, "GPU"):
+        return []
+    if not str(maker or "8086").lower().endswith("8086"):
+        told["ident"] = None
+    version = word(told.pop("driver"))
+    runtimes = (Toolkit("level_zero", version),) if version else ()
+    return [_device(**told, driver=version, runtimes=runtimes)]
 
 
 def _of_table(text: str) -> list[Facts]:
@@ -147,12 +140,11 @@ def _of_table(text: str) -> list[Facts]:
     for line in lines_of(text.partition("Processes:")[0]):
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         head = re.match(r"(\d+)\s+(\S.*?)(?:\s+(On|Off|N/A))?$", cells[0])
-        usage = re.search(r"\d+MiB\s*/\s*(\d+)MiB", line)
         if head and len(cells) > 1 and pci_address(cells[1]):
             toolkits = (Toolkit("level_zero", runtime[1]),) if runtime else ()
             devices.append(_device(name=head[2], address=cells[1], runtimes=toolkits))
-        elif usage and devices:
-            devices[-1].update(kept(memory_total_bytes=size(usage[1], "M")))
+        elif devices and (usage := usage_of(line)):
+            devices[-1].update(usage)
         elif (
             devices
             and "memory_total_bytes" not in devices[-1]

@@ -19,6 +19,7 @@ from gpuforge.detect.notation import (
     pci_id,
     rows_of,
     size,
+    usage_of,
     word,
 )
 from gpuforge.detect.report import Report
@@ -258,12 +259,9 @@ def parse_table(text: str) -> Report:
 
 
 def _second_line(device: Facts, cells: list[str]) -> None:
-    usage = re.search(r"(\d+)\s*Mi?B\s*/\s*(\d+)\s*Mi?B", cells[1])
-    if usage and "memory_total_bytes" not in device:
-        total, used = size(usage[2], "M"), int(usage[1]) * 2**20
-        if total and used <= total:
-            device.update(memory_total_bytes=total, memory_free_bytes=total - used)
-    elif re.fullmatch(r"Not Supported", cells[1], re.I):
+    if "memory_total_bytes" not in device:
+        device.update(usage_of(cells[1]))
+    if re.fullmatch(r"Not Supported", cells[1], re.I):
         device.setdefault("memory_total_bytes", UNIFIED)
     if len(cells) > 2 and cells[2] == "Disabled":
         device["partitions"] = ()

@@ -18,7 +18,7 @@ from gpuforge.detect.pci_text import (
     parse_uevent,
 )
 from gpuforge.detect.seen import Seen, Sighting
-from gpuforge.facts import Absent, Driver, Failed, NotGpu, Reading, Vendor
+from gpuforge.facts import Absent, Driver, Failed, Reading, Vendor
 from gpuforge.probe import Output, Probe
 
 BUS = "/sys/bus/pci/devices"
@@ -64,11 +64,11 @@ def detect(probe: Probe) -> Seen:
                 seen.sightings.append(_sighting(function, route))
             elif why and function.address not in known:
                 known.add(function.address)
-                name, ident = function.name or Absent("no name shown"), function.pci_id
-                seen.others.append(
-                    NotGpu(name, function.address, ident or Absent("not shown"), why)
-                )
-    seen.others += _platform_displays(probe)
+                seen.pass_over(why, function.name, function.address, function.pci_id)
+    for output in probe.outputs("udevadm"):  # display devices on no bus, as a Raspberry Pi's
+        if isinstance(output, Output):
+            for name in parse_udev_platforms(output.stdout):
+                seen.pass_over("platform device of another vendor", name)
     return seen
 
 
@@ -177,17 +177,3 @@ def _sighting(function: Function, route: str) -> Sighting:
         driver=driver,
     )
     return Sighting(VENDORS[function.vendor], route, facts, trust=1)
-
-
-def _platform_displays(probe: Probe) -> list[NotGpu]:
-    """Return display devices that hang on no bus, such as a Raspberry Pi's."""
-    found = []
-    for output in probe.outputs("udevadm"):
-        if isinstance(output, Output):
-            found += parse_udev_platforms(output.stdout)
-    return [
-        NotGpu(
-            driver, Absent("on no bus"), Absent("on no bus"), "platform device of another vendor"
-        )
-        for driver in found
-    ]

@@ -25,7 +25,7 @@ from gpuforge.detect.notation import (
     whole,
 )
 from gpuforge.detect.seen import Seen, Sighting
-from gpuforge.facts import Absent, Driver, Failed, NotGpu, Reading, Vendor
+from gpuforge.facts import Absent, Driver, Failed, Reading, Vendor
 from gpuforge.probe import Output, Probe
 
 CLASS_KEY = r"HKLM\SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}"
@@ -75,8 +75,7 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
         vendor = next((v for sign, v in NAMED if sign.search(name or "")), None)
     if vendor is None:
         why = "virtual" if ids is None or ids[1] in pci.NOT_COMPUTING["virtual"] else "other vendor"
-        shown = name or Absent("no name shown")
-        seen.others.append(NotGpu(shown, Absent("not shown"), Absent("not shown"), why))
+        seen.pass_over(why, name)
         return
     found = pci_id(ids[1], ids[2]) if ids else None
     shared = pci.integrated(found)
@@ -111,7 +110,7 @@ def _memory(entry: Mapping[str, str], shared: bool | None) -> Reading[int] | Non
 
 def parse_wmi(text: str) -> list[dict[str, str]]:
     """Return WMI's adapters from JSON, CSV, a table, or ``key=value`` or ``key : value`` blocks."""
-    value = json_of(text) if text.lstrip()[:1] in "{[" else None
+    value = json_of(text)
     if value is not None:
         entries = [
             {str(key): "" if found is None else str(found) for key, found in entry.items()}
