@@ -263,7 +263,7 @@ def _agent(agent: str, fields: dict[str, str]) -> Facts:
 def parse_amdgpu_top(text: str) -> Report:
     """Return the GPUs of ``amdgpu_top``'s JSON dump."""
     report = Report()
-    for entry in records(json_of(text)):
+    for entry in records(json_of(text, '"DeviceName"')):
         path = entry.get("DevicePath")
         path = path if isinstance(path, dict) else {}
         number = whole(entry.get("DeviceID") or path.get("DeviceID"))

@@ -123,7 +123,7 @@ def parse_ioreg(text: str) -> list[Facts]:
 
 def parse_system_profiler(text: str) -> list[dict[str, str]]:
     """Return the entries of ``SPDisplaysDataType``, from its JSON or its text."""
-    value = json_of(text)
+    value = json_of(text, '"SPDisplaysDataType"')
     if text.lstrip().startswith("<?xml"):
         value = {"SPDisplaysDataType": _of_plist(text)}
     if value is not None:

@@ -84,7 +84,7 @@ def _device(
 
 def parse_xpu_smi(text: str) -> Report:
     """Return what ``xpu-smi`` prints: JSON, its tables old and new, or a CSV dump."""
-    value = json_of(text)
+    value = json_of(text, '"device_')
     if value is not None:
         return _report(records(value))
     if re.search(r"\|\s*Bus-Id", text):

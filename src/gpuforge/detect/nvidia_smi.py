@@ -285,4 +285,5 @@ def parse_settings(text: str) -> list[Facts]:
                 version=word(fields.get("NvidiaDriverVersion")),
             )
         )
-    return devices
+    listed = re.findall(r"^[ \t]*\[\d+\] .*?\[gpu:\d+\] \((.{1,200})\)", text, re.M)
+    return devices or [kept(name=name_of(name)) for name in listed]  # of `-q gpus`

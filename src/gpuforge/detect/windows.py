@@ -110,7 +110,7 @@ def _memory(entry: Mapping[str, str], shared: bool | None) -> Reading[int] | Non
 
 def parse_wmi(text: str) -> list[dict[str, str]]:
     """Return WMI's adapters from JSON, CSV, a table, or ``key=value`` or ``key : value`` blocks."""
-    value = json_of(text)
+    value = json_of(text, '"PNPDeviceID"')
     if value is not None:
         entries = [
             {str(key): "" if found is None else str(found) for key, found in entry.items()}

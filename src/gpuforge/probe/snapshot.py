@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from gpuforge.errors import WorkloadError
@@ -122,7 +123,8 @@ class SnapshotProbe:
 
     def _output(self, name: str) -> Reading[Output]:
         text = decoded(read(self._programs[name], name))
-        return Output(0, text, "", source=name) if isinstance(text, str) else text
+        # What was copied from a page or a report may be indented as a whole.
+        return Output(0, dedent(text), "", source=name) if isinstance(text, str) else text
 
     def _find(self, path: str) -> Path | Absent:
         """Return where `path` of the recorded machine lies, its links followed inside sysroot."""
