@@ -28,6 +28,7 @@ from gpuforge.detect.notation import (
 )
 from gpuforge.detect.report import Report, Teller
 from gpuforge.detect.seen import Seen
+from gpuforge.detect.source import names_in, text_at
 from gpuforge.facts import Driver, Toolkit
 from gpuforge.probe import Probe
 
@@ -68,21 +69,15 @@ def detect(probe: Probe) -> Seen:
 
 
 def _rocm(probe: Probe) -> Toolkit | None:
-    text = probe.read_text("/opt/rocm/.info/version")
-    version = word(text.partition("-")[0]) if isinstance(text, str) else None
+    version = word(text_at(probe, "/opt/rocm/.info/version").partition("-")[0])
     return Toolkit("rocm", version) if version else None
 
 
 def read_kfd(probe: Probe) -> list[Facts]:
     """Return KFD's compute nodes in their order; a partitioned card is several."""
-    names = probe.list_dir(NODES)
     found = []
-    numbers = (
-        sorted(int(name) for name in names if name.isdigit()) if isinstance(names, tuple) else []
-    )
-    for number in numbers:
-        text = probe.read_text(f"{NODES}/{number}/properties")
-        facts = parse_node(text) if isinstance(text, str) else None
+    for number in sorted(int(name) for name in names_in(probe, NODES) if name.isdigit()):
+        facts = parse_node(text_at(probe, f"{NODES}/{number}/properties"))
         if facts is None:
             continue
         if not facts.get("integrated"):
@@ -114,11 +109,9 @@ def parse_node(text: str) -> Facts | None:
 
 
 def _node_memory(probe: Probe, folder: str) -> int | None:
-    banks = probe.list_dir(folder)
     total = 0
-    for bank in banks if isinstance(banks, tuple) else ():
-        text = probe.read_text(f"{folder}/{bank}/properties")
-        values = fields_of(text, " ") if isinstance(text, str) else {}
+    for bank in names_in(probe, folder):
+        values = fields_of(text_at(probe, f"{folder}/{bank}/properties"), " ")
         if values.get("heap_type") in FRAME_BUFFERS:
             total += size(values.get("size_in_bytes")) or 0
     return total or None
@@ -126,17 +119,16 @@ def _node_memory(probe: Probe, folder: str) -> int | None:
 
 def read_cards(probe: Probe) -> list[Facts]:
     """Return what the amdgpu driver shows of each card."""
-    names = probe.list_dir(CARDS)
     found = []
-    for name in names if isinstance(names, tuple) else ():
+    for name in names_in(probe, CARDS):
         folder = f"{CARDS}/{name}/device"
         function = pci.function_at(probe, folder) if re.fullmatch(r"card\d+", name) else None
         if function is None or function.vendor != "1002":
             continue
-        total = size(_line(probe, f"{folder}/mem_info_vram_total"))
-        used = whole(_line(probe, f"{folder}/mem_info_vram_used"))
-        revision = _line(probe, f"{folder}/revision")
-        product = name_of(_line(probe, f"{folder}/product_name"))
+        total = size(text_at(probe, f"{folder}/mem_info_vram_total"))
+        used = whole(text_at(probe, f"{folder}/mem_info_vram_used"))
+        revision = text_at(probe, f"{folder}/revision")
+        product = name_of(text_at(probe, f"{folder}/product_name"))
         facts = kept(
             pci_address=function.address,
             pci_id=function.pci_id,
@@ -151,23 +143,15 @@ def read_cards(probe: Probe) -> list[Facts]:
 
 def _driver(probe: Probe, name: str) -> Driver | None:
     """Return the driver; the one inside the kernel has no version of its own."""
-    version = word(_line(probe, f"/sys/module/{name}/version")) if name else None
+    version = word(text_at(probe, f"/sys/module/{name}/version")) if name else None
     return (Driver(name, version) if version else Driver(name)) if name else None
-
-
-def _line(probe: Probe, path: str) -> str:
-    text = probe.read_text(path)
-    return text.strip(" \r\n\0") if isinstance(text, str) else ""
 
 
 def _marketing(probe: Probe, device: str, revision: str) -> str | None:
     """Return the product name from libdrm's table, by device id and revision."""
-    text = probe.read_text(IDS)
-    number, step = whole(device, 16), whole(revision, 16)
-    if not isinstance(text, str) or number is None or step is None:
-        return None
-    for line in lines_of(text):
+    wanted = [whole(device, 16), whole(revision, 16)]
+    for line in () if None in wanted else lines_of(text_at(probe, IDS)):
         parts = line.split(",", 2)
-        if len(parts) == 3 and whole(parts[0], 16) == number and whole(parts[1], 16) == step:
+        if len(parts) == 3 and [whole(part, 16) for part in parts[:2]] == wanted:
             return name_of(parts[2])
     return None

@@ -22,6 +22,7 @@ from gpuforge.detect.notation import (
     word,
 )
 from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.source import outputs_of
 from gpuforge.facts import Absent, Failed, Toolkit, Vendor
 from gpuforge.probe import Output, Probe
 
@@ -41,9 +42,9 @@ def detect(probe: Probe) -> Seen:
     """Return the GPUs that macOS shows."""
     seen = Seen()
     live = probe.platform == "darwin"
-    for output in probe.outputs("ioreg", *([["-rc", "AGXAccelerator", "-d", "1"]] if live else [])):
-        if isinstance(output, Output):
-            seen.add("apple", output.source, parse_ioreg(output.stdout))
+    command = [["-rc", "AGXAccelerator", "-d", "1"]] if live else []
+    for said in outputs_of(probe, "ioreg", *command):
+        seen.add("apple", said.source, parse_ioreg(said.stdout))
     ask = live and not seen.sightings
     for output in probe.outputs(
         "system_profiler", *([["SPDisplaysDataType", "-json"]] if ask else [])
@@ -62,10 +63,8 @@ def detect(probe: Probe) -> Seen:
 
 def _memory(probe: Probe) -> int | None:
     """Return the memory that CPU and GPU share, in bytes."""
-    for output in probe.outputs("sysctl", ["-n", "hw.memsize"]):
-        if isinstance(output, Output):
-            text = output.stdout.strip().rpartition("hw.memsize: ")[2].partition("\n")[0]
-            return size(text)
+    for output in outputs_of(probe, "sysctl", ["-n", "hw.memsize"]):
+        return size(output.stdout.strip().rpartition("hw.memsize: ")[2].partition("\n")[0])
     return None
 
 

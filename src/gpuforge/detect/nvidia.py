@@ -15,8 +15,9 @@ from gpuforge.detect import nvidia_smi, nvml
 from gpuforge.detect.notation import Facts, fields_of, kept, name_of, pci_address, word
 from gpuforge.detect.report import Teller
 from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.source import names_in, outputs_of, text_at
 from gpuforge.facts import Driver, known
-from gpuforge.probe import Output, Probe
+from gpuforge.probe import Probe
 
 NATIVE = True  # loads a library of the vendor into this process
 NVIDIA = Teller("nvidia", "nvidia", "cuda", nvidia_smi.ERRORS, always_runs=True)
@@ -34,9 +35,8 @@ def detect(probe: Probe) -> Seen:
     if not answered:
         for output in probe.outputs("nvidia-smi", ["-q", "-x"]):
             NVIDIA.take(seen, output, nvidia_smi.parse)
-    for output in probe.outputs("nvidia-settings"):
-        if isinstance(output, Output):
-            _add_settings(seen, nvidia_smi.parse_settings(output.stdout), output.source)
+    for said in outputs_of(probe, "nvidia-settings"):
+        _add_settings(seen, nvidia_smi.parse_settings(said.stdout), said.source)
     if not seen.sightings:
         _add_jetson(seen, probe)
     for sighting in seen.sightings:
@@ -61,13 +61,10 @@ def _ask_nvml(seen: Seen, probe: Probe) -> bool:
 
 def _add_proc(seen: Seen, probe: Probe) -> None:
     """Add what the kernel module shows; folders alone, without a file, still count GPUs."""
-    slots = probe.list_dir(f"{PROC}/gpus")
-    text = probe.read_text(f"{PROC}/version")
-    version = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", text if isinstance(text, str) else "")
+    version = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", text_at(probe, f"{PROC}/version"))
     driver = Driver("nvidia", version[1]) if version else Driver("nvidia")
-    for slot in slots if isinstance(slots, tuple) else ():
-        text = probe.read_text(f"{PROC}/gpus/{slot}/information")
-        fields = fields_of(text) if isinstance(text, str) else {}
+    for slot in names_in(probe, f"{PROC}/gpus"):
+        fields = fields_of(text_at(probe, f"{PROC}/gpus/{slot}/information"))
         # Drivers before 346 number the folders, and write the place as 0000:01.00.0.
         place = re.sub(r"\.(?=\d\d\.)", ":", fields.get("Bus Location", ""))
         uuid = word(fields.get("GPU UUID"))
@@ -91,14 +88,14 @@ def _add_settings(seen: Seen, devices: list[Facts], route: str) -> None:
 
 def _add_jetson(seen: Seen, probe: Probe) -> None:
     """Add the one GPU of a Jetson, which no PCI bus shows."""
-    texts = [(path, probe.read_text(path)) for path in MODEL_FILES]
-    models = [text for _, text in texts if isinstance(text, str) and INTEGRATED.search(text)]
-    route, name = ("device tree", name_of(models[0].strip("\0 \n"))) if models else ("", None)
-    if not route and isinstance(probe.read_text("/etc/nv_tegra_release"), str):
+    models = [text_at(probe, path) for path in MODEL_FILES]
+    name = next((name_of(text) for text in models if INTEGRATED.search(text)), None)
+    route = "device tree" if name else ""
+    if not route and text_at(probe, "/etc/nv_tegra_release"):
         route = "/etc/nv_tegra_release"
-    for output in () if route else probe.outputs("tegrastats"):
-        if isinstance(output, Output) and re.search(r"\bGR3D(_FREQ)? \d+%", output.stdout):
-            route = output.source
+    for said in () if route else outputs_of(probe, "tegrastats"):
+        if re.search(r"\bGR3D(_FREQ)? \d+%", said.stdout):
+            route = said.source
     if route:
         facts = kept(name=name, integrated=True, memory_total_bytes=nvidia_smi.UNIFIED)
         seen.sightings.append(Sighting("nvidia", route, facts))

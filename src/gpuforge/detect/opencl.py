@@ -20,8 +20,9 @@ from gpuforge.detect.notation import (
     size,
 )
 from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.source import names_in, outputs_of, text_at
 from gpuforge.facts import Absent, Failed, Toolkit, Vendor
-from gpuforge.probe import Output, Probe
+from gpuforge.probe import Probe
 
 ICD_FOLDER = "/etc/OpenCL/vendors"
 VENDORS: tuple[tuple[str, Vendor], ...] = (
@@ -47,22 +48,17 @@ def detect(probe: Probe) -> Seen:
     seen = Seen()
     for name in registered(probe):
         seen.toolkits.append(Toolkit(f"opencl:{name}"))
-    for output in probe.outputs("clinfo"):
-        if isinstance(output, Output):
-            for vendor, facts in parse_clinfo(output.stdout):
-                seen.sightings.append(Sighting(vendor, output.source, facts, trust=2))
+    for output in outputs_of(probe, "clinfo"):
+        for vendor, facts in parse_clinfo(output.stdout):
+            seen.sightings.append(Sighting(vendor, output.source, facts, trust=2))
     return seen
 
 
 def registered(probe: Probe) -> tuple[str, ...]:
     """Return the names of the libraries that the ICD files name."""
-    names = probe.list_dir(ICD_FOLDER)
-    found = []
-    for name in names if isinstance(names, tuple) else ():
-        text = probe.read_text(f"{ICD_FOLDER}/{name}") if name.endswith(".icd") else None
-        if isinstance(text, str) and text.strip():
-            found.append(lines_of(text.strip())[0][:200].rpartition("/")[2])
-    return tuple(found)
+    files = [name for name in names_in(probe, ICD_FOLDER) if name.endswith(".icd")]
+    texts = (text_at(probe, f"{ICD_FOLDER}/{name}").strip() for name in files)
+    return tuple(lines_of(text)[0][:200].rpartition("/")[2] for text in texts if text)
 
 
 def open_platforms(probe: Probe) -> list[Toolkit]:

@@ -18,8 +18,9 @@ from gpuforge.detect.pci_text import (
     parse_uevent,
 )
 from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.source import names_in, outputs_of, text_at
 from gpuforge.facts import Absent, Driver, Failed, Reading, Vendor
-from gpuforge.probe import Output, Probe
+from gpuforge.probe import Probe
 
 BUS = "/sys/bus/pci/devices"
 CARDS = "/sys/class/drm"
@@ -65,10 +66,9 @@ def detect(probe: Probe) -> Seen:
             elif why and function.address not in known:
                 known.add(function.address)
                 seen.pass_over(why, function.name, function.address, function.pci_id)
-    for output in probe.outputs("udevadm"):  # display devices on no bus, as a Raspberry Pi's
-        if isinstance(output, Output):
-            for name in parse_udev_platforms(output.stdout):
-                seen.pass_over("platform device of another vendor", name)
+    for output in outputs_of(probe, "udevadm"):  # display devices on no bus, as a Raspberry Pi's
+        for name in parse_udev_platforms(output.stdout):
+            seen.pass_over("platform device of another vendor", name)
     return seen
 
 
@@ -84,21 +84,18 @@ def routes(probe: Probe) -> Iterator[tuple[str, list[Function]]]:
     for tool, arguments, parse in tools:
         if functions or probe.platform in ("darwin", "win32"):
             return
-        for output in probe.outputs(tool, arguments):
-            if isinstance(output, Output):
-                found = parse(output.stdout)
-                functions = functions or found
-                yield output.source, found
+        for output in outputs_of(probe, tool, arguments):
+            found = parse(output.stdout)
+            functions = functions or found
+            yield output.source, found
 
 
 def read_sysfs(probe: Probe) -> list[Function]:
     """Return the functions of the bus; of the display cards alone where the bus is not shown."""
-    names = probe.list_dir(BUS)
-    folders = [f"{BUS}/{name}" for name in names] if isinstance(names, tuple) else []
+    folders = [f"{BUS}/{name}" for name in names_in(probe, BUS)]
     if not folders:
-        cards = probe.list_dir(CARDS)
-        found = cards if isinstance(cards, tuple) else ()
-        folders = [f"{CARDS}/{name}/device" for name in found if name[4:].isdigit()]
+        cards = names_in(probe, CARDS)
+        folders = [f"{CARDS}/{name}/device" for name in cards if name[4:].isdigit()]
     functions = [f for folder in folders if (f := function_at(probe, folder)) is not None]
     if any(function.driver for function in functions):
         for function in functions:
@@ -110,12 +107,10 @@ def function_at(probe: Probe, folder: str) -> Function | None:
     """Return one function from its uevent, or from its id files where there is none."""
     target = probe.read_link(folder)  # a card's folder is a link to its place on the bus
     slot = (target if isinstance(target, str) else folder).rpartition("/")[2]
-    uevent = probe.read_text(f"{folder}/uevent")
-    function = parse_uevent(uevent, slot) if isinstance(uevent, str) else None
+    function = parse_uevent(text_at(probe, f"{folder}/uevent"), slot)
     if function is None:
-        texts = (probe.read_text(f"{folder}/{part}") for part in ID_FILES)
-        lines = [text.strip(" \r\n\0") if isinstance(text, str) else "" for text in texts]
-        function = Function.of_files(slot, *lines)
+        texts = (text_at(probe, f"{folder}/{part}") for part in ID_FILES)
+        function = Function.of_files(slot, *texts)
     if function is not None and not function.driver:
         driver = probe.read_link(f"{folder}/driver")
         function.driver = driver.rpartition("/")[2] if isinstance(driver, str) else ""

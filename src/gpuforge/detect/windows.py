@@ -25,6 +25,7 @@ from gpuforge.detect.notation import (
     whole,
 )
 from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.source import outputs_of
 from gpuforge.facts import Absent, Driver, Failed, Reading, Vendor
 from gpuforge.probe import Output, Probe
 
@@ -56,13 +57,11 @@ def detect(probe: Probe) -> Seen:
         elif isinstance(output, Output):
             for entry in parse_wmi(output.stdout):
                 _add(seen, entry, output.source)
-    for output in () if seen.sightings else probe.outputs("dxdiag"):
-        if isinstance(output, Output):
-            for entry in parse_dxdiag(output.stdout):
-                _add(seen, entry, output.source)
-    for output in probe.outputs("reg", *([["query", CLASS_KEY, "/s"]] if live else [])):
-        if isinstance(output, Output):
-            _add_sizes(seen, parse_reg(output.stdout))
+    for said in () if seen.sightings else outputs_of(probe, "dxdiag"):
+        for entry in parse_dxdiag(said.stdout):
+            _add(seen, entry, said.source)
+    for said in outputs_of(probe, "reg", *([["query", CLASS_KEY, "/s"]] if live else [])):
+        _add_sizes(seen, parse_reg(said.stdout))
     return seen
 
 
