@@ -12,6 +12,7 @@ from typing import Any
 
 from gpuforge.detect.notation import (
     Facts,
+    by_names,
     fields_of,
     json_of,
     kept,
@@ -170,9 +171,4 @@ NAMES = {
 
 
 def _entry(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fields of either form by the names of `NAMES`."""
-    return {
-        mine: str(next(fields[name] for name in names if name in fields))
-        for mine, names in NAMES.items()
-        if not fields.keys().isdisjoint(names)
-    }
+    return {mine: str(value) for mine, value in by_names(fields, NAMES).items()}

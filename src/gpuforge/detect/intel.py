@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from gpuforge.detect import pci
 from gpuforge.detect.notation import (
     Facts,
+    by_names,
     fields_of,
     json_of,
     kept,
@@ -117,10 +118,7 @@ NAMES = {
 
 def _of_fields(fields: Mapping[str, object]) -> list[Facts]:
     """Return the GPU that an entry describes, or nothing for what is none."""
-    told = {
-        fact: next((fields[name] for name in names if name in fields), None)
-        for fact, names in NAMES.items()
-    }
+    told = dict.fromkeys(NAMES) | by_names(fields, NAMES)
     function, kind, maker = (told.pop(key) for key in ("function", "kind", "maker"))
     if told["name"] is None and told["address"] is None:
         return []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from gpuforge.detect.seen import Facts as Facts
 
+T = TypeVar("T")
 _ADDRESS = re.compile(
     r"(?<![0-9a-f:.])(?:([0-9a-f]{1,8}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])(?![0-9a-f])", re.I
 )
@@ -147,6 +148,14 @@ def fields_of(text: str, separator: str = ":") -> dict[str, str]:
         if mark:
             found.setdefault(key.strip(), value.strip())
     return found
+
+
+def by_names(fields: Mapping[str, T], names: Mapping[str, Sequence[str]]) -> dict[str, T]:
+    """Return `fields` by what they mean: the first of a meaning's names that is there counts."""
+    found = {
+        fact: [fields[name] for name in some if name in fields] for fact, some in names.items()
+    }
+    return {fact: values[0] for fact, values in found.items() if values}
 
 
 def first_error(text: str, table: Iterable[tuple[str, str]]) -> tuple[str, str] | None:

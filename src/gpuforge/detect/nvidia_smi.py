@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from gpuforge.detect.notation import (
     Facts,
+    by_names,
     first_error,
     kept,
     lines_of,
@@ -83,15 +84,6 @@ def _versions(text: str) -> tuple[str | None, str | None]:
     return driver[1] if driver else None, cuda[1] if cuda else None
 
 
-def _told(fields: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields of any form by the names of `NAMES`."""
-    found = {
-        fact: next((fields[name] for name in names if name in fields), None)
-        for fact, names in NAMES.items()
-    }
-    return {fact: value for fact, value in found.items() if value is not None}
-
-
 def _device(told: Mapping[str, str]) -> Facts:
     """Return the facts of one GPU from the words of the tool."""
     total, capability = told.get("total"), told.get("capability", "")
@@ -120,7 +112,7 @@ def _device(told: Mapping[str, str]) -> Facts:
 
 
 def _add(report: Report, fields: Mapping[str, str], instances: int = 0) -> None:
-    told = _told(fields)
+    told = by_names(fields, NAMES)
     version = told.get("driver", "")
     if re.fullmatch(r"\d+\.[\d.]+", version):
         report.driver = report.driver or version

@@ -99,13 +99,7 @@ def identify(device: Device) -> Device:
 def parts_of(device: Device) -> tuple[Part, ...]:
     """Return the parts of a device's score, each with the fact it rests on."""
     row = architecture_of(device) or {}
-    return (
-        _memory(device),
-        _compute(row),
-        _framework(row),
-        _bandwidth(device),
-        _health(device),
-    )
+    return _memory(device), _compute(row), _framework(row), _bandwidth(device), _health(device)
 
 
 def score_of(device: Device) -> int:
