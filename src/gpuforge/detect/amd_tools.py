@@ -145,13 +145,9 @@ def parse_amd_smi(text: str) -> Report:
     report = Report()
     for entry in entries:
         report.runtime = report.runtime or _version(entry.get("rocm_version"))
-        report.driver = report.driver or _version(entry.get("amdgpu_version"))
-        driver = entry.get("driver")
-        if isinstance(driver, dict):
-            inner = _lower(driver)
-            report.driver = report.driver or _version(
-                inner.get("version") or inner.get("driver_version")
-            )
+        inner = _section(entry, "driver")
+        versions = (entry.get("amdgpu_version"), inner.get("version"), inner.get("driver_version"))
+        report.driver = report.driver or next(filter(None, map(_version, versions)), None)
         if "gpu" in entry:
             report.devices.append(_entry(entry))
     if not report.devices:
