@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -219,3 +220,35 @@ def test_host_of_files(tmp_path: Path) -> None:
     assert host.isa == ("avx2",)
     assert host.platform == "wsl2"
     assert host.cloud_instance == "p4d.24xlarge" and host.virtual_machine == "nitro"
+
+
+def test_detector_of_another_package_is_asked_when_the_setting_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "npu_detector.py").write_text(
+        "from gpuforge.detect.seen import Seen\n"
+        "def detect(probe):\n"
+        "    seen = Seen()\n"
+        "    seen.add('other', 'npu-tool', [{'name': 'Acme X1', 'memory_total_bytes': 2**30}])\n"
+        "    return seen\n"
+    )
+    info = tmp_path / "acme_detector-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-detector\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[gpuforge.detectors]\nacme = npu_detector\nbroken = no_such_module\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def devices(**variables: str) -> list[tuple[str, str]]:
+        command = [sys.executable, "-m", "gpuforge", "detect", "--json", "--verbose", "--refresh"]
+        done = subprocess.run(
+            command, env={**os.environ, **variables}, capture_output=True, text=True, check=True
+        )
+        said = "detector broken does not load" in done.stderr
+        assert said is bool(variables), done.stderr
+        return [(d["vendor"], d["name"]) for d in json.loads(done.stdout)["devices"]]
+
+    own = devices()
+    assert ("other", "Acme X1") not in own
+    assert devices(GPUFORGE_DETECT_PLUGINS="1") == [*own, ("other", "Acme X1")]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,33 @@ def test_every_recorded_machine_agrees(corpus: Path) -> None:
             wrong[folder.name] = found
     listing = "\n".join(f"{name}: {'; '.join(lines)}" for name, lines in wrong.items())
     assert not wrong, f"{len(wrong)} of {len(folders)} disagree:\n{listing}"
+
+
+COPIES: dict[str, Callable[[bytes], bytes]] = {
+    "line ends of Windows": lambda text: text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"),
+    "indented as a whole": lambda text: b"\n".join(b"    " + line for line in text.split(b"\n")),
+    "no blanks at line ends": lambda text: b"\n".join(map(bytes.rstrip, text.split(b"\n"))),
+    "blanks for tabs": lambda text: text.expandtabs(8),
+    "byte order mark": lambda text: b"\xef\xbb\xbf" + text,
+    "with the prompt": lambda text: b"user@host:~$ command --flag\n" + text + b"\nuser@host:~$ \n",
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_outputs_agree_however_they_were_copied(corpus: Path, tmp_path: Path, way: str) -> None:
+    wrong = {}
+    for folder in sorted(path for path in (corpus / "devices").iterdir() if path.is_dir()):
+        expected = tomllib.loads((folder / "expected.toml").read_text())
+        copied = shutil.copytree(folder, tmp_path / folder.name)
+        for path in copied.iterdir():
+            content = path.read_bytes() if path.is_file() else b"\0"
+            whole = "prompt" not in way or path.suffix not in (".xml", ".csv")
+            if b"\0" not in content and path.suffix != ".toml" and whole:
+                path.write_bytes(COPIES[way](content))
+        found = disagreements(detect_machine(SnapshotProbe(copied)), expected)
+        if found:
+            wrong[folder.name] = found
+    assert not wrong
 
 
 @pytest.mark.parametrize("field", ["memory_total_bytes", "name", "pci_address"])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -15,9 +18,9 @@ from typing import Any
 import pytest
 
 import gpuforge
-from gpuforge.detect import detect_machine, nvml
+from gpuforge.detect import detect_machine, stored
 from gpuforge.detect.nvml import KINDS
-from gpuforge.facts import Absent, Machine, Reading, known
+from gpuforge.facts import Absent, Driver, Machine, Reading, Toolkit, known
 from gpuforge.probe import LiveProbe
 from gpuforge.settings import Settings
 
@@ -127,98 +130,156 @@ def test_tool_whose_child_holds_the_pipe_does_not_hang(tool: Callable[..., Path]
     assert kinds(detected(vendor_seconds=0.5)) == ["timeout"]
 
 
-class FakeNvml:
-    """A library with NVIDIA's functions, as ctypes would hand it out."""
-
-    def __init__(self, *, init: int = 0, count: int = 1, lost: tuple[int, ...] = ()) -> None:
-        self.init, self.count, self.lost = init, count, lost
-        self.open = 0
-
-    def nvmlErrorString(self, code: int) -> bytes:
-        return f"error number {code}".encode()
-
-    nvmlErrorString.restype = None  # type: ignore[attr-defined]
-
-    def nvmlInit_v2(self) -> int:
-        self.open += self.init == 0
-        return self.init
-
-    def nvmlShutdown(self) -> int:
-        self.open -= 1
-        return 0
-
-    def nvmlDeviceGetCount_v2(self, out: Any) -> int:
-        out._obj.value = self.count
-        return 0
-
-    def nvmlDeviceGetHandleByIndex_v2(self, index: int, out: Any) -> int:
-        if index in self.lost:
-            return 15
-        out._obj.value = index + 1
-        return 0
-
-    def nvmlDeviceGetName(self, handle: Any, buffer: Any, size: int) -> int:
-        buffer.value = b"NVIDIA Test"
-        return 0
-
-    def nvmlDeviceGetMemoryInfo(self, handle: Any, out: Any) -> int:
-        out._obj.total, out._obj.free = 8 * 2**30, 7 * 2**30
-        return 0
-
-    def nvmlDeviceGetPciInfo_v3(self, handle: Any, out: Any) -> int:
-        out._obj.bus_id = f"0000000{handle.value}:01:00.0".encode()
-        out._obj.pci_device_id = 0x220410DE
-        return 0
-
-    def nvmlDeviceGetCudaComputeCapability(self, handle: Any, major: Any, minor: Any) -> int:
-        major._obj.value, minor._obj.value = 8, 6
-        return 0
-
-    def nvmlSystemGetCudaDriverVersion_v2(self, out: Any) -> int:
-        out._obj.value = 12040
-        return 0
-
-
-def error_string(library: FakeNvml) -> Any:
-    """Bound methods take no attributes, so ctypes' ``restype`` needs a plain function."""
-
-    def describe(code: int) -> bytes:
-        return f"error number {code}".encode()
-
-    library.nvmlErrorString = describe  # type: ignore[method-assign]
-    return library
-
-
-@pytest.mark.parametrize("code", [*range(1, 30), 999])
-def test_nvml_that_does_not_start_is_a_failure_of_its_kind(code: int) -> None:
-    library = error_string(FakeNvml(init=code))
-    report = nvml.read(library)
-    assert report.error is not None
-    assert report.error[0] == KINDS.get(code, "nvml_unknown_error")
-    assert f"error number {code}" in report.error[1]
-    assert not report.devices and library.open == 0
+# NVML's functions as its C header declares them; the environment says how they fail.
+NVML_IN_C = r"""
+#include <stdlib.h>
+#include <string.h>
+typedef struct { char legacy[16]; unsigned domain, bus, slot, id, sub; char place[32]; } Pci;
+typedef struct { unsigned long long total, free, used; } Memory;
+static int number(const char *name) { const char *s = getenv(name); return s ? atoi(s) : 0; }
+int nvmlInitWithFlags(unsigned flags) {
+    if (getenv("NVML_DIES")) *(volatile int *)0 = 1;
+    return number("NVML_INIT");
+}
+int nvmlShutdown(void) { return 0; }
+const char *nvmlErrorString(int code) { return "words of the library"; }
+int nvmlSystemGetDriverVersion(char *text, unsigned size) { strcpy(text, "590.48.01"); return 0; }
+int nvmlSystemGetCudaDriverVersion_v2(int *version) { *version = 13010; return 0; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = number("NVML_COUNT"); return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
+    *handle = (void *)(size_t)(index + 1);
+    return index + 1 == (unsigned)number("NVML_BAD") ? number("NVML_BAD_CODE") : 0;
+}
+int nvmlDeviceGetName(void *device, char *text, unsigned size) {
+    if ((size_t)device > 100) strcpy(text, "NVIDIA Test MIG 1g.10gb");
+    else strcpy(text, number("NVML_GARBAGE") ? "\xff\xfe\xfd" : "NVIDIA Test");
+    return number("NVML_ASK");
+}
+int nvmlDeviceGetUUID(void *device, char *text, unsigned size) {
+    strcpy(text, "GPU-12345678-1234-1234-1234-123456789abc"); return number("NVML_ASK");
+}
+int nvmlDeviceGetMemoryInfo(void *device, Memory *memory) {
+    memory->total = 8ull << 30; memory->free = 7ull << 30; return number("NVML_ASK");
+}
+int nvmlDeviceGetPciInfo_v3(void *device, Pci *pci) {
+    strcpy(pci->place, "00000001:01:00.0"); pci->place[7] = '0' + (char)(size_t)device;
+    pci->id = 0x220410DE; return number("NVML_ASK");
+}
+int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) {
+    *major = 8; *minor = 6; return number("NVML_ASK");
+}
+int nvmlDeviceGetVirtualizationMode(void *device, unsigned *mode) {
+    *mode = number("NVML_VIRTUAL"); return number("NVML_ASK");
+}
+int nvmlDeviceGetMigMode(void *device, unsigned *now, unsigned *next) {
+    *now = *next = number("NVML_MIG") > 0; return number("NVML_ASK");
+}
+int nvmlDeviceGetMaxMigDeviceCount(void *device, unsigned *count) { *count = 7; return 0; }
+int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **part) {
+    *part = (void *)(size_t)(101 + index); return index < (unsigned)number("NVML_MIG") ? 0 : 6;
+}
+"""
+LOAD = (
+    "import ctypes, os\n"
+    "from gpuforge.facts import Absent\n"
+    "from gpuforge.probe import LiveProbe\n"
+    "def load(self, name):\n"
+    "    mine = name == 'libnvidia-ml.so.1'\n"
+    "    return ctypes.CDLL(os.environ['NVML_FILE']) if mine else Absent('no such library')\n"
+    "LiveProbe.load_library = load\n"
+)
+DETECT = LOAD + (
+    "import gpuforge, sys\n"
+    "from gpuforge.detect import stored\n"
+    "print(stored.dumps(gpuforge.detect(refresh=True)))\n"
+)
 
 
-def test_nvml_tells_every_fact_and_is_shut_down() -> None:
-    library = error_string(FakeNvml(count=2))
-    report = nvml.read(library)
-    assert library.open == 0
-    assert report.cuda == "12.4"
-    assert [device["pci_address"] for device in report.devices] == ["0001:01:00.0", "0002:01:00.0"]
-    assert report.devices[0]["pci_id"] == "10de:2204"
-    assert report.devices[0]["memory_total_bytes"] == 8 * 2**30
-    assert report.devices[0]["compute_capability"] == "8.6"
+@pytest.fixture(scope="session")
+def nvml_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a shared library with NVML's functions, compiled here."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        pytest.skip("no C compiler to build a stand-in for NVML with")
+    folder = tmp_path_factory.mktemp("nvml")
+    source = folder / "nvml.c"
+    source.write_text(NVML_IN_C)
+    target = folder / "libnvidia-ml.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", target, source], check=True)
+    return target
 
 
-def test_nvml_with_one_lost_gpu_tells_of_the_others() -> None:
-    report = nvml.read(error_string(FakeNvml(count=3, lost=(1,))))
-    assert len(report.devices) == 2
-    assert report.error and report.error[0] == "gpu_lost"
+def with_nvml(file: Path, **variables: object) -> Machine:
+    """Detect in a new process whose NVML is `file`."""
+    environ = {**os.environ, "NVML_FILE": str(file), **{k: str(v) for k, v in variables.items()}}
+    done = subprocess.run(
+        [sys.executable, "-c", DETECT], env=environ, capture_output=True, text=True, check=True
+    )
+    machine = stored.loads(done.stdout.strip())
+    assert isinstance(machine, Machine), done
+    return machine
 
 
-def test_nvml_without_gpus_says_so() -> None:
-    report = nvml.read(error_string(FakeNvml(count=0)))
-    assert report.error and report.error[0] == "no_devices"
+@pytest.mark.parametrize("code", [*range(1, 31), 999])
+def test_nvml_that_does_not_start_is_a_failure_of_its_kind(nvml_file: Path, code: int) -> None:
+    machine = with_nvml(nvml_file, NVML_INIT=code)
+    (failure,) = machine.failures
+    assert failure.kind == KINDS.get(code, "nvml_unknown_error")
+    assert failure.message.startswith("NVML: ") and len(failure.message) > len("NVML: ")
+    assert machine.status == "driver_error" and not machine.devices
+
+
+@pytest.mark.parametrize("code", [3, 4, 13, 20, 999])
+def test_nvml_that_answers_no_question_invents_nothing(nvml_file: Path, code: int) -> None:
+    (device,) = with_nvml(nvml_file, NVML_COUNT=1, NVML_ASK=code).devices
+    told = ("name", "uuid", "pci_address", "memory_total_bytes", "compute_capability", "partitions")
+    assert [known(getattr(device, field)) for field in told] == [None] * len(told)
+
+
+def test_nvml_tells_every_fact(nvml_file: Path) -> None:
+    machine = with_nvml(nvml_file, NVML_COUNT=2)
+    assert machine.status == "ok" and not machine.failures
+    assert [known(d.pci_address) for d in machine.devices] == ["0001:01:00.0", "0002:01:00.0"]
+    device = machine.devices[0]
+    assert known(device.name) == "NVIDIA Test" and known(device.pci_id) == "10de:2204"
+    assert known(device.memory_total_bytes) == 8 * 2**30
+    assert known(device.memory_free_bytes) == 7 * 2**30
+    assert known(device.compute_capability) == "8.6" and known(device.partitions) == ()
+    assert known(device.driver) == Driver("nvidia", "590.48.01")
+    assert device.runtimes == (Toolkit("cuda", "13.1"),)
+    assert set(device.origins.values()) <= {"nvml", "table by PCI id or name"}
+
+
+def test_nvml_shows_mig_instances_and_virtual_gpus(nvml_file: Path) -> None:
+    (device,) = with_nvml(nvml_file, NVML_COUNT=1, NVML_MIG=3, NVML_VIRTUAL=2).devices
+    assert known(device.partitions) == ("1g.10gb",) * 3
+    assert known(device.virtual) is True
+
+
+def test_nvml_name_that_is_no_text_is_no_name(nvml_file: Path) -> None:
+    (device,) = with_nvml(nvml_file, NVML_COUNT=1, NVML_GARBAGE=1).devices
+    assert known(device.name) is None and known(device.pci_id) == "10de:2204"
+
+
+@pytest.mark.parametrize(("code", "kind"), [(15, "gpu_lost"), (999, "nvml_unknown_error")])
+def test_nvml_with_one_bad_gpu_tells_of_the_others(nvml_file: Path, code: int, kind: str) -> None:
+    machine = with_nvml(nvml_file, NVML_COUNT=3, NVML_BAD=2, NVML_BAD_CODE=code)
+    assert [known(d.pci_address) for d in machine.devices] == ["0001:01:00.0", "0003:01:00.0"]
+    assert kinds(machine) == [kind] and machine.status == "ok"
+
+
+def test_nvml_without_gpus_says_so(nvml_file: Path) -> None:
+    assert kinds(with_nvml(nvml_file, NVML_COUNT=0)) == ["no_devices"]
+
+
+def test_nvml_without_its_binding_leaves_the_other_routes(
+    nvml_file: Path, tmp_path: Path, tool: Callable[..., Path]
+) -> None:
+    tool(f"cat <<'END'\n{H100}END")
+    (tmp_path / "pynvml.py").write_text("raise ImportError('no nvidia-ml-py here')\n")
+    machine = with_nvml(nvml_file, NVML_COUNT=1, PYTHONPATH=tmp_path)
+    assert known(machine.devices[0].name) == "NVIDIA H100 80GB HBM3" and not machine.failures
+    assert any("no nvidia-ml-py here" in note for note in machine.notes)
 
 
 class WithLibrary(LiveProbe):
@@ -255,42 +316,28 @@ def test_detector_that_raises_is_a_failure_of_that_vendor() -> None:
     assert "boom" in machine.failures[0].message
 
 
-@posix
-def test_library_that_dies_runs_in_a_child_the_next_time(own_home: Path) -> None:
-    code = (
-        "import ctypes, sys, gpuforge\n"
-        "from gpuforge.probe import LiveProbe\n"
-        "LiveProbe.load_library = lambda self, name: ctypes.string_at(0)\n"
-        "gpuforge.detect()\n"
-    )
-    first = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert first.returncode < 0, first
-    (crumb,) = (own_home / "cache" / "gpuforge" / "detect").glob("in-native-code.*")
-    machine = gpuforge.detect()
-    assert machine.status == "no_gpu"
-    assert any("child process" in note for note in machine.notes)
-    assert not crumb.exists()
+def crumbs(own_home: Path) -> list[Path]:
+    return list((own_home / "cache" / "gpuforge" / "detect").glob("in-native-code.*"))
 
 
-@posix
-def test_library_that_dies_again_is_a_failure_and_stays_in_the_child(
-    own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_library_that_dies_runs_in_a_child_the_next_time(
+    nvml_file: Path, own_home: Path, tmp_path: Path
 ) -> None:
-    folder = own_home / "cache" / "gpuforge" / "detect"
-    folder.mkdir(parents=True)
-    from gpuforge.detect import crash
+    # The child loads the same library, so what replaces the probe's door must reach it too.
+    (tmp_path / "sitecustomize.py").write_text(LOAD)
+    dying = {"NVML_COUNT": 1, "PYTHONPATH": tmp_path}
+    with pytest.raises(subprocess.CalledProcessError) as died:
+        with_nvml(nvml_file, NVML_DIES=1, **dying)
+    assert died.value.returncode == -signal.SIGSEGV and len(crumbs(own_home)) == 1
 
-    crumb = folder / f"{crash.PREFIX}.{crash._node()}.nvidia.{2**22 + 1}"
-    crumb.touch()
-    (tmp_path / "sitecustomize.py").write_text(
-        "import ctypes\n"
-        "from gpuforge.probe import LiveProbe\n"
-        "LiveProbe.load_library = lambda self, name: ctypes.string_at(0)\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    machine = gpuforge.detect()
-    assert kinds(machine) == ["library_crashed"]
-    assert crumb.exists()
+    machine = with_nvml(nvml_file, NVML_DIES=1, **dying)
+    assert kinds(machine) == ["library_crashed"] and "signal 11" in machine.failures[0].message
+    assert len(crumbs(own_home)) == 1, "what died again stays outside"
+
+    machine = with_nvml(nvml_file, **dying)
+    assert known(machine.devices[0].name) == "NVIDIA Test"
+    assert any("child process" in note for note in machine.notes)
+    assert not crumbs(own_home), "what came back is trusted again"
 
 
 @posix

@@ -111,7 +111,7 @@ OLD_TABLE = """\
 
 def test_nvidia_table_of_an_old_driver_with_a_gap_and_errors() -> None:
     report = nvidia_smi.parse(OLD_TABLE)
-    assert report.driver == "340.29" and report.cuda is None
+    assert report.driver == "340.29" and report.runtime is None
     assert [device["pci_address"] for device in report.devices] == ["0000:03:00.0", "0000:84:00.0"]
     assert {device["memory_total_bytes"] for device in report.devices} == {4799 * MIB}
 
@@ -255,16 +255,16 @@ XPU_TABLE = """\
 
 
 def test_xpu_smi_in_its_forms() -> None:
-    (device,) = intel.parse_xpu_smi(XPU_TABLE)
+    (device,) = intel.parse_xpu_smi(XPU_TABLE).devices
     assert device["name"] == "Intel(R) Arc(TM) B580 Graphics"
     assert device["memory_total_bytes"] == 12216 * MIB and device["integrated"] is False
     one = """{"device_id": 0, "device_name": "Intel(R) Data Center GPU Max 1550",
       "driver_version": "1.3.27", "memory_physical_size_byte": "68719476736",
       "pci_bdf_address": "0000:18:00.0", "pci_device_id": "0xbd5", "pci_vendor_id": "0x8086"}"""
-    (device,) = intel.parse_xpu_smi(one)
+    (device,) = intel.parse_xpu_smi(one).devices
     assert device["pci_id"] == "8086:0bd5" and device["memory_total_bytes"] == 68719476736
     error = "Error: Failed to init: no permission to access /dev/dri"
-    assert intel.parse_xpu_smi(error) == []
+    assert intel.parse_xpu_smi(error).devices == []
 
 
 def test_sycl_ls_of_old_and_new_releases() -> None:
@@ -273,7 +273,7 @@ def test_sycl_ls_of_old_and_new_releases() -> None:
         "[ext_oneapi_level_zero:gpu:0] Intel(R) Level-Zero, Intel(R) UHD Graphics 770 1.3 [1.3.23726]\n"
         "[ext_oneapi_cuda:gpu:0] NVIDIA CUDA BACKEND, NVIDIA A100 8.0 [CUDA 12.2]\n"
     )
-    (device,) = intel.parse_sycl_ls(old)
+    (device,) = intel.parse_sycl_ls(old).devices
     assert device["name"] == "Intel(R) UHD Graphics 770" and device["integrated"] is True
     assert [t.version for t in device["runtimes"]] == ["1.3.23726", "22.28.23726.1"]
 
@@ -286,6 +286,14 @@ def test_lspci_in_machine_readable_forms() -> None:
         (function,) = pci_text.parse_lspci(text)
         assert (function.vendor, function.kind) == ("10de", 0x0302)
     assert pci_text.parse_lspci(mm)[0].name == "GA100 [A100]"
+
+
+def test_lspci_name_with_an_id_inside_is_no_name() -> None:
+    line = "07:00.0 3D controller [0302]: NVIDIA Corporation GA102GL [A10] [10de:2236]{} (rev a1)"
+    (whole,) = pci_text.parse_lspci(line.format(""))
+    (mangled,) = pci_text.parse_lspci(line.format("A Corporation GA102GL [A10] [10de:2236]"))
+    assert whole.name == "GA102GL [A10]" and mangled.name == ""
+    assert whole.pci_id == mangled.pci_id == "10de:2236"
 
 
 def test_pciconf_addresses_are_decimal() -> None:

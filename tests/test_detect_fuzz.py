@@ -27,6 +27,7 @@ from gpuforge.detect import (
 )
 from gpuforge.facts import Device, Machine, known
 from gpuforge.probe import SnapshotProbe
+from gpuforge.probe.files import text_of
 
 PARSERS: dict[str, Callable[[str], Any]] = {
     "nvidia-smi": nvidia_smi.parse,
@@ -37,6 +38,8 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "amdgpu_top": amd_tools.parse_amdgpu_top,
     "kfd": amd.parse_node,
     "xpu-smi": intel.parse_xpu_smi,
+    "sycl-ls of others": intel.parse_sycl_ls_of_others,
+    "dxdiag": windows.parse_dxdiag,
     "sycl-ls": intel.parse_sycl_ls,
     "lspci": pci_text.parse_lspci,
     "udevadm": pci_text.parse_udev,
@@ -67,12 +70,12 @@ def test_no_parser_raises(name: str, text: str) -> None:
 
 def digits_of(folder: Path) -> str:
     """Return everything the snapshot says, in one text."""
-    parts = []
-    for path in folder.rglob("*"):
-        if path.is_file() and path.name not in ("expected.toml", "source.txt"):
-            content = path.read_bytes()
-            text = content.decode("utf-16-le" if b"\0" in content[:4] else "utf-8", "replace")
-            parts.append(f"{path.relative_to(folder)}\n{text}")
+    files = (path for path in folder.rglob("*") if path.is_file())
+    parts = [
+        f"{path.relative_to(folder)}\n{text_of(path.read_bytes())}"
+        for path in files
+        if path.name not in ("expected.toml", "source.txt")
+    ]
     return letters("\n".join(parts))
 
 

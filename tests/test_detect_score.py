@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
-from gpuforge.detect import detect_machine, score
+from gpuforge.detect import detect_machine, pci, score
 from gpuforge.facts import Absent, Device, Driver, Failed, known
 from gpuforge.probe import SnapshotProbe
 
@@ -25,8 +27,8 @@ RANKING = [
     ("nv-rtx3060-570-xml", 0),
     ("nv-t4-515-xml", 0),
     ("nv-rtx2080super-linux-595", 0),
-    ("nv-wsl2-t1000-510", 0),
     ("amd-rx6900xt-sysfs", 0),
+    ("nv-wsl2-t1000-510", 0),
     ("nv-p100-510-xml", 0),
     ("amd-vega56-sysfs", 0),
     ("nv-quadro-p2000-525-xml", 0),
@@ -97,6 +99,42 @@ def test_table_ranges_do_not_overlap_and_patterns_compile() -> None:
             clash = [s for s in seen if s[0] == row["vendor"] and s[1] <= high and low <= s[2]]
             assert not clash, (row, clash)
             seen.append((row["vendor"], low, high))
+
+
+def test_every_group_of_figures_names_its_source() -> None:
+    text = resources.files("gpuforge.detect").joinpath("architectures.toml").read_text("utf-8")
+    figures = text[text.index("# Memory bandwidth") :].split("[[bandwidth]]")
+    for before in figures[:-1]:
+        comment = before.strip().rpartition("\n\n")[2]
+        assert comment.startswith("# ") and re.search(r"\w+\.(com|net)|@[0-9a-f]{8}", comment)
+
+
+@pytest.mark.parametrize(
+    ("name", "rate"),
+    [("NVIDIA GH200 480GB", "4000"), ("NVIDIA H200", "4800"), ("NVIDIA A100-SXM4-40GB", "1555"),
+     ("NVIDIA A100-SXM4-80GB", "2000"), ("NVIDIA RTX A1000", "not in"), ("Apple M3", "100"),
+     ("NVIDIA GeForce RTX 3080 Laptop GPU", "not in"), ("NVIDIA GeForce RTX 2080 SUPER", "496")],
+)  # fmt: skip
+def test_bandwidth_by_name(name: str, rate: str) -> None:
+    part = next(p for p in score.parts_of(Device(0, "nvidia", name=name)) if p.name == "bandwidth")
+    assert part.why.startswith(rate)
+
+
+def test_turing_without_tensor_cores_is_told_from_turing_with_them() -> None:
+    known_by = {"name": "NVIDIA GeForce GTX 1650", "compute_capability": "7.5"}
+    without = score.architecture_of(Device(0, "nvidia", **known_by))
+    having = score.architecture_of(Device(0, "nvidia", **{**known_by, "name": "Tesla T4"}))
+    assert without and having and having["matrix"] and "matrix" not in without
+
+
+@pytest.mark.parametrize(
+    ("pci_id", "shared"),
+    [("10de:0866", True), ("10de:2e12", True), ("10de:2204", False), ("8086:0be1", True),
+     ("8086:0bd5", False), ("8086:b080", True), ("8086:e20b", False), ("1002:9712", True),
+     ("1002:1586", True), ("1002:744c", False)],
+)  # fmt: skip
+def test_parts_of_a_processor_by_pci_id(pci_id: str, shared: bool) -> None:
+    assert pci.integrated(pci_id) is shared
 
 
 @pytest.mark.parametrize(

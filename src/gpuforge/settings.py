@@ -8,7 +8,6 @@ own file and the environment are trusted; a mistake there is an error.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache
@@ -341,6 +340,8 @@ def _parse_toml(probe: Probe, path: str) -> dict[str, Any]:
             f"settings file cannot be read: {text.reason}", hint="mend its permissions or remove it"
         )
     try:
+        import tomllib  # most folders hold no settings file: the parser's 5 ms are theirs alone
+
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidSettings(
@@ -423,4 +424,6 @@ def _project_table(
 @lru_cache(maxsize=4)
 def _parsed(text: str) -> dict[str, Any]:
     """Return the tables of a project file, which takes 1 ms to parse and is read at each call."""
+    import tomllib
+
     return tomllib.loads(text)

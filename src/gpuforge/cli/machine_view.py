@@ -21,6 +21,7 @@ READINGS = (
     "integrated",
     "score",
 )
+SHOWN = (*READINGS[:3], "driver_version", "runtimes", "runtime_version", *READINGS[3:])
 
 
 def document(machine: Machine) -> dict[str, Any]:
@@ -48,19 +49,9 @@ def _device(device: Device) -> dict[str, Any]:
     }
     values = {name: getattr(device, name) for name in READINGS} | versions
     unknown = {n: v.reason for n, v in values.items() if isinstance(v, Absent | Failed)}
-    shown = {name: known(value) for name, value in values.items()}
-    return {
-        "index": device.index,
-        "vendor": device.vendor,
-        "name": shown["name"],
-        "memory_total_bytes": shown["memory_total_bytes"],
-        "memory_free_bytes": shown["memory_free_bytes"],
-        "driver_version": shown["driver_version"],
-        "runtimes": [toolkit.name for toolkit in device.runtimes],
-        "runtime_version": shown["runtime_version"],
-        **{name: shown[name] for name in READINGS[3:]},
-        "unknown": unknown,
-    }
+    values["runtimes"] = [toolkit.name for toolkit in device.runtimes]
+    shown = {name: known(values[name]) for name in SHOWN}
+    return {"index": device.index, "vendor": device.vendor, **shown, "unknown": unknown}
 
 
 def _runtime_version(device: Device) -> Reading[str]:

@@ -28,11 +28,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Any) -> int:
     """Show the machine; return 1 where a driver fails or a check found a problem."""
     machine = read_machine(cpu_only=arguments.cpu_only or None)
+    environment = environment_lines(machine, arguments.profile, cpu_only=arguments.cpu_only)
     render.data(f"gpuforge {__version__}\n")
     render.data(machine_view.text(machine, cpu_only=arguments.cpu_only))
     if not arguments.cpu_only:
         render.data(f"health: {health(machine)}")
-    for line in environment_lines(machine, arguments.profile, cpu_only=arguments.cpu_only):
+    for line in environment:
         render.data(line)
     render.data(f"next: {next_step(machine)}")
     status = 1 if machine.status == "driver_error" else 0

@@ -8,27 +8,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from gpuforge.detect import amd_tools, pci
-from gpuforge.detect.amd_tools import Report
 from gpuforge.detect.notation import (
     Facts,
     fields_of,
+    free_of,
     gfx_of_target,
     kept,
     lines_of,
     name_of,
-    pci_address,
     pci_address_of,
     pci_id,
     size,
     whole,
     word,
 )
+from gpuforge.detect.report import Report, Teller
 from gpuforge.detect.seen import Seen
-from gpuforge.facts import Driver, Failed, Toolkit, VendorFailure
-from gpuforge.probe import Output, Probe
+from gpuforge.detect.source import names_in, text_at
+from gpuforge.facts import Driver, Toolkit
+from gpuforge.probe import Probe
 
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 CARDS = "/sys/class/drm"
@@ -36,6 +38,7 @@ IDS = "/usr/share/libdrm/amdgpu.ids"
 # Memory of the GPU's own, seen by the CPU or not (hsakmttypes.h, HSA_HEAPTYPE).
 FRAME_BUFFERS = ("1", "2")
 
+AMD = Teller("amd", "amdgpu", "rocm", amd_tools.ERRORS)
 Parser = Callable[[str], Report]
 
 
@@ -59,48 +62,22 @@ def detect(probe: Probe) -> Seen:
     )
     for tool, arguments, parse in tools:
         for output in probe.outputs(tool, *([] if complete else [arguments])):
-            if isinstance(output, Failed):
-                seen.fail("amd", output)
-            elif isinstance(output, Output):
-                complete = _add(seen, parse, output) or complete
+            complete = AMD.take(seen, output, parse) or complete
     if any(sighting.facts for sighting in seen.sightings):
         seen.failures = [f for f in seen.failures if f.kind != "tool_failed"]
     return seen
 
 
-def _add(seen: Seen, parse: Parser, output: Output) -> bool:
-    """Add one tool's report; return whether it had GPUs."""
-    report = parse(output.stdout)
-    error = report.error or amd_tools.parse_error(output.stderr)
-    if not report.devices and error is None and output.status:
-        first = (output.stderr or output.stdout).strip().partition("\n")[0][:200]
-        error = ("tool_failed", f"{output.source} ended with status {output.status}: {first}")
-    if error and not report.devices:
-        seen.failures.append(VendorFailure("amd", *error))
-    runtime = Toolkit("rocm", report.rocm) if report.rocm else None
-    if runtime:
-        seen.toolkits.append(runtime)
-    driver = Driver("amdgpu", report.driver) if report.driver else None
-    common = kept(driver=driver, runtimes=(runtime,) if runtime else None)
-    return seen.add("amd", output.source, ({**common, **facts} for facts in report.devices))
-
-
 def _rocm(probe: Probe) -> Toolkit | None:
-    text = probe.read_text("/opt/rocm/.info/version")
-    version = word(text.partition("-")[0]) if isinstance(text, str) else None
+    version = word(text_at(probe, "/opt/rocm/.info/version").partition("-")[0])
     return Toolkit("rocm", version) if version else None
 
 
 def read_kfd(probe: Probe) -> list[Facts]:
     """Return KFD's compute nodes in their order; a partitioned card is several."""
-    names = probe.list_dir(NODES)
     found = []
-    numbers = (
-        sorted(int(name) for name in names if name.isdigit()) if isinstance(names, tuple) else []
-    )
-    for number in numbers:
-        text = probe.read_text(f"{NODES}/{number}/properties")
-        facts = parse_node(text) if isinstance(text, str) else None
+    for number in sorted(int(name) for name in names_in(probe, NODES) if name.isdigit()):
+        facts = parse_node(text_at(probe, f"{NODES}/{number}/properties"))
         if facts is None:
             continue
         if not facts.get("integrated"):
@@ -132,11 +109,9 @@ def parse_node(text: str) -> Facts | None:
 
 
 def _node_memory(probe: Probe, folder: str) -> int | None:
-    banks = probe.list_dir(folder)
     total = 0
-    for bank in banks if isinstance(banks, tuple) else ():
-        text = probe.read_text(f"{folder}/{bank}/properties")
-        values = fields_of(text, " ") if isinstance(text, str) else {}
+    for bank in names_in(probe, folder):
+        values = fields_of(text_at(probe, f"{folder}/{bank}/properties"), " ")
         if values.get("heap_type") in FRAME_BUFFERS:
             total += size(values.get("size_in_bytes")) or 0
     return total or None
@@ -144,56 +119,39 @@ def _node_memory(probe: Probe, folder: str) -> int | None:
 
 def read_cards(probe: Probe) -> list[Facts]:
     """Return what the amdgpu driver shows of each card."""
-    names = probe.list_dir(CARDS)
     found = []
-    for name in names if isinstance(names, tuple) else ():
+    for name in names_in(probe, CARDS):
         folder = f"{CARDS}/{name}/device"
-        if not (name.startswith("card") and name[4:].isdigit()):
+        function = pci.function_at(probe, folder) if re.fullmatch(r"card\d+", name) else None
+        if function is None or function.vendor != "1002":
             continue
-        if _line(probe, f"{folder}/vendor") not in ("0x1002", ""):
-            continue
-        uevent = probe.read_text(f"{folder}/uevent")
-        fields = fields_of(uevent, "=") if isinstance(uevent, str) else {}
-        vendor, _, device = fields.get("PCI_ID", "").partition(":")
-        if vendor.lower() != "1002":
-            continue
-        total = size(_line(probe, f"{folder}/mem_info_vram_total"))
-        used = whole(_line(probe, f"{folder}/mem_info_vram_used"))
-        revision = _line(probe, f"{folder}/revision")
-        product = name_of(_line(probe, f"{folder}/product_name"))
-        free = total - used if total and used is not None and used <= total else None
+        total = size(text_at(probe, f"{folder}/mem_info_vram_total"))
+        used = whole(text_at(probe, f"{folder}/mem_info_vram_used"))
+        revision = text_at(probe, f"{folder}/revision")
+        product = name_of(text_at(probe, f"{folder}/product_name"))
         facts = kept(
-            pci_address=pci_address(fields.get("PCI_SLOT_NAME", "")),
-            pci_id=pci_id(vendor, device),
+            pci_address=function.address,
+            pci_id=function.pci_id,
             memory_total_bytes=total,
-            memory_free_bytes=free,
-            name=product or _marketing(probe, device, revision),
-            driver=_driver(probe, fields.get("DRIVER", "")),
+            memory_free_bytes=free_of(total, used),
+            name=product or _marketing(probe, function.device, revision),
+            driver=_driver(probe, function.driver),
         )
-        if "pci_address" in facts:
-            found.append(facts)
+        found.append(facts)
     return found
 
 
 def _driver(probe: Probe, name: str) -> Driver | None:
     """Return the driver; the one inside the kernel has no version of its own."""
-    version = word(_line(probe, f"/sys/module/{name}/version")) if name else None
+    version = word(text_at(probe, f"/sys/module/{name}/version")) if name else None
     return (Driver(name, version) if version else Driver(name)) if name else None
-
-
-def _line(probe: Probe, path: str) -> str:
-    text = probe.read_text(path)
-    return text.strip(" \r\n\0") if isinstance(text, str) else ""
 
 
 def _marketing(probe: Probe, device: str, revision: str) -> str | None:
     """Return the product name from libdrm's table, by device id and revision."""
-    text = probe.read_text(IDS)
-    number, step = whole(device, 16), whole(revision, 16)
-    if not isinstance(text, str) or number is None or step is None:
-        return None
-    for line in lines_of(text):
+    wanted = [whole(device, 16), whole(revision, 16)]
+    for line in () if None in wanted else lines_of(text_at(probe, IDS)):
         parts = line.split(",", 2)
-        if len(parts) == 3 and whole(parts[0], 16) == number and whole(parts[1], 16) == step:
+        if len(parts) == 3 and [whole(part, 16) for part in parts[:2]] == wanted:
             return name_of(parts[2])
     return None

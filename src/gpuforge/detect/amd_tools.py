@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from gpuforge.detect import pci
 from gpuforge.detect.notation import (
     Facts,
-    first_error,
+    fields_of,
+    free_of,
     gfx,
     json_of,
     kept,
@@ -26,37 +26,27 @@ from gpuforge.detect.notation import (
     records,
     rows_of,
     size,
+    usage_of,
     whole,
     word,
 )
+from gpuforge.detect.report import Report
 
 ERRORS = (
-    ("kfd_permission", r"/dev/kfd\b.*permission denied|missing the following required groups"),
+    (
+        "kfd_permission",
+        r"/dev/(kfd|dri/\w+)\b.*permission denied|missing the following required groups",
+    ),
     ("kfd_invalid_argument", r"/dev/kfd\b.*invalid argument"),
     ("no_wddm_adapters", r"no wddm adapters found"),
     ("kfd_not_loaded", r"rock module is not loaded|/dev/kfd\b.*no such file"),
-    ("driver_not_loaded", r"driver not initialized|driver_not_loaded|amdgpu not found in modules"),
+    ("driver_not_loaded", r"driver not initialized|driver[ _]not[ _]loaded|amdgpu not found in"),
     (
         "no_devices",
         r"no supported gpu devices|no (amd )?gpus? (devices? )?(found|detected|available)",
     ),
 )
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)*([-+.]\w+)*")
-
-
-@dataclass
-class Report:
-    """The GPUs of one output, and what holds for all of them."""
-
-    devices: list[Facts] = field(default_factory=list)
-    driver: str | None = None
-    rocm: str | None = None
-    error: tuple[str, str] | None = None
-
-
-def parse_error(text: str) -> tuple[str, str] | None:
-    """Return the kind and the line of the error that `text` holds, or None."""
-    return first_error(text, ERRORS)
 
 
 def _version(text: object) -> str | None:
@@ -79,7 +69,7 @@ def _device(
 
 def parse_rocm_smi(text: str) -> Report:
     """Return what ``rocm-smi`` says: JSON, CSV, its ``GPU[0] : key: value`` lines or its table."""
-    value = json_of(text) if text.lstrip()[:1] in "{[" or '"card' in text else None
+    value = json_of(text, '"card')
     if isinstance(value, dict):
         cards = {name: card for name, card in value.items() if isinstance(card, dict)}
     else:
@@ -91,8 +81,6 @@ def parse_rocm_smi(text: str) -> Report:
             report.devices.append(_card(_lower(card)))
     if not report.devices:
         report.devices = _concise(text)
-    if not report.devices:
-        report.error = parse_error(text)
     return report
 
 
@@ -105,15 +93,15 @@ def _lower(card: dict[str, Any]) -> dict[str, Any]:
 
 def _card(card: dict[str, Any]) -> Facts:
     total = size(card.get("vram total memory (b)"))
-    used = whole(card.get("vram total used memory (b)"))
-    free = total - used if total and used is not None and used <= total else None
+    # Since ROCm 6 the model is the device, with the board's own id beside it.
+    model = card.get("card model") if "subsystem id" in card else None
     return _device(
-        card.get("device id") or card.get("gpu id"),
+        card.get("device id") or card.get("gpu id") or model,
         (card.get("card series"), card.get("device name"), card.get("card model")),
         card.get("unique id"),
         pci_address=pci_address(card.get("pci bus")),
         memory_total_bytes=total,
-        memory_free_bytes=free,
+        memory_free_bytes=free_of(total, whole(card.get("vram total used memory (b)"))),
         architecture=gfx(card.get("gfx version")),
     )
 
@@ -137,42 +125,37 @@ def _cards_of_csv(text: str) -> dict[str, dict[str, Any]]:
 
 def _concise(text: str) -> list[Facts]:
     """Return the GPUs of the table that bare ``rocm-smi`` draws."""
-    devices = []
+    devices: list[Facts] = []
     for line in lines_of(text):
         new = re.match(r"\d+\s+\d+\s+(0x[0-9a-f]{4}),\s+\d+\s", line)
         old = re.match(r"(?:GPU\[)?\d+\]?\s+:?\s*(\d+\.\d+\s?°?c|N/A)\s", line, re.I)
-        if new or old:
+        between = re.match(r"\d+\s+\[0x[0-9a-f]+\s*:\s*0x[0-9a-f]+\]\s", line, re.I)
+        if new or old or between:
             devices.append(_device(new[1] if new else None))
     return devices
 
 
 def parse_amd_smi(text: str) -> Report:
     """Return what ``amd-smi`` says: ``list`` and ``static`` as JSON or text, or its table."""
-    value = json_of(text) if text.lstrip()[:1] in "{[" or '"gpu"' in text else None
+    value = json_of(text, '"gpu"')
     if value is not None:
         entries = [_lower(one) for one in records(value)]
     else:
-        entries = _entries_of_lines(text)
+        entries = _entries_of_csv(text) or _entries_of_lines(text)
     report = Report()
     for entry in entries:
-        report.rocm = report.rocm or _version(entry.get("rocm_version"))
-        report.driver = report.driver or _version(entry.get("amdgpu_version"))
-        driver = entry.get("driver")
-        if isinstance(driver, dict):
-            inner = _lower(driver)
-            report.driver = report.driver or _version(
-                inner.get("version") or inner.get("driver_version")
-            )
+        report.runtime = report.runtime or _version(entry.get("rocm_version"))
+        inner = _section(entry, "driver")
+        versions = (entry.get("amdgpu_version"), inner.get("version"), inner.get("driver_version"))
+        report.driver = report.driver or next(filter(None, map(_version, versions)), None)
         if "gpu" in entry:
             report.devices.append(_entry(entry))
     if not report.devices:
         report.devices = _amd_smi_table(text)
     found = re.search(r"ROCm version:\s*([\d.]+)", text)
-    report.rocm = report.rocm or (_version(found[1]) if found else None)
+    report.runtime = report.runtime or (_version(found[1]) if found else None)
     found = re.search(r"amdgpu version:\s*([\d.]+)\b", text)
     report.driver = report.driver or (_version(found[1]) if found else None)
-    if not report.devices:
-        report.error = parse_error(text)
     return report
 
 
@@ -195,6 +178,17 @@ def _entry(entry: dict[str, Any]) -> Facts:
         architecture=gfx(asic.get("target_graphics_version")),
     )
     return {**facts, **kept(uuid=ident)}
+
+
+def _entries_of_csv(text: str) -> list[dict[str, Any]]:
+    """Return the entries of a CSV, whose one row stands for every section."""
+    rows = rows_of(text) if re.match(r"gpu,", text) else []
+    cells = [dict(zip(rows[0], row, strict=False)) for row in rows[1:]]
+    return [
+        {"bdf": row.get("gpu_bdf"), "uuid": row.get("gpu_uuid"), "driver": row, **row}
+        | dict.fromkeys(("asic", "bus", "vram", "board"), row)
+        for row in cells
+    ]
 
 
 def _entries_of_lines(text: str) -> list[dict[str, Any]]:
@@ -224,14 +218,11 @@ def _amd_smi_table(text: str) -> list[Facts]:
     devices: list[Facts] = []
     for line in lines_of(text.partition("Processes:")[0]):
         head = re.match(r"\|\s*([0-9a-f:.]{7,})\s+(\S.*?)\s*\|", line, re.I)
-        usage = re.search(r"\b(\d+)/(\d+) MB\s*\|", line)
         if head and pci_address(head[1]):
             ident = head[2] if re.fullmatch(r"0x[0-9a-fA-F]{4}", head[2]) else None
             devices.append(_device(ident, (head[2],), pci_address=pci_address(head[1])))
-        elif usage and devices and "memory_total_bytes" not in devices[-1]:
-            total, used = size(usage[2], "M"), int(usage[1]) * 2**20
-            if total and used <= total:
-                devices[-1].update(memory_total_bytes=total, memory_free_bytes=total - used)
+        elif devices and "memory_total_bytes" not in devices[-1]:
+            devices[-1].update(usage_of(line))
     return devices
 
 
@@ -240,15 +231,9 @@ def parse_rocminfo(text: str) -> Report:
     version = re.search(r"ROCk module version ([\d.]+) is loaded", text)
     report = Report(driver=version[1] if version else None)
     for agent in re.split(r"^\*+\s*\nAgent \d+\s*\n\*+\s*$", text, flags=re.M)[1:]:
-        fields: dict[str, str] = {}
-        for line in lines_of(agent):
-            key, mark, value = line.partition(":")
-            if mark:
-                fields.setdefault(key.strip(), value.strip())
+        fields = fields_of(agent)
         if fields.get("Device Type") == "GPU":
             report.devices.append(_agent(agent, fields))
-    if not report.devices:
-        report.error = parse_error(text)
     return report
 
 
@@ -274,12 +259,12 @@ def _agent(agent: str, fields: dict[str, str]) -> Facts:
 def parse_amdgpu_top(text: str) -> Report:
     """Return the GPUs of ``amdgpu_top``'s JSON dump."""
     report = Report()
-    for entry in records(json_of(text)):
+    for entry in records(json_of(text, '"DeviceName"')):
         path = entry.get("DevicePath")
         path = path if isinstance(path, dict) else {}
         number = whole(entry.get("DeviceID") or path.get("DeviceID"))
         kind = str(entry.get("GPU Type"))
-        report.rocm = report.rocm or _version(entry.get("ROCm Version"))
+        report.runtime = report.runtime or _version(entry.get("ROCm Version"))
         total, used = size(entry.get("VRAM Size")), whole(entry.get("VRAM Usage Size"))
         report.devices.append(
             _device(
@@ -287,7 +272,7 @@ def parse_amdgpu_top(text: str) -> Report:
                 (entry.get("DeviceName") or path.get("DeviceName"),),
                 pci_address=pci_address(path.get("pci") or entry.get("PCI")),
                 memory_total_bytes=total,
-                memory_free_bytes=total - used if total and used and used <= total else None,
+                memory_free_bytes=free_of(total, used),
                 architecture=gfx(entry.get("gfx_target_version")),
                 integrated={"APU": True, "dGPU": False}.get(kind),
             )

@@ -10,21 +10,28 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gpuforge.detect.notation import Facts, json_of, kept, lines_of, name_of, pci_id, size, word
+from gpuforge.detect.notation import (
+    Facts,
+    by_names,
+    fields_of,
+    json_of,
+    kept,
+    lines_of,
+    name_of,
+    pci_id,
+    size,
+    word,
+)
 from gpuforge.detect.seen import Seen, Sighting
-from gpuforge.facts import Absent, Failed, NotGpu, Toolkit, Vendor
+from gpuforge.detect.source import outputs_of
+from gpuforge.facts import Absent, Failed, Toolkit, Vendor
 from gpuforge.probe import Output, Probe
 
-VENDORS: tuple[tuple[str, Vendor, str], ...] = (
-    ("apple", "apple", ""),
-    ("106b", "apple", ""),
-    ("nvidia", "nvidia", "10de"),
-    ("10de", "nvidia", "10de"),
-    ("amd", "amd", "1002"),
-    ("ati", "amd", "1002"),
-    ("1002", "amd", "1002"),
-    ("intel", "intel", "8086"),
-    ("8086", "intel", "8086"),
+VENDORS: tuple[tuple[re.Pattern[str], Vendor, str], ...] = (
+    (re.compile(r"apple|106b", re.I), "apple", ""),
+    (re.compile(r"nvidia|10de", re.I), "nvidia", "10de"),
+    (re.compile(r"(\b|_)(amd|ati)(\b|_)|advanced micro|radeon|1002", re.I), "amd", "1002"),
+    (re.compile(r"intel|8086", re.I), "intel", "8086"),
 )
 # Metal GPU family by chip: Apple, Metal Feature Set Tables (2026-05-21).
 FAMILIES = {"M1": "apple7", "M2": "apple8", "M3": "apple9", "M4": "apple9", "M5": "apple10"}
@@ -36,9 +43,9 @@ def detect(probe: Probe) -> Seen:
     """Return the GPUs that macOS shows."""
     seen = Seen()
     live = probe.platform == "darwin"
-    for output in probe.outputs("ioreg", *([["-rc", "AGXAccelerator", "-d", "1"]] if live else [])):
-        if isinstance(output, Output):
-            seen.add("apple", output.source, parse_ioreg(output.stdout))
+    command = [["-rc", "AGXAccelerator", "-d", "1"]] if live else []
+    for said in outputs_of(probe, "ioreg", *command):
+        seen.add("apple", said.source, parse_ioreg(said.stdout))
     ask = live and not seen.sightings
     for output in probe.outputs(
         "system_profiler", *([["SPDisplaysDataType", "-json"]] if ask else [])
@@ -57,23 +64,20 @@ def detect(probe: Probe) -> Seen:
 
 def _memory(probe: Probe) -> int | None:
     """Return the memory that CPU and GPU share, in bytes."""
-    for output in probe.outputs("sysctl", ["-n", "hw.memsize"]):
-        if isinstance(output, Output):
-            text = output.stdout.strip().rpartition("hw.memsize: ")[2].partition("\n")[0]
-            return size(text)
+    for output in outputs_of(probe, "sysctl", ["-n", "hw.memsize"]):
+        return size(output.stdout.strip().rpartition("hw.memsize: ")[2].partition("\n")[0])
     return None
 
 
 def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     """Add one entry of system_profiler, as a GPU or as something else."""
-    text = entry.get("vendor", "").lower()
-    match = next((row for row in VENDORS if row[0] in text), None)
+    text = entry.get("vendor") or entry.get("model", "")
+    match = next((row for row in VENDORS if row[0].search(text)), None)
     heading, model = name_of(entry.get("heading")), name_of(entry.get("model"))
     # An old Mac writes the driver's key, "ATI,RadeonHD2600", where others write the model.
     name = heading if model is None or re.fullmatch(r"\w+,\w+", model) else model
     if match is None:
-        shown = name or Absent("no name shown")
-        seen.others.append(NotGpu(shown, Absent("not shown"), Absent("not shown"), "virtual"))
+        seen.pass_over("virtual", name)
         return
     _, vendor, number = match
     built_in = "built" in entry.get("bus", "").lower()
@@ -119,53 +123,52 @@ def parse_ioreg(text: str) -> list[Facts]:
 
 def parse_system_profiler(text: str) -> list[dict[str, str]]:
     """Return the entries of ``SPDisplaysDataType``, from its JSON or its text."""
-    value = json_of(text) if text.lstrip()[:1] in "{[" else None
+    value = json_of(text, '"SPDisplaysDataType"')
+    if text.lstrip().startswith("<?xml"):
+        value = {"SPDisplaysDataType": _of_plist(text)}
     if value is not None:
         entries = value.get("SPDisplaysDataType") if isinstance(value, dict) else None
         dicts = (
             [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
         )
-        return [_of_json(entry) for entry in dicts]
+        return [_entry(entry) for entry in dicts]
     pieces = re.split(r"^[ \t]*Chipset Model:[ \t]*(.*)$", text, flags=re.M)
     found = []
     for before, model, after in zip(pieces[0::2], pieces[1::2], pieces[2::2], strict=False):
         headings = [line.strip() for line in lines_of(before) if line.strip()]
         entry = {"model": model.strip(), "heading": headings[-1].rstrip(":") if headings else ""}
-        entry.update(_of_lines(after))
+        entry.update(_entry(fields_of(after)))
         found.append(entry)
     return found
 
 
-def _of_lines(text: str) -> dict[str, str]:
-    names = {
-        "Bus": "bus",
-        "Vendor": "vendor",
-        "Device ID": "device",
-        "VRAM (Total)": "memory",
-        "VRAM (Dynamic, Max)": "dynamic",
-        "Metal": "metal",
-        "Metal Family": "metal",
-        "Metal Support": "metal",
-    }
-    found: dict[str, str] = {}
-    for line in lines_of(text):
-        key, mark, value = line.strip().partition(":")
-        if mark and key in names:
-            found.setdefault(names[key], value.strip())
-    return found
+def _of_plist(text: str) -> list[Any]:
+    """Return the entries of ``system_profiler -xml``, a property list."""
+    import plistlib
+    from xml.parsers.expat import ExpatError
+
+    try:
+        value = plistlib.loads(text.encode())
+        return [item for part in value for item in part.get("_items", [])]
+    except (ExpatError, ValueError, TypeError, AttributeError, LookupError, OverflowError):
+        return []
 
 
-def _of_json(entry: Mapping[str, Any]) -> dict[str, str]:
-    names = {
-        "_name": "heading",
-        "sppci_model": "model",
-        "sppci_bus": "bus",
-        "spdisplays_vendor": "vendor",
-        "spdisplays_device-id": "device",
-        "spdisplays_vram": "memory",
-        "spdisplays_vram_shared": "dynamic",
-        "spdisplays_metal": "metal",
-        "spdisplays_metalfamily": "metal",
-        "spdisplays_mtlgpufamilysupport": "metal",
-    }
-    return {mine: str(entry[theirs]) for theirs, mine in names.items() if theirs in entry}
+# A field's names in JSON and in text; the first that is there counts.
+NAMES = {
+    "heading": ("_name",),
+    "model": ("sppci_model",),
+    "bus": ("sppci_bus", "Bus"),
+    "vendor": ("spdisplays_vendor", "Vendor"),
+    "device": ("spdisplays_device-id", "Device ID"),
+    "memory": ("spdisplays_vram", "VRAM (Total)"),
+    "dynamic": ("spdisplays_vram_shared", "VRAM (Dynamic, Max)"),
+    "metal": (
+        *("spdisplays_metal", "spdisplays_metalfamily", "spdisplays_mtlgpufamilysupport"),
+        *("Metal", "Metal Family", "Metal Support"),
+    ),
+}
+
+
+def _entry(fields: Mapping[str, Any]) -> dict[str, str]:
+    return {mine: str(value) for mine, value in by_names(fields, NAMES).items()}

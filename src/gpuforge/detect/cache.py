@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuforge.detect import stored, visible
+from gpuforge.detect.source import text_at
 from gpuforge.facts import Absent, Device, Machine, known
 from gpuforge.probe import Probe
 from gpuforge.probe.files import decoded, read
@@ -46,7 +47,7 @@ VARIABLES = ("PATH", "LD_LIBRARY_PATH", "HSA_OVERRIDE_GFX_VERSION", "NVIDIA_VISI
 
 def identity(probe: Probe) -> str:
     """Return who this machine, or this container, and its view of devices is."""
-    parts = [known(probe.read_text(path)) or "" for path in IDENTITY_FILES]
+    parts = [text_at(probe, path) for path in IDENTITY_FILES]
     parts += [probe.platform, repr(sorted(visible.settings_of(probe.environ).items()))]
     return f"{zlib.crc32('|'.join(parts).encode()):08x}"
 
@@ -68,7 +69,7 @@ def _signs(probe: Probe) -> Iterator[str]:
         # Address, ids and driver; the interrupt and the windows between may change.
         yield f"{cells[0]} {cells[1:2]} {cells[17:]}"
     for path in FILES:
-        yield known(probe.read_text(path)) or ""
+        yield text_at(probe, path)
     for path in LINKS:
         yield known(probe.read_link(path)) or ""
     for path in FOLDERS:

@@ -6,8 +6,9 @@ import math
 import re
 
 from gpuforge.detect.notation import fields_of, lines_of, size, whole, word
-from gpuforge.facts import NOT_SHOWN, Absent, Host, Reading, known
-from gpuforge.probe import Output, Probe
+from gpuforge.detect.source import outputs_of, text_at
+from gpuforge.facts import NOT_SHOWN, Absent, Host, Reading
+from gpuforge.probe import Probe
 
 DMI = "/sys/class/dmi/id"
 CGROUPS = "/sys/fs/cgroup"
@@ -45,7 +46,7 @@ def read_host(probe: Probe) -> Host:
         return _mac(probe)
     if probe.platform == "win32":
         return _windows(probe)
-    text = known(probe.read_text("/proc/cpuinfo")) or ""
+    text = text_at(probe, "/proc/cpuinfo")
     cpu = fields_of(text)
     flags = f"{cpu.get('flags', '')} {cpu.get('Features', '')}".split()
     return Host(
@@ -65,15 +66,15 @@ def read_host(probe: Probe) -> Host:
 def _platform(probe: Probe) -> Reading[str]:
     if probe.platform.startswith("freebsd"):
         return "freebsd"
-    if "microsoft" in (known(probe.read_text("/proc/version")) or "").lower():
+    if "microsoft" in text_at(probe, "/proc/version").lower():
         return "wsl2"
-    model = known(probe.read_text("/proc/device-tree/model")) or ""
+    model = text_at(probe, "/proc/device-tree/model")
     tegra = isinstance(probe.read_text("/etc/nv_tegra_release"), str) or probe.outputs("tegrastats")
     return "jetson" if "Jetson" in model or tegra else "linux"
 
 
 def _machine(probe: Probe, cpu: dict[str, str], flags: list[str]) -> Reading[str]:
-    told = word((known(probe.read_text("/proc/sys/kernel/arch")) or "").strip())
+    told = word(text_at(probe, "/proc/sys/kernel/arch"))
     if told:
         return told
     if "lm" in flags:
@@ -83,7 +84,7 @@ def _machine(probe: Probe, cpu: dict[str, str], flags: list[str]) -> Reading[str
 
 def _cores(probe: Probe, cpuinfo: str) -> Reading[int]:
     """Return the CPUs that affinity and the cgroup's quota leave to this process."""
-    status = fields_of(known(probe.read_text("/proc/self/status")) or "")
+    status = fields_of(text_at(probe, "/proc/self/status"))
     allowed = parse_cpu_list(status.get("Cpus_allowed_list", ""))
     count = allowed or len(re.findall(r"^processor\s*:", cpuinfo, re.M))
     quotas = [quota for folder in _cgroups(probe) if (quota := _quota(probe, folder))]
@@ -105,7 +106,7 @@ def parse_cpu_list(text: str) -> int:
 
 def _cgroups(probe: Probe) -> list[str]:
     """Return the folders of this process's cgroup and its parents, version 2 then 1."""
-    text = known(probe.read_text("/proc/self/cgroup")) or ""
+    text = text_at(probe, "/proc/self/cgroup")
     path = next((line[3:].strip() for line in lines_of(text) if line.startswith("0::")), "/")
     parts = [part for part in path.split("/") if part and part != ".."]
     nested = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)]
@@ -113,20 +114,20 @@ def _cgroups(probe: Probe) -> list[str]:
 
 
 def _quota(probe: Probe, folder: str) -> float | None:
-    limit, _, period = (known(probe.read_text(f"{folder}/cpu.max")) or "").strip().partition(" ")
+    limit, _, period = text_at(probe, f"{folder}/cpu.max").partition(" ")
     if not limit:
-        limit = (known(probe.read_text(f"{folder}/cpu/cpu.cfs_quota_us")) or "").strip()
-        period = (known(probe.read_text(f"{folder}/cpu/cpu.cfs_period_us")) or "").strip()
+        limit = text_at(probe, f"{folder}/cpu/cpu.cfs_quota_us")
+        period = text_at(probe, f"{folder}/cpu/cpu.cfs_period_us")
     quota, length = whole(limit), whole(period)
     return quota / length if quota and length else None
 
 
 def _memory(probe: Probe) -> Reading[int]:
-    fields = fields_of(known(probe.read_text("/proc/meminfo")) or "")
+    fields = fields_of(text_at(probe, "/proc/meminfo"))
     found = [size(fields.get("MemTotal"))]
     for folder in _cgroups(probe):
         for name in ("memory.max", "memory/memory.limit_in_bytes"):
-            text = known(probe.read_text(f"{folder}/{name}")) or ""
+            text = text_at(probe, f"{folder}/{name}")
             found.append(size(text.strip()))
     sizes = [value for value in found if value]
     return min(sizes) if sizes else NOT_SHOWN
@@ -149,8 +150,7 @@ def _libc(probe: Probe) -> Reading[str]:
 
 def _firmware(probe: Probe) -> str:
     names = ("sys_vendor", "product_name")
-    texts = (known(probe.read_text(f"{DMI}/{name}")) or "" for name in names)
-    return " ".join(text.strip("\0 \n") for text in texts)
+    return " ".join(text_at(probe, f"{DMI}/{name}") for name in names)
 
 
 def _virtual_machine(probe: Probe, flags: list[str]) -> Reading[str]:
@@ -170,7 +170,7 @@ def _container(probe: Probe) -> Reading[str]:
     for variable, name in (*variables, ("SINGULARITY_NAME", "singularity")):
         if variable in probe.environ:
             return name
-    group = known(probe.read_text("/proc/self/cgroup")) or ""
+    group = text_at(probe, "/proc/self/cgroup")
     for sign, name in (("kubepods", "kubernetes"), ("docker", "docker"), ("lxc", "lxc")):
         if sign in group:
             return name
@@ -179,20 +179,20 @@ def _container(probe: Probe) -> Reading[str]:
 
 def _cloud_instance(probe: Probe) -> Reading[str]:
     """Return the instance type, which EC2's firmware and cloud-init keep in files."""
-    vendor = (known(probe.read_text(f"{DMI}/sys_vendor")) or "").strip()
-    product = word((known(probe.read_text(f"{DMI}/product_name")) or "").strip())
+    vendor = text_at(probe, f"{DMI}/sys_vendor")
+    product = word(text_at(probe, f"{DMI}/product_name"))
     if vendor == "Amazon EC2" and product:
         return product
-    text = known(probe.read_text("/run/cloud-init/instance-data.json")) or ""
-    match = re.search(r'"(?:instance[_-]type|vmSize|machine[_-]type)"\s*:\s*"([^"]{1,80})"', text)
+    text = text_at(probe, "/run/cloud-init/instance-data.json")
+    match = re.search(
+        r'"(?:instance[_-]type|vmSize|machine[_-]type|shape)"\s*:\s*"([^"]{1,80})"', text
+    )
     return match[1].rpartition("/")[2] if match else Absent("no file names an instance type")
 
 
 def _mac(probe: Probe) -> Host:
     keys = ("machdep.cpu.brand_string", "hw.memsize", "hw.logicalcpu", "hw.machine")
-    text = "\n".join(
-        output.stdout for output in probe.outputs("sysctl", keys) if isinstance(output, Output)
-    )
+    text = "\n".join(output.stdout for output in outputs_of(probe, "sysctl", keys))
     found = fields_of(text)
     values = [found.get(key) for key in keys]
     if not found and len(lines := lines_of(text)) == len(keys):

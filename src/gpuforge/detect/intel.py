@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 
 from gpuforge.detect import pci
 from gpuforge.detect.notation import (
     Facts,
-    first_error,
+    by_names,
+    fields_of,
     json_of,
     kept,
     lines_of,
@@ -21,21 +23,28 @@ from gpuforge.detect.notation import (
     records,
     rows_of,
     size,
+    usage_of,
     word,
 )
+from gpuforge.detect.report import Report, Teller
 from gpuforge.detect.seen import Seen
-from gpuforge.facts import Driver, Failed, Toolkit, VendorFailure
+from gpuforge.facts import Driver, Toolkit, Vendor
 from gpuforge.probe import Output, Probe
 
 ERRORS = (
     ("no_level_zero_permission", r"permission|render.?group|access denied"),
     ("driver_not_loaded", r"level.?zero.*(not (be )?(found|loaded|initiali[sz]ed)|initiali[sz]ation"
-                          r" error|init(iali[sz]e)? failed)|failed to init"),
+                          r" error|init(iali[sz]e)? failed)|failed to init|ze_result_error_"
+                          r"(uninitialized|dependency_unavailable)"),
     ("no_devices", r"no device(s)? (is |was |were )?(found|discovered|detected)|device not found"),
 )  # fmt: skip
-# A card says A or B and a number; "Arc(TM) Graphics" and "Arc(TM) 140V" are parts of a processor.
-CARDS = re.compile(r"Arc(\(TM\))? (Pro )?[AB]\d{2,3}|Data Center GPU|\bFlex\b|Iris\S* Xe MAX", re.I)
-PARTS = re.compile(r"\b(U?HD|Iris)\b|Arc(\(TM\))? (Graphics|\d{3}[VT])", re.I)
+INTEL = Teller("intel", "level_zero", "level_zero", ERRORS)
+# A card says A or B and a number; "Arc(TM) Graphics", "Arc(TM) 140V" and "Arc B390" (Panther Lake)
+# are parts of a processor.
+CARDS = re.compile(
+    r"Arc(\(TM\))? (Pro )?(A\d|B[1-24-9])\d{1,2}|Data Center GPU|\bFlex\b|Iris\S* Xe MAX", re.I
+)
+PARTS = re.compile(r"\b(U?HD|Iris)\b|Arc(\(TM\))? (Pro )?(Graphics|\d{3}[VT]|B3\d0)", re.I)
 
 
 def detect(probe: Probe) -> Seen:
@@ -44,24 +53,13 @@ def detect(probe: Probe) -> Seen:
     functions = [f for f in pci.read_sysfs(probe) if f.vendor == "8086" and f.kind in pci.DISPLAY]
     needed = not functions or any(pci.integrated(f.pci_id) is False for f in functions)
     for output in probe.outputs("xpu-smi", *([["discovery", "-d", "0", "-j"]] if needed else [])):
-        if isinstance(output, Output):
-            _add(seen, output, parse_xpu_smi(output.stdout))
-        elif isinstance(output, Failed):
-            seen.fail("intel", output)
+        INTEL.take(seen, output, parse_xpu_smi)
     for output in probe.outputs("sycl-ls", *([] if seen.sightings or functions else [[]])):
+        INTEL.take(seen, output, parse_sycl_ls)
         if isinstance(output, Output):
-            _add(seen, output, parse_sycl_ls(output.stdout))
-        elif isinstance(output, Failed):
-            seen.fail("intel", output)
+            for vendor, name in parse_sycl_ls_of_others(output.stdout):
+                seen.add(vendor, output.source, [{"name": name}], trust=2)
     return seen
-
-
-def _add(seen: Seen, output: Output, devices: list[Facts]) -> None:
-    if seen.add("intel", output.source, devices):
-        return
-    error = first_error(f"{output.stdout}\n{output.stderr}", ERRORS)
-    if error:
-        seen.failures.append(VendorFailure("intel", *error))
 
 
 def _device(
@@ -85,65 +83,52 @@ def _device(
     )
 
 
-def parse_xpu_smi(text: str) -> list[Facts]:
-    """Return the GPUs in what ``xpu-smi`` prints: JSON, its tables old and new, or a CSV dump."""
-    value = json_of(text) if text.lstrip()[:1] in "{[" else None
+def parse_xpu_smi(text: str) -> Report:
+    """Return what ``xpu-smi`` prints: JSON, its tables old and new, or a CSV dump."""
+    value = json_of(text, '"device_')
     if value is not None:
-        return [facts for entry in records(value) if (facts := _of_json(entry))]
+        return _report(records(value))
     if re.search(r"\|\s*Bus-Id", text):
-        return _of_table(text)
-    if re.match(r"Device ID,", text):
-        return _of_csv(text)
-    devices = []
-    for block in re.split(r"^\|\s*\d+\s*\|", text, flags=re.M)[1:]:
-        fields: dict[str, str] = {}
-        for line in lines_of(block):
-            key, mark, entry = line.strip(" |").partition(":")
-            if mark:
-                fields.setdefault(key.strip(" |"), entry.strip())
-        if "Device Name" in fields and fields.get("Function Type") != "virtual":
-            devices.append(_of_fields(fields))
-    return devices
+        return Report(_of_table(text))
+    if re.match(r"(\w[\w ]+,)*Device Name(,|\s*$)", text.partition("\n")[0]):
+        heading, *rows = rows_of(text)
+        return _report(dict(zip(heading, row, strict=False)) for row in rows)
+    blocks = re.split(r"^\|\s*\d+\s*\|", text, flags=re.M)[1:]
+    bare = (re.sub(r"^[| ]+|[| ]+$", "", block, flags=re.M) for block in blocks)
+    return _report(fields_of(block) for block in bare)
 
 
-def _of_json(entry: dict[str, object]) -> Facts | None:
-    if "device_name" not in entry and "pci_bdf_address" not in entry:
-        return None
-    if (
-        entry.get("device_type") not in (None, "GPU")
-        or entry.get("device_function_type") == "virtual"
-    ):
-        return None
-    vendor = str(entry.get("pci_vendor_id") or "0x8086").lower()
-    version = word(entry.get("driver_version"))
-    return _device(
-        name=entry.get("device_name"),
-        address=entry.get("pci_bdf_address"),
-        ident=entry.get("pci_device_id") if vendor.endswith("8086") else None,
-        uuid=entry.get("uuid"),
-        memory=entry.get("memory_physical_size_byte"),
-        driver=version,
-        runtimes=(Toolkit("level_zero", version),) if version else (),
-    )
+def _report(entries: Iterable[Mapping[str, object]]) -> Report:
+    return Report([facts for entry in entries for facts in _of_fields(entry)])
 
 
-def _of_fields(fields: dict[str, str]) -> Facts:
-    version = word(fields.get("Driver Version"))
-    return _device(
-        name=fields["Device Name"],
-        address=fields.get("PCI BDF Address"),
-        ident=fields.get("PCI Device ID"),
-        uuid=fields.get("UUID") or fields.get("SOC UUID"),
-        memory=fields.get("Memory Physical Size"),
-        driver=version,
-        runtimes=(Toolkit("level_zero", version),) if version else (),
-    )
+# A fact's names in JSON, and in tables and CSV; the first that is there counts.
+NAMES = {
+    "name": ("device_name", "Device Name"),
+    "address": ("pci_bdf_address", "PCI BDF Address"),
+    "ident": ("pci_device_id", "PCI Device ID"),
+    "uuid": ("uuid", "UUID", "SOC UUID"),
+    "memory": ("memory_physical_size_byte", "Memory Physical Size"),
+    "driver": ("driver_version", "Driver Version"),
+    "function": ("device_function_type", "Function Type"),
+    "kind": ("device_type", "Device Type"),
+    "maker": ("pci_vendor_id", "PCI Vendor ID"),
+}
 
 
-def _of_csv(text: str) -> list[Facts]:
-    rows = rows_of(text)
-    entries = (dict(zip(rows[0], row, strict=False)) for row in rows[1:])
-    return [_of_fields(entry) for entry in entries if "Device Name" in entry]
+def _of_fields(fields: Mapping[str, object]) -> list[Facts]:
+    """Return the GPU that an entry describes, or nothing for what is none."""
+    told = dict.fromkeys(NAMES) | by_names(fields, NAMES)
+    function, kind, maker = (told.pop(key) for key in ("function", "kind", "maker"))
+    if told["name"] is None and told["address"] is None:
+        return []
+    if function == "virtual" or kind not in (None, "GPU"):
+        return []
+    if not str(maker or "8086").lower().endswith("8086"):
+        told["ident"] = None
+    version = word(told.pop("driver"))
+    runtimes = (Toolkit("level_zero", version),) if version else ()
+    return [_device(**told, driver=version, runtimes=runtimes)]
 
 
 def _of_table(text: str) -> list[Facts]:
@@ -153,12 +138,11 @@ def _of_table(text: str) -> list[Facts]:
     for line in lines_of(text.partition("Processes:")[0]):
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         head = re.match(r"(\d+)\s+(\S.*?)(?:\s+(On|Off|N/A))?$", cells[0])
-        usage = re.search(r"\d+MiB\s*/\s*(\d+)MiB", line)
         if head and len(cells) > 1 and pci_address(cells[1]):
             toolkits = (Toolkit("level_zero", runtime[1]),) if runtime else ()
             devices.append(_device(name=head[2], address=cells[1], runtimes=toolkits))
-        elif usage and devices:
-            devices[-1].update(kept(memory_total_bytes=size(usage[1], "M")))
+        elif devices and (usage := usage_of(line)):
+            devices[-1].update(usage)
         elif (
             devices
             and "memory_total_bytes" not in devices[-1]
@@ -168,32 +152,48 @@ def _of_table(text: str) -> list[Facts]:
     return devices
 
 
-def parse_sycl_ls(text: str) -> list[Facts]:
-    """Return the GPUs that ``sycl-ls`` lists, each once though several backends show it."""
-    lines: dict[str, list[tuple[str, str]]] = {}
+_SYCL_LINE = re.compile(
+    r"\[(?:ext_oneapi_)?(\w+):(?:gpu(?::\d+)?\]|\d+\]\s*GPU\s*:)(?:\[[^\]]*\])?\s*(.+)"
+)
+
+
+def parse_sycl_ls(text: str) -> Report:
+    """Return Intel's GPUs that ``sycl-ls`` lists, each once though several backends show it."""
+    lines: dict[str, list[tuple[str | None, str]]] = {}
     for line in lines_of(text):
-        match = re.match(r"\[(?:ext_oneapi_)?(\w+):gpu(?::\d+)?\](?:\[[^\]]*\])?\s*(.+)", line)
-        if match is None or not (tail := _split_device(match[2])):
-            continue
-        if match[1] in ("level_zero", "opencl"):
-            lines.setdefault(match[1], []).append(tail)
-    runtimes = {
-        backend: Toolkit(backend, devices[0][1]) for backend, devices in lines.items() if devices
-    }
+        match = _SYCL_LINE.match(line)
+        if match and match[1] in ("level_zero", "opencl") and re.search("intel", match[2], re.I):
+            lines.setdefault(match[1], []).append(_split_device(match[2]))
+    runtimes = tuple(
+        Toolkit(backend, lines[backend][0][1])
+        for backend in ("level_zero", "opencl")
+        if backend in lines
+    )
     main = lines.get("level_zero") or lines.get("opencl") or []
-    known = tuple(runtimes[backend] for backend in ("level_zero", "opencl") if backend in runtimes)
-    return [
-        _device(name=name, driver=version or None, runtimes=known)
-        for name, version in main
-        if re.search(r"intel", name, re.I)
-    ]
+    return Report([_device(name=n, driver=v or None, runtimes=runtimes) for n, v in main])
 
 
-def _split_device(text: str) -> tuple[str, str] | None:
-    """Return the device's name and driver version from the part after the backend."""
+def parse_sycl_ls_of_others(text: str) -> list[tuple[Vendor, str]]:
+    """Return vendor and name of the other vendors' GPUs that ``sycl-ls`` lists."""
+    found: list[tuple[Vendor, str]] = []
+    vendors: dict[str, Vendor] = {"cuda": "nvidia", "hip": "amd"}
+    for line in lines_of(text):
+        match = _SYCL_LINE.match(line)
+        vendor = vendors.get(match[1]) if match else None
+        name = _split_device(match[2])[0] if match else None
+        if vendor and name:
+            found.append((vendor, name))
+    return found
+
+
+def _split_device(text: str) -> tuple[str | None, str]:
+    """Return the device's name and driver version from the part after the backend.
+
+    The oldest releases name the platform alone.
+    """
     version = re.search(r"\[([^\]]*)\]\s*$", text)
     body = text[: version.start()] if version else text
-    platform, mark, name = body.partition(", ")
-    name = re.sub(r"\s+(OpenCL )?\d+\.\d+(\.\d+)*(\s+NEO)?\s*$", "", name if mark else platform)
+    name = body.partition(", ")[2]
+    name = re.sub(r"\s+((OpenCL )?\d+\.\d+(\.\d+)*(\s+NEO)?|gfx\w+)\s*$", "", name)
     name = re.sub(r"\s+OpenCL \d.*$", "", name).strip()
-    return (name, version[1] if version else "") if name else None
+    return name_of(name), version[1] if version else ""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from gpuforge.detect.seen import Facts as Facts
 
+T = TypeVar("T")
 _ADDRESS = re.compile(
     r"(?<![0-9a-f:.])(?:([0-9a-f]{1,8}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])(?![0-9a-f])", re.I
 )
@@ -83,6 +84,20 @@ def size(text: object, unit: str = "") -> int | None:
     return found if 0 < found < LIMIT_BYTES else None
 
 
+def usage_of(text: str) -> Facts:
+    """Return total and free memory from ``11MiB / 4799MiB``, whatever the tool calls 2^20 bytes."""
+    match = re.search(r"\b(\d{1,12})\s*(?:Mi?B)?\s*/\s*(\d{1,12})\s*Mi?B\b", text)
+    used, total = (int(match[1]) * 2**20, size(match[2], "M")) if match else (0, None)
+    if total is None or used > total:
+        return {}
+    return {"memory_total_bytes": total, "memory_free_bytes": total - used}
+
+
+def free_of(total: int | None, used: int | None) -> int | None:
+    """Return the bytes that are free, None where the numbers cannot be."""
+    return total - used if total and used is not None and used <= total else None
+
+
 def gfx(text: object) -> str | None:
     """Return AMD's architecture name from ``gfx90a``, ``GFX1200`` or an ISA string."""
     match = re.search(r"gfx([0-9]{1,2}[0-9a-f]{2})(?![0-9a-z])", str(text)[:200], re.I)
@@ -135,6 +150,14 @@ def fields_of(text: str, separator: str = ":") -> dict[str, str]:
     return found
 
 
+def by_names(fields: Mapping[str, T], names: Mapping[str, Sequence[str]]) -> dict[str, T]:
+    """Return `fields` by what they mean: the first of a meaning's names that is there counts."""
+    found = {
+        fact: [fields[name] for name in some if name in fields] for fact, some in names.items()
+    }
+    return {fact: values[0] for fact, values in found.items() if values}
+
+
 def first_error(text: str, table: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
     """Return the kind and the line of the first pattern of `table` that `text` holds, or None."""
     text = "\n".join(lines_of(text))
@@ -146,10 +169,15 @@ def first_error(text: str, table: Iterable[tuple[str, str]]) -> tuple[str, str] 
     return None
 
 
-def json_of(text: str) -> Any:
-    """Return the JSON in `text`, which a warning line may precede, or None."""
+def json_of(text: str, sign: str = "") -> Any:
+    """Return the JSON that `text` begins with, or None.
+
+    Text that holds `sign` may have a line of warnings before it.
+    """
     import json
 
+    if text.lstrip()[:1] not in ("{", "[") and not (sign and sign in text):
+        return None
     starts = [place for mark in "[{" if (place := text.find(mark)) >= 0]
     for start in sorted(starts):
         try:

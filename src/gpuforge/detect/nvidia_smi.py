@@ -7,10 +7,11 @@ names are cut with ``...``, and any value may read ``N/A``, ``[Not Supported]`` 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from gpuforge.detect.notation import (
     Facts,
+    by_names,
     first_error,
     kept,
     lines_of,
@@ -19,57 +20,60 @@ from gpuforge.detect.notation import (
     pci_id,
     rows_of,
     size,
+    usage_of,
     word,
 )
+from gpuforge.detect.report import Report
 from gpuforge.facts import Absent
 
 UNIFIED = Absent("shared with the CPU: nvidia-smi shows no memory of the GPU's own")
+LOST = (
+    "gpu_lost",
+    r"gpu is lost|unable to determine the device handle|gpu requires (a )?re(set|start)",
+)
 # Lines of a failed nvidia-smi, the most telling first; kinds as `detect --json` names them.
 ERRORS = (
     ("version_mismatch", r"driver/library version mismatch"),
     ("os_blocked", r"gpu access blocked by the operating system"),
-    ("gpu_lost", r"gpu is lost|unable to determine the device handle|gpu requires reset"),
-    ("driver_not_loaded", r"couldn'?t communicate with the nvidia driver|driver (is )?not loaded"),
+    LOST,
+    (
+        "driver_not_loaded",
+        r"couldn'?t communicate with the nvidia driver|driver (is )?not loaded"
+        r"|couldn'?t find (the )?(libnvidia-ml|nvml)",
+    ),
     ("nvml_unknown_error", r"failed to initialize nvml: unknown error"),
-    ("no_devices", r"no devices (were )?found"),
+    ("no_devices", r"no (nvidia )?devices (were )?found"),
     ("nvml_unknown_error", r"failed to initialize nvml"),
 )
-
-
 GPUS_AT_MOST = 1024
-
-
-@dataclass
-class Report:
-    """The GPUs of one output, and what holds for all of them."""
-
-    devices: list[Facts] = field(default_factory=list)
-    driver: str | None = None
-    cuda: str | None = None
-    error: tuple[str, str] | None = None
-    trust: int = 0
+# The names of one fact in XML, in `-q` (with its section where the name alone says too little) and
+# in CSV; the first that is there counts.
+NAMES = {
+    "name": ("product_name", "Product Name", "name", "gpu_name"),
+    "address": ("pci_bus_id", "Bus Id", "pci.bus_id", "gpu_bus_id"),
+    "ids": ("pci_device_id", "Device Id", "pci.device_id"),
+    "uuid": ("uuid", "GPU UUID", "gpu_uuid"),
+    "total": ("fb/total", "FB Memory Usage/Total", "Memory Usage/Total", "memory.total"),
+    "free": ("fb/free", "FB Memory Usage/Free", "Memory Usage/Free", "memory.free"),
+    "capability": ("compute_cap",),
+    "architecture": ("product_architecture", "Product Architecture"),
+    "mig": ("current_mig", "MIG Mode/Current", "mig.mode.current"),
+    "virtual": ("virtualization_mode", "Virtualization Mode"),
+    "driver": ("kmd_version", "driver_version"),
+}
+COLUMNS = {name for names in NAMES.values() for name in names}
+PRODUCT = re.compile(r"\b(NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|RTX|GTX)\b")
 
 
 def parse(text: str) -> Report:
     """Return what one output says, whichever form it has."""
     if "<nvidia_smi_log" in text or "<gpu id=" in text:
         return parse_xml(text)
-    if "NVSMI LOG" in text or re.search(r"^GPU [0-9A-F]{4,8}:[0-9A-F]{2}:", text, re.M | re.I):
+    if "NVSMI LOG" in text or _BLOCKS.search(text):
         return parse_query(text)
     if re.search(r"^[ \t]*[+|][-= |+]{6}", text, re.M):
         return parse_table(text)
-    if {"name", "gpu_name"} & {cell.strip() for cell in text.partition("\n")[0].split(",")}:
-        return parse_csv(text)
-    listed = parse_list(text)
-    report = Report(listed, *_versions(text))
-    report.trust = 2 if re.search(r"^[ \t]*Link \d+", text, re.M) else 0
-    report.error = None if listed else parse_error(text)
-    return report
-
-
-def parse_error(text: str) -> tuple[str, str] | None:
-    """Return the kind and the line of the error that `text` holds, or None."""
-    return first_error(text, ERRORS)
+    return parse_csv(text) or parse_list(text)
 
 
 def _versions(text: str) -> tuple[str | None, str | None]:
@@ -80,49 +84,42 @@ def _versions(text: str) -> tuple[str | None, str | None]:
     return driver[1] if driver else None, cuda[1] if cuda else None
 
 
-def _device(
-    *,
-    name: str | None = None,
-    address: str | None = None,
-    ids: str | None = None,
-    uuid: str | None = None,
-    total: str | None = None,
-    free: str | None = None,
-    capability: str | None = None,
-    architecture: str | None = None,
-    mig: str | None = None,
-    virtualisation: str | None = None,
-) -> Facts:
+def _device(told: Mapping[str, str]) -> Facts:
     """Return the facts of one GPU from the words of the tool."""
-    device_id = re.fullmatch(r"(?:0x)?([0-9a-f]{4})(10de)", (ids or "").strip(), re.I)
-    found = word(uuid)
-    family = word(architecture)
-    product = name_of(name)
+    total, capability = told.get("total"), told.get("capability", "")
+    device_id = re.fullmatch(r"(?:0x)?([0-9a-f]{4})(10de)", told.get("ids", "").strip(), re.I)
+    uuid, family = word(told.get("uuid")), word(told.get("architecture"))
+    product = name_of(told.get("name"))
     facts = kept(
         name=product,
-        pci_address=pci_address(address or ""),
+        pci_address=pci_address(told.get("address", "")),
         pci_id=pci_id(device_id[2], device_id[1]) if device_id else None,
-        uuid=found if found and re.fullmatch(r"GPU-[0-9a-fA-F-]{8,}", found) else None,
+        uuid=uuid if uuid and re.fullmatch(r"GPU-[0-9a-fA-F-]{8,}", uuid) else None,
         memory_total_bytes=size(total, "M") if total else None,
-        memory_free_bytes=size(free, "M") if free else None,
-        compute_capability=capability if re.fullmatch(r"\d+\.\d", capability or "") else None,
+        memory_free_bytes=size(told.get("free"), "M"),
+        compute_capability=capability if re.fullmatch(r"\d+\.\d", capability) else None,
         architecture=family.lower() if family else None,
     )
+    if "memory_free_bytes" in facts and "memory_total_bytes" not in facts:
+        del facts["memory_free_bytes"]
     if total and "memory_total_bytes" not in facts and "not supported" in total.lower():
         facts["memory_total_bytes"] = UNIFIED
-    if word(mig) == "Disabled":
+    if word(told.get("mig")) == "Disabled":
         facts["partitions"] = ()
-    if virtualisation == "VGPU" or re.match(r"GRID |.+-\d+[ABCQ]$", product or ""):
+    if told.get("virtual") == "VGPU" or re.match(r"GRID |.+-\d+[ABCQ]$", product or ""):
         facts["virtual"] = True
     return facts
 
 
-def _tag(block: str, *names: str) -> str | None:
-    for name in names:
-        match = re.search(rf"<{name}>([^<]{{0,400}})</{name}>", block)
-        if match:
-            return match[1].strip().replace("&amp;", "&")
-    return None
+def _add(report: Report, fields: Mapping[str, str], instances: int = 0) -> None:
+    told = by_names(fields, NAMES)
+    version = told.get("driver", "")
+    if re.fullmatch(r"\d+\.[\d.]+", version):
+        report.driver = report.driver or version
+    facts = _device(told)
+    if instances:
+        facts["partitions"] = ("MIG",) * instances
+    report.devices.append(facts)
 
 
 def parse_xml(text: str) -> Report:
@@ -131,104 +128,112 @@ def parse_xml(text: str) -> Report:
     Read with patterns, not an XML parser: those fail on a cut file and can be made to expand.
     """
     head, *blocks = re.split(r"<gpu id=", text)
-    report = Report(driver=word(_tag(head, "kmd_version", "driver_version")))
-    report.cuda = word(_tag(head, "cuda_umd_version", "cuda_version"))
+    top = _tags(head)
+    report = Report(driver=word(top.get("kmd_version", top.get("driver_version"))))
+    report.runtime = word(top.get("cuda_umd_version", top.get("cuda_version")))
     for block in blocks[:GPUS_AT_MOST]:
         block = block.partition("</gpu>")[0]
         whole = re.sub(r"<mig_devices>.*?(</mig_devices>|$)", "", block, flags=re.S)
-        memory = whole.partition("<fb_memory_usage>")[2].partition("</fb_memory_usage>")[0]
-        facts = _device(
-            name=_tag(whole, "product_name"),
-            address=_tag(whole, "pci_bus_id") or block.partition(">")[0],
-            ids=_tag(whole, "pci_device_id"),
-            uuid=_tag(whole, "uuid"),
-            total=_tag(memory, "total"),
-            free=_tag(memory, "free"),
-            architecture=_tag(whole, "product_architecture"),
-            mig=_tag(whole, "current_mig"),
-            virtualisation=_tag(whole, "virtualization_mode"),
-        )
-        count = len(re.findall(r"<mig_device>", block))
-        if count:
-            facts["partitions"] = ("MIG",) * count
-        report.devices.append(facts)
+        memory = re.search(r"<(?:fb_)?memory_usage>(.*?)(?:</(?:fb_)?memory_usage>|$)", whole, re.S)
+        inside = _tags(memory[1]) if memory else {}
+        fields = _tags(whole) | {f"fb/{key}": value for key, value in inside.items()}
+        fields.setdefault("pci_bus_id", block.partition(">")[0])
+        _add(report, fields, len(re.findall(r"<mig_device>", block)))
     return report
+
+
+def _tags(text: str) -> dict[str, str]:
+    """Return the text of each XML element that holds text alone; the first of a name counts."""
+    found: dict[str, str] = {}
+    for name, value in re.findall(r"<(\w{1,60})>([^<]{0,400})</\1>", text):
+        found.setdefault(name, value.strip().replace("&amp;", "&"))
+    return found
+
+
+_BLOCKS = re.compile(r"^(?=GPU (?:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:|\d+\s*$))", re.M)
 
 
 def parse_query(text: str) -> Report:
-    """Return what ``nvidia-smi -q`` says: nested headings, told apart by their indentation."""
-    head, *blocks = re.split(r"^(?=GPU [0-9A-Fa-f]{4,8}:|GPU \d+\s*$)", text, flags=re.M)
+    """Return what ``nvidia-smi -q`` says: keys under headings, which hold no value."""
+    head, *blocks = _BLOCKS.split(text)
     report = Report([], *_versions(head))
     for block in blocks[:GPUS_AT_MOST]:
-        top: dict[str, str] = {}
-        section = ""
-        inside: dict[tuple[str, str], str] = {}
+        # What stands deeper than a heading "MIG Device" is the instance's own.
+        instances = len(re.findall(r"^\s*MIG Device\s*$", block, re.M))
+        fields: dict[str, str] = {}
+        section, deeper = "", 0
         for line in lines_of(block)[1:]:
             depth = len(line) - len(line.lstrip())
             key, mark, value = (part.strip() for part in line.partition(" : "))
-            if depth == 4:
-                section = "" if mark else key
-                if mark:
-                    top.setdefault(key, value)
-            elif depth > 4 and mark and section:
-                inside.setdefault((section, key), value)
-        memory = "FB Memory Usage"
-        facts = _device(
-            name=top.get("Product Name"),
-            address=inside.get(("PCI", "Bus Id")) or block.partition("\n")[0],
-            ids=inside.get(("PCI", "Device Id")),
-            uuid=top.get("GPU UUID"),
-            total=inside.get((memory, "Total")),
-            free=inside.get((memory, "Free")),
-            architecture=top.get("Product Architecture"),
-            mig=inside.get(("MIG Mode", "Current")),
-            virtualisation=inside.get(("GPU Virtualization Mode", "Virtualization Mode")),
-        )
-        count = len(re.findall(r"^    MIG Device\s*$", block, re.M))
-        if count:
-            facts["partitions"] = ("MIG",) * count
-        report.devices.append(facts)
+            if depth <= deeper:
+                deeper = 0
+            if key == "MIG Device":
+                deeper = depth
+            elif mark and not deeper:
+                fields.setdefault(key, value)
+                fields.setdefault(f"{section}/{key}", value)
+            elif key:
+                section = key
+        fields.setdefault("Bus Id", block.partition("\n")[0])
+        _add(report, fields, instances)
     return report
 
 
-def parse_csv(text: str) -> Report:
-    """Return what ``nvidia-smi --query-gpu=... --format=csv`` says, by the names in its heading."""
-    rows = rows_of(text)
+def parse_csv(text: str) -> Report | None:
+    """Return what ``--query-gpu=... --format=csv`` says, by its heading, or None if it is no CSV.
+
+    Without a heading the cells that cannot be mistaken are read.
+    """
+    rows = rows_of(text[:200_000])
     names = [cell.partition("[")[0].strip() for cell in rows[0]] if rows else []
     report = Report()
-    for row in rows[1:]:
-        cells = dict(zip(names, row, strict=False))
-        if len(cells) < len(names):
-            continue
-        versions = [cells.get(key, "") for key in ("kmd_version", "driver_version")]
-        numbers = [v for v in versions if re.fullmatch(r"\d+\.[\d.]+", v)]
-        report.driver = report.driver or (numbers[0] if numbers else None)
-        report.devices.append(
-            _device(
-                name=cells.get("name") or cells.get("gpu_name"),
-                address=cells.get("pci.bus_id") or cells.get("gpu_bus_id"),
-                ids=cells.get("pci.device_id"),
-                uuid=cells.get("uuid") or cells.get("gpu_uuid"),
-                total=cells.get("memory.total"),
-                free=cells.get("memory.free"),
-                capability=cells.get("compute_cap"),
-                mig=cells.get("mig.mode.current"),
-            )
-        )
-    return report
+    if COLUMNS.intersection(names):
+        for row in rows[1:]:
+            if len(row) >= len(names):
+                _add(report, dict(zip(names, row, strict=False)))
+        return report
+    for row in rows:
+        if len(row) > 1 and any(PRODUCT.search(cell) for cell in row):
+            _add(report, _guessed(row))
+    return report if report.devices else None
 
 
-def parse_list(text: str) -> list[Facts]:
-    """Return what ``nvidia-smi -L`` says, MIG devices counted under their GPU."""
-    devices: list[Facts] = []
+def _guessed(row: list[str]) -> dict[str, str]:
+    """Return the cells of a row without heading by what only they look like."""
+    found: dict[str, str] = {}
+    forms = (
+        ("uuid", r"GPU-[0-9a-f-]{8,}"),
+        ("pci.bus_id", r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.\d"),
+        ("driver_version", r"\d{3}\.\d{2,3}(\.\d+)?"),
+        ("compute_cap", r"\d{1,2}\.\d"),
+        ("name", rf".*{PRODUCT.pattern}.*"),
+    )
+    for cell in row:
+        key = next((key for key, form in forms if re.fullmatch(form, cell, re.I)), None)
+        if key:
+            found.setdefault(key, cell)
+    sizes = [cell for cell in row if re.fullmatch(r"\d+ MiB", cell)]
+    if sizes:
+        found["memory.total"] = max(sizes, key=lambda cell: size(cell) or 0)
+    return found
+
+
+def parse_list(text: str) -> Report:
+    """Return what ``nvidia-smi -L`` says, MIG devices counted, or count the GPUs of a topology."""
+    report = Report([], *_versions(text))
     for line in lines_of(text):
-        gpu = re.match(r"GPU (\d+): (.+?)(?: \(UUID: ([^)]*)\))?\s*$", line)
+        gpu = re.match(r"\s*GPU (\d+): (.+?)(?: \((?:UUID|S/N): ([^)]*)\))?\s*$", line)
         mig = re.match(r"\s+MIG (\S+)\s+Device\s+\d+:", line)
         if gpu:
-            devices.append(_device(name=gpu[2], uuid=gpu[3]))
-        elif mig and devices:
-            devices[-1]["partitions"] = (*devices[-1].get("partitions", ()), mig[1])
-    return devices
+            report.devices.append(_device({"name": gpu[2], "uuid": gpu[3] or ""}))
+        elif mig and report.devices:
+            names = report.devices[-1].get("partitions", ())
+            report.devices[-1]["partitions"] = (*names, mig[1])
+        elif re.match(r"GPU\d+\s+(X|[A-Z]{2,4}\d*)\s", line):
+            report.devices.append({})  # a row of `topo -m`
+    report.trust = 2 if re.search(r"^[ \t]*Link \d+", text, re.M) else 0
+    report.error = first_error(text, (LOST,))
+    return report
 
 
 def parse_table(text: str) -> Report:
@@ -239,21 +244,16 @@ def parse_table(text: str) -> Report:
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         head = re.match(r"(\d+)\s+(\S.*?)(?:\s+(On|Off|WDDM|TCC|MCDM|N/A|ERR!))?$", cells[0])
         if head and len(cells) > 1 and re.match(r"[0-9A-Fa-f:.]{7,}\s|N/A", cells[1] + " "):
-            report.devices.append(_device(name=head[2], address=cells[1]))
+            report.devices.append(_device({"name": head[2], "address": cells[1]}))
         elif report.devices and len(cells) > 1:
             _second_line(report.devices[-1], cells)
-    if not report.devices:
-        report.error = parse_error(text)
     return report
 
 
 def _second_line(device: Facts, cells: list[str]) -> None:
-    usage = re.search(r"(\d+)\s*MiB\s*/\s*(\d+)\s*MiB", cells[1])
-    if usage and "memory_total_bytes" not in device:
-        total, used = size(usage[2], "M"), int(usage[1]) * 2**20
-        if total and used <= total:
-            device.update(memory_total_bytes=total, memory_free_bytes=total - used)
-    elif re.fullmatch(r"Not Supported", cells[1], re.I):
+    if "memory_total_bytes" not in device:
+        device.update(usage_of(cells[1]))
+    if re.fullmatch(r"Not Supported", cells[1], re.I):
         device.setdefault("memory_total_bytes", UNIFIED)
     if len(cells) > 2 and cells[2] == "Disabled":
         device["partitions"] = ()
@@ -264,20 +264,18 @@ def parse_settings(text: str) -> list[Facts]:
     devices: list[Facts] = []
     blocks = re.split(r"^Attributes queryable via ", text, flags=re.M)[1:]
     gpus = [block for block in blocks if "[gpu:" in block.partition("\n")[0]]
-    for block in (
-        gpus[:GPUS_AT_MOST] or blocks[:1]
-    ):  # the first block is the screen's, which repeats its GPU
+    # The first block is the screen's, which repeats its GPU.
+    for block in gpus[:GPUS_AT_MOST] or blocks[:1]:
         fields = dict(re.findall(r"^[ \t]+(\w+):[ \t]*(\S.*)", block, re.M))
         if "CUDACores" not in fields:
             continue
-        total = size(fields.get("TotalDedicatedGPUMemory"), "M") or size(
-            fields.get("VideoRam"), "K"
-        )
+        own = size(fields.get("TotalDedicatedGPUMemory"), "M")
         devices.append(
             kept(
-                memory_total_bytes=total,
+                memory_total_bytes=own or size(fields.get("VideoRam"), "K"),
                 uuid=word(fields.get("GpuUUID")),
                 version=word(fields.get("NvidiaDriverVersion")),
             )
         )
-    return devices
+    listed = re.findall(r"^[ \t]*\[\d+\] .*?\[gpu:\d+\] \((.{1,200})\)", text, re.M)
+    return devices or [kept(name=name_of(name)) for name in listed]  # of `-q gpus`

@@ -9,10 +9,20 @@ from __future__ import annotations
 
 import re
 
-from gpuforge.detect.notation import Facts, gfx, kept, lines_of, name_of, pci_address, size
+from gpuforge.detect.notation import (
+    Facts,
+    gfx,
+    kept,
+    lines_of,
+    name_of,
+    pci_address,
+    pci_address_of,
+    size,
+)
 from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.source import names_in, outputs_of, text_at
 from gpuforge.facts import Absent, Failed, Toolkit, Vendor
-from gpuforge.probe import Output, Probe
+from gpuforge.probe import Probe
 
 ICD_FOLDER = "/etc/OpenCL/vendors"
 VENDORS: tuple[tuple[str, Vendor], ...] = (
@@ -24,6 +34,12 @@ VENDORS: tuple[tuple[str, Vendor], ...] = (
     ("apple", "apple"),
 )
 CL_PLATFORM_VERSION, CL_PLATFORM_NAME = 0x0901, 0x0902  # cl.h
+AMD_KEYS = {
+    "Board name": "Device Board Name (AMD)",
+    "Name": "Device Name",
+    "Vendor": "Device Vendor",
+    "Version": "Device Version",
+}
 SOFTWARE = re.compile(r"llvmpipe|pocl|portable computing|swrast|oclgrind|cpu", re.I)
 
 
@@ -32,22 +48,17 @@ def detect(probe: Probe) -> Seen:
     seen = Seen()
     for name in registered(probe):
         seen.toolkits.append(Toolkit(f"opencl:{name}"))
-    for output in probe.outputs("clinfo"):
-        if isinstance(output, Output):
-            for vendor, facts in parse_clinfo(output.stdout):
-                seen.sightings.append(Sighting(vendor, output.source, facts, trust=2))
+    for output in outputs_of(probe, "clinfo"):
+        for vendor, facts in parse_clinfo(output.stdout):
+            seen.sightings.append(Sighting(vendor, output.source, facts, trust=2))
     return seen
 
 
 def registered(probe: Probe) -> tuple[str, ...]:
     """Return the names of the libraries that the ICD files name."""
-    names = probe.list_dir(ICD_FOLDER)
-    found = []
-    for name in names if isinstance(names, tuple) else ():
-        text = probe.read_text(f"{ICD_FOLDER}/{name}") if name.endswith(".icd") else None
-        if isinstance(text, str) and text.strip():
-            found.append(lines_of(text.strip())[0][:200].rpartition("/")[2])
-    return tuple(found)
+    files = [name for name in names_in(probe, ICD_FOLDER) if name.endswith(".icd")]
+    texts = (text_at(probe, f"{ICD_FOLDER}/{name}").strip() for name in files)
+    return tuple(lines_of(text)[0][:200].rpartition("/")[2] for text in texts if text)
 
 
 def open_platforms(probe: Probe) -> list[Toolkit]:
@@ -80,13 +91,14 @@ def vendor_of(text: str) -> Vendor | None:
 def parse_clinfo(text: str) -> list[tuple[Vendor, Facts]]:
     """Return the GPUs of ``clinfo``, each once though several platforms show it."""
     found: list[tuple[Vendor, Facts]] = []
-    for block in re.split(r"^[ \t]*Device Name(?=[ \t]{2})", text, flags=re.M)[1:]:
-        lines = lines_of("  Device Name" + block)
+    # AMD's own clinfo begins a device with its type and writes "Key: value".
+    for block in re.split(r"^(?=[ \t]*Device (?:Name[ \t]{2}|Type:))", text, flags=re.M)[1:]:
         fields: dict[str, str] = {}
-        for line in lines:
-            match = re.match(r"\s*(\S.*?)\s{2,}(\S.*)", line[:400])
+        for line in lines_of(block):
+            match = re.match(r"\s*(\S.*?)(?:\s{2,}|:\s+)(\S.*)", line[:400])
             if match:
-                fields.setdefault(match[1].rstrip(":"), match[2].rstrip())
+                key = match[1].rstrip(":")
+                fields.setdefault(AMD_KEYS.get(key, key), match[2].rstrip())
         vendor = vendor_of(fields.get("Device Vendor", ""))
         if "GPU" not in fields.get("Device Type", "") or vendor is None:
             continue
@@ -100,17 +112,23 @@ def _device(fields: dict[str, str], vendor: Vendor) -> Facts:
     name = fields.get("Device Board Name (AMD)") or fields.get("Device Name")
     capability = fields.get("Compute Capability (NV)", "").strip()
     place = " ".join(value for key, value in fields.items() if re.search(r"PCI|Topology", key))
-    unified = fields.get("Unified memory for Host and Device") == "Yes"
+    unified = fields.get("Unified memory for Host and Device") in ("Yes", "1")
     total = re.match(r"\d+", fields.get("Global memory size", ""))
     version = re.search(r"OpenCL (\d\.\d)", fields.get("Device Version", ""))
     return kept(
         name=name_of(name),
-        pci_address=pci_address(place),
+        pci_address=pci_address(place) or _decimal_place(place),
         compute_capability=capability if re.fullmatch(r"\d+\.\d", capability) else None,
         architecture=gfx(fields.get("Device Name", "")) if vendor == "amd" else None,
         memory_total_bytes=size(total[0]) if total and not unified else None,
         runtimes=(Toolkit("opencl", version[1]) if version else Toolkit("opencl"),),
     )
+
+
+def _decimal_place(text: str) -> str | None:
+    """Return the address in ``PCI[ B#45, D#0, F#0 ]``, whose numbers are decimal."""
+    match = re.search(r"B#(\d+), D#(\d+), F#(\d+)", text)
+    return pci_address_of(0, *match.groups()) if match else None
 
 
 def _same(one: Facts, other: Facts) -> bool:

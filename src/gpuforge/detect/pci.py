@@ -18,8 +18,9 @@ from gpuforge.detect.pci_text import (
     parse_uevent,
 )
 from gpuforge.detect.seen import Seen, Sighting
-from gpuforge.facts import Absent, Driver, Failed, NotGpu, Reading, Vendor
-from gpuforge.probe import Output, Probe
+from gpuforge.detect.source import names_in, outputs_of, text_at
+from gpuforge.facts import Absent, Driver, Failed, Reading, Vendor
+from gpuforge.probe import Probe
 
 BUS = "/sys/bus/pci/devices"
 CARDS = "/sys/class/drm"
@@ -33,20 +34,23 @@ NOT_COMPUTING = {
     "bmc": "102b 1a03 126f 19e5 18ca 1fc9",
 }
 BMC_IDS = {"1002:515e", "1002:5969"}  # ES1000, the display of many servers' management chips
-# NVIDIA's chipset graphics: nForce and ION (pci.ids, MCP61 to MCP89).
-NVIDIA_CHIPSETS = ((0x03D0, 0x03D6), (0x053A, 0x053F), (0x07E0, 0x07E5), (0x0840, 0x08A5))
-# AMD APUs have ids of their own ranges (Linux amdgpu_drv.c and radeon pciidlist, pci.ids).
-AMD_APUS = ((0x1100, 0x1FFF), (0x9610, 0x964F), (0x9800, 0x9A0F))
-# Intel's cards; every other Intel display function sits in the processor or chipset
-# (Linux include/drm/intel/pciids.h: DG1, DG2 and ATS-M, Battlemage, Ponte Vecchio, Arctic Sound).
+# Parts of a processor or chipset, by the chip that pci.ids names. NVIDIA: nForce and ION from NV1A
+# and C51 to MCP89, Thor, GB10.
+NVIDIA_PARTS = (
+    *((0x01A0, 0x01A0), (0x01F0, 0x01F0), (0x0240, 0x0247), (0x03D0, 0x03D6), (0x0531, 0x053F)),
+    *((0x07E0, 0x07E5), (0x0840, 0x08A5), (0x2B00, 0x2B7F), (0x2E00, 0x2E3F)),
+)
+# AMD: APUs have ids of their own ranges; before them the chipsets RS300 to RS880.
+AMD_PARTS = (
+    *((0x1100, 0x1FFF), (0x5834, 0x5835), (0x5954, 0x5955), (0x5974, 0x5975), (0x5A41, 0x5A42)),
+    *((0x5A61, 0x5A62), (0x7834, 0x7835), (0x791E, 0x791F), (0x793F, 0x7942), (0x796C, 0x796E)),
+    *((0x9610, 0x964F), (0x9710, 0x9715), (0x9800, 0x9A0F)),
+)
+# Intel's cards; every other Intel display function sits in the processor or chipset: Arctic Sound,
+# Ponte Vecchio, DG1, DG2 and ATS-M, Crescent Island, Battlemage.
 INTEL_CARDS = (
-    (0x4905, 0x4909),
-    (0x5690, 0x56CF),
-    (0xE200, 0xE2FF),
-    (0x0B69, 0x0B6E),
-    (0x0BD0, 0x0BE5),
-    (0x0201, 0x0210),
-    (0x674C, 0x674C),
+    *((0x0201, 0x0210), (0x0B69, 0x0B6E), (0x0BD0, 0x0BDB), (0x4905, 0x4909), (0x5690, 0x56CF)),
+    *((0x674C, 0x6750), (0xE200, 0xE2FF)),
 )
 
 
@@ -61,11 +65,10 @@ def detect(probe: Probe) -> Seen:
                 seen.sightings.append(_sighting(function, route))
             elif why and function.address not in known:
                 known.add(function.address)
-                name, ident = function.name or Absent("no name shown"), function.pci_id
-                seen.others.append(
-                    NotGpu(name, function.address, ident or Absent("not shown"), why)
-                )
-    seen.others += _platform_displays(probe)
+                seen.pass_over(why, function.name, function.address, function.pci_id)
+    for output in outputs_of(probe, "udevadm"):  # display devices on no bus, as a Raspberry Pi's
+        for name in parse_udev_platforms(output.stdout):
+            seen.pass_over("platform device of another vendor", name)
     return seen
 
 
@@ -81,39 +84,36 @@ def routes(probe: Probe) -> Iterator[tuple[str, list[Function]]]:
     for tool, arguments, parse in tools:
         if functions or probe.platform in ("darwin", "win32"):
             return
-        for output in probe.outputs(tool, arguments):
-            if isinstance(output, Output):
-                found = parse(output.stdout)
-                functions = functions or found
-                yield output.source, found
+        for output in outputs_of(probe, tool, arguments):
+            found = parse(output.stdout)
+            functions = functions or found
+            yield output.source, found
 
 
 def read_sysfs(probe: Probe) -> list[Function]:
     """Return the functions of the bus; of the display cards alone where the bus is not shown."""
-    names = probe.list_dir(BUS)
-    folders = [f"{BUS}/{name}" for name in names] if isinstance(names, tuple) else []
+    folders = [f"{BUS}/{name}" for name in names_in(probe, BUS)]
     if not folders:
-        cards = probe.list_dir(CARDS)
-        found = cards if isinstance(cards, tuple) else ()
-        folders = [f"{CARDS}/{name}/device" for name in found if name[4:].isdigit()]
-    functions = [f for folder in folders if (f := _function(probe, folder)) is not None]
+        cards = names_in(probe, CARDS)
+        folders = [f"{CARDS}/{name}/device" for name in cards if name[4:].isdigit()]
+    functions = [f for folder in folders if (f := function_at(probe, folder)) is not None]
     if any(function.driver for function in functions):
         for function in functions:
             function.driver_shown = True
     return functions
 
 
-def _function(probe: Probe, folder: str) -> Function | None:
+def function_at(probe: Probe, folder: str) -> Function | None:
     """Return one function from its uevent, or from its id files where there is none."""
-    uevent = probe.read_text(f"{folder}/uevent")
-    function = parse_uevent(uevent, folder) if isinstance(uevent, str) else None
+    target = probe.read_link(folder)  # a card's folder is a link to its place on the bus
+    slot = (target if isinstance(target, str) else folder).rpartition("/")[2]
+    function = parse_uevent(text_at(probe, f"{folder}/uevent"), slot)
     if function is None:
-        texts = (probe.read_text(f"{folder}/{part}") for part in ID_FILES)
-        lines = [text.strip(" \r\n\0") if isinstance(text, str) else "" for text in texts]
-        function = Function.of_files(folder.rpartition("/")[2], *lines)
+        texts = (text_at(probe, f"{folder}/{part}") for part in ID_FILES)
+        function = Function.of_files(slot, *texts)
     if function is not None and not function.driver:
-        target = probe.read_link(f"{folder}/driver")
-        function.driver = target.rpartition("/")[2] if isinstance(target, str) else ""
+        driver = probe.read_link(f"{folder}/driver")
+        function.driver = driver.rpartition("/")[2] if isinstance(driver, str) else ""
     return function
 
 
@@ -144,12 +144,12 @@ def why_not(function: Function, others: Iterable[Function]) -> str | None:
     return ""
 
 
-def integrated(pci_id: str | None, address: str | None = None) -> bool | None:
+def integrated(pci_id: str | None) -> bool | None:
     """Return whether a GPU is part of the processor or chipset, from its PCI id."""
     if pci_id is None:
         return None
     vendor, device = pci_id.split(":")[0], int(pci_id.split(":")[1], 16)
-    ranges = {"10de": NVIDIA_CHIPSETS, "1002": AMD_APUS, "8086": INTEL_CARDS}.get(vendor)
+    ranges = {"10de": NVIDIA_PARTS, "1002": AMD_PARTS, "8086": INTEL_CARDS}.get(vendor)
     if ranges is None:
         return None
     inside = any(low <= device <= high for low, high in ranges)
@@ -168,21 +168,7 @@ def _sighting(function: Function, route: str) -> Sighting:
         pci_address=function.address,
         pci_id=function.pci_id,
         name=function.name or None,
-        integrated=integrated(function.pci_id, function.address),
+        integrated=integrated(function.pci_id),
         driver=driver,
     )
     return Sighting(VENDORS[function.vendor], route, facts, trust=1)
-
-
-def _platform_displays(probe: Probe) -> list[NotGpu]:
-    """Return display devices that hang on no bus, such as a Raspberry Pi's."""
-    found = []
-    for output in probe.outputs("udevadm"):
-        if isinstance(output, Output):
-            found += parse_udev_platforms(output.stdout)
-    return [
-        NotGpu(
-            driver, Absent("on no bus"), Absent("on no bus"), "platform device of another vendor"
-        )
-        for driver in found
-    ]

@@ -65,7 +65,8 @@ _MODALIAS = re.compile(
 _LINE = re.compile(r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+(.+)", re.I)
 _NUMBERS = re.compile(r"(?:Class )?([0-9a-f]{4}): (?:Device )?([0-9a-f]{4}):([0-9a-f]{4})\b", re.I)
 _WORDS = re.compile(r"([^:\[\"]+?)(?:\s*\[(?:Class )?([0-9a-f]{4})\])?:\s+(.+)", re.I)
-_IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]", re.I)
+_IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]\s*$", re.I)
+_IDS_INSIDE = re.compile(r"\[[0-9a-f]{4}:[0-9a-f]{4}\]", re.I)
 _TAIL = re.compile(r"(\s*\((rev|prog-if) [^)]*\))+\s*$")
 _QUOTED = re.compile(r'"([^"]*)"')
 _ID_AT_END = re.compile(r"\s*\[([0-9a-f]{4})\]$", re.I)
@@ -95,10 +96,10 @@ VENDOR_NAMES = (
 _AMD_SUFFIX = re.compile(r"\s*((nee ati( technologies inc\.?)?|\[(amd(/ati)?|ati)\]),?\s*)+", re.I)
 
 
-def parse_uevent(text: str, folder: str = "") -> Function | None:
+def parse_uevent(text: str, slot: str = "") -> Function | None:
     """Return the function that a PCI device's ``uevent`` describes, or None if it does not."""
     fields = fields_of(text.replace("\0", ""), "=")
-    address = pci_address(fields.get("PCI_SLOT_NAME", folder.rpartition("/")[2]))
+    address = pci_address(fields.get("PCI_SLOT_NAME", slot))
     vendor, _, device = fields.get("PCI_ID", "").lower().partition(":")
     kind = whole(fields.get("PCI_CLASS", ""), 16)
     if address is None or pci_id(vendor, device) is None or kind is None:
@@ -141,9 +142,11 @@ def _of_line(slot: str, rest: str) -> Function | None:
         return None
     kind = int(words[2], 16) if words[2] else CLASSES.get(words[1].strip().lower())
     name = _TAIL.sub("", words[3]).strip()
-    ids = _IDS.findall(name)
-    vendor, device = ids[-1] if ids else ("", "")
-    named, name = split_vendor(_IDS.sub("", name).strip())
+    last = _IDS.search(name)
+    vendor, device = last.groups() if last else ("", "")
+    # The id stands once and last: a name with another inside is no name.
+    name = _IDS.sub("", name).rstrip()
+    named, name = split_vendor("" if _IDS_INSIDE.search(name) else name)
     nameless = _NAMELESS.search(name)
     if nameless or name == "Device":
         device, name = device or (nameless[1] if nameless else ""), ""

@@ -35,6 +35,7 @@ WEIGHTS = {"memory": 0.40, "compute": 0.25, "framework": 0.20, "bandwidth": 0.15
 TOP_MEMORY_GIB, TOP_BANDWIDTH, LOW_BANDWIDTH = 192, 8000, 50
 IDLE_DRIVERS = {"nouveau", "radeon", "fglrx_pci", "fglrx", "vfio-pci", "nvidiafb", "pci-stub"}
 UNKNOWN_SHARE = 1 / 6
+LAPTOP = re.compile(r"Laptop|Mobile|Max-Q|\d{3,4}M\b", re.I)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def table() -> dict[str, Any]:
 
 
 def architecture_of(device: Device) -> dict[str, Any] | None:
-    """Return the table's row for a device, by capability or gfx, chip name, PCI id or product."""
+    """Return the table's row for a device, by capability, gfx, PCI id, chip name or product."""
     name, family = known(device.name) or "", known(device.architecture)
     rows = [row for row in table()["architecture"] if row["vendor"] == device.vendor]
     capability = known(device.compute_capability)
@@ -64,14 +65,15 @@ def architecture_of(device: Device) -> dict[str, Any] | None:
         return bool(pattern and re.search(pattern, name))
 
     tests: tuple[Callable[[dict[str, Any]], bool], ...] = (
-        lambda row: capability is not None and row.get("capability") == capability,
         lambda row: device.vendor != "nvidia" and family == row["name"],
         lambda row: any(low <= number <= high for low, high in _ranges(row)),
         lambda row: fits(f"\\b({row['codes']})" if "codes" in row else None),
         lambda row: fits(row.get("products")),
     )
     if capability is not None:
-        tests = tests[:1]
+        # Two rows may share a capability: Turing has it with tensor cores and without.
+        rows = [row for row in rows if row.get("capability") == capability]
+        tests = (*tests, lambda row: True)
     return next((row for test in tests for row in rows if test(row)), None)
 
 
@@ -97,13 +99,7 @@ def identify(device: Device) -> Device:
 def parts_of(device: Device) -> tuple[Part, ...]:
     """Return the parts of a device's score, each with the fact it rests on."""
     row = architecture_of(device) or {}
-    return (
-        _memory(device),
-        _compute(row),
-        _framework(row),
-        _bandwidth(device),
-        _health(device),
-    )
+    return _memory(device), _compute(row), _framework(row), _bandwidth(device), _health(device)
 
 
 def score_of(device: Device) -> int:
@@ -147,8 +143,9 @@ def _framework(row: dict[str, Any]) -> Part:
 
 def _bandwidth(device: Device) -> Part:
     name = known(device.name) or ""
-    for pattern, rate in table()["bandwidth"].items():
-        if re.search(pattern, name):
+    patterns = [pair for group in table()["bandwidth"] for pair in group.items()]
+    for pattern, rate in () if LAPTOP.search(name) else patterns:
+        if re.search(pattern, name, re.I):
             scale = math.log2(1 + TOP_BANDWIDTH / LOW_BANDWIDTH)
             value = min(1.0, math.log2(1 + rate / LOW_BANDWIDTH) / scale)
             return Part("bandwidth", value, f"{rate} GB/s")

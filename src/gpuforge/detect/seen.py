@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuforge.facts import Failed, NotGpu, Toolkit, Vendor, VendorFailure
+from gpuforge.facts import NOT_SHOWN, Failed, NotGpu, Toolkit, Vendor, VendorFailure
 
 Facts = dict[str, Any]
 
@@ -54,6 +54,11 @@ class Seen:
         found = [Sighting(vendor, route, facts, trust) for facts in devices]
         self.sightings += found
         return bool(found)
+
+    def pass_over(self, why: str, name: str | None, *place: str | None) -> None:
+        """Add what looks like a GPU and is none; `place` is its PCI address and id."""
+        address, ident = place or (None, None)
+        self.others.append(NotGpu(name or NOT_SHOWN, address or NOT_SHOWN, ident or NOT_SHOWN, why))
 
     def fail(self, vendor: str, reason: Failed) -> None:
         """Add a reading that failed as the vendor's failure."""

@@ -12,20 +12,9 @@ from gpuforge import facts
 from gpuforge.detect.seen import Seen, Sighting
 
 CLASSES: dict[str, Any] = {
-    cls.__name__: cls
-    for cls in (
-        facts.Absent,
-        facts.Failed,
-        facts.Driver,
-        facts.Toolkit,
-        facts.Device,
-        facts.Host,
-        facts.VendorFailure,
-        facts.NotGpu,
-        facts.Machine,
-        Seen,
-        Sighting,
-    )
+    one.__name__: one
+    for one in (*vars(facts).values(), Seen, Sighting)
+    if isinstance(one, type) and is_dataclass(one)
 }
 _CLASS, _TUPLE = "@", "@tuple"
 

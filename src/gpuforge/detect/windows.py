@@ -2,6 +2,7 @@
 
 1. WMI's ``Win32_VideoController``: the adapters; its ``AdapterRAM`` has 32 bits and stops at 4 GiB
 2. the registry's display class, for the memory that WMI cannot say
+3. ``dxdiag`` as recorded: the adapters with their own memory
 """
 
 from __future__ import annotations
@@ -10,9 +11,22 @@ import re
 from collections.abc import Mapping
 
 from gpuforge.detect import pci
-from gpuforge.detect.notation import Facts, json_of, kept, lines_of, name_of, pci_id, records, whole
+from gpuforge.detect.notation import (
+    Facts,
+    fields_of,
+    json_of,
+    kept,
+    lines_of,
+    name_of,
+    pci_id,
+    records,
+    rows_of,
+    size,
+    whole,
+)
 from gpuforge.detect.seen import Seen, Sighting
-from gpuforge.facts import Absent, Driver, Failed, NotGpu, Reading
+from gpuforge.detect.source import outputs_of
+from gpuforge.facts import Absent, Driver, Failed, Reading, Vendor
 from gpuforge.probe import Output, Probe
 
 CLASS_KEY = r"HKLM\SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}"
@@ -21,6 +35,13 @@ CIM = "Get-CimInstance Win32_VideoController | ConvertTo-Json"
 CAPPED_FROM_BYTES = 2**32 - 2**21
 CAPPED = Absent("AdapterRAM holds at most 4 GiB: the size may be larger")
 SHARED = Absent("shared with the CPU")
+# What a listing has at least one of; other listings of WMI have none.
+KEYS = {"PNPDeviceID", "AdapterRAM", "VideoProcessor", "Name", "Caption"}
+NAMED: tuple[tuple[re.Pattern[str], Vendor], ...] = (
+    (re.compile(r"\bNVIDIA\b|GeForce|Quadro", re.I), "nvidia"),
+    (re.compile(r"\b(AMD|ATI|Radeon)\b", re.I), "amd"),
+    (re.compile(r"\bIntel\b", re.I), "intel"),
+)
 
 
 def detect(probe: Probe) -> Seen:
@@ -28,17 +49,19 @@ def detect(probe: Probe) -> Seen:
     seen = Seen()
     live = probe.platform == "win32"
     command = [["-NoProfile", "-NonInteractive", "-Command", CIM]] if live else []
-    outputs = probe.outputs("win32_videocontroller")
-    outputs += probe.outputs("wmic") + probe.outputs("powershell", *command)
-    for output in outputs:
+    listings = ("win32_videocontroller", "wmic", "get-ciminstance", "get-wmiobject")
+    recorded = [output for name in listings for output in probe.outputs(name)]
+    for output in (*recorded, *probe.outputs("powershell", *command)):
         if isinstance(output, Failed):
             seen.fail("windows", output)
         elif isinstance(output, Output):
             for entry in parse_wmi(output.stdout):
                 _add(seen, entry, output.source)
-    for output in probe.outputs("reg", *([["query", CLASS_KEY, "/s"]] if live else [])):
-        if isinstance(output, Output):
-            _add_sizes(seen, parse_reg(output.stdout))
+    for said in () if seen.sightings else outputs_of(probe, "dxdiag"):
+        for entry in parse_dxdiag(said.stdout):
+            _add(seen, entry, said.source)
+    for said in outputs_of(probe, "reg", *([["query", CLASS_KEY, "/s"]] if live else [])):
+        _add_sizes(seen, parse_reg(said.stdout))
     return seen
 
 
@@ -47,12 +70,13 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     ids = re.search(r"VEN_([0-9A-F]{4})&DEV_([0-9A-F]{4})", place, re.I)
     name = name_of(entry.get("Name")) or name_of(entry.get("Caption"))
     vendor = pci.VENDORS.get(ids[1].lower()) if ids else None
-    if ids is None or vendor is None:
+    if not place:  # a listing of chosen columns without the device's place
+        vendor = next((v for sign, v in NAMED if sign.search(name or "")), None)
+    if vendor is None:
         why = "virtual" if ids is None or ids[1] in pci.NOT_COMPUTING["virtual"] else "other vendor"
-        shown = name or Absent("no name shown")
-        seen.others.append(NotGpu(shown, Absent("not shown"), Absent("not shown"), why))
+        seen.pass_over(why, name)
         return
-    found = pci_id(ids[1], ids[2])
+    found = pci_id(ids[1], ids[2]) if ids else None
     shared = pci.integrated(found)
     facts = kept(name=name, pci_id=found, integrated=shared, driver=_driver(entry, vendor, name))
     memory = _memory(entry, shared)
@@ -73,32 +97,68 @@ def _driver(entry: Mapping[str, str], vendor: str, name: str | None) -> Reading[
 
 
 def _memory(entry: Mapping[str, str], shared: bool | None) -> Reading[int] | None:
-    count = whole(entry.get("AdapterRAM"))
     if shared:
         return SHARED
+    if "DedicatedMemory" in entry:
+        return size(entry["DedicatedMemory"], "M")
+    count = whole(entry.get("AdapterRAM"))
     if count and count >= CAPPED_FROM_BYTES:
         return CAPPED
     return count or None
 
 
 def parse_wmi(text: str) -> list[dict[str, str]]:
-    """Return WMI's adapters from ``key=value`` or ``key : value`` blocks, or from JSON."""
-    value = json_of(text) if text.lstrip()[:1] in "{[" else None
+    """Return WMI's adapters from JSON, CSV, a table, or ``key=value`` or ``key : value`` blocks."""
+    value = json_of(text, '"PNPDeviceID"')
     if value is not None:
         entries = [
             {str(key): "" if found is None else str(found) for key, found in entry.items()}
             for entry in ([value] if isinstance(value, dict) else records(value))
         ]
-        return [entry for entry in entries if "PNPDeviceID" in entry]
+        return [entry for entry in entries if KEYS & entry.keys()]
+    lines = [line for line in lines_of(text) if line.strip() and not line.startswith("#TYPE")]
+    if lines and KEYS & set(re.split(r'[",]+', lines[0])) and "," in lines[0]:
+        heading, *rows = rows_of("\n".join(lines))
+        return [dict(zip(heading, row, strict=False)) for row in rows]
+    if lines and KEYS & set(lines[0].split()) and not re.search("[=:]", lines[0]):
+        return _of_columns(lines)
     found: list[dict[str, str]] = [{}]
-    for line in lines_of(text):
+    for line in lines:
         match = re.match(r"\s*(\w+)\s*(?:=|: )(.*)", line)
         if match is None:
             continue
         if match[1] in found[-1]:
             found.append({})
         found[-1][match[1]] = match[2].strip()
-    return [entry for entry in found if "PNPDeviceID" in entry]
+    return [entry for entry in found if KEYS & entry.keys()]
+
+
+def _of_columns(lines: list[str]) -> list[dict[str, str]]:
+    """Return the rows of a table whose columns begin where their headings do."""
+    heads = [(match[0], match.start()) for match in re.finditer(r"\S+", lines[0])]
+    ends = [start for _, start in heads[1:]] + [None]
+    rows = [line for line in lines[1:] if line.strip("- ")]
+    return [
+        {head: row[start:end].strip() for (head, start), end in zip(heads, ends, strict=True)}
+        for row in rows
+    ]
+
+
+def parse_dxdiag(text: str) -> list[dict[str, str]]:
+    """Return the adapters of ``dxdiag``'s text, each once though every screen shows it."""
+    names = {
+        "Card name": "Name",
+        "Device Key": "PNPDeviceID",
+        "Driver Version": "DriverVersion",
+        "Dedicated Memory": "DedicatedMemory",
+    }
+    found: dict[str, dict[str, str]] = {}
+    for block in re.split(r"^(?=[ \t]*Card name:)", text, flags=re.M)[1:]:
+        fields = fields_of(block)
+        entry = {mine: fields[theirs] for theirs, mine in names.items() if theirs in fields}
+        entry["DedicatedMemory"] = entry.get("DedicatedMemory", "").replace("n/a", "")
+        found.setdefault(entry.get("PNPDeviceID", entry["Name"]), entry)
+    return list(found.values())
 
 
 def parse_reg(text: str) -> list[Facts]:

@@ -38,9 +38,12 @@ def decoded(content: Reading[bytes]) -> Reading[str]:
 
 
 def text_of(content: bytes) -> str:
-    """Return bytes as text: UTF-8, or UTF-16 as Windows tools write it, with or without mark."""
+    """Return bytes as text: UTF-8, or UTF-16 as Windows tools write it, with or without mark;
+    its lines end in a line feed."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16", "replace")
-    if content[1:2] == b"\0" != content[:1] and content[3:4] == b"\0":
-        return content.decode("utf-16-le", "replace")
-    return content.decode("utf-8", "replace").removeprefix("\ufeff")
+        text = content.decode("utf-16", "replace")
+    elif content[1:2] == b"\0" != content[:1] and content[3:4] == b"\0":
+        text = content.decode("utf-16-le", "replace")
+    else:
+        text = content.decode("utf-8", "replace").removeprefix("\ufeff")
+    return text.replace("\r\n", "\n")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from gpuforge.errors import WorkloadError
@@ -59,7 +61,7 @@ class SnapshotProbe:
         names = " ".join(self._programs)
         if "system_profiler" in names or "ioreg" in names:
             return "darwin"
-        if ".wmi" in names or "wmic" in names or "Get-CimInstance" in names:
+        if re.search(r"\.wmi|wmic|win32_|Get-(Cim|Wmi)|dxdiag|powershell", names, re.I):
             return "win32"
         return "freebsd" if "pciconf" in names else "linux"
 
@@ -121,7 +123,8 @@ class SnapshotProbe:
 
     def _output(self, name: str) -> Reading[Output]:
         text = decoded(read(self._programs[name], name))
-        return Output(0, text, "", source=name) if isinstance(text, str) else text
+        # What was copied from a page or a report may be indented as a whole.
+        return Output(0, dedent(text), "", source=name) if isinstance(text, str) else text
 
     def _find(self, path: str) -> Path | Absent:
         """Return where `path` of the recorded machine lies, its links followed inside sysroot."""

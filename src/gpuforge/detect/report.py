@@ -1,0 +1,80 @@
+"""What one output of a vendor's tool says, and how it becomes part of what a detector saw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from gpuforge.detect.notation import Facts, first_error, kept
+from gpuforge.detect.seen import Seen
+from gpuforge.facts import Driver, Failed, Reading, Toolkit, Vendor, VendorFailure
+from gpuforge.probe import Output
+
+Errors = Iterable[tuple[str, str]]
+
+
+@dataclass
+class Report:
+    """The GPUs of one output, and what holds for all of them.
+
+    Attributes
+    ----------
+    devices : facts of each GPU
+    driver, runtime : versions of the vendor's driver and runtime
+    error : kind and words of what went wrong
+    trust : as `Sighting.trust`
+    """
+
+    devices: list[Facts] = field(default_factory=list)
+    driver: str | None = None
+    runtime: str | None = None
+    error: tuple[str, str] | None = None
+    trust: int = 0
+
+
+@dataclass(frozen=True)
+class Teller:
+    """A vendor's way to tell: its name, those of its driver and runtime, the errors of its tools.
+
+    Attributes
+    ----------
+    always_runs : whether a driver that works serves the runtime, its version shown or not
+    errors : kinds of ``detect --json`` to patterns, the most telling first
+    """
+
+    vendor: Vendor
+    driver: str
+    runtime: str
+    errors: tuple[tuple[str, str], ...]
+    always_runs: bool = False
+
+    def take(self, seen: Seen, output: Reading[Output], parse: Callable[[str], Report]) -> bool:
+        """Add what one output says; return whether it showed GPUs."""
+        if isinstance(output, Failed):
+            seen.fail(self.vendor, output)
+        if not isinstance(output, Output):
+            return False
+        report = parse(output.stdout)
+        if not report.devices:
+            said = first_error(f"{output.stdout}\n{output.stderr}", self.errors)
+            report.error = report.error or said
+        if output.status and not report.devices and report.error is None:
+            words = (output.stderr or output.stdout).strip().partition("\n")[0][:200]
+            report.error = ("tool_failed", f"{output.source}: status {output.status}: {words}")
+        return self.add(seen, report, output.source)
+
+    def add(self, seen: Seen, report: Report, route: str) -> bool:
+        """Add a report; return whether it showed GPUs."""
+        toolkit = Toolkit(self.runtime, report.runtime) if report.runtime else None
+        if toolkit:
+            seen.toolkits.append(toolkit)
+        elif self.always_runs and report.driver:
+            toolkit = Toolkit(self.runtime)
+        common = kept(
+            driver=Driver(self.driver, report.driver) if report.driver else None,
+            runtimes=(toolkit,) if toolkit else None,
+        )
+        if report.error:
+            seen.failures.append(VendorFailure(self.vendor, *report.error))
+        devices = ({**common, **facts} for facts in report.devices)
+        return seen.add(self.vendor, route, devices, trust=report.trust)
