@@ -24,6 +24,18 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "check the credentials of that index",
     ),
     (
+        r"CondaHTTPError|UnavailableInvalidChannel|GatewayError|CONNECTION FAILED"
+        r"|[Cc]ould not (?:load|open) repodata|Download error \(",
+        "the conda channel cannot be reached",
+        "check the network, or name another with --channel",
+    ),
+    (
+        r"PackagesNotFound\w*Error|ResolvePackageNotFound|UnsatisfiableError|SolverError"
+        r"|nothing provides|does not exist \(perhaps",
+        "the conda channel lacks what is asked for, or the system is less than it must be",
+        "try another --python or --channel",
+    ),
+    (
         r"HTTP status server error|HTTP error 5\d\d|5\d\d Server Error",
         "the package index answers with an error",
         "try again later, or name another with --index",
@@ -68,8 +80,10 @@ def explain_failure(
         Names of packages, from which a misspelt one is guessed.
     """
     for pattern, meaning, hint in _CAUSES:
-        if re.search(pattern, tail):
-            return EnvironmentMismatch(f"{doing} failed: {meaning} ({_last_line(tail)})", hint=hint)
+        found = re.search(pattern, tail)
+        if found:
+            said = " ".join(tail[tail.rfind("\n", 0, found.start()) + 1 :].split())[:200]
+            return EnvironmentMismatch(f"{doing} failed: {meaning} ({said})", hint=hint)
     missing = _NOT_FOUND.search(tail)
     if missing and _VERSIONS_NONE.search(tail):
         name = missing["uv"] or missing["pip"]
@@ -81,11 +95,6 @@ def explain_failure(
     return EnvironmentMismatch(
         f"{doing} failed: {_last_words(tail)}", hint="run it with --verbose for all that was said"
     )
-
-
-def _last_line(tail: str) -> str:
-    lines = [line.strip() for line in tail.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "nothing was said"
 
 
 def _last_words(tail: str) -> str:

@@ -56,9 +56,13 @@ def _declare_plan(action: str, parser: argparse.ArgumentParser) -> None:
 def _declare_installing(action: str, parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--index", default="", metavar="URL", help="instead of the default index")
     parser.add_argument("--find-links", action="append", default=[], metavar="DIR|URL")
-    parser.add_argument("--installer", choices=["uv", "pip"], default="", help="uv if present")
+    family = ["conda", "mamba", "micromamba", "pixi"] if action != "fetch" else []
+    parser.add_argument(
+        "--installer", "--format", choices=["uv", "pip", *family], default="", help="uv if present"
+    )
     parser.add_argument("--wheelhouse", type=Path, metavar="DIR", help="where downloads are kept")
     if action != "fetch":
+        parser.add_argument("--channel", action="append", metavar="NAME|URL", help="conda's")
         parser.add_argument("--replace", action="store_true", help="make an existing one anew")
         parser.add_argument("--offline", action="store_true", help="from fetched wheels alone")
         parser.add_argument("--yes", action="store_true", help="do not ask")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from gpuforge.cli.commands.env.advise import describe
 from gpuforge.cli.commands.env.arguments import loaded, machine_of, plan_of
 from gpuforge.cli.commands.env.progress import Progress
 from gpuforge.environment.companions import known_names
+from gpuforge.environment.conda import PROGRAMS
 from gpuforge.environment.create import Created, create_environment, fetch_plan, switched_path
 from gpuforge.environment.installers import Installer, Sources, choose_installer
 from gpuforge.environment.planning import Plan
@@ -47,6 +49,8 @@ def switch(found: argparse.Namespace) -> int:
     found.profile = record.profile
     found.python = found.python or record.python
     found.cpu_only = found.cpu_only or record.accelerator == "cpu"
+    # Of conda's family the same again; uv and pip make the same environment.
+    found.installer = found.installer or (record.installer if record.installer in PROGRAMS else "")
     there = read_record(path) if is_environment(path) else None
     if there is not None and there.framework == found.framework and not found.replace:
         return _prove(found, Created(path, there, reused=True))
@@ -93,6 +97,7 @@ def _sources(found: argparse.Namespace, made: Plan) -> Sources:
         index=chosen.package_index,
         find_links=chosen.find_links,
         offline=getattr(found, "offline", False),
+        channels=tuple(getattr(found, "channel", None) or ("conda-forge",)),
     )
 
 
@@ -124,12 +129,20 @@ def _prove(found: argparse.Namespace, created: Created) -> int:
     result = verify_environment(created.folder)
     _show(found, result)
     if not found.json:
-        activate = created.folder / "bin" / "activate"
-        windows = created.folder / "Scripts" / "activate"
-        command = windows if windows.exists() else f"source {activate}"
         render.message(f"{'found' if created.reused else 'created'} {created.folder}")
-        render.message(f"use it with: {command}")
+        render.message(f"use it with: {_activation(created)}")
     return FINE if result.ok else PROBLEM
+
+
+def _activation(created: Created) -> str:
+    """Return the command that activates an environment, as its maker has it."""
+    folder, program = shlex.quote(str(created.folder)), created.record.installer
+    if program == "pixi":
+        return f"pixi shell --manifest-path {folder}/pixi.toml"
+    if program in PROGRAMS:
+        return f"{program} activate {folder}"
+    windows = created.folder / "Scripts" / "activate"
+    return str(windows) if windows.exists() else f"source {folder}/bin/activate"
 
 
 def _show(found: argparse.Namespace, result: Verification) -> None:
