@@ -26,10 +26,8 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Any:
     def put(machine: Machine) -> None:
         monkeypatch.setattr(arguments, "machine_of", lambda found: machine)
         import gpuforge.cli.commands.env.advise as advise
-        import gpuforge.cli.commands.env.make as make
 
         monkeypatch.setattr(advise, "machine_of", lambda found: machine)
-        monkeypatch.setattr(make, "machine_of", lambda found: machine)
 
     put(nvidia())
     return put

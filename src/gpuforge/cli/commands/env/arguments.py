@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuforge import settings
+from gpuforge.environment import advice
+from gpuforge.environment.advice import How
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.refresh import newest_releases
 from gpuforge.facts import Machine
@@ -93,30 +95,20 @@ def loaded(found: argparse.Namespace) -> settings.Settings:
     return settings.load(flags=flags).settings
 
 
-def plan_of(found: argparse.Namespace, machine: Machine | None = None) -> Plan:
-    """Return the plan that the flags ask for: of the named profile, or the recommended one."""
-    from gpuforge.environment import advice
-
-    machine = machine or machine_of(found)
+def how_of(found: argparse.Namespace) -> How:
+    """Return what the flags and the settings say of a plan."""
     chosen = loaded(found)
-    profile, framework = getattr(found, "profile", None), found.framework
-    if profile is None:
-        best = advice.recommend(
-            machine,
-            framework=framework,
-            cpu_only=chosen.cpu_only,
-            python=found.python,
-            platform=getattr(found, "platform", None),
-        )
-        profile, framework = best.profile.name, best.plan.framework
-    return advice.plan(
-        profile,
-        framework or "pytorch",
-        machine=machine,
-        cpu_only=chosen.cpu_only,
-        python=found.python,
-        platform=getattr(found, "platform", None),
-        version=found.framework_version,
-        framework_index=chosen.framework_index,
-        newer=newest_releases(settings.cache_folder(chosen)),
-    )
+    return {
+        "cpu_only": chosen.cpu_only,
+        "python": found.python,
+        "platform": getattr(found, "platform", None),
+        "version": found.framework_version,
+        "framework_index": chosen.framework_index,
+        "newer": newest_releases(settings.cache_folder(chosen)),
+    }
+
+
+def plan_of(found: argparse.Namespace) -> Plan:
+    """Return the plan that the flags ask for: of the named profile, or the recommended one."""
+    profile, machine = getattr(found, "profile", None), machine_of(found)
+    return advice.plan(profile, found.framework, machine=machine, **how_of(found))

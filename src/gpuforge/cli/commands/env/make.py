@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpuforge.cli import render
 from gpuforge.cli.commands.env.advise import describe
-from gpuforge.cli.commands.env.arguments import loaded, machine_of, plan_of
+from gpuforge.cli.commands.env.arguments import loaded, plan_of
 from gpuforge.cli.commands.env.progress import Progress
 from gpuforge.environment.companions import known_names
 from gpuforge.environment.conda import PROGRAMS
@@ -64,7 +64,7 @@ def switch(found: argparse.Namespace) -> int:
 
 def fetch(found: argparse.Namespace) -> int:
     """Download all packages of a plan ahead."""
-    made = plan_of(found, machine_of(found))
+    made = plan_of(found)
     _refuse(made)
     sources = _sources(found, made)
     with Progress(quiet=found.json) as progress:
