@@ -28,6 +28,15 @@ def minimum_driver(major: int, kind: DriverKind = "linux") -> str | None:
     return None
 
 
+def driver_kind(driver: str | None, system: DriverKind) -> DriverKind:
+    """Return whose numbers a driver has: two parts are Windows', seen from inside WSL as well.
+
+    Some of Linux have two parts too; by the numbers of Windows, which are higher, nothing is
+    believed of them that they cannot do.
+    """
+    return "windows" if driver and driver.count(".") == 1 else system
+
+
 @cache
 def majors(driver: str, kind: DriverKind = "linux") -> tuple[int, ...]:
     """Return the CUDA majors that `driver` runs, newest first.

@@ -8,6 +8,7 @@ from typing import Literal
 
 from gpuforge.compat import cuda, intel, rocm
 from gpuforge.compat.builds import Build
+from gpuforge.compat.cuda import DriverKind
 from gpuforge.compat.versions import at_least, parse_version
 from gpuforge.environment.target import Target
 from gpuforge.facts import Device, known
@@ -50,6 +51,14 @@ def gfx_target(device: Device) -> str | None:
     """Return the target of an AMD device, by its product name where nothing shows it."""
     shown = known(device.architecture) or ""
     return shown if shown.startswith("gfx") else rocm.target_of(known(device.name) or "")
+
+
+def intel_family(device: Device) -> tuple[bool, str] | None:
+    """Return whether XPU builds serve the family of an Intel device, and its name.
+
+    Its product name tells the family; failing that, the architecture does.
+    """
+    return intel.serves(known(device.name) or known(device.architecture) or "")
 
 
 def driver_version(device: Device) -> str | None:
@@ -101,37 +110,41 @@ def _distance(python: str, wanted: str) -> tuple[int, int]:
 
 
 def _nvidia(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
-    major = build.cuda_major
+    major, driver = build.cuda_major, driver_version(device)
+    kind = cuda.driver_kind(driver, target.driver_kind)
     need = cuda.minimum_driver(major, target.driver_kind) if major else None
-    driver = driver_version(device)
     if need is None:
         yield Obstacle("device", f"no driver is known for the CUDA of {build.variant}")
         return
     if driver is None:
         yield Obstacle("driver", "the version of the driver is not known", need)
-    elif major not in cuda.majors(driver, target.driver_kind):
+    elif major not in cuda.majors(driver, kind):
+        if at_least(driver, need):
+            need = cuda.minimum_driver(major or 0, kind) or need
         yield Obstacle("driver", f"driver {driver} does not run CUDA {major}", need)
-    yield from _kernels(build, device, driver, target)
+    yield from _kernels(build, device, driver, kind)
 
 
 def _kernels(
-    build: Build, device: Device, driver: str | None, target: Target
+    build: Build, device: Device, driver: str | None, kind: DriverKind
 ) -> Iterator[Obstacle]:
     """Yield why none of a build's compiled code runs on a device."""
     found = capabilities(device)
     if not found:
         yield Obstacle("device", "its compute capability is not known")
     for have in found:
-        yield from _kernels_for(have, build, driver, target)
+        yield from _kernels_for(have, build, driver, kind)
 
 
-def _kernels_for(have: str, build: Build, driver: str | None, target: Target) -> Iterator[Obstacle]:
+def _kernels_for(
+    have: str, build: Build, driver: str | None, kind: DriverKind
+) -> Iterator[Obstacle]:
     if build.codes:
-        toolkit = cuda.newest_toolkit(driver, target.driver_kind) if driver else None
+        toolkit = cuda.newest_toolkit(driver, kind) if driver else None
         if cuda.serving_code(have, build.codes, build.cuda, toolkit) is not None:
             return
         if driver and cuda.serving_code(have, build.codes, build.cuda, build.cuda) is not None:
-            need = cuda.toolkit_driver(build.cuda, target.driver_kind) or ""
+            need = cuda.toolkit_driver(build.cuda, kind) or ""
             yield Obstacle("driver", f"driver {driver} does not compile its PTX", need)
         else:
             held = ", ".join(build.codes)
@@ -156,7 +169,7 @@ def _amd(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
 
 
 def _intel(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
-    family = intel.serves(known(device.name) or "")
+    family = intel_family(device)
     if family is None:
         yield Obstacle("device", f"{device_name(device)} is in no GPU family known to XPU builds")
     elif not family[0]:
