@@ -267,6 +267,25 @@ def test_an_unsupported_integrated_gpu_gets_the_cpu_build_not_the_xpu_one() -> N
     assert found.accelerator == "cpu"
 
 
+def test_what_serves_a_family_on_linux_alone_is_not_taken_on_windows() -> None:
+    name = "Intel(R) Data Center GPU Max 1100"
+    assert plan(of_vendor("intel", name=name)).accelerator == "xpu"
+    windows = of_vendor("intel", Host(platform="windows", machine="AMD64"), name=name)
+    refusal = plan(windows).refusal
+    assert refusal is not None
+    assert "on Windows" in refusal.reason
+
+
+@pytest.mark.parametrize("capability", ["5.3", "6.2", "7.2", "8.7"])
+def test_a_jetson_gets_no_build_for_servers_of_an_older_cuda(capability: str) -> None:
+    jetson = Host(platform="jetson", machine="aarch64", libc="glibc 2.35")
+    for framework in FRAMEWORKS:
+        found = plan(nvidia(capability, "540.4.0", host=jetson), framework=framework)
+        assert found.accelerator == "cpu" or found.refusal is not None
+    orin = plan(nvidia("8.7", "580.00", host=jetson))
+    assert requirements(orin)[0] == "torch==2.15.0"
+
+
 @pytest.mark.parametrize("gfx", ["gfx803", "gfx1103", "gfx1010"])
 def test_rocm_is_not_chosen_for_a_target_it_does_not_hold(gfx: str) -> None:
     assert plan(of_vendor("amd", architecture=gfx)).accelerator == "cpu"
@@ -349,6 +368,7 @@ def test_old_macos_limits_the_release() -> None:
         Host(platform="macos", machine="x86_64"),
         Host(platform="linux", machine="ppc64le"),
         Host(platform="freebsd", machine="x86_64"),
+        replace(LINUX, libc="musl 1.2"),
     ],
 )
 def test_a_platform_without_wheels_is_refused(host: Host) -> None:

@@ -72,7 +72,7 @@ def _generation(device: Device) -> float:
         return 25.0 if rocm.official(gfx, 7) else 15.0 if rocm.wheels(gfx) else 0.0
     if device.vendor == "intel":
         family = intel_family(device)
-        return 15.0 if family and family[0] else 0.0
+        return 15.0 if family and family.xpu else 0.0
     return 20.0 if device.vendor == "apple" else 0.0
 
 

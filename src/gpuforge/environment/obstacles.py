@@ -53,12 +53,12 @@ def gfx_target(device: Device) -> str | None:
     return shown if shown.startswith("gfx") else rocm.target_of(known(device.name) or "")
 
 
-def intel_family(device: Device) -> tuple[bool, str] | None:
-    """Return whether XPU builds serve the family of an Intel device, and its name.
+def intel_family(device: Device) -> intel.Family | None:
+    """Return the family of an Intel device, None when it is in none that is known.
 
     Its product name tells the family; failing that, the architecture does.
     """
-    return intel.serves(known(device.name) or known(device.architecture) or "")
+    return intel.family_of(known(device.name) or known(device.architecture) or "")
 
 
 def driver_version(device: Device) -> str | None:
@@ -94,14 +94,13 @@ def _system(build: Build, target: Target) -> Iterator[Obstacle]:
         need = min(build.pythons, key=lambda p: _distance(p, target.python))
         yield Obstacle("python", f"no wheel for Python {target.python}", need)
     on_linux, on_mac = target.platform.startswith("linux"), target.platform.startswith("osx")
-    if on_linux and target.glibc and not at_least(target.glibc, build.glibc_min):
-        yield Obstacle(
-            "system", f"glibc {target.glibc} is older than {build.glibc_min}", build.glibc_min
-        )
-    if on_mac and target.macos and not at_least(target.macos, build.macos_min):
-        yield Obstacle(
-            "system", f"macOS {target.macos} is older than {build.macos_min}", build.macos_min
-        )
+    glibc, macos = target.glibc if on_linux else None, target.macos if on_mac else None
+    for name, have, need in (("glibc", glibc, build.glibc_min), ("macOS", macos, build.macos_min)):
+        if have and not at_least(have, need):
+            number = ".".join(map(str, parse_version(have)))
+            yield Obstacle(
+                "system", f"{name} {number} is older than {need}", f"{name} {need} or newer"
+            )
 
 
 def _distance(python: str, wanted: str) -> tuple[int, int]:
@@ -156,6 +155,8 @@ def _kernels_for(
             "device",
             f"compute capability {have} is below the {build.capability_min} that it needs",
         )
+    elif not cuda.runs_code(have, f"{have.split('.')[0]}.0", build.cuda):
+        yield Obstacle("device", f"builds for servers do not run on the Jetson of {have}")
 
 
 def _amd(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
@@ -172,8 +173,10 @@ def _intel(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
     family = intel_family(device)
     if family is None:
         yield Obstacle("device", f"{device_name(device)} is in no GPU family known to XPU builds")
-    elif not family[0]:
-        yield Obstacle("device", f"XPU builds do not serve {family[1]}")
+    elif not family.xpu:
+        yield Obstacle("device", f"XPU builds do not serve {family.name}")
+    elif target.platform.startswith("win") and not family.windows:
+        yield Obstacle("system", f"XPU builds do not serve {family.name} on Windows", "Linux")
 
 
 def _apple(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:

@@ -29,7 +29,7 @@ _WORDS = {
     "python": "use Python {need}",
     "version": "take version {need}",
     "driver": "install driver {need} or newer",
-    "system": "use a system with {need} or newer",
+    "system": "use a system with {need}",
     "framework": "use {need}",
     "repair": "repair the driver (see '{need}')",
 }
