@@ -74,12 +74,6 @@ def toolkit_driver(cuda: str, kind: DriverKind = "linux") -> str | None:
     return None
 
 
-def last_driver(capability: str) -> str | None:
-    """Return the last driver branch of a retired architecture (``"R580"``), None if none is."""
-    entry = _architectures().get(capability)
-    return entry.get("last_driver_branch") if entry else None
-
-
 @cache
 def runs_code(capability: str, code: str, cuda: str) -> bool:
     """Return whether a device runs code compiled for another capability (no PTX).
@@ -182,8 +176,3 @@ def _products() -> dict[str, str]:
         for entry in entries("nvidia", "arch")
         for product in entry.get("products", ())
     }
-
-
-@cache
-def _architectures() -> dict[str, dict[str, Any]]:
-    return {entry["cc"]: entry for entry in entries("nvidia", "arch")}
