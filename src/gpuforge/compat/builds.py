@@ -84,6 +84,12 @@ def builds(framework: str) -> tuple[Build, ...]:
     return tuple(sorted(found, key=lambda b: parse_version(b.version), reverse=True))
 
 
+def builds_for(framework: str, accelerator: str, platform: str) -> tuple[Build, ...]:
+    """Return the builds of a framework for one accelerator on one platform, newest first."""
+    found = builds(framework)
+    return tuple(b for b in found if (b.accelerator, b.platform) == (accelerator, platform))
+
+
 def releases(framework: str) -> tuple[str, ...]:
     """Return the known versions of a framework, newest first."""
     return tuple(dict.fromkeys(build.version for build in builds(framework)))

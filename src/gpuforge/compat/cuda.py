@@ -10,6 +10,7 @@ import re
 from functools import cache
 from typing import Any, Literal
 
+from gpuforge.compat.products import value_of
 from gpuforge.compat.tables import entries
 from gpuforge.compat.versions import at_least, parse_version
 
@@ -114,15 +115,9 @@ def serving_code(
     return None
 
 
-@cache
 def capability_of(name: str) -> str | None:
-    """Return the compute capability of a product by its name, None when no list has it.
-
-    The longest product name that occurs as whole words wins: ``RTX 4070 Ti`` before ``RTX 4070``.
-    """
-    words = _words(name)
-    matches = [product for product in _products() if f" {product} " in f" {words} "]
-    return _products()[max(matches, key=len)] if matches else None
+    """Return the compute capability of a product by its name, None when no list has it."""
+    return value_of(name, "nvidia", "arch", "cc")
 
 
 @cache
@@ -162,17 +157,3 @@ def _accepts(entry: dict[str, Any], capability: str, cuda: str) -> bool:
         return False
     device = parse_version(capability)
     return parse_version(entry["device_min"]) <= device < parse_version(entry["device_below"])
-
-
-def _words(name: str) -> str:
-    text = re.sub(r"(?i)\([^)]*\)$|\b(nvidia|geforce|tesla|corporation|graphics)\b", " ", name)
-    return " ".join(re.findall(r"[a-z0-9]+", text.lower()))
-
-
-@cache
-def _products() -> dict[str, str]:
-    return {
-        _words(product): entry["cc"]
-        for entry in entries("nvidia", "arch")
-        for product in entry.get("products", ())
-    }

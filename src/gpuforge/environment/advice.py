@@ -199,9 +199,7 @@ def export(found: Plan, format: str = "requirements") -> str:  # noqa: A002 - th
         If the format cannot express the plan.
     """
     module = format_module(format)
-    if found.refusal is not None:
-        change = found.refusal.change
-        raise EnvironmentMismatch(found.refusal.reason, hint=str(change) if change else "")
+    found.check()
     text: str = module.render(found)
     return text
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpuforge.environment.formats import conda, pixi
-from gpuforge.environment.installers import Installer, Report, Sources
+from gpuforge.environment.installers import Installer, Pins, Report, Sources
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.process import Names, run_checked
 from gpuforge.environment.record import python_of
@@ -82,9 +81,7 @@ class Conda:
     def resolve(self, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
         return self.wheels.resolve(folder, plan, sources)
 
-    def install(
-        self, folder: Path, pins: Mapping[str, str], sources: Sources, report: Report
-    ) -> None:
+    def install(self, folder: Path, pins: Pins, sources: Sources, report: Report) -> None:
         self.wheels.install(folder, pins, sources, report)
 
 
@@ -111,7 +108,5 @@ class Pixi:
         listed = run_checked([str(python_of(folder)), "-I", "-c", _LISTING], "listing", self.known)
         return {normal_name(name): version for name, version in json.loads(listed).items()}
 
-    def install(
-        self, folder: Path, pins: Mapping[str, str], sources: Sources, report: Report
-    ) -> None:
+    def install(self, folder: Path, pins: Pins, sources: Sources, report: Report) -> None:
         report("installed", len(pins), len(pins))

@@ -61,9 +61,7 @@ def create_environment(
     PlanRefused
         If the place may not be taken.
     """
-    if plan.refusal is not None or plan.build is None:
-        reason = plan.refusal.reason if plan.refusal else "nothing is planned"
-        raise EnvironmentMismatch(reason, hint="see 'gpuforge env plan'")
+    plan.check()
     place = Place(path)
     with _disk_errors(place.path):
         place.prepare(overwrite=overwrite)
@@ -102,8 +100,7 @@ def fetch_plan(
     plan: Plan, installer: Installer, sources: Sources, report: Report
 ) -> dict[str, str]:
     """Fetch all wheels of a plan into the wheelhouse; return what was fetched, with versions."""
-    if plan.refusal is not None:
-        raise EnvironmentMismatch(plan.refusal.reason, hint="see 'gpuforge env plan'")
+    plan.check()
     sources = _with_indexes(sources, plan)
     with tempfile.TemporaryDirectory() as scratch, _disk_errors(sources.wheelhouse):
         folder = Path(scratch) / "environment"

@@ -29,6 +29,7 @@ PARALLEL_DOWNLOADS = 4
 _MAKING = "making the environment"
 
 Report = Callable[[str, int, int], None]
+Pins = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,7 @@ class Installer(Protocol):
     def resolve(self, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
         """Return every package that the plan needs, with its version."""
 
-    def install(
-        self, folder: Path, pins: Mapping[str, str], sources: Sources, report: Report
-    ) -> None:
+    def install(self, folder: Path, pins: Pins, sources: Sources, report: Report) -> None:
         """Fetch and install exactly `pins`."""
 
 
@@ -162,9 +161,7 @@ class Uv:
             argv += ["--python", str(python_of(folder)), *_flags(sources, _UV)]
             return parse_pins(run_checked(argv, "resolving", self.known))
 
-    def install(
-        self, folder: Path, pins: Mapping[str, str], sources: Sources, report: Report
-    ) -> None:
+    def install(self, folder: Path, pins: Pins, sources: Sources, report: Report) -> None:
         done = 0
 
         def on_line(line: str) -> None:
@@ -203,9 +200,7 @@ class Pip:
         found = (item["metadata"] for item in chosen)
         return {normal_name(item["name"]): item["version"] for item in found}
 
-    def install(
-        self, folder: Path, pins: Mapping[str, str], sources: Sources, report: Report
-    ) -> None:
+    def install(self, folder: Path, pins: Pins, sources: Sources, report: Report) -> None:
         fetch(folder, pins, sources, report, self.known)
         with _requirements_file(_lines(pins)) as file:
             argv = [*pip_of(folder), "install", "--no-deps", "--no-index", "-r", file]
@@ -219,9 +214,7 @@ def pip_of(folder: Path) -> list[str]:
     return [str(python_of(folder)), "-m", "pip", "--disable-pip-version-check"]
 
 
-def fetch(
-    folder: Path, pins: Mapping[str, str], sources: Sources, report: Report, known: Names
-) -> None:
+def fetch(folder: Path, pins: Pins, sources: Sources, report: Report, known: Names) -> None:
     """Fetch wheels for `pins` side by side into the wheelhouse; those there are not fetched again.
 
     Parameters
@@ -266,7 +259,7 @@ def _flags(sources: Sources, words: _Words) -> list[str]:
     return flags + links
 
 
-def _lines(pins: Mapping[str, str]) -> list[str]:
+def _lines(pins: Pins) -> list[str]:
     return [f"{name}=={version}" for name, version in sorted(pins.items())]
 
 

@@ -24,11 +24,10 @@ def render(
     index, links
         Address instead of the default index, and folders or pages of wheels.
     """
-    name = f"{plan.profile}-{plan.framework}".replace("_", "-")
     lines = [
-        comment(f"gpuforge: {plan.profile}, {plan.framework} for {plan.accelerator}"),
+        comment(plan.title),
         "[workspace]",
-        f"name = {quoted(name)}",
+        f"name = {quoted(plan.name)}",
         f"channels = {_array(channels)}",
         f"platforms = [{quoted(plan.target.platform)}]",
         "",

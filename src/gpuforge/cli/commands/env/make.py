@@ -18,7 +18,7 @@ from gpuforge.environment.installers import Installer, Sources, choose_installer
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.record import is_environment, read_record
 from gpuforge.environment.verify import Verification, verify_environment
-from gpuforge.errors import EnvironmentMismatch, PlanRefused
+from gpuforge.errors import PlanRefused
 from gpuforge.settings import cache_folder
 
 FINE, PROBLEM = 0, 1
@@ -27,7 +27,7 @@ FINE, PROBLEM = 0, 1
 def create(found: argparse.Namespace) -> int:
     """Create an environment, then verify it."""
     made = plan_of(found)
-    _refuse(made)
+    made.check()
     if not found.json:
         render.data(describe(made))
     _warn(made)
@@ -38,7 +38,9 @@ def create(found: argparse.Namespace) -> int:
 
 def verify(found: argparse.Namespace) -> int:
     """Run a real kernel in an environment."""
-    result = verify_environment(found.path)
+    with Progress(quiet=found.json) as progress:
+        progress.report("verifying", 0, 1)
+        result = verify_environment(found.path)
     _show(found, result)
     return FINE if result.ok else PROBLEM
 
@@ -55,7 +57,7 @@ def switch(found: argparse.Namespace) -> int:
     if there is not None and there.framework == found.framework and not found.replace:
         return _prove(found, Created(path, there, reused=True))
     made = plan_of(found)
-    _refuse(made)
+    made.check()
     _warn(made)
     _confirm(found, f"create {path}?")
     created = _create(found, made, path, base=record.base)
@@ -65,7 +67,7 @@ def switch(found: argparse.Namespace) -> int:
 def fetch(found: argparse.Namespace) -> int:
     """Download all packages of a plan ahead."""
     made = plan_of(found)
-    _refuse(made)
+    made.check()
     sources = _sources(found, made)
     with Progress(quiet=found.json) as progress:
         pins = fetch_plan(made, _installer(found), sources, progress.report)
@@ -101,15 +103,6 @@ def _sources(found: argparse.Namespace, made: Plan) -> Sources:
     )
 
 
-def _refuse(made: Plan) -> None:
-    if made.refusal is not None:
-        change = str(made.refusal.change) if made.refusal.change else ""
-        offer = "or add --cpu-only" if made.accelerator != "cpu" else ""
-        raise EnvironmentMismatch(
-            made.refusal.reason, hint="; ".join(filter(None, (change, offer)))
-        )
-
-
 def _warn(made: Plan) -> None:
     for warning in made.warnings:
         render.message(f"warning: {warning}")
@@ -126,12 +119,12 @@ def _confirm(found: argparse.Namespace, question: str) -> None:
 
 
 def _prove(found: argparse.Namespace, created: Created) -> int:
-    result = verify_environment(created.folder)
-    _show(found, result)
+    found.path = created.folder
+    status = verify(found)
     if not found.json:
         render.message(f"{'found' if created.reused else 'created'} {created.folder}")
         render.message(f"use it with: {_activation(created)}")
-    return FINE if result.ok else PROBLEM
+    return status
 
 
 def _activation(created: Created) -> str:
