@@ -3,8 +3,9 @@
 usage: python benchmarks/environments/create.py [--installer uv pip conda] [--channel URL]
                                                 [-- FLAGS OF env create ...]
 
-For conda, a channel such as `tests/environment/channel.py` writes will do. Flags after ``--`` say where PyTorch's CPU build comes from, such as ``--find-links DIR
---framework-index default --framework-version 2.13.0``; they are given for PyTorch alone.
+For conda, a channel such as `tests/environment/channel.py` writes will do. Flags after ``--`` say
+where PyTorch's CPU build comes from, such as ``--find-links DIR --framework-index default
+--framework-version 2.13.0``; they are given for PyTorch alone.
 """
 
 from __future__ import annotations

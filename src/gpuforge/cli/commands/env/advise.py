@@ -132,7 +132,8 @@ def _write(path: os.PathLike[str], text: str) -> None:
         os.chmod(part.name, 0o644)
         os.replace(part.name, path)
     except OSError as error:
-        raise PlanRefused(f"{path} cannot be written: {error}") from None
+        what = f"{path} cannot be written: {error.strerror}"
+        raise PlanRefused(what, hint="choose another file with -o") from None
 
 
 def _profile(profile: Profile) -> dict[str, object]:
