@@ -46,7 +46,11 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    status = 0
     try:
         asyncio.run(main())
     except Exception as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+        status = 1
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    # Its threads may still run, and end an interpreter that is being taken down with an abort.
+    os._exit(status)

@@ -21,7 +21,7 @@ from machines import cpu_only
 from gpuforge.environment import advice
 from gpuforge.environment.conda import PROGRAMS
 from gpuforge.environment.create import create_environment, switched_path
-from gpuforge.environment.installers import Sources, choose_installer
+from gpuforge.environment.installers import Sources, choose_installer, find_uv
 from gpuforge.environment.place import Place
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.profile import Profile
@@ -31,6 +31,8 @@ from gpuforge.errors import EnvironmentMismatch, PlanRefused
 HERE = Path(__file__).parent
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 REAL = shutil.which("conda")
+# pip takes ten times as long for the wheels, and is tried elsewhere.
+with_uv = pytest.mark.skipif(not find_uv(), reason="no uv, which keeps this short")
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="the test's channel is for Linux"
@@ -102,6 +104,7 @@ def nothing_there(path: Path) -> bool:
     return not path.exists() and not Place(path).staging.exists()
 
 
+@with_uv
 @pytest.mark.usefixtures("program")
 def test_conda_makes_an_environment_that_is_whole_under_its_name(
     channel: str, index: Index, tmp_path: Path
@@ -125,6 +128,7 @@ def test_conda_makes_an_environment_that_is_whole_under_its_name(
     assert not [p for p in held if staged in p.read_bytes()]
 
 
+@with_uv
 @pytest.mark.usefixtures("program")
 def test_an_environment_of_conda_is_replaced_only_when_the_new_one_is_whole(
     channel: str, index: Index, tmp_path: Path
@@ -144,6 +148,7 @@ def test_an_environment_of_conda_is_replaced_only_when_the_new_one_is_whole(
     assert switched_path(path, "jax")[0] == tmp_path / "env-jax"
 
 
+@with_uv
 @pytest.mark.usefixtures("program")
 def test_what_the_channel_lacks_is_said_and_leaves_nothing(index: Index, tmp_path: Path) -> None:
     path = tmp_path / "env"
@@ -220,6 +225,7 @@ exec "$home/bin/python" -m pip install --quiet --index-url "{index}" torch
 """
 
 
+@with_uv
 def test_a_workspace_of_pixi_is_made_as_its_words_say(
     tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:

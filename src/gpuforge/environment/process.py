@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuforge.environment.failure import explain_failure
+from gpuforge.log import logger
 
 # Variables that would lead an installer away from the environment it is told to fill.
 _MISLEADING = (
@@ -79,6 +80,7 @@ def run_lines(argv: Sequence[str], on_line: Callable[[str], None] | None = None)
         with process:
             assert process.stdout is not None
             for line in process.stdout:
+                logger("environment").info("%s", line.rstrip())
                 tail.append(line)
                 if on_line is not None:
                     on_line(line.rstrip())
