@@ -1,9 +1,11 @@
 """Are environments really created, verified and switched? Profile lightweight on the CPU.
 
-usage: python benchmarks/environments/create.py [--installer uv pip] [-- FLAGS OF env create ...]
+usage: python benchmarks/environments/create.py [--installer uv pip conda] [--channel URL]
+                                                [-- FLAGS OF env create ...]
 
-Flags after ``--`` say where PyTorch's CPU build comes from, such as ``--find-links DIR
---framework-index default --framework-version 2.13.0``; they are given for PyTorch alone.
+For conda, a channel such as `tests/environment/channel.py` writes will do. Flags after ``--`` say
+where PyTorch's CPU build comes from, such as ``--find-links DIR --framework-index default
+--framework-version 2.13.0``; they are given for PyTorch alone.
 """
 
 from __future__ import annotations
@@ -51,8 +53,11 @@ def attempt(what: str, installer: str, *argv: str) -> dict[str, Any]:
     }
 
 
-def attempts(folder: Path, installer: str, torch_flags: list[str]) -> list[dict[str, Any]]:
+def attempts(
+    folder: Path, installer: str, channel: str, torch_flags: list[str]
+) -> list[dict[str, Any]]:
     base = ["--cpu-only", "--yes", "--installer", installer, "--path", str(folder / ".venv")]
+    base += ["--channel", channel] if channel else []
     found = [
         attempt(
             "create pytorch", installer, "create", "--profile", "lightweight", *base,
@@ -78,11 +83,12 @@ def main() -> int:
     torch_flags = own[own.index("--") + 1 :] if "--" in own else []
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--installer", nargs="*", default=["uv"])
+    parser.add_argument("--channel", default="", help="for conda, instead of conda-forge")
     found = parser.parse_args(own[: own.index("--")] if "--" in own else own)
     results = []
     for installer in found.installer:
         with tempfile.TemporaryDirectory() as folder:
-            results += attempts(Path(folder), installer, torch_flags)
+            results += attempts(Path(folder), installer, found.channel, torch_flags)
     verified = sum(result["verified"] for result in results)
     document = {
         "schema_version": 1,

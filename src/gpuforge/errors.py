@@ -19,7 +19,7 @@ The message says what was found, where, and what was expected; ``hint`` is one t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class GpuForgeError(Exception):
@@ -59,10 +59,7 @@ class UnknownName(GpuForgeError, LookupError):
     @classmethod
     def among(cls, what: str, name: str, known: Iterable[str], *, hint: str = "") -> UnknownName:
         """Return the error for `name`, with the nearest of `known` as its hint."""
-        choices = sorted(known)
-        near = nearest(name, choices)
-        suggestion = f"did you mean {near!r}?" if near else f"known: {', '.join(choices) or 'none'}"
-        return cls(f"unknown {what} {name!r}", hint=hint or suggestion)
+        return cls(f"unknown {what} {name!r}", hint=hint or suggestion(name, sorted(known)))
 
 
 class BackendUnavailable(GpuForgeError):
@@ -91,6 +88,12 @@ class ArgumentWritten(GpuForgeError):
 
 class WorkloadError(GpuForgeError, ValueError):
     """A program, file or input that cannot be used."""
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    """Return a hint for a name that is none of `known`: the nearest one, else all of them."""
+    near = nearest(name, known)
+    return f"did you mean {near!r}?" if near else f"known: {', '.join(known) or 'none'}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

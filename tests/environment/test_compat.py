@@ -126,13 +126,13 @@ def test_rocm_targets() -> None:
     ],
 )
 def test_intel_families(name: str, serves: bool) -> None:
-    found = intel.serves(name)
+    found = intel.family_of(name)
     assert found is not None
-    assert found[0] is serves
+    assert found.xpu is serves
 
 
 def test_unknown_intel_device_is_in_no_family() -> None:
-    assert intel.serves("Mobile 4 Series Chipset") is None
+    assert intel.family_of("Mobile 4 Series Chipset") is None
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -19,11 +19,16 @@ from gpuforge.environment import advice
 from gpuforge.environment.create import (
     create_environment,
     fetch_plan,
-    find_python,
     switched_path,
 )
 from gpuforge.environment.failure import explain_failure
-from gpuforge.environment.installers import Installer, Sources, choose_installer, find_uv
+from gpuforge.environment.installers import (
+    Installer,
+    Sources,
+    choose_installer,
+    find_python,
+    find_uv,
+)
 from gpuforge.environment.place import Place
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.profile import Profile

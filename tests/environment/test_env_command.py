@@ -26,10 +26,8 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Any:
     def put(machine: Machine) -> None:
         monkeypatch.setattr(arguments, "machine_of", lambda found: machine)
         import gpuforge.cli.commands.env.advise as advise
-        import gpuforge.cli.commands.env.make as make
 
         monkeypatch.setattr(advise, "machine_of", lambda found: machine)
-        monkeypatch.setattr(make, "machine_of", lambda found: machine)
 
     put(nvidia())
     return put
@@ -243,3 +241,11 @@ def test_the_python_interface() -> None:
     assert best.plan.framework == "jax"
     plan = gf.environment.plan("nlp", machine=GRID["cuda"], python="3.12")
     assert "torch==2.15.0" in gf.environment.export(plan)
+
+
+@pytest.mark.parametrize("argv", [("--verbose", "plan"), ("plan", "--verbose")])
+def test_verbose_may_stand_before_and_after(on: Any, said: Any, argv: tuple[str, ...]) -> None:
+    status, out, err = said(*argv)
+    assert status == 0
+    assert "gpuforge env" in err
+    assert out

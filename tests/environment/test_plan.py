@@ -80,7 +80,8 @@ def assert_possible(found: Plan, machine: Machine, *, by_name: bool = False) -> 
     if build.accelerator == "rocm" and build.framework == "pytorch" and not by_name:
         assert any(build.variant in rocm.wheels(known(d.architecture) or "") for d in own)
     if build.accelerator == "xpu":
-        assert any(re.search(r"\barc\b|max", (known(d.name) or "").lower()) for d in own)
+        told = [str(known(d.name) or known(d.architecture)).lower() for d in own]
+        assert any(re.search(r"\barc\b|max|alchemist|battlemage|lake", name) for name in told)
     pins = {p.key: p.requirement for p in found.packages}
     majors = {name[-2:] for name in pins if name.endswith(("-cu12", "-cu13"))}
     majors |= {name[-3:-1] for name in pins if name.endswith(("cuda12x", "cuda13x"))}
@@ -108,7 +109,8 @@ def _cuda_possible(found: Plan, device: Device) -> bool:
     )
     if version is None or capability is None:
         return False
-    if parse_version(version) < parse_version(minimum[f"{found.target.driver_kind}_min"]):
+    kind = "windows" if version.count(".") == 1 else found.target.driver_kind
+    if parse_version(version) < parse_version(minimum[f"{kind}_min"]):
         return False
     have = parse_version(capability)
     if not build.codes:
@@ -207,11 +209,20 @@ def test_an_old_driver_of_the_same_major_is_enough() -> None:
 
 def test_wsl_counts_the_drivers_of_windows() -> None:
     wsl = replace(LINUX, platform="wsl2")
-    assert plan(nvidia("8.6", "527.0", host=LINUX), framework="jax").refusal is None
-    refusal = plan(nvidia("8.6", "527.0", host=wsl), framework="jax").refusal
-    assert refusal is not None
-    assert refusal.change is not None
-    assert refusal.change.need == "528.33"
+    assert plan(nvidia("8.6", "527.04.01", host=LINUX), framework="jax").refusal is None
+    # Two parts are a number of Windows, whatever system the snapshot of a machine shows.
+    for driver, host in (("527.04.01", wsl), ("527.04", wsl), ("527.04", LINUX)):
+        refusal = plan(nvidia("8.6", driver, host=host), framework="jax").refusal
+        assert refusal is not None
+        assert refusal.change is not None
+        assert refusal.change.need == "528.33"
+
+
+@pytest.mark.parametrize("family", ["alchemist", "battlemage", "lunar lake"])
+def test_an_intel_gpu_without_a_name_is_known_by_its_architecture(family: str) -> None:
+    found = plan(of_vendor("intel", architecture=family))
+    assert requirements(found)[0] == "torch==2.15.0+xpu"
+    assert plan(of_vendor("intel", architecture="gen9")).accelerator == "cpu"
 
 
 def test_a_too_old_driver_is_refused_with_the_driver_that_would_help() -> None:
@@ -254,6 +265,25 @@ def test_a_gpu_that_nothing_serves_gives_the_cpu_and_says_so() -> None:
 def test_an_unsupported_integrated_gpu_gets_the_cpu_build_not_the_xpu_one() -> None:
     found = plan(of_vendor("intel", name="Intel(R) UHD Graphics 770"))
     assert found.accelerator == "cpu"
+
+
+def test_what_serves_a_family_on_linux_alone_is_not_taken_on_windows() -> None:
+    name = "Intel(R) Data Center GPU Max 1100"
+    assert plan(of_vendor("intel", name=name)).accelerator == "xpu"
+    windows = of_vendor("intel", Host(platform="windows", machine="AMD64"), name=name)
+    refusal = plan(windows).refusal
+    assert refusal is not None
+    assert "on Windows" in refusal.reason
+
+
+@pytest.mark.parametrize("capability", ["5.3", "6.2", "7.2", "8.7"])
+def test_a_jetson_gets_no_build_for_servers_of_an_older_cuda(capability: str) -> None:
+    jetson = Host(platform="jetson", machine="aarch64", libc="glibc 2.35")
+    for framework in FRAMEWORKS:
+        found = plan(nvidia(capability, "540.4.0", host=jetson), framework=framework)
+        assert found.accelerator == "cpu" or found.refusal is not None
+    orin = plan(nvidia("8.7", "580.00", host=jetson))
+    assert requirements(orin)[0] == "torch==2.15.0"
 
 
 @pytest.mark.parametrize("gfx", ["gfx803", "gfx1103", "gfx1010"])
@@ -338,6 +368,7 @@ def test_old_macos_limits_the_release() -> None:
         Host(platform="macos", machine="x86_64"),
         Host(platform="linux", machine="ppc64le"),
         Host(platform="freebsd", machine="x86_64"),
+        replace(LINUX, libc="musl 1.2"),
     ],
 )
 def test_a_platform_without_wheels_is_refused(host: Host) -> None:

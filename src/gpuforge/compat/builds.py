@@ -6,8 +6,7 @@ the Pythons, platforms and devices it serves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
@@ -75,12 +74,20 @@ class Build:
 @cache
 def builds(framework: str) -> tuple[Build, ...]:
     """Return every known build of a framework, the newest release first."""
-    readers: dict[str, Callable[[], Iterator[Build]]] = {
-        "pytorch": _pytorch,
-        "tensorflow": _tensorflow,
-        "jax": _jax,
-    }
-    return tuple(sorted(readers[framework](), key=lambda b: parse_version(b.version), reverse=True))
+    known = {entry["version"]: entry for entry in entries(framework, "release")}
+    found = (
+        _build(framework, known[version], entry, platform)
+        for entry in entries(framework, "build")
+        for version in entry["versions"]
+        for platform in entry["platforms"]
+    )
+    return tuple(sorted(found, key=lambda b: parse_version(b.version), reverse=True))
+
+
+def builds_for(framework: str, accelerator: str, platform: str) -> tuple[Build, ...]:
+    """Return the builds of a framework for one accelerator on one platform, newest first."""
+    found = builds(framework)
+    return tuple(b for b in found if (b.accelerator, b.platform) == (accelerator, platform))
 
 
 def releases(framework: str) -> tuple[str, ...]:
@@ -88,109 +95,34 @@ def releases(framework: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(build.version for build in builds(framework)))
 
 
-def _pytorch() -> Iterator[Build]:
-    known = {entry["torch"]: entry for entry in entries("pytorch", "release")}
-    for entry in entries("pytorch", "build"):
-        for version in entry["torch"]:
-            for platform in entry["platforms"]:
-                build = _pytorch_build(known[version], entry, platform)
-                yield build
-                if platform.startswith("osx"):
-                    # One wheel serves both; Metal itself needs macOS 14 (PyTorch RELEASE.md).
-                    yield replace(build, accelerator="metal", variant="mps", macos_min="14.0")
-
-
-def _pytorch_build(release: dict[str, Any], entry: dict[str, Any], platform: str) -> Build:
-    suffix = entry["suffix"]
+def _build(framework: str, release: dict[str, Any], entry: dict[str, Any], platform: str) -> Build:
+    """Return one build: what its own entry says, and what it leaves to its release."""
+    told, variant = {**release, **entry}, entry["variant"]
     key = platform.replace("-", "_")
-    default = release.get(f"default_{key}") == suffix
+    on_default = told.get("on_default_index", release.get(f"default_{key}") == variant)
+    address = "" if on_default else table(framework).get("index", "").format(variant=variant)
+    on_cuda = entry["accelerator"] == "cuda"
     # Windows lists are those of Linux unless said otherwise; aarch64 has its own.
-    listed = entry.get(f"archs_{key}", entry.get("archs_linux_64", ()) if key == "win_64" else ())
+    listed = told.get(f"archs_{key}", told.get("archs_linux_64", ()) if key == "win_64" else ())
+    pinned = (("torchvision", release["torchvision"]),) if "torchvision" in release else ()
     return Build(
-        framework="pytorch",
-        version=release["torch"],
+        framework=framework,
+        version=release["version"],
         released=release["released"],
-        accelerator=_accelerator(suffix),
-        variant=suffix,
+        accelerator=entry["accelerator"],
+        variant=variant,
         platform=platform,
         pythons=tuple(release["python"]),
-        glibc_min=release["glibc_min"],
-        macos_min=release["macos_min"],
-        index="" if default else table("pytorch")["index"].format(suffix=suffix),
-        cuda=f"{suffix[2:4]}.{suffix[4:]}" if suffix.startswith("cu") else "",
-        codes=tuple(listed),
-        usual=suffix == release["default_linux_64"],
-        pinned=(("torchvision", release["torchvision"]),),
-        sure=entry.get("confidence") != "low",
+        glibc_min=told["glibc_min"],
+        macos_min=told["macos_min"],
+        extra=told.get("extra", ""),
+        index=address,
+        cuda=told["cuda"] if on_cuda else "",
+        codes=tuple(listed) if on_cuda else (),
+        capability_min=told.get("capability_min", "") if on_cuda else "",
+        usual=variant == release.get("default_linux_64"),
+        pinned=pinned,
+        sure=told.get("confidence") != "low",
         note=entry.get("note", ""),
         source=entry["source"],
     )
-
-
-def _accelerator(suffix: str) -> Accelerator:
-    if suffix.startswith("cu"):
-        return "cuda"
-    if suffix.startswith("rocm"):
-        return "rocm"
-    return "xpu" if suffix == "xpu" else "cpu"
-
-
-def _tensorflow() -> Iterator[Build]:
-    minimum = next(
-        e["compute_capability_min"]
-        for e in entries("tensorflow", "requirement")
-        if "compute_capability_min" in e
-    )
-    for entry in entries("tensorflow", "release"):
-        for platform in entry["platforms"]:
-            shared = _shared("tensorflow", entry, platform)
-            yield Build(accelerator="cpu", variant="cpu", **shared)
-            if platform == "linux-64":
-                yield Build(
-                    accelerator="cuda",
-                    variant="and-cuda",
-                    extra="and-cuda",
-                    cuda=entry["cuda_built"],
-                    codes=tuple(entry.get("archs", ())),
-                    capability_min=minimum if entry["released"] >= "2024-07" else "",
-                    **shared,
-                )
-
-
-def _jax() -> Iterator[Build]:
-    extras = {entry["extra"]: entry for entry in entries("jax", "extra")}
-    accelerators: dict[str, Accelerator] = {
-        "cuda13": "cuda",
-        "cuda12": "cuda",
-        "rocm7-local": "rocm",
-        "oneapi": "xpu",
-    }
-    for entry in entries("jax", "release"):
-        for platform in entry["platforms"]:
-            shared = _shared("jax", entry, platform)
-            yield Build(accelerator="cpu", variant="cpu", **shared)
-            for name in entry["extras"]:
-                needs = extras[name]
-                if platform in needs["platforms"]:
-                    yield Build(
-                        accelerator=accelerators[name],
-                        variant=name,
-                        extra=name,
-                        cuda=f"{needs['cuda_major']}.0" if "cuda_major" in needs else "",
-                        capability_min=needs.get("compute_capability_min", ""),
-                        note=needs.get("note", ""),
-                        **shared,
-                    )
-
-
-def _shared(framework: str, entry: dict[str, Any], platform: str) -> dict[str, Any]:
-    return {
-        "framework": framework,
-        "version": entry[PACKAGE[framework]],
-        "released": entry["released"],
-        "platform": platform,
-        "pythons": tuple(entry["python"]),
-        "glibc_min": entry["glibc_min"],
-        "macos_min": entry["macos_min"],
-        "source": entry["source"],
-    }

@@ -10,6 +10,7 @@ import re
 from functools import cache
 from typing import Any, Literal
 
+from gpuforge.compat.products import value_of
 from gpuforge.compat.tables import entries
 from gpuforge.compat.versions import at_least, parse_version
 
@@ -26,6 +27,15 @@ def minimum_driver(major: int, kind: DriverKind = "linux") -> str | None:
         if entry["cuda_major"] == major:
             return str(entry[f"{kind}_min"])
     return None
+
+
+def driver_kind(driver: str | None, system: DriverKind) -> DriverKind:
+    """Return whose numbers a driver has: two parts are Windows', seen from inside WSL as well.
+
+    Some of Linux have two parts too; by the numbers of Windows, which are higher, nothing is
+    believed of them that they cannot do.
+    """
+    return "windows" if driver and driver.count(".") == 1 else system
 
 
 @cache
@@ -63,12 +73,6 @@ def toolkit_driver(cuda: str, kind: DriverKind = "linux") -> str | None:
         if entry["cuda"] == cuda:
             return entry.get(f"toolkit_{kind}")
     return None
-
-
-def last_driver(capability: str) -> str | None:
-    """Return the last driver branch of a retired architecture (``"R580"``), None if none is."""
-    entry = _architectures().get(capability)
-    return entry.get("last_driver_branch") if entry else None
 
 
 @cache
@@ -111,15 +115,9 @@ def serving_code(
     return None
 
 
-@cache
 def capability_of(name: str) -> str | None:
-    """Return the compute capability of a product by its name, None when no list has it.
-
-    The longest product name that occurs as whole words wins: ``RTX 4070 Ti`` before ``RTX 4070``.
-    """
-    words = _words(name)
-    matches = [product for product in _products() if f" {product} " in f" {words} "]
-    return _products()[max(matches, key=len)] if matches else None
+    """Return the compute capability of a product by its name, None when no list has it."""
+    return value_of(name, "nvidia", "arch", "cc")
 
 
 @cache
@@ -159,22 +157,3 @@ def _accepts(entry: dict[str, Any], capability: str, cuda: str) -> bool:
         return False
     device = parse_version(capability)
     return parse_version(entry["device_min"]) <= device < parse_version(entry["device_below"])
-
-
-def _words(name: str) -> str:
-    text = re.sub(r"(?i)\([^)]*\)$|\b(nvidia|geforce|tesla|corporation|graphics)\b", " ", name)
-    return " ".join(re.findall(r"[a-z0-9]+", text.lower()))
-
-
-@cache
-def _products() -> dict[str, str]:
-    return {
-        _words(product): entry["cc"]
-        for entry in entries("nvidia", "arch")
-        for product in entry.get("products", ())
-    }
-
-
-@cache
-def _architectures() -> dict[str, dict[str, Any]]:
-    return {entry["cc"]: entry for entry in entries("nvidia", "arch")}

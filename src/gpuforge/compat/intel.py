@@ -6,16 +6,25 @@ Source: PyTorch's notes on Intel GPUs; each entry of ``intel.toml`` names its ow
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from gpuforge.compat.tables import entries
 
 _MARKS = re.compile(r"\((?:r|tm)\)|[®™]", re.IGNORECASE)
 
 
-def serves(name: str) -> tuple[bool, str] | None:
-    """Return whether a family is served and what it is called, None for a name in no family."""
+class Family(NamedTuple):
+    """A family of GPUs: its name, and whether XPU builds serve it, on Windows too."""
+
+    name: str
+    xpu: bool
+    windows: bool
+
+
+def family_of(name: str) -> Family | None:
+    """Return the family that the name of a device tells, None for a name in no family."""
     plain = re.sub(r"\s+", " ", _MARKS.sub(" ", name)).lower()
-    for family in entries("intel", "family"):
-        if re.search(family["pattern"], plain):
-            return bool(family["xpu"]), str(family["name"])
+    for entry in entries("intel", "family"):
+        if re.search(entry["pattern"], plain):
+            return Family(entry["name"], entry["xpu"], entry.get("windows", False))
     return None

@@ -6,19 +6,17 @@ entry of ``rocm.toml`` names its own.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import Any
 
+from gpuforge.compat.products import value_of
 from gpuforge.compat.tables import entries
 from gpuforge.compat.versions import parse_version
 
 
 def target_of(name: str) -> str | None:
     """Return the target of a product by its name, None when no list has it."""
-    words = f" {_words(name)} "
-    matches = [product for product in _products() if f" {product} " in words]
-    return _products()[max(matches, key=len)] if matches else None
+    return value_of(name, "rocm", "gpu", "gfx")
 
 
 def wheels(gfx: str) -> tuple[str, ...]:
@@ -39,19 +37,6 @@ def official(gfx: str, major: int) -> bool:
 def note(gfx: str) -> str:
     """Return what to know about running ROCm on a target, or empty text."""
     return str((_targets().get(gfx) or {}).get("note", ""))
-
-
-def _words(name: str) -> str:
-    return " ".join(re.findall(r"[a-z0-9]+", name.lower()))
-
-
-@cache
-def _products() -> dict[str, str]:
-    return {
-        _words(product): entry["gfx"]
-        for entry in entries("rocm", "gpu")
-        for product in entry["products"]
-    }
 
 
 @cache

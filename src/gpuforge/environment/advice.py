@@ -10,8 +10,9 @@ from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import TypedDict, Unpack
 
-from gpuforge import registry
+from gpuforge import registry, settings
 from gpuforge.compat.builds import FRAMEWORKS, Accelerator
 from gpuforge.environment.fit import Fit, fit_profile
 from gpuforge.environment.planning import Plan, Wish, plan_environment
@@ -19,7 +20,6 @@ from gpuforge.environment.profile import Profile, choose, folders, load_profiles
 from gpuforge.environment.target import target_of
 from gpuforge.errors import EnvironmentMismatch, UnknownName
 from gpuforge.facts import Machine, known
-from gpuforge.settings import user_file
 
 FORMATS = "gpuforge.environment.formats"
 
@@ -35,16 +35,36 @@ class Recommendation:
 
 def profiles(start: Path | None = None) -> dict[str, Profile]:
     """Return all profiles by name: shipped, the user's, the project's at `start`."""
-    return load_profiles(folders(user_file().parent, start or Path.cwd()))
+    return load_profiles(folders(settings.user_file().parent, start or Path.cwd()))
+
+
+class How(TypedDict, total=False):
+    """What may be said of a plan beside the profile and the framework.
+
+    Attributes
+    ----------
+    accelerator : ``cuda``, ``rocm``, ``xpu``, ``metal`` or ``cpu``; by default the best that fits
+    cpu_only : leave the GPUs out; by default as the settings say
+    python, platform : such as ``"3.12"`` and ``"linux-64"``; by default those of this machine
+    version : the framework version wanted; by default the newest that fits
+    framework_index : ``default`` or an address instead of the framework's own index; by default as
+        the settings say
+    newer : newest releases by package, where an index was asked
+    today : from which the age of the facts counts
+    """
+
+    accelerator: Accelerator | None
+    cpu_only: bool
+    python: str | None
+    platform: str | None
+    version: str
+    framework_index: str
+    newer: Mapping[str, str]
+    today: date
 
 
 def recommend(
-    machine: Machine | None = None,
-    *,
-    framework: str | None = None,
-    cpu_only: bool = False,
-    python: str | None = None,
-    platform: str | None = None,
+    machine: Machine | None = None, *, framework: str | None = None, **how: Unpack[How]
 ) -> Recommendation:
     """Return the best profile for a machine with its plan.
 
@@ -56,24 +76,20 @@ def recommend(
         The facts to go by; this machine by default.
     framework
         ``pytorch``, ``tensorflow`` or ``jax``; by default the first of them that fits.
+    **how
+        The rest, as `How` says.
 
     Raises
     ------
     EnvironmentMismatch
         If the machine meets the minimum of no profile.
     """
-    machine = machine or _this_machine()
-    best, fit = _best(machine, cpu_only=cpu_only)
+    machine, how = machine or _this_machine(), _filled(how)
+    best, fit = _best(machine, cpu_only=how["cpu_only"])
+    without = how["cpu_only"] or (fit.device == "CPU" and _measured(machine))
+    how = {**how, "cpu_only": without}
     first, *others = (
-        partial(
-            plan,
-            best,
-            name,
-            machine=machine,
-            cpu_only=cpu_only or (fit.device == "CPU" and _measured(machine)),
-            python=python,
-            platform=platform,
-        )
+        partial(plan, best, name, machine=machine, **how)
         for name in ((framework,) if framework else FRAMEWORKS)
     )
     planned = first()
@@ -81,6 +97,14 @@ def recommend(
         rest = (other() for other in others)
         planned = next((found for found in rest if found.refusal is None), planned)
     return Recommendation(best, fit, planned)
+
+
+def _filled(how: How) -> How:
+    """Return `how` with the settings where it says nothing."""
+    if "cpu_only" in how and "framework_index" in how:
+        return how
+    chosen = settings.load().settings
+    return {"cpu_only": chosen.cpu_only, "framework_index": chosen.framework_index, **how}
 
 
 def _best(machine: Machine, *, cpu_only: bool) -> tuple[Profile, Fit]:
@@ -111,53 +135,50 @@ def _usable(machine: Machine) -> bool:
     """Return whether some framework runs on a GPU of the machine, or would after one change."""
     bare = Profile("bare")
     return bool(machine.devices) and any(
-        plan(bare, framework, machine=machine).accelerator != "cpu" for framework in FRAMEWORKS
+        plan(bare, name, machine=machine, cpu_only=False, framework_index="").accelerator != "cpu"
+        for name in FRAMEWORKS
     )
 
 
 def plan(
-    profile: str | Profile = "lightweight",
-    framework: str = "pytorch",
+    profile: str | Profile | None = None,
+    framework: str | None = None,
     *,
     machine: Machine | None = None,
-    accelerator: Accelerator | None = None,
-    cpu_only: bool = False,
-    python: str | None = None,
-    platform: str | None = None,
-    version: str = "",
-    framework_index: str = "",
-    newer: Mapping[str, str] | None = None,
-    today: date | None = None,
+    **how: Unpack[How],
 ) -> Plan:
     """Return what would be installed for a profile, or why nothing would.
 
     Parameters
     ----------
+    profile
+        By default the recommended one.
+    framework
+        ``pytorch``, ``tensorflow`` or ``jax``; by default the first, or the recommended one.
     machine
         The facts to go by; this machine by default.
-    accelerator
-        ``cuda``, ``rocm``, ``xpu``, ``metal`` or ``cpu``; by default the best that fits.
-    python, platform
-        Such as ``"3.12"`` and ``"linux-64"``; by default those of this machine.
-    version
-        The framework version wanted; by default the newest that fits.
-    framework_index
-        ``default`` or an address, instead of the framework's own index.
+    **how
+        The rest, as `How` says.
     """
     machine = machine or _this_machine()
-    chosen = choose(profiles(), profile) if isinstance(profile, str) else profile
+    if profile is None:
+        return recommend(machine, framework=framework, **how).plan
+    how = _filled(how)
     target = target_of(
-        machine, python=python, platform=platform, macos=interpreter.mac_ver()[0] or None
+        machine,
+        python=how.get("python"),
+        platform=how.get("platform"),
+        macos=interpreter.mac_ver()[0] or None,
     )
     wish = Wish(
-        profile=chosen,
-        framework=framework,
-        accelerator="cpu" if cpu_only else accelerator,
-        version=version,
-        framework_index=framework_index,
+        profile=choose(profiles(), profile) if isinstance(profile, str) else profile,
+        framework=framework or FRAMEWORKS[0],
+        accelerator="cpu" if how["cpu_only"] else how.get("accelerator"),
+        version=how.get("version", ""),
+        framework_index=how["framework_index"],
     )
-    day = today or datetime.now(UTC).date()
-    return plan_environment(machine, wish, target, today=day, newer=newer)
+    day = how.get("today") or datetime.now(UTC).date()
+    return plan_environment(machine, wish, target, today=day, newer=how.get("newer"))
 
 
 def format_names() -> tuple[str, ...]:
@@ -178,9 +199,7 @@ def export(found: Plan, format: str = "requirements") -> str:  # noqa: A002 - th
         If the format cannot express the plan.
     """
     module = format_module(format)
-    if found.refusal is not None:
-        change = found.refusal.change
-        raise EnvironmentMismatch(found.refusal.reason, hint=str(change) if change else "")
+    found.check()
     text: str = module.render(found)
     return text
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +14,7 @@ from gpuforge.environment.installed import check_resolved
 from gpuforge.environment.installers import Installer, Pip, Report, Sources, fetch
 from gpuforge.environment.place import Place
 from gpuforge.environment.planning import Plan
-from gpuforge.environment.process import run_lines
-from gpuforge.environment.record import Record, python_of, read_record, write_record
+from gpuforge.environment.record import Record, read_record, write_record
 from gpuforge.errors import EnvironmentMismatch, PlanRefused
 
 _FULL_BELOW_BYTES = 2**20
@@ -63,9 +61,7 @@ def create_environment(
     PlanRefused
         If the place may not be taken.
     """
-    if plan.refusal is not None or plan.build is None:
-        reason = plan.refusal.reason if plan.refusal else "nothing is planned"
-        raise EnvironmentMismatch(reason, hint="see 'gpuforge env plan'")
+    plan.check()
     place = Place(path)
     with _disk_errors(place.path):
         place.prepare(overwrite=overwrite)
@@ -78,6 +74,7 @@ def create_environment(
                 accelerator=plan.accelerator,
                 python=plan.target.python,
                 base=base or place.path.name,
+                installer=installer.name,
                 pins=pins,
             )
             write_record(place.staging, record)
@@ -91,9 +88,9 @@ def _fill(
     plan: Plan, place: Place, installer: Installer, sources: Sources, report: Report
 ) -> dict[str, str]:
     report("making the environment", 0, 1)
-    installer.make(place.staging, find_python(plan.target.python), place.path.name)
+    installer.make(place.staging, plan, place.path.name, sources)
     report("resolving", 0, 1)
-    pins = installer.resolve(place.staging, [p.requirement for p in plan.packages], sources)
+    pins = installer.resolve(place.staging, plan, sources)
     _refuse_problems(check_resolved(pins, plan))
     installer.install(place.staging, pins, sources, report)
     return pins
@@ -103,16 +100,14 @@ def fetch_plan(
     plan: Plan, installer: Installer, sources: Sources, report: Report
 ) -> dict[str, str]:
     """Fetch all wheels of a plan into the wheelhouse; return what was fetched, with versions."""
-    if plan.refusal is not None:
-        raise EnvironmentMismatch(plan.refusal.reason, hint="see 'gpuforge env plan'")
+    plan.check()
     sources = _with_indexes(sources, plan)
     with tempfile.TemporaryDirectory() as scratch, _disk_errors(sources.wheelhouse):
         folder = Path(scratch) / "environment"
-        Pip(known=tuple).make(folder, find_python(plan.target.python), "fetch")
-        pins = installer.resolve(folder, [p.requirement for p in plan.packages], sources)
+        Pip(tuple).make(folder, plan, "fetch", sources)
+        pins = installer.resolve(folder, plan, sources)
         _refuse_problems(check_resolved(pins, plan))
-        pip = [str(python_of(folder)), "-m", "pip", "--disable-pip-version-check"]
-        fetch(pip, pins, sources, report, tuple)
+        fetch(folder, pins, sources, report, tuple)
     return pins
 
 
@@ -136,24 +131,6 @@ def switched_path(path: Path, framework: str) -> tuple[Path, Record]:
     if first.framework == framework:
         return base, record
     return base.with_name(f"{record.base}-{framework}"), record
-
-
-def find_python(version: str) -> str:
-    """Return an interpreter of a version from which environments can be made.
-
-    Raises
-    ------
-    EnvironmentMismatch
-        If there is none.
-    """
-    if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
-        return str(getattr(sys, "_base_executable", "") or sys.executable)
-    found = shutil.which(f"python{version}")
-    if found and run_lines([found, "-c", "import ensurepip"]).status == 0:
-        return found
-    raise EnvironmentMismatch(
-        f"there is no working Python {version}", hint=f"install it, or leave out --python {version}"
-    )
 
 
 def _with_indexes(sources: Sources, plan: Plan) -> Sources:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from gpuforge.errors import EnvironmentMismatch, nearest
 
@@ -12,45 +14,6 @@ _NOT_FOUND = re.compile(
     r"|No matching distribution found for (?P<pip>[A-Za-z0-9._-]+)"
 )
 _VERSIONS_NONE = re.compile(r"from versions: none|not found in the")
-_CAUSES: tuple[tuple[str, str, str], ...] = (
-    (
-        r"No space left on device|os error 28|Errno 28|ENOSPC|Disk quota exceeded",
-        "the disk is full",
-        "free space there, or choose another place with --path",
-    ),
-    (
-        r"\b40[13]\b.*(?:Unauthorized|Forbidden)|HTTP status client error \(40[13]",
-        "the package index refuses access",
-        "check the credentials of that index",
-    ),
-    (
-        r"HTTP status server error|HTTP error 5\d\d|5\d\d Server Error",
-        "the package index answers with an error",
-        "try again later, or name another with --index",
-    ),
-    (
-        r"error sending request|Failed to fetch|dns error|client error \(Connect\)"
-        r"|Failed to establish a new connection|Max retries exceeded|name resolution"
-        r"|Connection refused|timed out",
-        "the package index cannot be reached",
-        "check the network, or name an index with --index or a folder of wheels with --find-links",
-    ),
-    (
-        r"THESE PACKAGES DO NOT MATCH THE HASHES|[Hh]ash mismatch",
-        "a download does not match its hash",
-        "run it again; if it happens again, do not trust that index",
-    ),
-    (
-        r"externally[- ]managed",
-        "that Python is managed by the system",
-        "create an environment of its own with --path",
-    ),
-    (
-        r"Permission denied|Errno 13|os error 13",
-        "a folder may not be written",
-        "choose a place you may write with --path",
-    ),
-)
 
 
 def explain_failure(
@@ -67,9 +30,13 @@ def explain_failure(
     known
         Names of packages, from which a misspelt one is guessed.
     """
-    for pattern, meaning, hint in _CAUSES:
-        if re.search(pattern, tail):
-            return EnvironmentMismatch(f"{doing} failed: {meaning} ({_last_line(tail)})", hint=hint)
+    causes = Path(__file__).with_name("failures.toml").read_text(encoding="utf-8")
+    for cause in tomllib.loads(causes)["cause"]:
+        found = re.search(cause["pattern"], tail)
+        if found:
+            said = " ".join(tail[tail.rfind("\n", 0, found.start()) + 1 :].split())[:200]
+            what = f"{doing} failed: {cause['meaning']} ({said})"
+            return EnvironmentMismatch(what, hint=cause["hint"])
     missing = _NOT_FOUND.search(tail)
     if missing and _VERSIONS_NONE.search(tail):
         name = missing["uv"] or missing["pip"]
@@ -81,11 +48,6 @@ def explain_failure(
     return EnvironmentMismatch(
         f"{doing} failed: {_last_words(tail)}", hint="run it with --verbose for all that was said"
     )
-
-
-def _last_line(tail: str) -> str:
-    lines = [line.strip() for line in tail.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "nothing was said"
 
 
 def _last_words(tail: str) -> str:

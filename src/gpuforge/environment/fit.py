@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuforge.compat import intel, rocm
+from gpuforge.compat import rocm
 from gpuforge.compat.versions import parse_version
-from gpuforge.environment.obstacles import capabilities, device_name, gfx_target
+from gpuforge.environment.obstacles import capabilities, device_name, gfx_target, intel_family
 from gpuforge.environment.profile import Profile
 from gpuforge.facts import Device, Machine, known
 
@@ -71,8 +71,8 @@ def _generation(device: Device) -> float:
         gfx = gfx_target(device) or ""
         return 25.0 if rocm.official(gfx, 7) else 15.0 if rocm.wheels(gfx) else 0.0
     if device.vendor == "intel":
-        family = intel.serves(known(device.name) or "")
-        return 15.0 if family and family[0] else 0.0
+        family = intel_family(device)
+        return 15.0 if family and family.xpu else 0.0
     return 20.0 if device.vendor == "apple" else 0.0
 
 

@@ -1,6 +1,7 @@
-"""The two installers: uv where it is present, else venv and pip.
+"""What fills an environment with wheels: uv where it is present, else pip.
 
 Both resolve first, so that a set that cannot work is refused before anything large is fetched.
+Programs of conda's family make the environment and leave the wheels to these (``conda``).
 """
 
 from __future__ import annotations
@@ -9,24 +10,41 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from gpuforge.environment.failure import explain_failure
 from gpuforge.environment.installed import parse_pins
-from gpuforge.environment.process import Finished, run_lines
+from gpuforge.environment.planning import Plan
+from gpuforge.environment.process import Names, run_checked, run_lines
 from gpuforge.environment.record import python_of
 from gpuforge.environment.requirement import normal_name
 from gpuforge.errors import EnvironmentMismatch
 
 PARALLEL_DOWNLOADS = 4
 
+_MAKING = "making the environment"
+
 Report = Callable[[str, int, int], None]
-Names = Callable[[], Collection[str]]
+Pins = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Words:
+    """How an installer calls where packages come from."""
+
+    index: str
+    extra: str
+    beside: tuple[str, ...] = ()
+    always: tuple[str, ...] = ()
+
+
+# The framework's index holds old copies of other packages: the newest must win.
+_UV = _Words("--default-index", "--index", ("--index-strategy", "unsafe-best-match"))
+_PIP = _Words("--index-url", "--extra-index-url", always=("--retries", "2"))
 
 
 @dataclass(frozen=True)
@@ -40,6 +58,7 @@ class Sources:
     find_links : folders or pages of wheels
     wheelhouse : folder that downloads are kept in
     offline : no index is asked, only folders of wheels
+    channels : conda's channels, the first one preferred
     """
 
     wheelhouse: Path
@@ -47,46 +66,56 @@ class Sources:
     extra: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     offline: bool = False
+    channels: tuple[str, ...] = ("conda-forge",)
 
     @property
     def links(self) -> tuple[str, ...]:
         """The folders of wheels, the kept downloads among them when there are any."""
-        return (
-            (*self.find_links, str(self.wheelhouse))
-            if self.wheelhouse.is_dir()
-            else (self.find_links)
-        )
+        kept = (str(self.wheelhouse),) if self.wheelhouse.is_dir() else ()
+        return (*self.find_links, *kept)
 
 
 class Installer(Protocol):
     """Makes an environment and fills it."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What it is called."""
 
-    def make(self, folder: Path, python: str, prompt: str) -> None:
+    def make(self, folder: Path, plan: Plan, prompt: str, sources: Sources) -> None:
         """Make an empty environment in `folder`, which may be there already."""
 
-    def resolve(self, folder: Path, requirements: list[str], sources: Sources) -> dict[str, str]:
-        """Return every package that `requirements` need, with its version."""
+    def resolve(self, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
+        """Return every package that the plan needs, with its version."""
 
-    def install(
-        self, folder: Path, pins: Mapping[str, str], sources: Sources, report: Report
-    ) -> None:
+    def install(self, folder: Path, pins: Pins, sources: Sources, report: Report) -> None:
         """Fetch and install exactly `pins`."""
 
 
 def choose_installer(name: str, known: Names) -> Installer:
     """Return the installer `name`, or for empty text the best one that is present.
 
+    Parameters
+    ----------
+    name
+        ``uv``, ``pip``, or a program of conda's family.
+    known
+        Names of packages, from which a misspelt one is guessed.
+
     Raises
     ------
     EnvironmentMismatch
-        If uv is asked for and is not there.
+        If a program is asked for that is not there.
     """
     program = find_uv()
     if name == "uv" and program is None:
         raise EnvironmentMismatch("uv is not installed", hint="install gpuforge[uv]")
-    return Uv(program, known) if program and name != "pip" else Pip(known)
+    wheels = Uv(program, known) if program and name != "pip" else Pip(known)
+    if name in ("", "uv", "pip"):
+        return wheels
+    from gpuforge.environment.conda import choose_conda
+
+    return choose_conda(name, wheels, known)
 
 
 def find_uv() -> str | None:
@@ -95,28 +124,44 @@ def find_uv() -> str | None:
     return shutil.which("uv") or (str(beside) if beside.exists() else None)
 
 
+def find_python(version: str) -> str:
+    """Return an interpreter of a version from which environments can be made.
+
+    Raises
+    ------
+    EnvironmentMismatch
+        If there is none.
+    """
+    if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
+        return str(getattr(sys, "_base_executable", "") or sys.executable)
+    found = shutil.which(f"python{version}")
+    if found and run_lines([found, "-c", "import ensurepip"]).status == 0:
+        return found
+    raise EnvironmentMismatch(
+        f"there is no working Python {version}", hint=f"install it, or leave out --python {version}"
+    )
+
+
+@dataclass(frozen=True)
 class Uv:
     """Installs with uv, which downloads side by side and keeps what it fetched."""
 
-    name = "uv"
+    program: str
+    known: Names
+    name: str = "uv"
 
-    def __init__(self, program: str, known: Names) -> None:
-        self.program = program
-        self.known = known
-
-    def make(self, folder: Path, python: str, prompt: str) -> None:
+    def make(self, folder: Path, plan: Plan, prompt: str, sources: Sources) -> None:
+        python = find_python(plan.target.python)
         argv = [self.program, "venv", "--allow-existing", "--python", python]
-        self._checked([*argv, "--prompt", prompt, str(folder)], "making the environment")
+        run_checked([*argv, "--prompt", prompt, str(folder)], _MAKING, self.known)
 
-    def resolve(self, folder: Path, requirements: list[str], sources: Sources) -> dict[str, str]:
-        with _requirements_file(requirements) as file:
+    def resolve(self, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
+        with _requirements_file(p.requirement for p in plan.packages) as file:
             argv = [self.program, "pip", "compile", file, "--no-header", "--no-annotate"]
-            argv += ["--python", str(python_of(folder)), *self._flags(sources)]
-            return parse_pins(self._checked(argv, "resolving").tail)
+            argv += ["--python", str(python_of(folder)), *_flags(sources, _UV)]
+            return parse_pins(run_checked(argv, "resolving", self.known))
 
-    def install(
-        self, folder: Path, pins: Mapping[str, str], sources: Sources, report: Report
-    ) -> None:
+    def install(self, folder: Path, pins: Pins, sources: Sources, report: Report) -> None:
         done = 0
 
         def on_line(line: str) -> None:
@@ -129,77 +174,64 @@ class Uv:
 
         with _requirements_file(_lines(pins)) as file:
             argv = [self.program, "pip", "install", "--no-deps", "-r", file]
-            argv += ["--python", str(python_of(folder)), *self._flags(sources)]
-            self._checked(argv, "installing", on_line)
-
-    def _flags(self, sources: Sources) -> list[str]:
-        flags = ["--default-index", sources.index] if sources.index else []
-        flags = ["--no-index"] if sources.offline else flags
-        for address in () if sources.offline else sources.extra:
-            # The framework's index holds old copies of other packages: the newest must win.
-            flags += ["--index", address, "--index-strategy", "unsafe-best-match"]
-        for place in sources.links:
-            flags += ["--find-links", place]
-        return flags
-
-    def _checked(
-        self, argv: list[str], doing: str, on_line: Callable[[str], None] | None = None
-    ) -> Finished:
-        return _checked(argv, doing, self.known, on_line)
+            argv += ["--python", str(python_of(folder)), *_flags(sources, _UV)]
+            run_checked(argv, "installing", self.known, on_line)
 
 
+@dataclass(frozen=True)
 class Pip:
     """Installs with the environment's own pip; downloads run side by side into the wheelhouse."""
 
-    name = "pip"
+    known: Names
+    name: str = "pip"
 
-    def __init__(self, known: Names) -> None:
-        self.known = known
+    def make(self, folder: Path, plan: Plan, prompt: str, sources: Sources) -> None:
+        argv = [find_python(plan.target.python), "-m", "venv", "--prompt", prompt, str(folder)]
+        run_checked(argv, _MAKING, self.known)
 
-    def make(self, folder: Path, python: str, prompt: str) -> None:
-        argv = [python, "-m", "venv", "--prompt", prompt, str(folder)]
-        _checked(argv, "making the environment", self.known)
-
-    def resolve(self, folder: Path, requirements: list[str], sources: Sources) -> dict[str, str]:
+    def resolve(self, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
+        requirements = (p.requirement for p in plan.packages)
         with tempfile.TemporaryDirectory() as scratch, _requirements_file(requirements) as file:
             report = Path(scratch) / "report.json"
-            argv = [*self._pip(folder), "install", "--dry-run", "--ignore-installed"]
-            argv += ["--report", str(report), "-r", file, *_pip_flags(sources)]
-            _checked(argv, "resolving", self.known)
+            argv = [*pip_of(folder), "install", "--dry-run", "--ignore-installed"]
+            argv += ["--report", str(report), "-r", file, *_flags(sources, _PIP)]
+            run_checked(argv, "resolving", self.known)
             chosen = json.loads(report.read_text(encoding="utf-8"))["install"]
         found = (item["metadata"] for item in chosen)
         return {normal_name(item["name"]): item["version"] for item in found}
 
-    def install(
-        self, folder: Path, pins: Mapping[str, str], sources: Sources, report: Report
-    ) -> None:
-        fetch(self._pip(folder), pins, sources, report, self.known)
+    def install(self, folder: Path, pins: Pins, sources: Sources, report: Report) -> None:
+        fetch(folder, pins, sources, report, self.known)
         with _requirements_file(_lines(pins)) as file:
-            argv = [*self._pip(folder), "install", "--no-deps", "--no-index", "-r", file]
+            argv = [*pip_of(folder), "install", "--no-deps", "--no-index", "-r", file]
             argv += ["--find-links", str(sources.wheelhouse)]
             report("installing", len(pins), len(pins))
-            _checked(argv, "installing", self.known)
-
-    def _pip(self, folder: Path) -> list[str]:
-        return [str(python_of(folder)), "-m", "pip", "--disable-pip-version-check"]
+            run_checked(argv, "installing", self.known)
 
 
-def fetch(
-    pip: list[str], pins: Mapping[str, str], sources: Sources, report: Report, known: Names
-) -> None:
+def pip_of(folder: Path) -> list[str]:
+    """Return the command line of an environment's own pip."""
+    return [str(python_of(folder)), "-m", "pip", "--disable-pip-version-check"]
+
+
+def fetch(folder: Path, pins: Pins, sources: Sources, report: Report, known: Names) -> None:
     """Fetch wheels for `pins` side by side into the wheelhouse; those there are not fetched again.
 
     Parameters
     ----------
-    pip
-        The command line of the pip whose Python the wheels are for.
+    folder
+        An environment whose pip fetches, and for whose Python the wheels are.
     """
     sources.wheelhouse.mkdir(parents=True, exist_ok=True)
     missing = {n: v for n, v in pins.items() if not _kept(sources.wheelhouse, n, v)}
     done = len(pins) - len(missing)
+    argv = [*pip_of(folder), "wheel", "--no-deps", "--quiet", "--wheel-dir"]
+    argv += [str(sources.wheelhouse), *_flags(sources, _PIP)]
     with ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
         jobs = {
-            pool.submit(_fetch_one, pip, name, version, sources, known): name
+            pool.submit(
+                run_checked, [*argv, f"{name}=={version}"], f"downloading {name}", known
+            ): name
             for name, version in missing.items()
         }
         try:
@@ -212,46 +244,29 @@ def fetch(
             raise
 
 
-def _fetch_one(pip: list[str], name: str, version: str, sources: Sources, known: Names) -> None:
-    argv = [*pip, "wheel", "--no-deps", "--quiet", "--wheel-dir", str(sources.wheelhouse)]
-    _checked([*argv, *_pip_flags(sources), f"{name}=={version}"], f"downloading {name}", known)
-
-
 def _kept(wheelhouse: Path, name: str, version: str) -> bool:
     parts = (path.name.split("-") for path in wheelhouse.glob("*.whl"))
     return any(normal_name(part[0]) == name and part[1] == version for part in parts)
 
 
-def _pip_flags(sources: Sources) -> list[str]:
-    flags = ["--no-index"] if sources.offline else ["--retries", "2"]
-    flags += ["--index-url", sources.index] if sources.index and not sources.offline else []
-    for address in () if sources.offline else sources.extra:
-        flags += ["--extra-index-url", address]
-    for place in sources.links:
-        flags += ["--find-links", place]
-    return flags
+def _flags(sources: Sources, words: _Words) -> list[str]:
+    links = [word for place in sources.links for word in ("--find-links", place)]
+    if sources.offline:
+        return ["--no-index", *links]
+    flags = [*words.always, *((words.index, sources.index) if sources.index else ())]
+    for address in sources.extra:
+        flags += [words.extra, address, *words.beside]
+    return flags + links
 
 
-def _lines(pins: Mapping[str, str]) -> list[str]:
+def _lines(pins: Pins) -> list[str]:
     return [f"{name}=={version}" for name, version in sorted(pins.items())]
 
 
 @contextmanager
-def _requirements_file(requirements: list[str]) -> Iterator[str]:
+def _requirements_file(requirements: Iterable[str]) -> Iterator[str]:
     """Give the path of a file of requirements that lasts for a with statement."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "requirements.txt"
         path.write_text("\n".join(requirements) + "\n", encoding="utf-8")
         yield str(path)
-
-
-def _checked(
-    argv: list[str],
-    doing: str,
-    known: Names,
-    on_line: Callable[[str], None] | None = None,
-) -> Finished:
-    finished = run_lines(argv, on_line)
-    if finished.status != 0:
-        raise explain_failure(finished.tail, doing, known)
-    return finished

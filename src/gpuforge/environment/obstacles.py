@@ -8,6 +8,7 @@ from typing import Literal
 
 from gpuforge.compat import cuda, intel, rocm
 from gpuforge.compat.builds import Build
+from gpuforge.compat.cuda import DriverKind
 from gpuforge.compat.versions import at_least, parse_version
 from gpuforge.environment.target import Target
 from gpuforge.facts import Device, known
@@ -52,6 +53,14 @@ def gfx_target(device: Device) -> str | None:
     return shown if shown.startswith("gfx") else rocm.target_of(known(device.name) or "")
 
 
+def intel_family(device: Device) -> intel.Family | None:
+    """Return the family of an Intel device, None when it is in none that is known.
+
+    Its product name tells the family; failing that, the architecture does.
+    """
+    return intel.family_of(known(device.name) or known(device.architecture) or "")
+
+
 def driver_version(device: Device) -> str | None:
     """Return the version of a device's driver in NVIDIA's own numbers."""
     found = known(device.driver)
@@ -85,14 +94,13 @@ def _system(build: Build, target: Target) -> Iterator[Obstacle]:
         need = min(build.pythons, key=lambda p: _distance(p, target.python))
         yield Obstacle("python", f"no wheel for Python {target.python}", need)
     on_linux, on_mac = target.platform.startswith("linux"), target.platform.startswith("osx")
-    if on_linux and target.glibc and not at_least(target.glibc, build.glibc_min):
-        yield Obstacle(
-            "system", f"glibc {target.glibc} is older than {build.glibc_min}", build.glibc_min
-        )
-    if on_mac and target.macos and not at_least(target.macos, build.macos_min):
-        yield Obstacle(
-            "system", f"macOS {target.macos} is older than {build.macos_min}", build.macos_min
-        )
+    glibc, macos = target.glibc if on_linux else None, target.macos if on_mac else None
+    for name, have, need in (("glibc", glibc, build.glibc_min), ("macOS", macos, build.macos_min)):
+        if have and not at_least(have, need):
+            number = ".".join(map(str, parse_version(have)))
+            yield Obstacle(
+                "system", f"{name} {number} is older than {need}", f"{name} {need} or newer"
+            )
 
 
 def _distance(python: str, wanted: str) -> tuple[int, int]:
@@ -101,37 +109,41 @@ def _distance(python: str, wanted: str) -> tuple[int, int]:
 
 
 def _nvidia(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
-    major = build.cuda_major
+    major, driver = build.cuda_major, driver_version(device)
+    kind = cuda.driver_kind(driver, target.driver_kind)
     need = cuda.minimum_driver(major, target.driver_kind) if major else None
-    driver = driver_version(device)
     if need is None:
         yield Obstacle("device", f"no driver is known for the CUDA of {build.variant}")
         return
     if driver is None:
         yield Obstacle("driver", "the version of the driver is not known", need)
-    elif major not in cuda.majors(driver, target.driver_kind):
+    elif major not in cuda.majors(driver, kind):
+        if at_least(driver, need):
+            need = cuda.minimum_driver(major or 0, kind) or need
         yield Obstacle("driver", f"driver {driver} does not run CUDA {major}", need)
-    yield from _kernels(build, device, driver, target)
+    yield from _kernels(build, device, driver, kind)
 
 
 def _kernels(
-    build: Build, device: Device, driver: str | None, target: Target
+    build: Build, device: Device, driver: str | None, kind: DriverKind
 ) -> Iterator[Obstacle]:
     """Yield why none of a build's compiled code runs on a device."""
     found = capabilities(device)
     if not found:
         yield Obstacle("device", "its compute capability is not known")
     for have in found:
-        yield from _kernels_for(have, build, driver, target)
+        yield from _kernels_for(have, build, driver, kind)
 
 
-def _kernels_for(have: str, build: Build, driver: str | None, target: Target) -> Iterator[Obstacle]:
+def _kernels_for(
+    have: str, build: Build, driver: str | None, kind: DriverKind
+) -> Iterator[Obstacle]:
     if build.codes:
-        toolkit = cuda.newest_toolkit(driver, target.driver_kind) if driver else None
+        toolkit = cuda.newest_toolkit(driver, kind) if driver else None
         if cuda.serving_code(have, build.codes, build.cuda, toolkit) is not None:
             return
         if driver and cuda.serving_code(have, build.codes, build.cuda, build.cuda) is not None:
-            need = cuda.toolkit_driver(build.cuda, target.driver_kind) or ""
+            need = cuda.toolkit_driver(build.cuda, kind) or ""
             yield Obstacle("driver", f"driver {driver} does not compile its PTX", need)
         else:
             held = ", ".join(build.codes)
@@ -143,6 +155,8 @@ def _kernels_for(have: str, build: Build, driver: str | None, target: Target) ->
             "device",
             f"compute capability {have} is below the {build.capability_min} that it needs",
         )
+    elif not cuda.runs_code(have, f"{have.split('.')[0]}.0", build.cuda):
+        yield Obstacle("device", f"builds for servers do not run on the Jetson of {have}")
 
 
 def _amd(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
@@ -156,11 +170,13 @@ def _amd(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
 
 
 def _intel(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
-    family = intel.serves(known(device.name) or "")
+    family = intel_family(device)
     if family is None:
         yield Obstacle("device", f"{device_name(device)} is in no GPU family known to XPU builds")
-    elif not family[0]:
-        yield Obstacle("device", f"XPU builds do not serve {family[1]}")
+    elif not family.xpu:
+        yield Obstacle("device", f"XPU builds do not serve {family.name}")
+    elif target.platform.startswith("win") and not family.windows:
+        yield Obstacle("system", f"XPU builds do not serve {family.name} on Windows", "Linux")
 
 
 def _apple(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:

@@ -7,16 +7,18 @@ safe for text and binary files alike (docs/decisions/0008-how-environments-are-b
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from gpuforge.environment.record import is_environment
 from gpuforge.errors import PlanRefused
 
 _MARK = ".gpuforge-unfinished"
-# Larger files are libraries; none is known to hold the path of its environment.
+# Larger files are libraries; conda says itself into which of them it wrote the path.
 _PATCH_LIMIT_BYTES = 2**20
 
 
@@ -102,23 +104,44 @@ class Place:
 
     def _patch_paths(self) -> None:
         old, new = os.fsencode(self.staging), os.fsencode(self.path)
-        for folder, folders, files in os.walk(self.staging):
-            if Path(folder).name == "site-packages":
-                # Modules find their files from their own place; only path files name folders.
-                folders[:] = []
-                files = [name for name in files if name.endswith((".pth", ".egg-link"))]
-            for name in files:
-                _patch(Path(folder) / name, old, new)
+        for path in (*_small_files(self.staging), *_files_of_conda(self.staging)):
+            _patch(path, old, new)
+
+
+def _small_files(home: Path) -> Iterator[Path]:
+    """Yield what may hold the path of its environment, modules aside.
+
+    Modules find their files from their own place; only path files name folders.
+    """
+    for folder, folders, files in os.walk(home):
+        inside = Path(folder).name == "site-packages"
+        if inside:
+            folders[:] = []
+        for name in files:
+            path = Path(folder) / name
+            small = not path.is_symlink() and path.stat().st_size <= _PATCH_LIMIT_BYTES
+            if small and (not inside or name.endswith((".pth", ".egg-link"))):
+                yield path
+
+
+def _files_of_conda(home: Path) -> Iterator[Path]:
+    """Yield the files into which conda wrote the path of the environment, of any size."""
+    for record in home.rglob("conda-meta/*.json"):
+        document = json.loads(record.read_text(encoding="utf-8"))
+        for entry in document.get("paths_data", {}).get("paths", ()):
+            path = record.parents[1] / entry["_path"]
+            if entry.get("prefix_placeholder") and path.is_file():
+                yield path
 
 
 def _patch(path: Path, old: bytes, new: bytes) -> None:
-    if path.is_symlink() or path.stat().st_size > _PATCH_LIMIT_BYTES:
-        return
     content = path.read_bytes()
     if old in content:
-        mode = path.stat().st_mode
-        path.write_bytes(content.replace(old, new))
-        path.chmod(mode)
+        # Written beside and moved: a hard link would share the change with a cache of packages.
+        part = path.with_name(path.name + ".part")
+        part.write_bytes(content.replace(old, new))
+        shutil.copymode(path, part)
+        part.replace(path)
 
 
 def _alive(process: int) -> bool:

@@ -35,7 +35,7 @@ from gpuforge.environment.selection import (
     select,
 )
 from gpuforge.environment.target import Target
-from gpuforge.errors import InvalidSettings, UnknownName
+from gpuforge.errors import EnvironmentMismatch, InvalidSettings, UnknownName
 from gpuforge.facts import Machine
 
 MAXIMUM_AGE_DAYS = 120
@@ -86,6 +86,24 @@ class Plan:
     warnings: tuple[str, ...] = ()
     system: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     checked: date = date.min
+
+    @property
+    def title(self) -> str:
+        """What it is for, in one line of an exported file."""
+        return f"gpuforge: {self.profile}, {self.framework} for {self.accelerator}"
+
+    @property
+    def name(self) -> str:
+        """What an exported project or environment is called."""
+        return f"{self.profile}-{self.framework}".replace("_", "-")
+
+    def check(self) -> None:
+        """Raise `EnvironmentMismatch` if it is refused, with what would help as its hint."""
+        if self.refusal is not None:
+            change = str(self.refusal.change) if self.refusal.change else ""
+            offer = "or add --cpu-only" if self.accelerator != "cpu" else ""
+            hint = "; ".join(filter(None, (change, offer)))
+            raise EnvironmentMismatch(self.refusal.reason, hint=hint)
 
     @property
     def indexes(self) -> tuple[str, ...]:

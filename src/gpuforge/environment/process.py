@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+
+from gpuforge.environment.failure import explain_failure
+from gpuforge.log import logger
 
 # Variables that would lead an installer away from the environment it is told to fill.
 _MISLEADING = (
@@ -21,7 +24,11 @@ _MISLEADING = (
     "UV_SYSTEM_PYTHON",
     "UV_PROJECT_ENVIRONMENT",
 )
+# conda would list the folder that an environment is built in, which is gone afterwards.
+_SET = {"PYTHONNOUSERSITE": "1", "CONDA_REGISTER_ENVS": "false"}
 _TAIL_LINES = 200
+
+Names = Callable[[], Collection[str]]
 
 
 @dataclass(frozen=True)
@@ -35,12 +42,28 @@ class Finished:
 def surroundings(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment variables that an installer gets."""
     kept = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
-    return {**kept, "PYTHONNOUSERSITE": "1", **(extra or {})}
+    return {**kept, **_SET, **(extra or {})}
 
 
-def run_lines(
-    argv: Sequence[str], on_line: Callable[[str], None] | None = None, *, cwd: str | None = None
-) -> Finished:
+def run_checked(
+    argv: Sequence[str], doing: str, known: Names, on_line: Callable[[str], None] | None = None
+) -> str:
+    """Run a program and return its last lines, or raise what they mean.
+
+    Parameters
+    ----------
+    doing
+        What is being done, for the message: ``"resolving"``.
+    known
+        Names of packages, from which a misspelt one is guessed.
+    """
+    finished = run_lines(argv, on_line)
+    if finished.status != 0:
+        raise explain_failure(finished.tail, doing, known)
+    return finished.tail
+
+
+def run_lines(argv: Sequence[str], on_line: Callable[[str], None] | None = None) -> Finished:
     """Run a program, give each line of its output to `on_line`, and end it when interrupted."""
     process = subprocess.Popen(
         argv,
@@ -48,7 +71,6 @@ def run_lines(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=surroundings(),
-        cwd=cwd,
         text=True,
         encoding="utf-8",
         errors="replace",
@@ -58,6 +80,7 @@ def run_lines(
         with process:
             assert process.stdout is not None
             for line in process.stdout:
+                logger("environment").info("%s", line.rstrip())
                 tail.append(line)
                 if on_line is not None:
                     on_line(line.rstrip())

@@ -16,7 +16,7 @@ from typing import Any
 
 from gpuforge.compat.builds import ACCELERATORS, FRAMEWORKS
 from gpuforge.environment.requirement import Requirement, parse_requirement
-from gpuforge.errors import InvalidSettings, UnknownName, nearest
+from gpuforge.errors import InvalidSettings, UnknownName, suggestion
 
 PROJECT_FOLDER = Path(".gpuforge") / "profiles"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
@@ -162,10 +162,9 @@ def _extended(
     if base_name in seen or base_name == name:
         raise InvalidSettings(f"{origin}: extends goes round: {' -> '.join((*seen, base_name))}")
     if base_name not in known:
-        near = nearest(str(base_name), known)
         raise InvalidSettings(
             f"{origin}: extends {base_name!r}, which is no profile",
-            hint=f"did you mean {near!r}?" if near else f"known: {', '.join(sorted(known))}",
+            hint=suggestion(str(base_name), sorted(known)),
         )
     base = _extended(base_name, *known[base_name], known, (*seen, name))
     return _merge(base, {key: value for key, value in table.items() if key != "extends"})
@@ -201,11 +200,7 @@ def _read(
         raise InvalidSettings(f"{origin}: not valid TOML: {error}") from None
     for key in table:
         if key not in _KEYS:
-            near = nearest(key, _KEYS)
-            raise InvalidSettings(
-                f"{origin}: unknown key {key!r}",
-                hint=f"did you mean {near!r}?" if near else f"known: {', '.join(_KEYS)}",
-            )
+            raise InvalidSettings(f"{origin}: unknown key {key!r}", hint=suggestion(key, _KEYS))
     if table.get("extends") == name and below and name in below:
         # An override that builds on the profile of the same name.
         return _merge(below[name][0], {k: v for k, v in table.items() if k != "extends"}), origin
@@ -225,10 +220,8 @@ def _groups(
     groups = {}
     for name, group in _table(merged, key, where).items():
         if name not in known:
-            near = nearest(name, known)
             raise InvalidSettings(
-                f"{where}: unknown name {key}.{name}",
-                hint=f"did you mean {near!r}?" if near else f"known: {', '.join(known)}",
+                f"{where}: unknown name {key}.{name}", hint=suggestion(name, known)
             )
         if not isinstance(group, dict) or set(group) - {"packages"}:
             raise InvalidSettings(

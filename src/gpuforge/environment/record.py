@@ -9,6 +9,8 @@ from pathlib import Path
 from gpuforge.errors import InvalidSettings
 
 FILE = "gpuforge-environment.json"
+PIXI_HOME = Path(".pixi") / "envs" / "default"
+_PIXI_FILES = {FILE, ".pixi", "pixi.toml", "pixi.lock", ".gitignore", ".gitattributes"}
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class Record:
     Attributes
     ----------
     base : folder name of the environment that this one was switched from; its own when from none
+    installer : the program that made it
     pins : package to installed version
     """
 
@@ -26,6 +29,7 @@ class Record:
     accelerator: str
     python: str
     base: str
+    installer: str
     pins: dict[str, str]
 
 
@@ -59,10 +63,16 @@ def read_record(folder: Path) -> Record | None:
 
 def python_of(folder: Path) -> Path:
     """Return the interpreter of an environment, which need not exist."""
-    windows = folder / "Scripts" / "python.exe"
-    return windows if windows.exists() else folder / "bin" / "python"
+    home = folder / PIXI_HOME if (folder / PIXI_HOME).is_dir() else folder
+    windows = (home / "Scripts" / "python.exe", home / "python.exe")
+    return next((path for path in windows if path.exists()), home / "bin" / "python")
 
 
 def is_environment(folder: Path) -> bool:
-    """Return whether a folder holds a Python environment of any maker."""
+    """Return whether a folder holds a Python environment of any maker, and no work of a user.
+
+    A workspace of pixi is one when gpuforge made it and nothing was put into it since.
+    """
+    if (folder / PIXI_HOME).is_dir():
+        return (folder / FILE).is_file() and {e.name for e in folder.iterdir()} <= _PIXI_FILES
     return (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir()

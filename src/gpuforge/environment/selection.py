@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpuforge.compat import rocm
-from gpuforge.compat.builds import ACCELERATORS, FRAMEWORKS, Accelerator, Build, builds
+from gpuforge.compat.builds import ACCELERATORS, FRAMEWORKS, Accelerator, Build, builds_for
 from gpuforge.compat.versions import parse_version
 from gpuforge.environment.obstacles import (
     Obstacle,
@@ -29,7 +29,7 @@ _WORDS = {
     "python": "use Python {need}",
     "version": "take version {need}",
     "driver": "install driver {need} or newer",
-    "system": "use a system with {need} or newer",
+    "system": "use a system with {need}",
     "framework": "use {need}",
     "repair": "repair the driver (see '{need}')",
 }
@@ -104,10 +104,8 @@ def select(
     """
     candidates = [
         build
-        for build in builds(framework)
-        if build.accelerator == accelerator
-        and build.platform == target.platform
-        and cuda_major in (None, build.cuda_major)
+        for build in builds_for(framework, accelerator, target.platform)
+        if cuda_major in (None, build.cuda_major)
     ]
     first = devices[0] if devices else None
     if accelerator != "cpu" and first is None:
@@ -174,13 +172,8 @@ def _other_framework(
 ) -> Change | None:
     first = devices[0] if devices else None
     for other in FRAMEWORKS:
-        fitting = [
-            build
-            for build in builds(other)
-            if build.accelerator == accelerator
-            and build.platform == target.platform
-            and not obstacles(build, first, target)
-        ]
+        known = builds_for(other, accelerator, target.platform)
+        fitting = [build for build in known if not obstacles(build, first, target)]
         if other != framework and fitting:
             best = max(fitting, key=_preference)
             return Change("framework", other, _title(best))

@@ -67,11 +67,14 @@ def target_of(
     same = chosen == own
     libc = known(machine.host.libc) if same else None
     system = known(machine.host.platform)
+    if libc and "musl" in libc and chosen.startswith("linux"):
+        # Their wheels are for glibc; none of the frameworks has any for musl.
+        chosen, libc = f"{chosen}-musl", None
     on_windows = chosen.startswith("win") or (same and system == "wsl2")
     return Target(
         platform=chosen,
         python=python or f"{sys.version_info[0]}.{sys.version_info[1]}",
-        glibc=libc if libc and "musl" not in libc else None,
+        glibc=libc,
         macos=macos if same and chosen.startswith("osx") else None,
         driver_kind="windows" if on_windows else "linux",
         assumed=assumed if platform is None else (),

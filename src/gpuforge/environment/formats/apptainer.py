@@ -15,7 +15,7 @@ def render(plan: Plan) -> str:
     """Return the plan as a definition; run it with ``--nv`` or ``--rocm`` for the driver."""
     commands = [*system_commands(plan), pip_arguments(plan)]
     lines = [
-        comment(f"gpuforge: {plan.profile}, {plan.framework} for {plan.accelerator}"),
+        comment(plan.title),
         "Bootstrap: docker",
         f"From: {base_image(plan)}",
         "",

@@ -20,11 +20,10 @@ def match_specs(plan: Plan) -> list[str]:
 
 def render(plan: Plan) -> str:
     """Return the plan as an environment file."""
-    name = f"{plan.profile}-{plan.framework}".replace("_", "-")
     lines = [
-        comment(f"gpuforge: {plan.profile}, {plan.framework} for {plan.accelerator}"),
+        comment(plan.title),
         comment(f"platform: {plan.target.platform}"),
-        f"name: {quoted(name)}",
+        f"name: {quoted(plan.name)}",
         "channels:",
         "  - conda-forge",
         "  - nodefaults",

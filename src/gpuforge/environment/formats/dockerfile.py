@@ -12,7 +12,7 @@ FILE_NAME = "Dockerfile"
 def render(plan: Plan) -> str:
     """Return the plan as an image; the driver comes from the machine that runs it."""
     lines = [
-        comment(f"gpuforge: {plan.profile}, {plan.framework} for {plan.accelerator}"),
+        comment(plan.title),
         f"FROM {base_image(plan)}",
     ]
     if plan.accelerator == "cuda":

@@ -10,14 +10,25 @@ FILE_NAME = "pixi.toml"
 _SYSTEM = {"__cuda": "cuda", "__glibc": "libc", "__osx": "macos"}
 
 
-def render(plan: Plan) -> str:
-    """Return the plan as a pixi workspace."""
-    name = f"{plan.profile}-{plan.framework}".replace("_", "-")
+def render(
+    plan: Plan,
+    channels: tuple[str, ...] = ("conda-forge",),
+    *,
+    index: str = "",
+    links: tuple[str, ...] = (),
+) -> str:
+    """Return the plan as a pixi workspace.
+
+    Parameters
+    ----------
+    index, links
+        Address instead of the default index, and folders or pages of wheels.
+    """
     lines = [
-        comment(f"gpuforge: {plan.profile}, {plan.framework} for {plan.accelerator}"),
+        comment(plan.title),
         "[workspace]",
-        f"name = {quoted(name)}",
-        'channels = ["conda-forge"]',
+        f"name = {quoted(plan.name)}",
+        f"channels = {_array(channels)}",
         f"platforms = [{quoted(plan.target.platform)}]",
         "",
         "[dependencies]",
@@ -30,19 +41,30 @@ def render(plan: Plan) -> str:
     if needs:
         lines += ["", "[system-requirements]"]
         lines += [f"{name} = {quoted(version)}" for name, version in needs.items()]
+    return "\n".join([*lines, *_options(plan, index, links)]) + "\n"
+
+
+def _options(plan: Plan, index: str, links: tuple[str, ...]) -> list[str]:
+    lines = [f"index-url = {quoted(index)}"] if index else []
+    if links:
+        kinds = (("url" if "://" in link else "path", link) for link in links)
+        lines.append(f"find-links = [{', '.join(f'{{ {k} = {quoted(v)} }}' for k, v in kinds)}]")
     if plan.indexes and plan.accelerator in ("rocm", "xpu"):
         # Their wheels need further wheels that only their own index has.
-        addresses = ", ".join(quoted(index) for index in plan.indexes)
-        lines += ["", "[pypi-options]", f"extra-index-urls = [{addresses}]"]
+        lines += [f"extra-index-urls = {_array(plan.indexes)}"]
         lines.append('index-strategy = "unsafe-best-match"')
-    return "\n".join(lines) + "\n"
+    return ["", "[pypi-options]", *lines] if lines else []
+
+
+def _array(items: tuple[str, ...]) -> str:
+    return f"[{', '.join(quoted(item) for item in items)}]"
 
 
 def _dependency(text: str, index: str) -> str:
     requirement = parse_requirement(text)
     parts = [f"version = {quoted(requirement.versions or '*')}"]
     if requirement.extras:
-        parts.append(f"extras = [{', '.join(quoted(extra) for extra in requirement.extras)}]")
+        parts.append(f"extras = {_array(requirement.extras)}")
     if index:
         parts.append(f"index = {quoted(index)}")
     return f"{quoted(requirement.name)} = {{ {', '.join(parts)} }}"

@@ -11,7 +11,7 @@ FILE_NAME = "requirements.txt"
 def render(plan: Plan) -> str:
     """Return the plan as requirements with the indexes they need."""
     lines = [
-        comment(f"gpuforge: {plan.profile}, {plan.framework} for {plan.accelerator}"),
+        comment(plan.title),
         comment(f"Python {plan.target.python} on {plan.target.platform}"),
         *([comment("with uv pip: --index-strategy unsafe-best-match")] if plan.indexes else []),
         *(f"--extra-index-url {index}" for index in plan.indexes),

@@ -16,13 +16,12 @@ _MARKERS = {
 
 def render(plan: Plan) -> str:
     """Return the plan as a project; packages of the framework's own index come from it alone."""
-    lines = [comment(f"gpuforge: {plan.profile}, {plan.framework} for {plan.accelerator}")]
+    lines = [comment(plan.title)]
     if plan.target.platform == "osx-arm64":
         lines.append(comment("uv takes macOS 13 for granted: set MACOSX_DEPLOYMENT_TARGET=14.0"))
-    name = f"{plan.profile}-{plan.framework}".replace("_", "-")
     lines += [
         "[project]",
-        f"name = {quoted(name)}",
+        f"name = {quoted(plan.name)}",
         'version = "0"',
         f"requires-python = {quoted(f'=={plan.target.python}.*')}",
         f"dependencies = {quoted_list([p.requirement for p in plan.packages])}",

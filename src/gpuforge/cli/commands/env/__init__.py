@@ -35,6 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, module, summary in _ACTIONS:
         one = actions.add_parser(name, help=summary, description=summary)
         arguments.declare(name, one)
+        # As the command itself has it, so that it may stand at the end as well.
+        one.add_argument(
+            "--verbose", action="store_true", default=argparse.SUPPRESS, help="say what takes long"
+        )
         one.set_defaults(module=module)
 
 

@@ -7,7 +7,7 @@ import os
 import tempfile
 
 from gpuforge.cli import render
-from gpuforge.cli.commands.env.arguments import loaded, machine_of, plan_of
+from gpuforge.cli.commands.env.arguments import how_of, loaded, machine_of, plan_of
 from gpuforge.compat.builds import FRAMEWORKS, PACKAGE
 from gpuforge.environment import advice
 from gpuforge.environment.planning import Plan
@@ -52,14 +52,7 @@ def show(found: argparse.Namespace) -> int:
 
 def recommend(found: argparse.Namespace) -> int:
     """Show the best profile for this hardware and what to do next."""
-    chosen = loaded(found)
-    best = advice.recommend(
-        machine_of(found),
-        framework=found.framework,
-        cpu_only=chosen.cpu_only,
-        python=found.python,
-        platform=found.platform,
-    )
+    best = advice.recommend(machine_of(found), framework=found.framework, **how_of(found))
     if found.json:
         render.document(
             {
@@ -139,7 +132,8 @@ def _write(path: os.PathLike[str], text: str) -> None:
         os.chmod(part.name, 0o644)
         os.replace(part.name, path)
     except OSError as error:
-        raise PlanRefused(f"{path} cannot be written: {error}") from None
+        what = f"{path} cannot be written: {error.strerror}"
+        raise PlanRefused(what, hint="choose another file with -o") from None
 
 
 def _profile(profile: Profile) -> dict[str, object]:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuforge import settings
+from gpuforge.environment import advice
+from gpuforge.environment.advice import How
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.refresh import newest_releases
 from gpuforge.facts import Machine
@@ -56,9 +58,13 @@ def _declare_plan(action: str, parser: argparse.ArgumentParser) -> None:
 def _declare_installing(action: str, parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--index", default="", metavar="URL", help="instead of the default index")
     parser.add_argument("--find-links", action="append", default=[], metavar="DIR|URL")
-    parser.add_argument("--installer", choices=["uv", "pip"], default="", help="uv if present")
+    family = ["conda", "mamba", "micromamba", "pixi"] if action != "fetch" else []
+    parser.add_argument(
+        "--installer", "--format", choices=["uv", "pip", *family], default="", help="uv if present"
+    )
     parser.add_argument("--wheelhouse", type=Path, metavar="DIR", help="where downloads are kept")
     if action != "fetch":
+        parser.add_argument("--channel", action="append", metavar="NAME|URL", help="conda's")
         parser.add_argument("--replace", action="store_true", help="make an existing one anew")
         parser.add_argument("--offline", action="store_true", help="from fetched wheels alone")
         parser.add_argument("--yes", action="store_true", help="do not ask")
@@ -89,30 +95,20 @@ def loaded(found: argparse.Namespace) -> settings.Settings:
     return settings.load(flags=flags).settings
 
 
-def plan_of(found: argparse.Namespace, machine: Machine | None = None) -> Plan:
-    """Return the plan that the flags ask for: of the named profile, or the recommended one."""
-    from gpuforge.environment import advice
-
-    machine = machine or machine_of(found)
+def how_of(found: argparse.Namespace) -> How:
+    """Return what the flags and the settings say of a plan."""
     chosen = loaded(found)
-    profile, framework = getattr(found, "profile", None), found.framework
-    if profile is None:
-        best = advice.recommend(
-            machine,
-            framework=framework,
-            cpu_only=chosen.cpu_only,
-            python=found.python,
-            platform=getattr(found, "platform", None),
-        )
-        profile, framework = best.profile.name, best.plan.framework
-    return advice.plan(
-        profile,
-        framework or "pytorch",
-        machine=machine,
-        cpu_only=chosen.cpu_only,
-        python=found.python,
-        platform=getattr(found, "platform", None),
-        version=found.framework_version,
-        framework_index=chosen.framework_index,
-        newer=newest_releases(settings.cache_folder(chosen)),
-    )
+    return {
+        "cpu_only": chosen.cpu_only,
+        "python": found.python,
+        "platform": getattr(found, "platform", None),
+        "version": found.framework_version,
+        "framework_index": chosen.framework_index,
+        "newer": newest_releases(settings.cache_folder(chosen)),
+    }
+
+
+def plan_of(found: argparse.Namespace) -> Plan:
+    """Return the plan that the flags ask for: of the named profile, or the recommended one."""
+    profile, machine = getattr(found, "profile", None), machine_of(found)
+    return advice.plan(profile, found.framework, machine=machine, **how_of(found))

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
 from gpuforge.cli import render
 from gpuforge.cli.commands.env.advise import describe
-from gpuforge.cli.commands.env.arguments import loaded, machine_of, plan_of
+from gpuforge.cli.commands.env.arguments import loaded, plan_of
 from gpuforge.cli.commands.env.progress import Progress
 from gpuforge.environment.companions import known_names
+from gpuforge.environment.conda import PROGRAMS
 from gpuforge.environment.create import Created, create_environment, fetch_plan, switched_path
 from gpuforge.environment.installers import Installer, Sources, choose_installer
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.record import is_environment, read_record
 from gpuforge.environment.verify import Verification, verify_environment
-from gpuforge.errors import EnvironmentMismatch, PlanRefused
+from gpuforge.errors import PlanRefused
 from gpuforge.settings import cache_folder
 
 FINE, PROBLEM = 0, 1
@@ -25,7 +27,7 @@ FINE, PROBLEM = 0, 1
 def create(found: argparse.Namespace) -> int:
     """Create an environment, then verify it."""
     made = plan_of(found)
-    _refuse(made)
+    made.check()
     if not found.json:
         render.data(describe(made))
     _warn(made)
@@ -36,7 +38,9 @@ def create(found: argparse.Namespace) -> int:
 
 def verify(found: argparse.Namespace) -> int:
     """Run a real kernel in an environment."""
-    result = verify_environment(found.path)
+    with Progress(quiet=found.json) as progress:
+        progress.report("verifying", 0, 1)
+        result = verify_environment(found.path)
     _show(found, result)
     return FINE if result.ok else PROBLEM
 
@@ -47,11 +51,13 @@ def switch(found: argparse.Namespace) -> int:
     found.profile = record.profile
     found.python = found.python or record.python
     found.cpu_only = found.cpu_only or record.accelerator == "cpu"
+    # Of conda's family the same again; uv and pip make the same environment.
+    found.installer = found.installer or (record.installer if record.installer in PROGRAMS else "")
     there = read_record(path) if is_environment(path) else None
     if there is not None and there.framework == found.framework and not found.replace:
         return _prove(found, Created(path, there, reused=True))
     made = plan_of(found)
-    _refuse(made)
+    made.check()
     _warn(made)
     _confirm(found, f"create {path}?")
     created = _create(found, made, path, base=record.base)
@@ -60,8 +66,8 @@ def switch(found: argparse.Namespace) -> int:
 
 def fetch(found: argparse.Namespace) -> int:
     """Download all packages of a plan ahead."""
-    made = plan_of(found, machine_of(found))
-    _refuse(made)
+    made = plan_of(found)
+    made.check()
     sources = _sources(found, made)
     with Progress(quiet=found.json) as progress:
         pins = fetch_plan(made, _installer(found), sources, progress.report)
@@ -93,16 +99,8 @@ def _sources(found: argparse.Namespace, made: Plan) -> Sources:
         index=chosen.package_index,
         find_links=chosen.find_links,
         offline=getattr(found, "offline", False),
+        channels=tuple(getattr(found, "channel", None) or ("conda-forge",)),
     )
-
-
-def _refuse(made: Plan) -> None:
-    if made.refusal is not None:
-        change = str(made.refusal.change) if made.refusal.change else ""
-        offer = "or add --cpu-only" if made.accelerator != "cpu" else ""
-        raise EnvironmentMismatch(
-            made.refusal.reason, hint="; ".join(filter(None, (change, offer)))
-        )
 
 
 def _warn(made: Plan) -> None:
@@ -121,15 +119,23 @@ def _confirm(found: argparse.Namespace, question: str) -> None:
 
 
 def _prove(found: argparse.Namespace, created: Created) -> int:
-    result = verify_environment(created.folder)
-    _show(found, result)
+    found.path = created.folder
+    status = verify(found)
     if not found.json:
-        activate = created.folder / "bin" / "activate"
-        windows = created.folder / "Scripts" / "activate"
-        command = windows if windows.exists() else f"source {activate}"
         render.message(f"{'found' if created.reused else 'created'} {created.folder}")
-        render.message(f"use it with: {command}")
-    return FINE if result.ok else PROBLEM
+        render.message(f"use it with: {_activation(created)}")
+    return status
+
+
+def _activation(created: Created) -> str:
+    """Return the command that activates an environment, as its maker has it."""
+    folder, program = shlex.quote(str(created.folder)), created.record.installer
+    if program == "pixi":
+        return f"pixi shell --manifest-path {folder}/pixi.toml"
+    if program in PROGRAMS:
+        return f"{program} activate {folder}"
+    windows = created.folder / "Scripts" / "activate"
+    return str(windows) if windows.exists() else f"source {folder}/bin/activate"
 
 
 def _show(found: argparse.Namespace, result: Verification) -> None:

@@ -1,0 +1,112 @@
+"""conda, mamba, micromamba and pixi: they bring Python and check what the system must have.
+
+The wheels come from the same installers as elsewhere, and so do the checks before anything large
+is fetched; pixi resolves and installs wheels itself, and is checked afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuforge.environment.formats import conda, pixi
+from gpuforge.environment.installers import Installer, Pins, Report, Sources
+from gpuforge.environment.planning import Plan
+from gpuforge.environment.process import Names, run_checked
+from gpuforge.environment.record import python_of
+from gpuforge.environment.requirement import normal_name
+from gpuforge.errors import EnvironmentMismatch
+
+PROGRAMS = ("conda", "mamba", "micromamba", "pixi")
+# What an activated shell sets where the program is a function of the shell.
+_VARIABLES = {"conda": "CONDA_EXE", "mamba": "MAMBA_EXE", "micromamba": "MAMBA_EXE"}
+_LISTING = (
+    "import importlib.metadata as m, json;"
+    "print(json.dumps({d.name: d.version for d in m.distributions() if d.name}))"
+)
+
+
+def choose_conda(name: str, wheels: Installer, known: Names) -> Installer:
+    """Return the installer `name` of conda's family; the format conda takes any that is there.
+
+    Parameters
+    ----------
+    wheels
+        What fills the environment once Python is in it.
+
+    Raises
+    ------
+    EnvironmentMismatch
+        If its program is not there.
+    """
+    names = PROGRAMS[:3] if name == "conda" else (name,)
+    for one in names:
+        program = find_program(one)
+        if program:
+            return Pixi(program, known) if one == "pixi" else Conda(program, known, wheels, one)
+    raise EnvironmentMismatch(
+        f"{' or '.join(names)} is not on the search path",
+        hint=f"install {name}, or leave out --installer {name}",
+    )
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of a program of conda's family."""
+    told = Path(os.environ.get(_VARIABLES.get(name, ""), ""))
+    return shutil.which(name) or (str(told) if told.stem == name and told.is_file() else None)
+
+
+@dataclass(frozen=True)
+class Conda:
+    """Makes the environment with conda, mamba or micromamba, whose words here are the same."""
+
+    program: str
+    known: Names
+    wheels: Installer
+    name: str = "conda"
+
+    def make(self, folder: Path, plan: Plan, prompt: str, sources: Sources) -> None:
+        # An empty history makes the folder, which is marked already, an environment to them.
+        (folder / "conda-meta").mkdir(parents=True, exist_ok=True)
+        (folder / "conda-meta" / "history").touch()
+        argv = [self.program, "install", "--yes", "--quiet", "--prefix", str(folder)]
+        argv += ["--override-channels", *(["--offline"] if sources.offline else [])]
+        for channel in sources.channels:
+            argv += ["--channel", channel]
+        run_checked([*argv, *conda.match_specs(plan)], "making the environment", self.known)
+
+    def resolve(self, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
+        return self.wheels.resolve(folder, plan, sources)
+
+    def install(self, folder: Path, pins: Pins, sources: Sources, report: Report) -> None:
+        self.wheels.install(folder, pins, sources, report)
+
+
+@dataclass(frozen=True)
+class Pixi:
+    """Makes a workspace of pixi, whose environment holds the wheels as well."""
+
+    program: str
+    known: Names
+    name: str = "pixi"
+
+    def make(self, folder: Path, plan: Plan, prompt: str, sources: Sources) -> None:
+        if sources.offline:
+            raise EnvironmentMismatch(
+                "pixi is not run offline", hint="leave out --offline, or take another --installer"
+            )
+        folder.mkdir(exist_ok=True)
+        text = pixi.render(plan, sources.channels, index=sources.index, links=sources.links)
+        (folder / pixi.FILE_NAME).write_text(text, encoding="utf-8")
+
+    def resolve(self, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
+        argv = [self.program, "install", "--manifest-path", str(folder / pixi.FILE_NAME)]
+        run_checked(argv, "making the environment", self.known)
+        listed = run_checked([str(python_of(folder)), "-I", "-c", _LISTING], "listing", self.known)
+        return {normal_name(name): version for name, version in json.loads(listed).items()}
+
+    def install(self, folder: Path, pins: Pins, sources: Sources, report: Report) -> None:
+        report("installed", len(pins), len(pins))
