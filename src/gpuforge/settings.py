@@ -18,7 +18,7 @@ from typing import Any
 from gpuforge.errors import InvalidSettings, UnknownName, nearest
 from gpuforge.facts import Absent, Failed
 from gpuforge.probe import LiveProbe, Probe
-from gpuforge.units import parse_seconds
+from gpuforge.units import parse_bytes, parse_seconds
 
 PREFIX = "GPUFORGE_"
 PROJECT_FILE = "gpuforge.toml"
@@ -186,6 +186,32 @@ class Settings:
     )
     find_links: tuple[str, ...] = setting(
         (), parse_names, "folders of wheels that environments are also made from", trusted_only=True
+    )
+    framework: str = setting(
+        "",
+        one_of("", "pytorch", "tensorflow", "jax"),
+        "what environments are planned for where no --framework is given; empty: the first fit",
+    )
+    profile: str = setting(
+        "",
+        parse_text,
+        "profile of environments where no --profile is given; empty: the best fit",
+        trusted_only=True,
+    )
+    auto_install: bool = setting(
+        False,
+        parse_flag,
+        "make environments and safe repairs without asking, as --yes does",
+        trusted_only=True,
+    )
+    memory_limit: int = setting(
+        0, parse_bytes, "a profile counts on no more memory of a GPU than this; 0: on all of it"
+    )
+    pressure_warning: float = setting(
+        0.95, number(0, 1), "share of main memory in use from which doctor warns"
+    )
+    pressure_critical: float = setting(
+        0.99, number(0, 1), "share of main memory in use that doctor calls an error"
     )
     cache_seconds: float = setting(3600.0, parse_seconds, "how long a detected machine is believed")
     detect_cache: bool = setting(True, parse_flag, "off: the machine is detected anew each time")

@@ -276,9 +276,12 @@ def test_without_yes_and_without_a_terminal_nothing_is_changed(
     monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115
     before = environment.hashes()
     _, done = doctor(capsys, "duplicate_packages", "--fix")
-    sys.stdin.close()
     assert done["repairs"][0]["outcome"] == "declined"
     assert environment.hashes() == before
+    monkeypatch.setenv("GPUFORGE_AUTO_INSTALL", "on")  # the setting agrees in advance
+    _, done = doctor(capsys, "duplicate_packages", "--fix")
+    sys.stdin.close()
+    assert done["repairs"][0]["outcome"] == "repaired"
 
 
 def test_interruption_leaves_a_record_that_can_be_undone(

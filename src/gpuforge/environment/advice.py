@@ -41,6 +41,7 @@ def profiles(start: Path | None = None) -> dict[str, Profile]:
 def recommend(
     machine: Machine | None = None,
     *,
+    profile: str = "",
     framework: str | None = None,
     cpu_only: bool = False,
     python: str | None = None,
@@ -54,6 +55,8 @@ def recommend(
     ----------
     machine
         The facts to go by; this machine by default.
+    profile
+        The profile preferred; by default the one that fits best.
     framework
         ``pytorch``, ``tensorflow`` or ``jax``; by default the first of them that fits.
 
@@ -63,7 +66,7 @@ def recommend(
         If the machine meets the minimum of no profile.
     """
     machine = machine or _this_machine()
-    best, fit = _best(machine, cpu_only=cpu_only)
+    best, fit = _best(machine, profile, cpu_only=cpu_only)
     first, *others = (
         partial(
             plan,
@@ -83,9 +86,11 @@ def recommend(
     return Recommendation(best, fit, planned)
 
 
-def _best(machine: Machine, *, cpu_only: bool) -> tuple[Profile, Fit]:
+def _best(machine: Machine, wanted: str, *, cpu_only: bool) -> tuple[Profile, Fit]:
     there = profiles()
     fits = fit_all(machine, there, cpu_only=cpu_only)
+    if wanted:
+        return choose(there, wanted), fits[wanted]
     met = [p for p in there.values() if fits[p.name].met]
     if not met:
         raise EnvironmentMismatch("this machine meets the minimum memory of no profile")

@@ -55,7 +55,8 @@ def recommend(found: argparse.Namespace) -> int:
     chosen = loaded(found)
     best = advice.recommend(
         machine_of(found),
-        framework=found.framework,
+        profile=chosen.profile,
+        framework=found.framework or chosen.framework,
         cpu_only=chosen.cpu_only,
         python=found.python,
         platform=found.platform,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gpuforge import settings
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.refresh import newest_releases
-from gpuforge.facts import Machine
+from gpuforge.facts import Device, Machine, known
 
 _PLANNED = ("recommend", "plan", "export", "create", "fetch", "switch")
 _INSTALLING = ("create", "fetch", "switch")
@@ -70,7 +71,15 @@ def machine_of(found: argparse.Namespace) -> Machine:
     from gpuforge.probe import SnapshotProbe
 
     snapshot = getattr(found, "snapshot", None)
-    return read_machine(SnapshotProbe(Path(snapshot)) if snapshot else None)
+    machine = read_machine(SnapshotProbe(Path(snapshot)) if snapshot else None)
+    limit = loaded(found).memory_limit
+    return replace(machine, devices=tuple(_limited(d, limit) for d in machine.devices))
+
+
+def _limited(device: Device, limit: int) -> Device:
+    memory = known(device.memory_total_bytes)
+    short = limit and memory is not None and memory > limit
+    return replace(device, memory_total_bytes=limit) if short else device
 
 
 def loaded(found: argparse.Namespace) -> settings.Settings:
@@ -95,8 +104,9 @@ def plan_of(found: argparse.Namespace, machine: Machine | None = None) -> Plan:
 
     machine = machine or machine_of(found)
     chosen = loaded(found)
-    profile, framework = getattr(found, "profile", None), found.framework
-    if profile is None:
+    profile = getattr(found, "profile", None) or chosen.profile
+    framework = found.framework or chosen.framework
+    if not profile:
         best = advice.recommend(
             machine,
             framework=framework,
