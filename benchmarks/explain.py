@@ -64,7 +64,7 @@ def leave_one_out(cases: list[dict]) -> list[bool]:
     found = [hits(case["text"]) for case in cases]
     counts = collections.Counter(unit for units in found for unit in units)
     samples: set[Unit] = set()
-    for _, _, tests in known_error._files():
+    for _, _, tests in known_error.files():
         for text in tomllib.loads(tests)["match"]:
             samples |= hits(text)
     right = []

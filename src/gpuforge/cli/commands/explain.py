@@ -47,8 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
     return FINE if answer.cause else NOTHING
 
 
+# What the contract of the JSON document does not hold.
+HIDDEN = ("source", "summary", "repaired_by")
+
+
 def _document(match: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in match.items() if name not in ("source", "summary")}
+    return {name: value for name, value in match.items() if name not in HIDDEN}
 
 
 def _page(cause: str, *, as_json: bool) -> int:
