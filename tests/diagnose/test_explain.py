@@ -18,7 +18,9 @@ from gpuforge.diagnose.memory_figures import is_fragmented, parse_figures
 from gpuforge.errors import UnknownName
 from gpuforge.facts import Device, Host, Machine, VendorFailure
 
-FILES = {cause: tomllib.loads(tests) for cause, _, tests in known_error.files()}
+from .known_errors_index import build_index, files
+
+FILES = {cause: tomllib.loads(tests) for cause, _, tests in files()}
 SAMPLES = [(cause, text) for cause, tests in FILES.items() for text in tests["match"]]
 NEAR_MISSES = [(want, text) for tests in FILES.values() for want, text in tests["other"]]
 EVERY_FIND = [
@@ -66,8 +68,8 @@ def test_known_error_is_complete(error: known_error.KnownError) -> None:
 
 
 def test_the_index_says_what_the_files_say() -> None:
-    again = "python -m gpuforge.diagnose.known_error makes the index anew"
-    assert known_error.INDEX.read_text("utf-8") == known_error.build_index(), again
+    again = "python tests/diagnose/known_errors_index.py makes the index anew"
+    assert known_error.INDEX.read_text("utf-8") == build_index(), again
 
 
 @pytest.mark.parametrize("error", known_error.known_errors().values(), ids=lambda e: e.cause)

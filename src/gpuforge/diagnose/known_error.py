@@ -1,14 +1,13 @@
 """The causes that gpuforge can name: one TOML file each, all of them in one index.
 
 Reading eighty TOML files costs more than an explanation, so `INDEX` holds what they say, and the
-words of each clue. After a change: ``python -m gpuforge.diagnose.known_error`` makes it anew.
+words of each clue. After a change: ``python tests/diagnose/known_errors_index.py`` makes it anew.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -131,28 +130,6 @@ def contexts() -> dict[str, tuple[Sign, ...]]:
     }
 
 
-def files() -> Iterator[tuple[str, str, str]]:
-    """Yield name, head and tests of each file; the tests are samples for the test suite."""
-    for path in sorted(FOLDER.glob("*.toml")):
-        head, _, tests = path.read_text(encoding="utf-8").partition("\n[tests]\n")
-        yield path.stem, head, tests
-
-
-def build_index() -> str:
-    """Return the index of the files as they are, one cause a line."""
-    import tomllib
-
-    errors = []
-    for cause, head, _ in files():
-        table = tomllib.loads(head)
-        texts = [text for clue in map(_parse_clue, table["clues"]) for text in clue.find]
-        machine = [""] if any("machine" in clue for clue in table["clues"]) else []
-        table["words"] = [sorted(words_of(text)) for text in (*texts, *machine)]
-        errors.append(f"{json.dumps(cause)}: {json.dumps(table)}")
-    contexts = json.dumps(tomllib.loads((HERE / "contexts.toml").read_text(encoding="utf-8")))
-    return '{"contexts": ' + contexts + ',\n"errors": {\n' + ",\n".join(errors) + "}}\n"
-
-
 @cache
 def _index() -> Any:
     return json.loads(INDEX.read_text(encoding="utf-8"))
@@ -173,13 +150,14 @@ def _parse(cause: str, table: dict[str, Any]) -> KnownError:
         source=table["source"],
         summary=table["summary"],
         steps=tuple(table["steps"]),
-        clues=tuple(_parse_clue(clue) for clue in table["clues"]),
+        clues=tuple(parse_clue(clue) for clue in table["clues"]),
         yields_to=tuple(table.get("yields_to", ())),
         repaired_by=table.get("repaired_by", ""),
     )
 
 
-def _parse_clue(table: dict[str, Any]) -> Clue:
+def parse_clue(table: dict[str, Any]) -> Clue:
+    """Return the clue that a table of a file means."""
     find = table.get("find", ())
     return Clue(
         find=(find,) if isinstance(find, str) else tuple(find),
@@ -195,6 +173,3 @@ def _parse_clue(table: dict[str, Any]) -> Clue:
 
 _words = cache(words_of)
 compiled = cache(re.compile)
-
-if __name__ == "__main__":
-    INDEX.write_text(build_index(), encoding="utf-8")
