@@ -193,26 +193,16 @@ class Settings:
         "what environments are planned for where no --framework is given; empty: the first fit",
     )
     profile: str = setting(
-        "",
-        parse_text,
-        "profile of environments where no --profile is given; empty: the best fit",
-        trusted_only=True,
+        "", parse_text, "profile where no --profile is given; empty: the best", trusted_only=True
     )
     auto_install: bool = setting(
-        False,
-        parse_flag,
-        "make environments and safe repairs without asking, as --yes does",
-        trusted_only=True,
+        False, parse_flag, "make environments and repairs as with --yes", trusted_only=True
     )
     memory_limit: int = setting(
-        0, parse_bytes, "a profile counts on no more memory of a GPU than this; 0: on all of it"
+        0, parse_bytes, "bytes of each GPU that a profile counts on; 0: all"
     )
-    pressure_warning: float = setting(
-        0.95, number(0, 1), "share of main memory in use from which doctor warns"
-    )
-    pressure_critical: float = setting(
-        0.99, number(0, 1), "share of main memory in use that doctor calls an error"
-    )
+    pressure_warning: float = setting(0.95, number(0, 1), "share of memory used: doctor warns")
+    pressure_critical: float = setting(0.99, number(0, 1), "share of memory used: doctor's error")
     cache_seconds: float = setting(3600.0, parse_seconds, "how long a detected machine is believed")
     detect_cache: bool = setting(True, parse_flag, "off: the machine is detected anew each time")
     detect_parallel: bool = setting(True, parse_flag, "off: vendors are asked one after the other")

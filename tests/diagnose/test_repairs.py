@@ -379,8 +379,10 @@ def test_variable_that_shadows_libraries_is_unset_at_activation(
     before = environment.hashes()
     _, done = doctor(capsys, scenario.check, "--fix", "--yes")
     repair = done["repairs"][0]
-    # The variable of this process stays; a newly activated shell no longer has it.
-    assert repair["outcome"] == "still there"
+    # The variable of this process stays, and the answer says so; a new shell no longer has it.
+    assert repair["outcome"] == "repaired"
+    (left,) = done["findings"]
+    assert (left["state"], left["cause"]) == ("warning", "") and "activate anew" in left["message"]
     shown = subprocess.run(
         ["sh", "-c", f". {environment.prefix}/bin/activate; echo ${{LD_LIBRARY_PATH-none}}"],
         capture_output=True,

@@ -39,8 +39,8 @@ def check(site: Site) -> Iterator[Finding]:
         if limit - used < available:
             available, total = max(0, limit - used), limit
             evidence = [f"control group: {format_bytes(used)} of {format_bytes(limit)} used"]
-    if (processors := _processors(site)) is not None:
-        evidence.append(f"control group: {processors:g} CPUs")
+    if quota := re.match(r"(\d+) ([1-9]\d*)", _read(site, f"{CGROUP}/cpu.max")):
+        evidence.append(f"control group: {int(quota[1]) / int(quota[2]):g} CPUs")
     chosen = settings.load().settings
     share = 1 - available / total if total else 0.0
     free = f"{format_bytes(available)} of main memory are available"
@@ -70,16 +70,6 @@ def _limits(site: Site) -> Iterator[tuple[int, int]]:
             if limit.isdecimal() and used.isdecimal():
                 free = re.search(freeable, _read(site, f"{at}/memory.stat"), re.M)
                 yield int(limit), max(0, int(used) - (int(free[1]) if free else 0))
-
-
-def _processors(site: Site) -> float | None:
-    """Return how many processors the control group grants, None for all."""
-    parts = _read(site, f"{CGROUP}/cpu.max").split() or [
-        _read(site, f"{CGROUP}/cpu/cpu.cfs_{name}_us").strip() for name in ("quota", "period")
-    ]
-    if len(parts) == 2 and all(part.isdecimal() for part in parts) and int(parts[1]):
-        return int(parts[0]) / int(parts[1])
-    return None
 
 
 def _read(site: Site, path: str) -> str:

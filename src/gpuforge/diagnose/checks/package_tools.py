@@ -48,8 +48,7 @@ def _asked(site: Site, tool: str, argv: list[str]) -> Finding:
         steps = ("Install versions that fit: see the lines above, or make the environment anew.",)
         return Finding("warning", f"{tool} finds requirements that are not met", "",
                        broken[:SHOWN], steps)  # fmt: skip
-    steps = (f"Put {tool} right first; nothing can be installed with it as it is.",)
-    return Finding("error", f"{tool} ended with status {output.status}", "", lines[-SHOWN:], steps)
+    return Finding("error", f"{tool} ended with status {output.status}", "", lines[-SHOWN:])
 
 
 def _conda(site: Site) -> Iterator[Finding]:
