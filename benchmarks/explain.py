@@ -16,6 +16,9 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from diagnose.known_errors_index import files
 from gpuforge.diagnose import known_error
 from gpuforge.diagnose.explanation import NAMED, Explanation, _fits, explain
 from gpuforge.diagnose.log import Log
@@ -64,7 +67,7 @@ def leave_one_out(cases: list[dict]) -> list[bool]:
     found = [hits(case["text"]) for case in cases]
     counts = collections.Counter(unit for units in found for unit in units)
     samples: set[Unit] = set()
-    for _, _, tests in known_error._files():
+    for _, _, tests in files():
         for text in tomllib.loads(tests)["match"]:
             samples |= hits(text)
     right = []

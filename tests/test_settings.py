@@ -34,6 +34,12 @@ EXAMPLES = {
     "package_index": ("https://index.example/simple", "https://index.example/simple"),
     "framework_index": ("default", "default"),
     "find_links": ("/wheels, /more", ("/wheels", "/more")),
+    "framework": ("JAX", "jax"),
+    "profile": ("nlp", "nlp"),
+    "auto_install": ("yes", True),
+    "memory_limit": ("8 GiB", 8 * 2**30),
+    "pressure_warning": ("0.5", 0.5),
+    "pressure_critical": ("0.75", 0.75),
     "cache_seconds": ("2 min", 120.0),
     "detect_cache": ("off", False),
     "detect_parallel": ("off", False),
@@ -142,11 +148,16 @@ def test_a_removed_current_folder_is_no_project(
     assert settings.load().settings == Settings()
 
 
-@pytest.mark.parametrize("name", ["plan", "cache_folder"])
-def test_a_project_may_not_set_folders(project: Path, name: str) -> None:
-    project.write_text(f'{name} = "/tmp/stolen"\nlearn = false')
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [("plan", ""), ("cache_folder", ""), ("profile", ""), ("auto_install", False)],
+)
+def test_a_project_may_not_set_folders_or_installs(
+    project: Path, name: str, default: object
+) -> None:
+    project.write_text(f'{name} = "yes"\nlearn = false')
     loaded = settings.load()
-    assert getattr(loaded.settings, name) == "" and loaded.settings.learn is False
+    assert getattr(loaded.settings, name) == default and loaded.settings.learn is False
     assert loaded.problems == (f"{project}: {name} is left out: a project may not set it",)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from gpuforge.errors import InvalidSettings, UnknownName, nearest
 from gpuforge.facts import Absent, Failed
 from gpuforge.probe import LiveProbe, Probe
-from gpuforge.units import parse_seconds
+from gpuforge.units import parse_bytes, parse_seconds
 
 PREFIX = "GPUFORGE_"
 PROJECT_FILE = "gpuforge.toml"
@@ -186,6 +186,22 @@ class Settings:
     find_links: tuple[str, ...] = setting(
         (), parse_names, "folders of wheels that environments are also made from", trusted_only=True
     )
+    framework: str = setting(
+        "",
+        one_of("", "pytorch", "tensorflow", "jax"),
+        "what environments are planned for where no --framework is given; empty: the first fit",
+    )
+    profile: str = setting(
+        "", parse_text, "profile where no --profile is given; empty: the best", trusted_only=True
+    )
+    auto_install: bool = setting(
+        False, parse_flag, "make environments and repairs as with --yes", trusted_only=True
+    )
+    memory_limit: int = setting(
+        0, parse_bytes, "bytes of each GPU that a profile counts on; 0: all"
+    )
+    pressure_warning: float = setting(0.95, number(0, 1), "share of memory used: doctor warns")
+    pressure_critical: float = setting(0.99, number(0, 1), "share of memory used: doctor's error")
     cache_seconds: float = setting(3600.0, parse_seconds, "how long a detected machine is believed")
     detect_cache: bool = setting(True, parse_flag, "off: the machine is detected anew each time")
     detect_parallel: bool = setting(True, parse_flag, "off: vendors are asked one after the other")

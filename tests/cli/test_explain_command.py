@@ -131,3 +131,21 @@ def test_report_holds_facts_versions_and_findings(
 )
 def test_private_things_are_taken_out(name: str, value: str, gone: str) -> None:
     assert gone not in json.dumps(redacted({name: [value]}))
+
+
+@pytest.mark.parametrize(("path", "asked"), [("{here}/train.py", 1), ("/home/other/train.py", 0)])
+def test_this_machine_is_asked_where_the_log_names_its_folder(
+    path: str,
+    asked: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seen: list[object] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gpuforge.detect.read_machine", lambda probe: seen.append(probe))
+    line = f'  File "{path.format(here=tmp_path)}", line 3, in <module>\n'
+    assert ask(monkeypatch, (line + OOM).encode(), "-") == 0
+    assert len(seen) == asked
+    ask(monkeypatch, (line + "step 1 of 10").encode(), "-")
+    assert len(seen) == asked, "a log without an error needs no facts"

@@ -272,3 +272,36 @@ def test_version_meets_condition(version: str, condition: str, expected: bool) -
 def test_requirement_of_an_extra_is_left_out() -> None:
     assert parse_requirement("numpy (<2,>=1.22)") == ("numpy", ("<2", ">=1.22"))
     assert parse_requirement("nvidia-cudnn-cu12 ; extra == 'gpu'") is None
+
+
+# What uv 0.13.9 printed in such an environment.
+UV_SAYS = """Checked 2 packages in 0.40ms
+Found 1 incompatibility
+The package `torchvision` requires `torch==2.4.0`, but `2.9.0` is installed"""
+
+
+def test_pip_uv_and_conda_are_asked(environment: Environment, tmp_path: Path) -> None:
+    def said() -> list[tuple[str, str]]:
+        return [(f.state, f.message) for f in run_checks("package_tools").findings]
+
+    assert ("ok", "pip works and finds every requirement met") in said()
+    environment.add(make_wheel(tmp_path, "torch", "2.9.0"))
+    environment.add(make_wheel(tmp_path, "torchvision", "0.19.0", ("torch==2.4.0",)))
+    uv = environment.prefix / "bin" / "uv"
+    uv.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{UV_SAYS}\nEND\nexit 1\n")
+    uv.chmod(0o755)
+    records = environment.prefix / "conda-meta"
+    records.mkdir()
+    (records / "torch-2.8.0-py312_0.json").write_text('{"name": "torch", "version": "2.8.0"}')
+    (records / "scipy-1.16.0-py312_0.json").write_text('{"name": "scipy", "vers')
+    assert said() == [
+        ("error", "conda's record of scipy is damaged"),
+        ("warning", "pip finds requirements that are not met"),
+        ("warning", "uv finds requirements that are not met"),
+        ("warning", "torch of conda (2.8.0) lies under 2.9.0"),
+    ]
+    uv.write_text("#!/bin/sh\necho 'error: broken' >&2\nexit 2\n")
+    (environment.packages / "pip" / "__main__.py").write_text("raise SystemExit(3)\n")
+    found = said()
+    assert ("error", "uv ended with status 2") in found
+    assert ("error", "pip ended with status 3") in found

@@ -39,6 +39,7 @@ class Scenario:
     installed : wheels in the environment: name, version, requirements
     offered : wheels of the index
     breaks : what is done to the environment besides
+    variables : variables that are set, ``{prefix}`` standing for the environment
     """
 
     cause: str
@@ -48,6 +49,7 @@ class Scenario:
     machine: Machine | None = None
     breaks: Callable[[Environment], None] | None = None
     files: dict[str, dict[str, str]] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
 
 
 def delete(path: str) -> Callable[[Environment], None]:
@@ -63,6 +65,11 @@ def damage_cache(environment: Environment) -> None:
 def leave_remains(environment: Environment) -> None:
     (environment.packages / "~orch").mkdir()
     (environment.packages / "~orch" / "old.py").write_text("x = 1\n")
+
+
+def add_toolkit(environment: Environment) -> None:
+    (environment.prefix / "old-cuda").mkdir()
+    (environment.prefix / "old-cuda" / "libcublas.so.11").touch()
 
 
 TORCH_CPU: Wheel = ("torch", "2.9.0+cpu", ())
@@ -158,6 +165,37 @@ SCENARIOS = [
         breaks=delete("nvidia/cudnn/lib/libcudnn.so.9"),
         files={"nvidia-cudnn-cu12": CUDNN},
     ),
+    Scenario(
+        "bitsandbytes_cuda_setup_failed",
+        "package_files",
+        [("bitsandbytes", "0.48.0", ())],
+        [("bitsandbytes", "0.48.0", ())],
+        breaks=delete("bitsandbytes/libbitsandbytes_cuda128.so"),
+        files={"bitsandbytes": {"bitsandbytes/libbitsandbytes_cuda128.so": "library"}},
+    ),
+    Scenario(
+        "cupy_headers_missing",
+        "gpu_builds",
+        [("cupy-cuda12x", "13.6.0", ())],
+        [("nvidia-cuda-runtime-cu12", "12.8.90", ())],
+        nvidia("12.8"),
+        variables={"CUDA_HOME": "{prefix}/nowhere"},
+    ),
+    Scenario(
+        "numba_nvvm_missing",
+        "gpu_builds",
+        [("numba-cuda", "0.20.0", ()), ("nvidia-cuda-runtime-cu12", "12.8.90", ())],
+        [("nvidia-cuda-nvcc-cu12", "12.8.93", ()), ("nvidia-cuda-nvrtc-cu12", "12.8.93", ())],
+        nvidia("12.8"),
+        variables={"CUDA_HOME": "{prefix}/nowhere"},
+    ),
+    Scenario(
+        "ld_library_path_shadow",
+        "environment_variables",
+        [("nvidia-cublas-cu12", "12.8.0", ())],
+        breaks=add_toolkit,
+        variables={"LD_LIBRARY_PATH": "{prefix}/old-cuda"},
+    ),
     Scenario("pip_hash_mismatch", "package_cache", breaks=damage_cache),
     Scenario("interrupted_install", "package_files", breaks=leave_remains),
 ]
@@ -175,6 +213,8 @@ def build(
         make_wheel(index, name, version, requires, scenario.files.get(name))
     if scenario.breaks:
         scenario.breaks(environment)
+    for name, value in scenario.variables.items():
+        monkeypatch.setenv(name, value.format(prefix=environment.prefix))
     if scenario.machine:
         machine = scenario.machine
         monkeypatch.setattr("gpuforge.diagnose.site.read_machine", lambda probe: machine)
@@ -276,9 +316,12 @@ def test_without_yes_and_without_a_terminal_nothing_is_changed(
     monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115
     before = environment.hashes()
     _, done = doctor(capsys, "duplicate_packages", "--fix")
-    sys.stdin.close()
     assert done["repairs"][0]["outcome"] == "declined"
     assert environment.hashes() == before
+    monkeypatch.setenv("GPUFORGE_AUTO_INSTALL", "on")  # the setting agrees in advance
+    _, done = doctor(capsys, "duplicate_packages", "--fix")
+    sys.stdin.close()
+    assert done["repairs"][0]["outcome"] == "repaired"
 
 
 def test_interruption_leaves_a_record_that_can_be_undone(
@@ -336,8 +379,10 @@ def test_variable_that_shadows_libraries_is_unset_at_activation(
     before = environment.hashes()
     _, done = doctor(capsys, scenario.check, "--fix", "--yes")
     repair = done["repairs"][0]
-    # The variable of this process stays; a newly activated shell no longer has it.
-    assert repair["outcome"] == "still there"
+    # The variable of this process stays, and the answer says so; a new shell no longer has it.
+    assert repair["outcome"] == "repaired"
+    (left,) = done["findings"]
+    assert (left["state"], left["cause"]) == ("warning", "") and "activate anew" in left["message"]
     shown = subprocess.run(
         ["sh", "-c", f". {environment.prefix}/bin/activate; echo ${{LD_LIBRARY_PATH-none}}"],
         capture_output=True,
@@ -360,9 +405,10 @@ def test_system_python_is_never_changed(tmp_path: Path) -> None:
     assert "has no pip" in action.refusal()
 
 
-def test_table_of_repairs_covers_ten_causes_marked_safe() -> None:
+def test_each_repair_promised_is_made_for_real() -> None:
     from gpuforge.diagnose.known_error import known_errors
 
-    safe = {s.cause for s in SCENARIOS if s.cause in known_errors()}
-    assert len(safe) >= 10
-    assert all(known_errors()[cause].safe_fix for cause in safe)
+    known = known_errors()
+    promised = {cause: error.repaired_by for cause, error in known.items() if error.repaired_by}
+    assert promised == {s.cause: s.check for s in SCENARIOS if s.cause in known}
+    assert len(promised) >= 10 and all(known[cause].safe_fix for cause in promised)

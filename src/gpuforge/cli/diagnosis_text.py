@@ -42,7 +42,8 @@ def render_short(answer: Explanation) -> str:
 
 def render_page(error: KnownError, steps: tuple[str, ...]) -> str:
     """Return what is known of one cause."""
-    fix = "has safe repairs" if error.safe_fix else "has no repair that is safe to make by itself"
+    by = error.repaired_by
+    fix = f"repaired by: gpuforge doctor {by} --fix" if by else "doctor has no repair for it"
     head = [error.title, f"{error.cause}, {error.area}, {error.severity}; {fix}", "", error.summary]
     return "\n".join([*head, "", *_numbered(steps), "", f"Source: {error.source}"])
 
@@ -65,7 +66,9 @@ def _full(match: Match) -> str:
         lines.append(f"  {where}: {evidence.text}")
     lines += ["", "What to do:", *_numbered(match.steps)]
     if match.safe_fix:
-        lines.append("  'gpuforge doctor --fix' looks for a safe repair in the active environment.")
+        lines.append(
+            f"  'gpuforge doctor {match.repaired_by} --fix' repairs it if it finds it here."
+        )
     return "\n".join([*lines, f"Source: {match.source}"])
 
 

@@ -44,6 +44,7 @@ class Match:
     confidence : 0-1, the probability that this is what stopped the program
     steps : what to do with the tools and on the platform at hand, in order
     safe_fix : whether ``doctor --fix`` has a safe repair for it
+    repaired_by : the check of ``doctor`` that finds it and has the repair
     """
 
     cause: str
@@ -55,6 +56,7 @@ class Match:
     evidence: tuple[Evidence, ...]
     steps: tuple[str, ...]
     safe_fix: bool
+    repaired_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -205,5 +207,6 @@ def _match(case: _Case, confidence: float, log: Log, around: Surroundings) -> Ma
             + [Evidence(number, text) for number, text in list(lines.items())[:EVIDENCE_LINES]]
         ),
         steps=around.steps(error.steps),
-        safe_fix=error.safe_fix,
+        safe_fix=bool(error.repaired_by),
+        repaired_by=error.repaired_by,
     )

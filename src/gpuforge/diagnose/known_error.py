@@ -1,14 +1,13 @@
-"""The causes that gpuforge can name: one TOML file each, read in two halves.
+"""The causes that gpuforge can name: one TOML file each, all of them in one index.
 
-The head (title, steps, clues) is read for every explanation; the part from ``[tests]`` on holds
-samples for the test suite and is cut off before parsing.
+Reading eighty TOML files costs more than an explanation, so `INDEX` holds what they say, and the
+words of each clue. After a change: ``python tests/diagnose/known_errors_index.py`` makes it anew.
 """
 
 from __future__ import annotations
 
+import json
 import re
-import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,8 +18,7 @@ from gpuforge.errors import UnknownName
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "known_errors"
-_FIND = re.compile(r'\{ find = (\[[^\]]*\]|"[^"]*")')
-_TEXT = re.compile(r'"([^"]*)"')
+INDEX = HERE / "known_errors.json"
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,8 @@ class KnownError:
     Attributes
     ----------
     cause : its id, the file's name
+    safe_fix : whether a repair is safe to make by itself
+    repaired_by : the check of ``doctor`` whose findings have such a repair; empty: none has
     yields_to : causes of which this one is a consequence, or less precise; ``*``: any
     """
 
@@ -73,22 +73,20 @@ class KnownError:
     steps: tuple[str, ...]
     clues: tuple[Clue, ...]
     yields_to: tuple[str, ...] = ()
+    repaired_by: str = ""
 
 
 def known_errors() -> dict[str, KnownError]:
     """Return every known error by its id."""
-    return {cause: _parsed(cause) for cause in _heads()}
+    return {cause: _parsed(cause) for cause in causes()}
 
 
 def candidates(words: frozenset[str]) -> dict[str, KnownError]:
-    """Return the known errors of which a clue could stand in a log of these words.
-
-    Reading TOML is what an explanation costs most, so a file whose clues cannot match stays text.
-    """
+    """Return the known errors of which at least one clue's words are all among `words`."""
     return {
         cause: _parsed(cause)
-        for cause, wanted in _wanted_words().items()
-        if any(one <= words for one in wanted)
+        for cause, table in _index()["errors"].items()
+        if any(map(words.issuperset, table["words"]))
     }
 
 
@@ -100,14 +98,14 @@ def known_error(cause: str) -> KnownError:
     UnknownName
         If no cause has that id.
     """
-    if cause not in _heads():
-        raise UnknownName.among("cause", cause, _heads())
+    if cause not in causes():
+        raise UnknownName.among("cause", cause, causes())
     return _parsed(cause)
 
 
 def causes() -> tuple[str, ...]:
     """Return the ids of all known errors."""
-    return tuple(_heads())
+    return tuple(_index()["errors"])
 
 
 @dataclass(frozen=True)
@@ -126,39 +124,20 @@ class Sign:
 @cache
 def contexts() -> dict[str, tuple[Sign, ...]]:
     """Return the signs of the surroundings by name."""
-    tables = tomllib.loads((HERE / "contexts.toml").read_text(encoding="utf-8"))
     return {
         name: tuple(Sign(one, "") if isinstance(one, str) else Sign(*one) for one in signs)
-        for name, signs in tables.items()
+        for name, signs in _index()["contexts"].items()
     }
 
 
-def _files() -> Iterator[tuple[str, str, str]]:
-    """Yield name, head and tests of each file."""
-    for path in sorted(FOLDER.glob("*.toml")):
-        head, _, tests = path.read_text(encoding="utf-8").partition("\n[tests]\n")
-        yield path.stem, head, tests
-
-
 @cache
-def _heads() -> dict[str, str]:
-    return {cause: head for cause, head, _ in _files()}
+def _index() -> Any:
+    return json.loads(INDEX.read_text(encoding="utf-8"))
 
 
 @cache
 def _parsed(cause: str) -> KnownError:
-    return _parse(cause, tomllib.loads(_heads()[cause]))
-
-
-@cache
-def _wanted_words() -> dict[str, tuple[frozenset[str], ...]]:
-    """Return the words of each text that a clue looks for; a sign of the machine needs none."""
-    found = {}
-    for cause, head in _heads().items():
-        texts = [text for finds in _FIND.findall(head) for text in _TEXT.findall(finds)]
-        machine = [""] if "{ machine = " in head else []
-        found[cause] = tuple(_words(text) for text in (*texts, *machine))
-    return found
+    return _parse(cause, _index()["errors"][cause])
 
 
 def _parse(cause: str, table: dict[str, Any]) -> KnownError:
@@ -171,12 +150,14 @@ def _parse(cause: str, table: dict[str, Any]) -> KnownError:
         source=table["source"],
         summary=table["summary"],
         steps=tuple(table["steps"]),
-        clues=tuple(_parse_clue(clue) for clue in table["clues"]),
+        clues=tuple(parse_clue(clue) for clue in table["clues"]),
         yields_to=tuple(table.get("yields_to", ())),
+        repaired_by=table.get("repaired_by", ""),
     )
 
 
-def _parse_clue(table: dict[str, Any]) -> Clue:
+def parse_clue(table: dict[str, Any]) -> Clue:
+    """Return the clue that a table of a file means."""
     find = table.get("find", ())
     return Clue(
         find=(find,) if isinstance(find, str) else tuple(find),

@@ -64,7 +64,11 @@ class How(TypedDict, total=False):
 
 
 def recommend(
-    machine: Machine | None = None, *, framework: str | None = None, **how: Unpack[How]
+    machine: Machine | None = None,
+    *,
+    profile: str | None = None,
+    framework: str | None = None,
+    **how: Unpack[How],
 ) -> Recommendation:
     """Return the best profile for a machine with its plan.
 
@@ -74,8 +78,11 @@ def recommend(
     ----------
     machine
         The facts to go by; this machine by default.
+    profile
+        The profile preferred; by default that of the settings, else the one that fits best.
     framework
-        ``pytorch``, ``tensorflow`` or ``jax``; by default the first of them that fits.
+        ``pytorch``, ``tensorflow`` or ``jax``; by default that of the settings, else the first of
+        them that fits.
     **how
         The rest, as `How` says.
 
@@ -85,7 +92,9 @@ def recommend(
         If the machine meets the minimum of no profile.
     """
     machine, how = machine or _this_machine(), _filled(how)
-    best, fit = _best(machine, cpu_only=how["cpu_only"])
+    chosen = settings.load().settings
+    framework = framework or chosen.framework
+    best, fit = _best(machine, profile or chosen.profile, cpu_only=how["cpu_only"])
     without = how["cpu_only"] or (fit.device == "CPU" and _measured(machine))
     how = {**how, "cpu_only": without}
     first, *others = (
@@ -107,9 +116,11 @@ def _filled(how: How) -> How:
     return {"cpu_only": chosen.cpu_only, "framework_index": chosen.framework_index, **how}
 
 
-def _best(machine: Machine, *, cpu_only: bool) -> tuple[Profile, Fit]:
+def _best(machine: Machine, wanted: str, *, cpu_only: bool) -> tuple[Profile, Fit]:
     there = profiles()
     fits = fit_all(machine, there, cpu_only=cpu_only)
+    if wanted:
+        return choose(there, wanted), fits[wanted]
     met = [p for p in there.values() if fits[p.name].met]
     if not met:
         raise EnvironmentMismatch("this machine meets the minimum memory of no profile")
@@ -154,7 +165,8 @@ def plan(
     profile
         By default the recommended one.
     framework
-        ``pytorch``, ``tensorflow`` or ``jax``; by default the first, or the recommended one.
+        ``pytorch``, ``tensorflow`` or ``jax``; by default that of the settings, else the first or
+        the recommended one.
     machine
         The facts to go by; this machine by default.
     **how
@@ -172,7 +184,7 @@ def plan(
     )
     wish = Wish(
         profile=choose(profiles(), profile) if isinstance(profile, str) else profile,
-        framework=framework or FRAMEWORKS[0],
+        framework=framework or settings.load().settings.framework or FRAMEWORKS[0],
         accelerator="cpu" if how["cpu_only"] else how.get("accelerator"),
         version=how.get("version", ""),
         framework_index=how["framework_index"],

@@ -7,6 +7,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from gpuforge import settings
 from gpuforge.cli import diagnosis_text, render
 from gpuforge.cli.main import FINE, NOTHING, PROBLEM
 from gpuforge.diagnose import Finding, Report
@@ -110,7 +111,7 @@ def _repair(finding: Finding, arguments: argparse.Namespace) -> Repair:
 
     if plan.refusals:
         return ended("refused", reason="; ".join(plan.refusals))
-    if not arguments.yes and not _agrees():
+    if not (arguments.yes or settings.load().settings.auto_install or _agrees()):
         return ended("declined", reason="not agreed to; --yes agrees in advance")
     try:
         record = apply_plan(plan)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -29,7 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--snapshot", metavar="DIR", help="the recorded machine the log comes from")
     parser.add_argument(
-        "--here", action="store_true", help="the log comes from this machine: use its facts"
+        "--here",
+        action="store_true",
+        help="the log comes from this machine: use its facts (the "
+        "default where it shows an error and a path of your home, folder or environment)",
     )
 
 
@@ -38,7 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
     subject = arguments.subject
     if subject in causes() and not Path(subject).exists():
         return _page(subject, as_json=arguments.json)
-    answer = explain(_read(subject), _machine(arguments))
+    text = _read(subject)
+    answer = explain(text, _machine(arguments))
+    if answer.matches and not (arguments.snapshot or arguments.here) and _is_from_here(text):
+        arguments.here = True
+        answer = explain(text, _machine(arguments))
     if arguments.json:
         matches = [_document(asdict(match)) for match in answer.matches if answer.cause]
         render.document({"matches": matches})
@@ -47,8 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
     return FINE if answer.cause else NOTHING
 
 
+# What the contract of the JSON document does not hold.
+HIDDEN = ("source", "summary", "repaired_by")
+
+
 def _document(match: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in match.items() if name not in ("source", "summary")}
+    return {name: value for name, value in match.items() if name not in HIDDEN}
 
 
 def _page(cause: str, *, as_json: bool) -> int:
@@ -85,6 +98,15 @@ def _near(subject: str) -> str:
     found = nearest(subject, causes())
     listed = "'gpuforge doctor --list' lists the causes"
     return f"did you mean the cause {found!r}?" if found else listed
+
+
+def _is_from_here(text: str) -> bool:
+    """Return whether a path stands in the text that only this user's machine is likely to have."""
+    own = {Path.home(), Path(sys.prefix), Path(os.environ.get("VIRTUAL_ENV", "/"))}
+    with contextlib.suppress(FileNotFoundError):  # the current folder was removed
+        own.add(Path.cwd())
+    # Folders such as /root, /app and /usr are on every machine; one below is a choice.
+    return any(f"{path}{os.sep}" in text for path in own if len(path.parts) > 2)
 
 
 def _machine(arguments: argparse.Namespace) -> Machine | None:

@@ -8,9 +8,11 @@ from pathlib import Path
 from gpuforge.changes.action import AppendLines
 from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.site import Site
+from gpuforge.facts import known
 
 SUMMARY = "variables hide no device and shadow no library"
 
+UNSET = ("# gpuforge: the environment brings its own CUDA libraries", "unset LD_LIBRARY_PATH")
 FOLDERS = ("CUDA_HOME", "CUDA_PATH", "CUDNN_PATH", "ROCM_PATH", "ROCM_HOME")
 
 
@@ -36,9 +38,12 @@ def _shadowing(site: Site) -> Iterator[Finding]:
     folders = tuple(folder for folder in value.split(":") if folder and _holds_cuda(site, folder))
     if own and folders:
         script = site.prefix / "bin" / "activate"
-        lines = ("# gpuforge: the environment brings its own CUDA libraries",
-                 "unset LD_LIBRARY_PATH")  # fmt: skip
-        repair = (AppendLines(script, lines),) if script.is_file() else ()
+        if UNSET[1] in (known(site.probe.read_text(str(script))) or "").splitlines():
+            steps = (f"source {script}",)
+            message = "LD_LIBRARY_PATH is set here, and the activation takes it away: activate anew"
+            yield Finding("warning", message, "", folders, steps)
+            return
+        repair = (AppendLines(script, UNSET),) if script.is_file() else ()
         yield of_cause("ld_library_path_shadow", "warning", evidence=folders, repair=repair)
 
 

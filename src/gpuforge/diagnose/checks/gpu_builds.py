@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from gpuforge.changes.action import RunPip
 from gpuforge.diagnose.finding import Finding, of_cause
@@ -19,6 +20,15 @@ INDEX = "https://download.pytorch.org/whl"
 CUDA_INDEXES = (("cu130", (13, 0)), ("cu128", (12, 8)), ("cu126", (12, 6)), ("cu118", (11, 8)))
 # Blackwell and later need code of CUDA 12.8: https://docs.nvidia.com/cuda/blackwell-compatibility-guide/
 BLACKWELL, BLACKWELL_CUDA = (10, 0), (12, 8)
+# What compiles while it runs, the cause when it cannot, and the packages of a toolkit it needs.
+# From CUDA 13 on these packages are named and laid out otherwise; nothing is promised there.
+COMPILED_WITH = {
+    "cupy-cuda12x": ("cupy_headers_missing", ("nvidia-cuda-runtime",)),
+    "numba-cuda": (
+        "numba_nvvm_missing",
+        ("nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime"),
+    ),
+}
 _LOCAL = re.compile(r"\+(cpu|xpu|cu(\d{2,3})|rocm([\d.]+))")
 
 
@@ -29,7 +39,7 @@ def check(site: Site) -> Iterator[Finding]:
         return
     vendors: set[str] = {device.vendor for device in site.machine.devices}
     found = [*_torch(site, vendors), *_jax(site, vendors), *_tensorflow(site, vendors)]
-    found += _cupy(site)
+    found += [*_cupy(site), *_compilers(site, vendors)]
     frameworks = ("torch", "jax", "tensorflow")
     installed = [n for n in site.packages if n in frameworks or n.startswith("cupy")]
     if found:
@@ -110,6 +120,23 @@ def _cupy(site: Site) -> Iterator[Finding]:
         evidence = (wheels[0], f"the driver serves CUDA {served[0]}")
         repair = (_pip(site, "uninstall", "-y", wheels[0]), _pip(site, "install", right))
         yield of_cause("cupy_wrong_cuda_wheel", "error", evidence=evidence, repair=repair)
+
+
+def _compilers(site: Site, vendors: set[str]) -> Iterator[Finding]:
+    """Find packages that compile for the GPU while they run and lack what they compile with."""
+    environ = site.probe.environ
+    toolkit = environ.get("CUDA_HOME") or environ.get("CUDA_PATH") or "/usr/local/cuda"
+    if "nvidia" not in vendors or Path(toolkit, "include").is_dir():
+        return
+    for package, (cause, parts) in COMPILED_WITH.items():
+        major = package[9:11] if package.startswith("cupy") else str((*driver_cuda(site), 12)[0])
+        lacking = [
+            f"{part}-cu{major}" for part in parts if f"{part}-cu{major}" not in site.packages
+        ]
+        if package in site.packages and major == "12" and lacking:
+            evidence = (f"{package}, no {', no '.join(lacking)}, no {toolkit}",)
+            repair = (_pip(site, "install", *lacking),)
+            yield of_cause(cause, "warning", evidence=evidence, repair=repair)
 
 
 def _pip(site: Site, *arguments: str) -> RunPip:

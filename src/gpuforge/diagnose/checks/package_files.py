@@ -15,6 +15,11 @@ SUMMARY = "installed packages are whole"
 PREFIXES = ("nvidia-", "torch", "jax", "cupy", "triton", "numpy", "xformers", "bitsandbytes")
 LIBRARY_ENDINGS = (".so", ".dll", ".dylib", ".pyd")
 MISSING_SHOWN = 3
+# What missing libraries of a package mean, where it is not a missing library of CUDA.
+CAUSES = {
+    "nvidia-cudnn": "cudnn_missing_or_mismatch",
+    "bitsandbytes": "bitsandbytes_cuda_setup_failed",
+}
 
 
 def check(site: Site) -> Iterator[Finding]:
@@ -38,8 +43,8 @@ def _missing(site: Site, folder: Path) -> Iterator[Finding]:
         libraries = [path for path in paths if _is_library(path)]
         gone = [path for path in libraries if not (folder / path).exists()]
         if gone:
-            cudnn = package.startswith("nvidia-cudnn")
-            cause = "cudnn_missing_or_mismatch" if cudnn else "cuda_runtime_lib_missing"
+            known_by = (cause for start, cause in CAUSES.items() if package.startswith(start))
+            cause = next(known_by, "cuda_runtime_lib_missing")
             message = f"{package} {version} lacks {len(gone)} of its libraries"
             again = ("install", "--force-reinstall", "--no-deps", f"{package}=={version}")
             repair = (RunPip(site.python, site.prefix, again),)

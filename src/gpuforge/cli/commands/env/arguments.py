@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from gpuforge.environment import advice
 from gpuforge.environment.advice import How
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.refresh import newest_releases
-from gpuforge.facts import Machine
+from gpuforge.facts import Device, Machine, known
 
 _PLANNED = ("recommend", "plan", "export", "create", "fetch", "switch")
 _INSTALLING = ("create", "fetch", "switch")
@@ -76,7 +77,15 @@ def machine_of(found: argparse.Namespace) -> Machine:
     from gpuforge.probe import SnapshotProbe
 
     snapshot = getattr(found, "snapshot", None)
-    return read_machine(SnapshotProbe(Path(snapshot)) if snapshot else None)
+    machine = read_machine(SnapshotProbe(Path(snapshot)) if snapshot else None)
+    limit = loaded(found).memory_limit
+    return replace(machine, devices=tuple(_limited(d, limit) for d in machine.devices))
+
+
+def _limited(device: Device, limit: int) -> Device:
+    memory = known(device.memory_total_bytes)
+    short = limit and memory is not None and memory > limit
+    return replace(device, memory_total_bytes=limit) if short else device
 
 
 def loaded(found: argparse.Namespace) -> settings.Settings:

@@ -109,7 +109,7 @@ def _warn(made: Plan) -> None:
 
 
 def _confirm(found: argparse.Namespace, question: str) -> None:
-    if found.yes:
+    if found.yes or loaded(found).auto_install:
         return
     if not sys.stdin.isatty():
         raise PlanRefused("nobody is there to ask", hint="add --yes to create it without asking")
