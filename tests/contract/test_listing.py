@@ -53,6 +53,14 @@ def test_calibrate_lists_what_is_not_installed(
     assert "cupy: cupy is not installed" in document["left_out"]
 
 
+def test_what_may_end_the_process_is_listed_with_that_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("mlx.core", reason="mlx is not installed")
+    assert main(["calibrate", "--list"]) == 0
+    assert "mlx:cpu: used only where it is named" in capsys.readouterr().err
+
+
 def double(x: Any) -> Any:
     return gf.namespace(x).exp(x) * 2
 

@@ -33,7 +33,9 @@ from gpuforge.runtime.structure import flatten, rebuild
 
 _log = logger("placement")
 HOLD_SECONDS = 10e-3
-MAX_HELD = 2000
+MAX_HELD, MAX_HELD_ELSEWHERE = 2000, 150
+SURPRISING = 1.5
+"""A call that took this many times the median of the ones before is looked into at once."""
 _NO_LIMIT = nullcontext()
 inside = threading.local()
 """``inside.placed`` is set while a backend other than NumPy runs a user's function."""
@@ -75,7 +77,7 @@ def _run_reference(call: Call, decision: Decision) -> Placed:
     learn(call, NUMPY, seconds, first=first)
     if decision.trial:
         _try(call, decision.trial, before, result, seconds)
-    return Placed(result, NUMPY, seconds, _hold(decision, seconds))
+    return Placed(result, NUMPY, seconds, _hold(call, decision, seconds))
 
 
 def run_numpy(call: Call) -> tuple[Any, float]:
@@ -189,7 +191,7 @@ def _run_elsewhere(call: Call, decision: Decision) -> Placed:
     else:
         learn(call, name, seconds, exploring=decision.exploring)
     exact = record.template is not None and not call.relaxed
-    return Placed(result, name, seconds, _hold(decision, seconds) if exact else 0, program)
+    return Placed(result, name, seconds, _hold(call, decision, seconds) if exact else 0, program)
 
 
 def _result_of(call: Call, program: Program) -> Any:
@@ -275,6 +277,14 @@ def _freshen(call: Call, name: str) -> None:
     call.record.fresh[key] = call.record.fresh.get(key, 0) + 1
 
 
-def _hold(decision: Decision, seconds: float) -> int:
-    """Return for how many calls a settled choice is kept without a look at the clock."""
-    return min(MAX_HELD, int(HOLD_SECONDS / max(seconds, 1e-7))) if decision.settled else 0
+def _hold(call: Call, decision: Decision, seconds: float) -> int:
+    """Return for how many calls a settled choice is kept without a look at the clock.
+
+    None where this call took much longer than the ones before it: what has changed must show soon.
+    """
+    name = decision.backend
+    cell = call.record.kind.curve(name).cell(call.key)
+    if not decision.settled or (cell.seconds and seconds > SURPRISING * cell.typical):
+        return 0
+    most = MAX_HELD if name == NUMPY else MAX_HELD_ELSEWHERE
+    return min(most, int(HOLD_SECONDS / max(seconds, 1e-7)))

@@ -140,6 +140,12 @@ def _list(session: Session, failures: list[str], *, as_json: bool) -> int:
     backends = [session.reference, *session.backends()]
     listed = list_backends(plugins=session.settings.plugins)
     failures += [f"{entry.name}: {entry.reason}" for entry in listed if entry.reason]
+    failures += [
+        f"{device.name}: used only where it is named, it ends the process where memory is short"
+        for library in session.libraries.values()
+        for device in library.devices
+        if device.dies_when_short and not session.usable(device)
+    ]
     if as_json:
         found = [{"name": b.name, "version": b.version} for b in backends]
         render.document({"backends": found, "left_out": failures})
