@@ -236,7 +236,8 @@ class Policy:
         price = estimate.loss(leader_seconds) if curve.verified else TRIAL_CALLS * estimate.mean
         if candidate.compiles and not cell.ready:
             price += kind.compile_seconds(candidate)
-        if not cell.count and cell.idle_seconds > UNSEEN_FACTOR * max(price, estimate.seconds):
+        overdue = cell.idle_seconds > UNSEEN_FACTOR * max(price, estimate.seconds)
+        if overdue and not cell.count and estimate.at_best < leader_seconds:
             return float("inf"), price
         if estimate.seconds > max(TRY_FACTOR * leader_seconds, TRY_FLOOR_SECONDS):
             return 0.0, float("inf")
