@@ -101,14 +101,19 @@ def child_processes() -> set[str]:
     """Return the running children of this process; multiprocessing's own tracker may stay."""
     found: set[str] = set()
     for task in Path("/proc/self/task").glob("*/children"):
-        for child in task.read_text().split():
-            try:
-                command = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:  # it ended meanwhile
-                continue
-            if command and "multiprocessing.resource_tracker" not in command:
-                found.add(f"{child} {command}")
+        for child in read_bytes(task).split():
+            command = read_bytes(Path("/proc", child.decode(), "cmdline")).replace(b"\0", b" ")
+            if command and b"multiprocessing.resource_tracker" not in command:
+                found.add(f"{child.decode()} {command.decode()}")
     return found
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return what a file of /proc holds: nothing, if its thread or process ended meanwhile."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def open_files() -> set[str]:
