@@ -97,8 +97,8 @@ class Estimate:
 
     @property
     def at_best(self) -> float:
-        """What one call in forty stays below, in seconds, if the estimate is right."""
-        return self.seconds * exp(-2 * self.spread)
+        """What hardly a call stays below, in seconds, if the estimate is right."""
+        return self.seconds * exp(-3 * self.spread)
 
     def saving(self, against: float) -> float:
         """Return the expected seconds gained over a call of `against`, where it is faster at all.
