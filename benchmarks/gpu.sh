@@ -20,7 +20,7 @@ step contract env GPUFORGE_TEST_DEVICE=cuda "$python" -m pytest -q tests/contrac
 step transfer "$python" benchmarks/transfer.py --out "$out/transfer.json"
 step calibration "$python" -m gpuforge calibrate
 step placement "$python" benchmarks/placement.py --samples "$out/placement-samples.json.gz" \
-    --out "$out/placement.json" --functions affine,wave,total,square_product,gram,ordered,spectrum
+    --out "$out/placement.json" --backends torch,jax,cupy --functions affine,wave,total,square_product,gram,ordered,spectrum
 step contention "$python" benchmarks/contention.py --out "$out/contention.json"
 step overhead "$python" benchmarks/overhead.py --out "$out/overhead.json"
 rm -rf "$GPUFORGE_CACHE_FOLDER"

@@ -164,3 +164,12 @@ def test_the_first_sample_is_dropped_for_the_second() -> None:
     curve.add("s", 10, 1.0)
     assert curve.cell("s").typical == 1.0
     assert curve.cell("s").count == 1
+
+
+def test_what_is_bought_is_told_apart_from_what_is_tried() -> None:
+    kind = Kind()
+    charge(kind, "s", "jit", 0.2, 0.2, bought=True)
+    charge(kind, "s", "jit", 0.1)
+    assert (kind.outlay_seconds, kind.spent_seconds) == (0.2, 0.1)
+    assert kind.curve("jit").spent_seconds == 0.1
+    assert kind.curve("jit").first_seconds == [0.2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import platform as interpreter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from gpuforge.environment.planning import Plan, Wish, plan_environment
 from gpuforge.environment.profile import Profile, choose, folders, load_profiles
 from gpuforge.environment.target import target_of
 from gpuforge.errors import EnvironmentMismatch, UnknownName
-from gpuforge.facts import Machine, known
+from gpuforge.facts import Device, Machine, known
 
 FORMATS = "gpuforge.environment.formats"
 
@@ -223,7 +223,18 @@ def format_module(name: str) -> ModuleType:
     return importlib.import_module(f"{FORMATS}.{name}")
 
 
+def limited(machine: Machine, limit_bytes: int) -> Machine:
+    """Return the machine as if no GPU had more memory than the setting allows; 0 allows all."""
+
+    def short(device: Device) -> Device:
+        memory = known(device.memory_total_bytes)
+        over = limit_bytes and memory is not None and memory > limit_bytes
+        return replace(device, memory_total_bytes=limit_bytes) if over else device
+
+    return replace(machine, devices=tuple(map(short, machine.devices)))
+
+
 def _this_machine() -> Machine:
     from gpuforge.detect import read_machine
 
-    return read_machine()
+    return limited(read_machine(), settings.load().settings.memory_limit)

@@ -145,6 +145,9 @@ def _notes(call: Call) -> list[str]:
             f" {format_seconds(kind.busy_seconds)} busy"
             f" (at most {significant(100 * session.policy.explore_share)} % for each)"
         )
+        if kind.outlay_seconds:
+            compiling = format_seconds(kind.outlay_seconds)
+            notes.append(f"compiling for what was known to be faster took {compiling} besides")
     if call.relaxed:
         notes.append("numerics are relaxed: dtypes and precision are the backend's own")
     return notes

@@ -82,6 +82,7 @@ class Kind:
     ----------
     busy_seconds : time spent in its calls so far
     spent_seconds : time that trying other backends has cost
+    outlay_seconds : time that compiling for backends known to be faster has cost
     prior : calibrated ratios for its class of operations
     family : the kinds of the same function, itself among them
     """
@@ -89,6 +90,7 @@ class Kind:
     curves: dict[str, Curve] = field(default_factory=dict)
     busy_seconds: float = 0.0
     spent_seconds: float = 0.0
+    outlay_seconds: float = 0.0
     prior: Prior | None = None
     family: Sequence[Kind] = field(default=(), repr=False)
 
@@ -314,6 +316,9 @@ def charge(
     if first_seconds > 0:
         curve.first_seconds.append(first_seconds)
         curve.missed_seconds = curve.cell(signature).missed_seconds = 0.0
-    kind.spent_seconds += max(0.0, lost_seconds)
-    if not bought:
-        curve.spent_seconds += max(0.0, lost_seconds)
+    lost = max(0.0, lost_seconds)
+    if bought:
+        kind.outlay_seconds += lost
+    else:
+        kind.spent_seconds += lost
+        curve.spent_seconds += lost

@@ -62,7 +62,11 @@ def collect() -> Summary:
         with session.lock:
             records = session.records()
             functions += [_function(record) for record in records]
-            trying += sum(kind.kind.spent_seconds for r in records for kind in r.kinds.values())
+            trying += sum(
+                k.kind.spent_seconds + k.kind.outlay_seconds
+                for r in records
+                for k in r.kinds.values()
+            )
             opening += sum(library.opening_seconds for library in session.libraries.values())
             notes.update(dict.fromkeys(_notes(session)))
     functions = sorted((f for f in functions if f.calls), key=lambda f: -f.seconds)

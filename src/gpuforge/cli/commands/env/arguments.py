@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from gpuforge.environment import advice
 from gpuforge.environment.advice import How
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.refresh import newest_releases
-from gpuforge.facts import Device, Machine, known
+from gpuforge.facts import Machine
 
 _PLANNED = ("recommend", "plan", "export", "create", "fetch", "switch")
 _INSTALLING = ("create", "fetch", "switch")
@@ -78,14 +77,7 @@ def machine_of(found: argparse.Namespace) -> Machine:
 
     snapshot = getattr(found, "snapshot", None)
     machine = read_machine(SnapshotProbe(Path(snapshot)) if snapshot else None)
-    limit = loaded(found).memory_limit
-    return replace(machine, devices=tuple(_limited(d, limit) for d in machine.devices))
-
-
-def _limited(device: Device, limit: int) -> Device:
-    memory = known(device.memory_total_bytes)
-    short = limit and memory is not None and memory > limit
-    return replace(device, memory_total_bytes=limit) if short else device
+    return advice.limited(machine, loaded(found).memory_limit)
 
 
 def loaded(found: argparse.Namespace) -> settings.Settings:
