@@ -38,7 +38,8 @@ import workloads
 import gpuforge as gf
 from gpuforge.runtime.captures import read_captures
 from gpuforge.runtime.execution import Program, try_backend
-from gpuforge.runtime.placement import NUMPY, Candidate, Kind, Policy, charge, is_bought, observe
+from gpuforge.runtime.peers import Peer, Peers
+from gpuforge.runtime.placement import NUMPY, Candidate, Kind, Policy, charge, observe
 from gpuforge.runtime.priors import CANCELLING_CLASSES, CONSTANT, Priors, classify
 from gpuforge.runtime.reference import CANCELLING, ELEMENTWISE, describe
 from gpuforge.runtime.structure import flatten
@@ -188,7 +189,7 @@ class Replay:
 
     def __init__(
         self, cells: dict[str, Any], content: dict[str, Any], rng: Any, prior: Any,
-        family: list[Kind],
+        family: list[Kind], peer: Peer | None = None,
     ):  # fmt: skip
         self.samples = {int(n): c for n, c in cells["sizes"].items()}
         self.medians = {n: {b: median(t) for b, t in c.items()} for n, c in self.samples.items()}
@@ -200,7 +201,7 @@ class Replay:
             Candidate(name, facts["floor"], facts["compiles"], compiling(content, name))
             for name, facts in content["backends"].items()
         ]
-        self.kind = Kind(prior=prior, family=family)
+        self.kind = Kind(prior=prior, family=family, peer=peer)
         family.append(self.kind)
         self.policy = Policy()
         self.seen = False
@@ -224,10 +225,7 @@ class Replay:
         if compiles and not cell.ready:
             extra = float(self.rng.choice(self.first[name]))
             cell.ready = True
-            known = self.kind.estimate(Candidate(NUMPY), size, size)
-            mine = self.kind.estimate(Candidate(name), size, size)
-            bought = known is not None and is_bought(self.kind, name, mine, known.seconds)
-            charge(self.kind, size, name, extra, extra, bought=bought)
+            charge(self.kind, size, name, extra, extra, bought=decision.bought)
         else:
             seconds = self.draw(size, name)
             if decision.exploring and not decision.trial:
@@ -249,6 +247,7 @@ class Replay:
         if curve.verified:
             curve.cell(size).ready = True
             curve.add(size, size, seconds)
+            self.kind.tell(name, size, size)
         return cost
 
 
@@ -286,10 +285,12 @@ def replay(content: dict[str, Any], seed: int) -> list[dict[str, Any]]:
     for label, calibrated in (("cold", False), ("calibrated", True)):
         first, steady = Score(), Score()
         families: dict[str, list[Kind]] = defaultdict(list)
+        peers = Peers()
         for kind, cells in content["cells"].items():
             prior = prior_of(kind, content) if calibrated else None
             family = families[kind.split()[0]]
-            run = Replay(cells, content, np.random.default_rng(seed), prior, family)
+            peer = peer_of(kind, peers)
+            run = Replay(cells, content, np.random.default_rng(seed), prior, family, peer)
             for size in run.sizes(FIRST_CALLS):
                 _, seconds, extra = run.call(size)
                 first.add(seconds, run.oracle[size], extra)
@@ -318,6 +319,11 @@ def prior_of(kind: str, content: dict[str, Any]) -> Any:
             return content["calibration"]
 
     return Priors(Kept()).of(read_captures(function).operations)  # type: ignore[arg-type]
+
+
+def peer_of(kind: str, peers: Peers) -> Peer:
+    function = workloads.WORKLOADS[kind.split()[0]][0]
+    return Peer(peers, classify(read_captures(function).operations), id(function))
 
 
 def medians_of(cells: dict[str, Any]) -> dict[int, dict[str, float]]:

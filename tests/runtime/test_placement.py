@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuforge.runtime.evidence import Curve
+from gpuforge.runtime.peers import Peer, Peers
 from gpuforge.runtime.placement import NUMPY, Candidate, Kind, Policy, charge, observe
 
 Cost = Callable[[str, int], float]
@@ -45,6 +47,7 @@ def simulate(
             charge(kind, size, decision.trial, price, compile_seconds)
             curve.cell(size).ready = True
             curve.add(size, size, cost(decision.trial, size))
+            kind.tell(decision.trial, size, size)
             extra += price
         where.append(name)
     return where, extra, kind
@@ -173,3 +176,84 @@ def test_what_is_bought_is_told_apart_from_what_is_tried() -> None:
     assert (kind.outlay_seconds, kind.spent_seconds) == (0.2, 0.1)
     assert kind.curve("jit").spent_seconds == 0.1
     assert kind.curve("jit").first_seconds == [0.2]
+
+
+def test_a_library_whose_threads_sleep_is_found_by_tries_in_a_row() -> None:
+    ran: list[str] = [NUMPY]
+
+    def cost(name: str, size: int) -> float:
+        awake = ran[-1] == name
+        ran.append(name)
+        return 1.5e-4 if name == NUMPY else (8e-5 if awake else 5e-4)
+
+    where, _, kind = simulate(cost, [1000] * 3000, TWO)
+    assert where[-1] == "fast"
+    assert kind.spent_seconds <= 0.2 * kind.busy_seconds
+
+
+def test_calls_that_are_always_slow_are_not_tried_on_and_on() -> None:
+    cost = linear({NUMPY: 1.5e-4, "fast": 5e-4}, {NUMPY: 0, "fast": 0})
+    where, _, _ = simulate(cost, [1000] * 3000, TWO)
+    assert where.count("fast") <= 12
+
+
+def test_a_sample_that_met_sleeping_threads_gives_way() -> None:
+    curve = Curve()
+    curve.add("s", 10, 5e-4)
+    assert curve.cell("s").warming
+    curve.add("s", 10, 1e-4)
+    assert list(curve.cell("s").seconds) == [1e-4]
+    for _ in range(5):
+        curve.add("s", 10, 1e-4)
+    assert not curve.cell("s").warming
+    curve.cell("s").row.clear()  # it ran elsewhere meanwhile
+    curve.add("s", 10, 5e-4)
+    assert set(curve.cell("s").seconds) == {1e-4}
+    curve.add("s", 10, 5e-4)  # no sleep: it is slower now
+    assert 5e-4 in curve.cell("s").seconds
+
+
+def test_long_calls_keep_every_sample() -> None:
+    curve = Curve()
+    for seconds in (0.5, 0.1, 0.5):
+        curve.add("s", 10, seconds)
+    assert list(curve.cell("s").seconds) == [0.5, 0.1, 0.5]
+
+
+def test_times_with_two_peaks_are_known_less_well() -> None:
+    steady, torn = Curve(), Curve()
+    for turn in range(16):
+        steady.add("s", 10, 0.1)
+        torn.add("s", 10, 0.04 if turn % 2 else 0.24)
+    assert torn.cell("s").spread > 3 * steady.cell("s").spread
+
+
+def test_other_functions_tell_what_is_hopeless() -> None:
+    peers = Peers()
+    slow = {NUMPY: 1e-2, "fast": 0.3}
+    simulate(lambda name, _: slow[name], [10**6] * 500, TWO, kind=_member(peers, 1))
+    simulate(lambda name, _: slow[name], [10**6] * 500, TWO, kind=_member(peers, 2))
+    told, _, _ = simulate(lambda name, _: slow[name], [10**6] * 40, TWO, kind=_member(peers, 3))
+    _, alone, _ = simulate(lambda name, _: slow[name], [10**6] * 40, TWO)
+    assert set(told) == {NUMPY}
+    assert alone > 0
+
+
+def _member(peers: Peers, owner: int) -> Kind:
+    return Kind(peer=Peer(peers, "heavy", owner))
+
+
+def test_peers_are_asked_by_class_first_and_never_themselves() -> None:
+    peers = Peers()
+    for owner in (1, 2):
+        peers.tell("heavy", "fast", 1000, 4.0, owner)
+        peers.tell("fft", "fast", 1000, 0.25, owner)
+    same, other = peers.guess("heavy", "fast", 1000, 3), peers.guess("sort", "fast", 1000, 3)
+    assert same is not None
+    assert same[0] == pytest.approx(4.0)
+    assert other is not None
+    assert other[1] > same[1]
+    assert peers.guess("heavy", "fast", 10**9, 3) is None
+    assert peers.guess("heavy", "jit", 1000, 3) is None
+    mine = peers.guess("heavy", "fast", 1000, 1)
+    assert mine is None or mine[1] > same[1]

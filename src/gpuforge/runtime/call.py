@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gpuforge.runtime.peers import Peer
+from gpuforge.runtime.priors import classify
 from gpuforge.runtime.record import (
     MAX_KINDS,
     FunctionRecord,
@@ -96,7 +98,9 @@ def _new_kind(session: Session, function: FunctionRecord, signature: Signature) 
     record.stays = function.captures.stays_on_numpy
     if signature.opaque and not record.stays:
         function.captures.may_write = True
-    record.kind.prior = session.prior(frozenset(function.captures.operations))
+    operations = frozenset(function.captures.operations)
+    record.kind.prior = session.prior(operations)
+    record.kind.peer = Peer(session.peers, classify(operations), id(function))
     record.kind.family = function.family
     function.family.append(record.kind)
     function.kinds[signature.kind] = record

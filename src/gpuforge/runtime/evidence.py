@@ -14,9 +14,15 @@ from dataclasses import dataclass, field
 from math import erfc, exp, log, sqrt
 from statistics import median
 
-KEPT_SAMPLES = 15
+KEPT_SAMPLES = 25
 SAMPLE_SPREAD, LEAST_SPREAD = 0.25, 0.08
 """Of one sample, falling with the root of their number: the first ones are often the slowest."""
+MEDIAN_ERROR = 0.93
+"""Of the distance of the quartiles: what the median of n samples is off, times the root of n."""
+SHORT_SECONDS = 2e-3
+"""Calls shorter than this may be slow for no other reason than that threads were asleep ..."""
+ROW, WARM_SHARE = 4, 0.75
+"""... which the first of so many in a row shows where the next ones take at most this share."""
 STALE_FACTOR, STALE_SPREAD = 300.0, 0.6
 """Samples are old after this many times their length in calls of others."""
 BETWEEN_SPREAD, BEYOND_SPREAD, BEYOND_GROWTH = 0.25, 0.3, 0.15
@@ -36,7 +42,8 @@ class Cell:
     missed_seconds : what it might have saved, on the estimates, in the calls since the last sample
     idle_seconds : busy time of this signature since the last sample
     ready : whether a compiled program for this signature exists in this process
-    provisional : whether the only sample is of a first call, to be dropped for the next one
+    row : the first samples since this signature last ran elsewhere
+    provisional : whether the last sample is of a first call, to be dropped for the next one
     """
 
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
@@ -44,33 +51,70 @@ class Cell:
     missed_seconds: float = 0.0
     idle_seconds: float = 0.0
     ready: bool = False
+    row: list[float] = field(default_factory=list)
     provisional: bool = False
-    _median: float | None = None
+    _quartiles: tuple[float, float, float] | None = None
 
-    def add(self, seconds: float, *, first: bool = False) -> None:
-        """Add one sample; one of a first call stands only until there is another."""
-        if self.provisional:
-            self.seconds.clear()
+    def add(self, seconds: float, *, first: bool = False) -> float:
+        """Add one sample and return it; one of a first call stands only until there is another.
+
+        A short call right after calls elsewhere may find the library's threads asleep: its sample
+        gives way to a second one that is much faster, and to the many that there may be: then
+        what these say is returned.
+        """
+        before = self.row
+        self.row = [*before, seconds][:ROW]
+        self.idle_seconds = self.missed_seconds = 0.0
+        if not before and self.count >= ROW and _woken(seconds, self.typical):
+            return self.typical
+        if self.provisional or (len(before) == 1 and _woken(before[0], seconds)):
+            self.seconds.pop()
             self.count -= 1
-        self.provisional = first and not self.seconds
+        self.provisional = first
         self.seconds.append(seconds)
         self.count += 1
-        self.idle_seconds = self.missed_seconds = 0.0
-        self._median = None
+        self._quartiles = None
+        return seconds
 
     @property
     def typical(self) -> float:
         """Median of the kept samples, in seconds."""
-        if self._median is None:
-            self._median = median(self.seconds)
-        return self._median
+        return self._quarters()[1]
+
+    @property
+    def warming(self) -> bool:
+        """Whether one call more tells whether the first ones found the library's threads asleep."""
+        if not 0 < len(self.row) < ROW:
+            return False
+        new = self.count <= len(self.row) == 1
+        return new or _woken(self.row[-2] if len(self.row) > 1 else self.typical, self.row[-1])
+
+    def _quarters(self) -> tuple[float, float, float]:
+        if self._quartiles is None:
+            times = sorted(self.seconds)
+            quarter = len(times) // 4
+            self._quartiles = times[quarter], median(times), times[-1 - quarter]
+        return self._quartiles
 
     @property
     def spread(self) -> float:
-        """How far the median may be from the truth, as a standard deviation of its logarithm."""
+        """How far the median may be from the truth, as a standard deviation of its logarithm.
+
+        By the number of samples, and by how far apart the kept ones are: times with two peaks
+        (memory that is at hand, and memory that is not) have a median that jumps between them.
+        """
         if self.idle_seconds > STALE_FACTOR * self.typical:
             return STALE_SPREAD
-        return max(LEAST_SPREAD, SAMPLE_SPREAD / sqrt(self.count))
+        low, _, high = self._quarters()
+        scatter = MEDIAN_ERROR * log(high / max(low, 1e-9)) if low < high else 0.0
+        return max(
+            LEAST_SPREAD, SAMPLE_SPREAD / sqrt(self.count), scatter / sqrt(len(self.seconds))
+        )
+
+
+def _woken(before: float, after: float) -> bool:
+    """Return whether a call of `before` seconds may have waited for threads that `after` found."""
+    return after < min(WARM_SHARE * before, SHORT_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -159,15 +203,20 @@ class Curve:
             found = self.cells[signature] = Cell()
         return found
 
-    def add(self, signature: Hashable, size: int, seconds: float, *, first: bool = False) -> None:
-        """Add one sample of a signature whose arrays hold `size` elements."""
+    def add(self, signature: Hashable, size: int, seconds: float, *, first: bool = False) -> float:
+        """Add one sample of a signature whose arrays hold `size` elements, and return it.
+
+        The cell's median where the sample is none (`Cell.add`).
+        """
         cell = self.cell(signature)
         if not cell.seconds:
             self._compare(size, seconds)
             at = bisect_left(self.sizes, size, key=lambda pair: pair[0])
             self.sizes.insert(at, (size, signature))
-        cell.add(seconds, first=first)
-        self.missed_seconds = 0.0
+        told = cell.add(seconds, first=first)
+        if len(cell.row) == 1:
+            self.missed_seconds = 0.0
+        return told
 
     def _compare(self, size: int, seconds: float) -> None:
         """Learn from the first sample of a size how far interpolation is off on this curve.
@@ -250,7 +299,7 @@ class Curve:
         nearest = below or above
         if nearest is None:
             return None
-        return nearest[1] * max(1.0, size / nearest[0]) if below else nearest[1]
+        return nearest[1] * max(1.0, size / max(nearest[0], 1)) if below else nearest[1]
 
 
 def _between(below: tuple[int, float], above: tuple[int, float], size: int) -> float:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from statistics import median
 
-from gpuforge.runtime.evidence import Curve, Estimate
+from gpuforge.runtime.evidence import SHORT_SECONDS, Curve, Estimate
+from gpuforge.runtime.peers import Peer
 
 NUMPY = "numpy"
 TRY_FACTOR = 5.0
@@ -27,6 +28,8 @@ CALIBRATED_SPREAD, RELATED_SPREAD = 0.7, 0.4
 FAR_SPREAD = 0.3
 """What knows less than this is joined with them."""
 RELATIVES = 4
+TELLING = (1, 3)
+"""After so many samples of a signature, what it took is told to other functions."""
 TRIAL_CALLS = 1.0
 """What a comparison with NumPy's result costs, in calls: the first ones are often the slowest."""
 BUY_AT = 1.0
@@ -65,12 +68,14 @@ class Decision:
     backend : the one whose result the caller gets
     trial : a backend to run besides, to compare its result with NumPy's; empty for none
     exploring : whether `backend` is tried rather than known to be best
+    bought : whether compiling for it is an outlay for calls to come rather than part of a try
     settled : whether the choice may be kept for the next calls of this signature
     """
 
     backend: str
     trial: str = ""
     exploring: bool = False
+    bought: bool = False
     settled: bool = False
 
 
@@ -85,6 +90,7 @@ class Kind:
     outlay_seconds : time that compiling for backends known to be faster has cost
     prior : calibrated ratios for its class of operations
     family : the kinds of the same function, itself among them
+    peer : its function among the others of the session
     """
 
     curves: dict[str, Curve] = field(default_factory=dict)
@@ -93,6 +99,7 @@ class Kind:
     outlay_seconds: float = 0.0
     prior: Prior | None = None
     family: Sequence[Kind] = field(default=(), repr=False)
+    peer: Peer | None = field(default=None, repr=False)
 
     def curve(self, backend: str) -> Curve:
         """Return what is known of `backend`, an empty curve at first."""
@@ -127,6 +134,9 @@ class Kind:
         if self.prior and (ratio := self.prior(backend, size)):
             text = "calibrated: this class of operations"
             guesses.append(Estimate(base.seconds * ratio, CALIBRATED_SPREAD, text))
+        if self.peer and (found := self.peer.guess(backend, size)):
+            text = "learned: other functions"
+            guesses.append(Estimate(base.seconds * found[0], found[1], text))
         return reduce(Estimate.joined, guesses) if guesses else None
 
     def _ratio(self, backend: str, size: int) -> float | None:
@@ -136,6 +146,12 @@ class Kind:
             return None
         there, here = curve.at(size), reference.at(size)
         return there / here if there and here else None
+
+    def tell(self, backend: str, signature: Hashable, size: int) -> None:
+        """Let the other functions know what a new signature on `backend` took over NumPy's time."""
+        cell = self.curve(backend).cell(signature)
+        if self.peer and cell.count in TELLING and (ratio := self._ratio(backend, size)):
+            self.peer.tell(backend, size, ratio)
 
     def compile_seconds(self, candidate: Candidate) -> float:
         """Return what one more compiled signature is expected to cost."""
@@ -176,7 +192,10 @@ class Policy:
             return Decision(best, settled=ready.count >= 3)
         if not kind.curve(attempt).verified:
             return Decision(NUMPY, trial=attempt, exploring=True)
-        return Decision(attempt, exploring=True)
+        leader = estimates[best]
+        assert leader is not None
+        bought = is_bought(kind, attempt, estimates[attempt], leader.seconds)
+        return Decision(attempt, exploring=True, bought=bought)
 
     def best(
         self,
@@ -211,6 +230,8 @@ class Policy:
         for candidate in candidates:
             if candidate.name == best:
                 continue
+            if _going_on(kind.curve(candidate.name), signature, leader.seconds, allowance):
+                return candidate.name
             saving, price = self._outlook(kind, signature, candidate, leader.seconds, estimates)
             bought = is_bought(kind, candidate.name, estimates[candidate.name], leader.seconds)
             spent = kind.curve(candidate.name).spent_seconds
@@ -248,6 +269,16 @@ class Policy:
         return saved + now, price
 
 
+def _going_on(curve: Curve, signature: Hashable, leader_seconds: float, allowance: float) -> bool:
+    """Return whether a try that has begun is to be made once more."""
+    cell = curve.cells.get(signature)
+    if cell is None or not cell.warming or leader_seconds > SHORT_SECONDS:
+        return False
+    latest = cell.row[-1]
+    affordable = curve.spent_seconds + latest <= allowance + SHORT_SECONDS
+    return curve.verified and affordable and latest < TRY_FACTOR * leader_seconds
+
+
 def is_bought(kind: Kind, backend: str, estimate: Estimate | None, against: float) -> bool:
     """Return whether a call on `backend` is no try: expected to be faster, its results compared.
 
@@ -283,8 +314,10 @@ def observe(
     until there is another.
     """
     curve = kind.curve(backend)
-    curve.add(signature, size, seconds, first=first)
+    seconds = curve.add(signature, size, seconds, first=first)
     curve.cell(signature).ready = True
+    if backend != NUMPY:
+        kind.tell(backend, signature, size)
     total = seconds * calls
     kind.busy_seconds += total
     for candidate in candidates:
@@ -294,6 +327,7 @@ def observe(
         estimate = kind.estimate(candidate, signature, size) or unknown(seconds)
         saved = saving_of(candidate, estimate, seconds) * calls
         cell = rival.cell(signature)
+        cell.row.clear()
         cell.missed_seconds += saved
         cell.idle_seconds += total
         rival.missed_seconds += saved

@@ -21,7 +21,6 @@ from gpuforge.runtime.placement import (
     Candidate,
     Decision,
     charge,
-    is_bought,
     observe,
 )
 from gpuforge.runtime.priors import CANCELLING_CLASSES, classify
@@ -139,6 +138,7 @@ def _try(
         if not outcome.refused:
             curve.cell(call.key).ready = True
             curve.add(call.key, call.signature.size, outcome.seconds)
+            call.record.kind.tell(name, call.key, call.signature.size)
             call.record.transfers[call.key, name] = outcome.transfer_seconds
             _freshen(call, name)
     _log.info("%s on %s: %s", call.function.name, name, outcome.refused or "agrees with NumPy")
@@ -187,7 +187,7 @@ def _run_elsewhere(call: Call, decision: Decision) -> Placed:
     if trouble is not None:
         return settle(call, backend, trouble)
     if fresh:
-        _learn_first(call, name, seconds)
+        _learn_first(call, name, seconds, bought=decision.bought)
     else:
         learn(call, name, seconds, exploring=decision.exploring)
     exact = record.template is not None and not call.relaxed
@@ -236,7 +236,7 @@ def settle(call: Call, backend: Backend, trouble: Exception) -> Placed:
     return Placed(result, NUMPY)
 
 
-def _learn_first(call: Call, name: str, seconds: float) -> None:
+def _learn_first(call: Call, name: str, seconds: float, *, bought: bool) -> None:
     """Take in the first call of a new signature on a compiling backend: compiled, not a sample."""
     kind = call.record.kind
     with call.session.lock:
@@ -244,8 +244,6 @@ def _learn_first(call: Call, name: str, seconds: float) -> None:
         expected = kind.estimate(Candidate(name), call.key, call.signature.size)
         extra = max(0.0, seconds - (expected.seconds if expected else 0.0))
         curve.cell(call.key).ready = True
-        reference = kind.estimate(Candidate(NUMPY), call.key, call.signature.size)
-        bought = reference is not None and is_bought(kind, name, expected, reference.seconds)
         charge(kind, call.key, name, extra, extra, bought=bought)
         kind.busy_seconds += seconds
         call.function.counts.setdefault(name, Count()).add(1, seconds)

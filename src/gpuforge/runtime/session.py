@@ -23,6 +23,7 @@ from gpuforge.runtime.backends import Backend, list_backends, matches, names
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.fingerprint import machine_fingerprint
 from gpuforge.runtime.opening import Failure, open_library
+from gpuforge.runtime.peers import Peers
 from gpuforge.runtime.placement import NUMPY, Candidate, Policy, Prior
 from gpuforge.runtime.plan import Plan
 from gpuforge.runtime.priors import Priors
@@ -79,6 +80,7 @@ class Session:
         folder = settings_module.cache_folder(chosen) if chosen.history else None
         self.history = History(folder, machine_fingerprint())
         self.priors = Priors(self.history)
+        self.peers = Peers()
         self.plan = (
             Plan.open(chosen, folder, self.history.machine) if chosen.deterministic else None
         )
