@@ -16,7 +16,7 @@ import pytest
 import gpuforge as gf
 from gpuforge.history import FILE, History
 from gpuforge.runtime import contention, summary
-from gpuforge.runtime.calibration import PROBES, calibrate, measure_point
+from gpuforge.runtime.calibration import PROBES, calibrate, measure_points
 from gpuforge.runtime.fingerprint import describe_machine, machine_fingerprint
 from gpuforge.runtime.priors import CONSTANT, Priors, classify
 from gpuforge.runtime.session import current_session
@@ -192,7 +192,7 @@ class TestCalibration:
         with gf.session(history=False) as held:
             backend = held.find(other)
             for name in PROBES:
-                point = measure_point(name, held.reference, backend, 256)
+                [point] = measure_points(name, held.reference, [backend], 256)
                 assert (point.ratio is None) == bool(point.reason)
                 assert point.ratio is None or point.ratio > 0
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from statistics import median
+from math import inf
 from time import perf_counter
 from typing import Any
 
@@ -19,13 +19,15 @@ from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.execution import Program, describe_error
 from gpuforge.runtime.namespace import namespace
 from gpuforge.runtime.priors import CONSTANT
-from gpuforge.runtime.reference import Disagreement, describe
+from gpuforge.runtime.reference import Disagreement, Template, describe
 from gpuforge.runtime.structure import flatten
 
 LIMIT_SECONDS = 10.0
 SIZES = (2**17, 2**11, 2**20, 2**14, 2**7, 2**23)
-SAMPLES = 3
-PER_CELL_SECONDS = 0.3
+LEAST_TURNS, MOST_TURNS, IN_A_ROW = 2, 6, 3
+CELL_SECONDS, ENOUGH_SECONDS, ROW_SECONDS = 0.6, 0.02, 0.02
+"""One probe at one size on all backends: the most; after which its least turns are enough; and
+after which one backend's calls in a row are."""
 
 
 def _square(x: Any) -> Any:
@@ -114,7 +116,7 @@ def plan_probes(backends: list[Backend]) -> list[tuple[str, Backend, int]]:
 def calibrate(
     history: History, reference: Backend, backends: list[Backend], *, limit: float = LIMIT_SECONDS
 ) -> Iterator[Point]:
-    """Measure what was not measured yet, and yield each point as it is kept.
+    """Measure what was not measured yet, and yield each point once it is kept.
 
     Parameters
     ----------
@@ -131,44 +133,74 @@ def calibrate(
     ratios: dict[str, dict[str, list[list[float]]]] = kept.get("ratios", {})
     barred: dict[str, str] = kept.get("barred", {})
     start = perf_counter()
-    for name, backend, size in plan_probes(backends):
-        points = ratios.setdefault(name, {}).setdefault(backend.name, [])
-        if any(point[0] == size for point in points) or f"{name} {backend.name}" in barred:
+    for size, name in ((size, name) for size in SIZES for name in PROBES):
+        known = ratios.setdefault(name, {})
+        left = [
+            backend
+            for backend in backends
+            if f"{name} {backend.name}" not in barred
+            and all(point[0] != size for point in known.get(backend.name, []))
+        ]
+        if not left:
             continue
-        if perf_counter() - start > limit - 2 * PER_CELL_SECONDS:
+        if perf_counter() - start > limit - 2 * CELL_SECONDS:
             return
-        point = measure_point(name, reference, backend, size)
-        if point.ratio is None:
-            barred[f"{name} {backend.name}"] = point.reason
-        else:
-            points.append([size, point.ratio])
+        points = measure_points(name, reference, left, size)
+        for point in points:
+            if point.ratio is None:
+                barred[f"{name} {point.backend}"] = point.reason
+            else:
+                known.setdefault(point.backend, []).append([size, point.ratio])
         history.keep_constant(CONSTANT, {"ratios": ratios, "barred": barred})
-        yield point
+        yield from points
 
 
-def measure_point(name: str, reference: Backend, backend: Backend, size: int) -> Point:
-    """Time one probe on NumPy and on `backend`, interleaved, and compare their medians."""
+def measure_points(
+    name: str, reference: Backend, backends: list[Backend], size: int
+) -> list[Point]:
+    """Time one probe on NumPy and on `backends`, in turns, and compare their fastest calls.
+
+    The fastest, since a disturbance only ever adds; and several in a row, since the first one may
+    find the library's threads asleep, or those of another still at work.
+    """
     probe = PROBES[name]
     values = np.random.default_rng(0).random(size, dtype=np.float32)
     leaves: list[Any] = []
     spec = flatten(((values,), {}), leaves)
-    expected = probe(values)
-    template = describe(expected, (values,))
+    template = describe(probe(values), (values,))
     if isinstance(template, str):
-        return Point(name, backend.name, size, None, template)
-    programs = [Program(b, probe, spec, copies=False) for b in (reference, backend)]
-    times: tuple[list[float], list[float]] = ([], [])
+        return [Point(name, backend.name, size, None, template) for backend in backends]
+    programs = [Program(b, probe, spec, copies=False) for b in (reference, *backends)]
+    failed: dict[str, str] = {}
+    fastest = {program.backend.name: inf for program in programs}
     start = perf_counter()
-    try:
-        for turn in range(SAMPLES + 1):
-            for program, seconds in zip(programs, times, strict=True):
-                took = program.measure((values,), template)[1]
-                if turn:
-                    seconds.append(took)
-            if turn and perf_counter() - start > PER_CELL_SECONDS:
-                break
-    except Disagreement as difference:
-        return Point(name, backend.name, size, None, str(difference))
-    except Exception as error:  # noqa: BLE001 - a library may fail in any way; the probe says how
-        return Point(name, backend.name, size, None, describe_error(error))
-    return Point(name, backend.name, size, median(times[1]) / median(times[0]))
+    for turn in range(MOST_TURNS + 1):
+        for program in programs:
+            backend = program.backend.name
+            if backend in failed:
+                continue
+            try:
+                took = _fastest_in_a_row(program, (values,), template)
+            except Disagreement as difference:
+                failed[backend] = str(difference)
+            except Exception as error:  # noqa: BLE001 - a library may fail in any way; it says how
+                failed[backend] = describe_error(error)
+            else:
+                fastest[backend] = min(fastest[backend], took) if turn else inf
+        spent = perf_counter() - start
+        if turn and (spent > CELL_SECONDS or (turn >= LEAST_TURNS and spent > ENOUGH_SECONDS)):
+            break
+    return [
+        Point(name, b.name, size, None, failed[b.name])
+        if b.name in failed
+        else Point(name, b.name, size, fastest[b.name] / fastest[reference.name])
+        for b in backends
+    ]
+
+
+def _fastest_in_a_row(program: Program, arguments: tuple[Any, ...], template: Template) -> float:
+    """Return the seconds of the fastest of some calls in a row."""
+    times: list[float] = []
+    while len(times) < IN_A_ROW and sum(times) < ROW_SECONDS:
+        times.append(program.measure(arguments, template)[1])
+    return min(times)
