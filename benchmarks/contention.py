@@ -10,7 +10,8 @@ ratio is the median of the repeats'. For every
 ordered pair of backends, rounds of three calls are interleaved: B alone (B follows B), B after A,
 and B after a pause as long as A's call in which no library runs (a core that has gone to sleep
 wakes up slower: that part is not contention). The mixed stream calls placed functions in random
-order and is compared with the sum of each one's best single median.
+order, in blocks that alternate with single calls, and is compared with the sum of each one's best
+single median.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 ROUNDS = 60
 REPEATS = 3
-STREAM_CALLS = 1_500
+STREAM_CALLS, BLOCK_CALLS, WARM_CALLS = 1_800, 60, 20
 MODES = {
     "tamed": {"import_numpy_first": False, "tame": "1"},
     "late": {"import_numpy_first": True, "tame": "1"},
@@ -116,29 +117,44 @@ def clock(call: Callable[[], Any]) -> float:
     return perf_counter() - start
 
 
-def mixed_stream(calls: Any, inputs: Any, names: list[str]) -> dict[str, float]:
-    """Return what placed calls in random order cost over the sum of the best single medians."""
+def mixed_stream(calls: Any, inputs: Any, names: list[str]) -> dict[str, Any]:
+    """Return what placed calls in random order cost over the sum of the best single medians.
+
+    The machine's own speed changes from one second to the next: after learning, blocks of the
+    stream alternate with blocks of single calls, and each block is compared with its neighbour.
+    """
     import numpy as np
     import workloads
 
     import gpuforge as gf
 
-    best = {
-        work: min(median(clock(calls[work, name]) for _ in range(40)) for name in names)
-        for work in inputs
-    }
     placed = {work: gf.offload(getattr(workloads, work)) for work in inputs}
-    order = np.random.default_rng(1).choice(list(inputs), size=STREAM_CALLS)
-    for work in order:
+    order = np.random.default_rng(1).choice(list(inputs), size=STREAM_CALLS).tolist()
+    for work in 2 * order:
         placed[work](*inputs[work])
-    start = perf_counter()
-    for work in order:
-        placed[work](*inputs[work])
-    took = perf_counter() - start
-    expected = sum(best[work] for work in order)
-    return {"seconds": took, "sum_of_best_medians": expected, "ratio": took / expected,
+    ratios, seconds, expected = [], 0.0, 0.0
+    for start in range(0, STREAM_CALLS, BLOCK_CALLS):
+        block = order[start : start + BLOCK_CALLS]
+        best = {work: best_median(calls, work, names) for work in inputs}
+        for work in order[:WARM_CALLS]:
+            placed[work](*inputs[work])
+        took = sum(clock(lambda work=work: placed[work](*inputs[work])) for work in block)
+        ratios.append(took / sum(best[work] for work in block))
+        seconds, expected = seconds + took, expected + sum(best[work] for work in block)
+    return {"ratio": median(ratios), "quartiles": quantiles(ratios, n=4)[::2],
+            "seconds": seconds, "sum_of_best_medians": expected,
             "placed": {w: {n: c.calls for n, c in f.stats().counts.items()}
                        for w, f in placed.items()}}  # fmt: skip
+
+
+def best_median(calls: Any, work: str, names: list[str]) -> float:
+    """Return the median of single calls in a row on the backend where it is lowest."""
+    found = []
+    for name in names:
+        for _ in range(3):
+            calls[work, name]()
+        found.append(median(clock(calls[work, name]) for _ in range(12)))
+    return min(found)
 
 
 def run_mode(name: str) -> dict[str, Any]:
