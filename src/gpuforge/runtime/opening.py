@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime import contention
+from gpuforge.runtime import contention, staging
 from gpuforge.runtime.backends import Backend, load
 from gpuforge.runtime.execution import Program, describe_error
 from gpuforge.runtime.reference import Template, compare
@@ -58,6 +58,8 @@ def open_library(name: str) -> Opened:
             failures.append(Failure(backend.name, reason))
         else:
             good.append(backend)
+            if getattr(backend, "staging", None):
+                staging.check(backend)
     return Opened(tuple(good), tuple(failures), perf_counter() - start)
 
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from gpuforge.runtime.backends import Array, Backend
+from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
 from gpuforge.runtime.watching import (
     REMAINDERS,
     WRITES,
@@ -56,6 +57,7 @@ class CupyBackend(EagerBackend):
         place = "rocm" if cupy.cuda.runtime.is_hip else "cuda"
         self.name = f"cupy:{place}:{index}"
         self.version = str(cupy.__version__)
+        self.staging = Staging(lambda: _Lane(cupy))
         self.library = Library(
             "CuPy",
             import_module("array_api_compat.cupy"),
@@ -66,10 +68,22 @@ class CupyBackend(EagerBackend):
 
     def _to_device(self, array: Array) -> Any:
         with self.device:
+            if self._stages(TO_DEVICE, array):
+                made = self.cupy.empty(array.shape, array.dtype, order=_order(array))
+                if self.staging.copy(TO_DEVICE, _bytes(array), _bytes(made)):
+                    return made
             return self.cupy.array(array, order="K")
 
     def get(self, array: Any) -> Array:
-        return cast(Array, self.cupy.asnumpy(array, order="A"))
+        with self.device:
+            if self._stages(TO_HOST, array):
+                made: Array = np.empty(array.shape, array.dtype, order=_order(array))
+                if self.staging.copy(TO_HOST, _bytes(made), _bytes(array)):
+                    return made
+            return cast(Array, self.cupy.asnumpy(array, order="A"))
+
+    def _stages(self, way: str, array: Any) -> bool:
+        return bool(_order(array)) and self.staging.takes(way, array.nbytes)
 
     def scope(self) -> AbstractContextManager[Any]:
         stack = ExitStack()
@@ -85,6 +99,38 @@ class CupyBackend(EagerBackend):
     def release(self) -> None:
         self.cupy.get_default_memory_pool().free_all_blocks()
         self.cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+
+class _Lane(Lane):
+    """Two page-locked arrays and a stream of one device, which is the current one meanwhile."""
+
+    def __init__(self, cupy: Any) -> None:
+        self.current_stream = cupy.cuda.get_current_stream
+        empty = import_module("cupyx").empty_pinned
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.chunks = (empty(CHUNK_BYTES, np.uint8), empty(CHUNK_BYTES, np.uint8))
+
+    def begin(self) -> None:
+        self.stream.wait_event(self.current_stream().record())
+
+    def queue(self, target: Any, source: Any) -> None:
+        if isinstance(source, np.ndarray):
+            target.data.copy_from_host_async(source.ctypes.data, source.nbytes, self.stream)
+        else:
+            source.data.copy_to_host_async(target.ctypes.data, target.nbytes, self.stream)
+
+    def mark(self) -> Any:
+        return self.stream.record()
+
+
+def _order(array: Any) -> Any:
+    """Return the order of an array without gaps; an empty text where it has some."""
+    flags = array.flags
+    return "C" if flags.c_contiguous else "F" if flags.f_contiguous else ""
+
+
+def _bytes(array: Any) -> Any:
+    return (array if array.flags.c_contiguous else array.T).reshape(-1).view(np.uint8)
 
 
 def _deviation(name: str, given: tuple[Any, ...]) -> str:

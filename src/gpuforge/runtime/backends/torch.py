@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from gpuforge.runtime.backends import Array, Backend, Program, Uses
+from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
 from gpuforge.runtime.watching import COMPLEX, NAN_OF_COMPLEX, TIES, beyond, promotion
 
 LIBRARY = "torch"
@@ -67,6 +68,8 @@ class TorchBackend:
         self.floor_seconds = 0.0
         self.compile_seconds = 0.0
         self.on_host = self.device.type == "cpu"
+        cuda = self.device.type == "cuda"
+        self.staging = Staging(lambda: _Lane(torch, self.device)) if cuda else None
 
     @property
     def deterministic(self) -> bool:
@@ -79,14 +82,27 @@ class TorchBackend:
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
         elif not (share and self.on_host) or not array.flags.writeable or _reversed(array):
-            array = array.copy(order="K") if self.on_host else np.ascontiguousarray(array)
+            plain = self.on_host or not array.flags.writeable  # PyTorch warns of read-only ones
+            array = array.copy(order="K") if plain else np.ascontiguousarray(array)
         tensor = self.torch.from_numpy(array)
-        return tensor if self.on_host else tensor.to(self.device)
+        if self.on_host:
+            return tensor
+        return self._move(TO_DEVICE, tensor, self.device)
 
     def get(self, array: Any) -> Array:
         if self.on_host and not (array.is_conj() or array.is_neg() or array.requires_grad):
             return cast(Array, array.numpy())
-        return cast(Array, array.detach().resolve_conj().resolve_neg().cpu().numpy())
+        settled = array.detach().resolve_conj().resolve_neg()
+        return cast(Array, self._move(TO_HOST, settled, "cpu").numpy())
+
+    def _move(self, way: str, tensor: Any, place: Any) -> Any:
+        staging, torch = self.staging, self.torch
+        if staging and tensor.is_contiguous() and staging.takes(way, tensor.nbytes):
+            made = torch.empty(tensor.shape, dtype=tensor.dtype, device=place)
+            host, device = (tensor, made) if way == TO_DEVICE else (made, tensor)
+            if staging.copy(way, *(t.view(-1).view(torch.uint8) for t in (host, device))):
+                return made
+        return tensor.to(place)
 
     def is_array(self, value: Any) -> bool:
         return isinstance(value, self.torch.Tensor)
@@ -143,6 +159,34 @@ class TorchBackend:
     def release(self) -> None:
         if not self.on_host:
             getattr(self.torch, self.device.type).empty_cache()
+
+
+class _Lane(Lane):
+    """Two page-locked tensors and a stream of one CUDA device."""
+
+    def __init__(self, torch: Any, device: Any) -> None:
+        self.torch = torch
+        self.device = device
+        self.stream = torch.cuda.Stream(device)
+        with torch.inference_mode(False):  # or they could not be written to outside it
+            self.chunks = (self._chunk(), self._chunk())
+
+    def _chunk(self) -> Any:
+        torch = self.torch
+        return torch.empty(CHUNK_BYTES, dtype=torch.uint8, device="cpu", pin_memory=True)
+
+    def begin(self) -> None:
+        self.stream.wait_stream(self.torch.cuda.current_stream(self.device))
+
+    def queue(self, target: Any, source: Any) -> None:
+        with self.torch.cuda.stream(self.stream):
+            target.copy_(source, non_blocking=True)
+
+    def copy(self, target: Any, source: Any) -> None:
+        target.copy_(source)  # by several threads, where NumPy has one
+
+    def mark(self) -> Any:
+        return self.stream.record_event()
 
 
 def _reversed(array: Array) -> bool:

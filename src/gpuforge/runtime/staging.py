@@ -1,0 +1,185 @@
+"""Large copies between pageable host memory and a device, through two page-locked chunks.
+
+While a device moves one chunk, on a stream of its own, the host fills or empties the other. An
+event is waited for before a chunk is used again and before a copy ends: what it returns is complete
+on every stream. Nothing is staged before `check` has compared it with the library's plain copy, bit
+by bit and by time.
+
+Sources: CUDA C++ Best Practices Guide, "Pinned Memory" and "Asynchronous and Overlapping Transfers
+with Computation"; CUDA Runtime API, "API synchronization behavior" (pageable memory is staged).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+
+CHUNK_BYTES = 4 << 20
+LEAST_BYTES = 2 * CHUNK_BYTES
+"""Below, one copy has nothing to overlap with."""
+TO_DEVICE, TO_HOST = "to the device", "to the host"
+_CHECK_BYTES = 6 * CHUNK_BYTES + 12_345
+_TURNS = 5
+
+
+class Lane(Protocol):
+    """What a library has for staged copies: memory is in bytes, and cut by slices.
+
+    Attributes
+    ----------
+    chunks : two buffers of `CHUNK_BYTES` in page-locked memory of the host
+    """
+
+    chunks: tuple[Any, Any]
+
+    def begin(self) -> None:
+        """Have later copies wait for what the current stream was given so far."""
+
+    def queue(self, target: Any, source: Any) -> None:
+        """Submit a copy between a chunk and the device, and return before it is done."""
+
+    def mark(self) -> Any:
+        """Return an event that comes when all copies submitted so far are done."""
+
+    def copy(self, target: Any, source: Any) -> None:
+        """Copy from host memory to host memory."""
+        np.copyto(target, source)
+
+    def wait(self, event: Any) -> None:
+        """Return when `event` has come."""
+        event.synchronize()
+
+
+class Staging:
+    """The staged copies of one device; one at a time, others that come meanwhile go plainly.
+
+    Attributes
+    ----------
+    refused : way -> why copies that way are plain; empty where they are staged
+    """
+
+    def __init__(self, open_lane: Callable[[], Lane]) -> None:
+        self.refused = dict.fromkeys((TO_DEVICE, TO_HOST), "not checked")
+        self._open_lane = open_lane
+        self._lane: Lane | None = None
+        self._lock = threading.Lock()
+
+    def takes(self, way: str, count: int) -> bool:
+        """Return whether copies of `count` bytes that way are staged."""
+        return count >= LEAST_BYTES and not self.refused[way]
+
+    def copy(self, way: str, host: Any, device: Any) -> bool:
+        """Copy between all bytes of `host` and `device`; return False where a plain copy must."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            lane, self._lane = self._lane or self._open_lane(), None
+            lane.begin()
+            (_send if way == TO_DEVICE else _fetch)(lane, host, device)
+            self._lane = lane  # after an interruption the chunks are not used again
+        except Exception as error:  # noqa: BLE001 - whatever it raises, the plain copy settles it
+            self.refused[way] = f"{type(error).__name__}: {error}"[:160]
+            return False
+        else:
+            return True
+        finally:
+            self._lock.release()
+
+
+def _send(lane: Lane, host: Any, device: Any) -> None:
+    events: dict[int, Any] = {}
+    try:
+        for turn, start in enumerate(range(0, len(host), CHUNK_BYTES)):
+            place = turn % 2
+            if place in events:
+                lane.wait(events[place])
+            part = host[start : start + CHUNK_BYTES]
+            chunk = lane.chunks[place][: len(part)]
+            lane.copy(chunk, part)
+            lane.queue(device[start : start + len(part)], chunk)
+            events[place] = lane.mark()
+    finally:
+        for event in events.values():
+            lane.wait(event)
+
+
+def _fetch(lane: Lane, host: Any, device: Any) -> None:
+    under_way: list[tuple[Any, Any, Any]] = []
+    try:
+        for turn, start in enumerate(range(0, len(host), CHUNK_BYTES)):
+            part = host[start : start + CHUNK_BYTES]
+            chunk = lane.chunks[turn % 2][: len(part)]
+            lane.queue(chunk, device[start : start + len(part)])
+            under_way.append((lane.mark(), part, chunk))
+            if turn:
+                _land(lane, *under_way[0])
+                del under_way[0]
+        _land(lane, *under_way[0])
+    finally:
+        for event, *_ in under_way:
+            lane.wait(event)
+
+
+def _land(lane: Lane, event: Any, part: Any, chunk: Any) -> None:
+    lane.wait(event)
+    lane.copy(part, chunk)
+
+
+def plain_copies(backend: Any) -> list[str]:
+    """Return which large copies of a device that could be staged are plain, and why."""
+    staging: Staging | None = getattr(backend, "staging", None)
+    refused = staging.refused.items() if staging else ()
+    return [f"{backend.name}: staged copies {way}: {reason}" for way, reason in refused if reason]
+
+
+def check(backend: Any) -> None:
+    """Leave staged copies on where they bring the same bits, and sooner than plain ones."""
+    staging: Staging = backend.staging
+    values = np.random.default_rng(0).integers(0, 256, _CHECK_BYTES, dtype=np.uint8)
+    verdicts = {}
+    for way in staging.refused:
+        try:
+            verdicts[way] = _verdict(backend, way, values)
+        except Exception as error:  # noqa: BLE001 - a device may fail in any way, memory included
+            verdicts[way] = f"{type(error).__name__}: {error}"[:160]
+    staging.refused = verdicts
+
+
+def _verdict(backend: Any, way: str, values: Any) -> str:
+    """Return why copies one way are not staged; empty where they are."""
+    seconds: dict[str, list[float]] = {"plain": [], "staged": []}
+    for _ in range(1 + _TURNS):
+        for kind, measured in seconds.items():
+            backend.staging.refused = dict.fromkeys((TO_DEVICE, TO_HOST), "plain copies are timed")
+            if kind == "staged":
+                backend.staging.refused[way] = ""
+            found, took = _round_trip(backend, way, values)
+            if backend.staging.refused[way] and kind == "staged":
+                return str(backend.staging.refused[way])
+            if not np.array_equal(found, ~values):
+                return f"{kind} copies {way} brought other bits"
+            measured.append(took)
+    plain, staged = (median(measured[1:]) for measured in seconds.values())
+    if staged <= plain:
+        return ""
+    return f"staged copies {way} took {staged / plain:.2f} times as long as plain ones"
+
+
+def _round_trip(backend: Any, way: str, values: Any) -> tuple[Any, float]:
+    """Return `values` inverted by the device, and the seconds of the copy one way."""
+    start = perf_counter()
+    there = backend.put(values, share=True)
+    with backend.scope():
+        if way == TO_DEVICE:
+            backend.wait(there)
+            took = perf_counter() - start
+            return backend.get(~there), took
+        made = ~there
+        backend.wait(made)
+        start = perf_counter()
+        return backend.get(made), perf_counter() - start
