@@ -177,3 +177,13 @@ def test_ordinary_steps_are_not_left_out(name: str, backend: Any, library_of: st
     refused, found = run_later(backend, function, as_tuple(first), as_tuple(later), False)
     assert refused == ""
     assert compare(function(*as_tuple(later)), found, ELEMENTWISE) == ""
+
+
+def test_empty_arrays_of_several_shapes_are_placed(backend: Any, library_of: str) -> None:
+    if library_of in ("numpy", "null"):
+        pytest.skip("nothing is placed elsewhere")
+    with gf.session(history=False):
+        placed = gf.offload(backend=library_of, fallback=True)(lambda x, y: x @ y)
+        for rows, columns in ((3, 4), (3, 4), (5, 2), (0, 2), (5, 2)):
+            found = placed(np.empty((rows, 0), "f4"), np.empty((0, columns), "f4"))
+            assert np.array_equal(found, np.zeros((rows, columns), "f4"))
