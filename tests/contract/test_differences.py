@@ -111,6 +111,49 @@ CASES: dict[str, Case] = {
     "bounds that are NaN": (
         lambda x: xp_of(x).clip(x, 0.0, float("nan")), of("f8", 1, 2), of("f8", 1, -3)
     ),
+    "a place that a shorter one has not": (lambda x: x[5] * 2, np.arange(12.0), np.arange(4.0)),
+    "a last place but four": (lambda x: x[-5] * 2, np.arange(12.0), np.arange(4.0)),
+    "equal to 256 in uint8": (lambda x: x == 256, of("u1", 1, 2), of("u1", 0, 5)),
+    "equal to 2**40 in int32": (lambda x: x == 2**40, of("i4", 1, 2), of("i4", 0, 5)),
+    "bounds beyond int8": (
+        lambda x: xp_of(x).clip(x, -1000, 1000), of("i1", 1, 2), of("i1", 100, -100)
+    ),
+    "plus nothing": (lambda x: x + 0.0, of("f4", 1, 2), of("f4", -0.0, 1)),
+    "minus nothing": (lambda x: x - (-0.0), of("f4", 1, 2), of("f4", -0.0, 1)),
+    "plus zeros": (lambda x: xp_of(x).zeros_like(x) + x, of("f4", 1, 2), of("f4", -0.0, 1)),
+    "an exponent that becomes a root": (
+        lambda x, p: x**p, (of("f4", 1, 4), 2.0), (of("f4", -np.inf, -0.0), 0.5)
+    ),
+    "rounded by a large number": (
+        lambda x: (x + 2.0**52) - 2.0**52, of("f8", 1, 2), of("f8", 0.3, 1.7)
+    ),
+    "logarithm of a power": (
+        lambda x: xp_of(x).log(xp_of(x).exp(x)), of("f8", 1, 2), of("f8", 1000, -1000)
+    ),
+    "root of a square": (
+        lambda x: xp_of(x).sqrt(x * x), of("f8", 1, 2), of("f8", 1e200, 1e-200)
+    ),
+    "large and small again": (lambda x: (x * 1e200) * 1e-200, of("f8", 1, 2), of("f8", 1e200, 1)),
+    "product of powers": (
+        lambda x: xp_of(x).exp(x) * xp_of(x).exp(-x), of("f8", 1, 2), of("f8", 1000, -1000)
+    ),
+    "a mask times NaN": (
+        lambda x: xp_of(x).astype(x > 0, xp_of(x).float64) * x,
+        of("f8", 1, 2), of("f8", np.nan, -np.inf, -1),
+    ),
+    "some of a matrix": (
+        lambda x: xp_of(x).eye(2) * x, np.ones((2, 2)), np.full((2, 2), np.nan)
+    ),
+    "truth times an argument": (
+        lambda x, y: x * y, (np.array([True, False]), 2.0), (np.array([True, False]), np.inf)
+    ),
+    "mean of float16": (
+        lambda x: xp_of(x).mean(x, axis=0), of("f2", 1, 2), of("f2", 65504, 65504, 65504)
+    ),
+    "after zero in float16": (
+        lambda x, y: xp_of(x).nextafter(x, y),
+        (of("f2", 1, 2), of("f2", 2, 3)), (of("f2", 0.0), of("f2", -0.0)),
+    ),
     "sign of NaN": (lambda x: xp_of(x).sign(x), of("f8", 1, 2), of("f8", np.nan, -0.0)),
 }  # fmt: skip
 

@@ -59,7 +59,7 @@ NAN_OF_COMPLEX = "complex numbers get other NaN and infinities than NumPy's"
 TIES = "equal elements come in another order than NumPy's, which leaves it open"
 _COMPARISONS = {
     *("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "lt", "le", "gt", "ge", "eq"),
-    *("ne", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal"),
+    *("ne", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "clip"),
 }
 _state = threading.local()
 
@@ -122,7 +122,7 @@ def watch(library: Library, function: Program, arguments: tuple[Any, ...]) -> Us
     """
     uses = Uses()
     before = getattr(_state, "watch", None)
-    _state.watch = (library, uses)
+    _state.watch = (library, uses, arguments)
     kind = _watched_type(library.namespace)
     try:
         function(*(kind(v) if library.is_array(v) else v for v in arguments))
@@ -175,21 +175,22 @@ def _told(name: str, value: Any, kind: type[Watched], owner: tuple[Any, ...]) ->
 
 
 def _before(name: str, given: tuple[Any, ...]) -> None:
-    library, uses = _state.watch
+    library, uses, arguments = _state.watch
     uses.operations.add(name)
     reason = library.deviation(name, given) or beyond(library.name, name, given, library.dtype_of)
     if name in UNSTABLE:
         reason = reason or f"{library.name}'s {name}: {TIES}"
     if name in COMPLEX and any(getattr(library.dtype_of(v), "kind", "") == "c" for v in given):
         reason = reason or NAN_OF_COMPLEX
-    if name in POWERS and any(type(v) is float and v == 0.5 for v in given):
+    exponents = [v for v in given if type(v) is float] if name in POWERS else ()
+    if any(v == 0.5 or any(v is other for other in arguments) for v in exponents):
         reason = reason or ROOT
     if reason:
         raise NotExact(reason)
 
 
 def _after(name: str, given: tuple[Any, ...], result: Any) -> None:
-    library, _ = _state.watch
+    library, *_ = _state.watch
     reason = promotion(library.name, name, given, result, library.dtype_of)
     if reason:
         raise NotExact(reason)
