@@ -147,6 +147,25 @@ CASES: dict[str, Case] = {
     "truth times an argument": (
         lambda x, y: x * y, (np.array([True, False]), 2.0), (np.array([True, False]), np.inf)
     ),
+    "places along an axis": (
+        lambda x, i: xp_of(x).take_along_axis(x, i, axis=-1),
+        (np.arange(12.0), of("i8", 0, 2)), (np.arange(12.0), of("i8", 0, 90)),
+    ),
+    "infinity to unsigned": (
+        lambda x: xp_of(x).astype(x, xp_of(x).uint32), of("f4", 1, 2), of("f4", np.inf, 3e38, 1)
+    ),
+    "rank of a matrix with infinity": (
+        lambda x: xp_of(x).linalg.matrix_rank(x), np.eye(3), np.diag([np.inf, 1, 1])
+    ),
+    "greatest stretch of a matrix with NaN": (
+        lambda x: xp_of(x).linalg.matrix_norm(x, ord=2), np.eye(3), np.diag([np.nan, 1, 1])
+    ),
+    "inverse of a matrix with infinity": (
+        lambda x: xp_of(x).linalg.inv(x), np.eye(3) + 1, np.eye(3) + np.diag([1, np.inf], 1)
+    ),
+    "an imaginary number over x": (
+        lambda x: 1j / x, of("f4", 1, 2), of("f4", 0, np.inf, -np.inf, np.nan)
+    ),
     "mean of float16": (
         lambda x: xp_of(x).mean(x, axis=0), of("f2", 1, 2), of("f2", 65504, 65504, 65504)
     ),

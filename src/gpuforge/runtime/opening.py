@@ -47,7 +47,7 @@ def open_library(name: str) -> Opened:
     start = perf_counter()
     try:
         devices = load(name).open_devices()
-    except Exception as error:  # noqa: BLE001 - a library may fail to import in any way
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail to import in any way
         failed = Failure(name, describe_error(error))
         return Opened((), (failed,), perf_counter() - start)
     good: list[Backend] = []

@@ -180,7 +180,8 @@ def _before(name: str, given: tuple[Any, ...]) -> None:
     reason = library.deviation(name, given) or beyond(library.name, name, given, library.dtype_of)
     if name in UNSTABLE:
         reason = reason or f"{library.name}'s {name}: {TIES}"
-    if name in COMPLEX and any(getattr(library.dtype_of(v), "kind", "") == "c" for v in given):
+    kinds = {getattr(library.dtype_of(v), "kind", "") for v in given}
+    if name in COMPLEX and ("c" in kinds or complex in map(type, given)):
         reason = reason or NAN_OF_COMPLEX
     exponents = [v for v in given if type(v) is float] if name in POWERS else ()
     if any(v == 0.5 or any(v is other for other in arguments) for v in exponents):

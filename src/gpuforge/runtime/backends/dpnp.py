@@ -37,6 +37,11 @@ _INDEXING = ("take", "take_along_axis", "put", "put_along_axis", "place")
 DEVIATIONS = {
     **dict.fromkeys(_INDEXING, CLIPPED),
     **dict.fromkeys(("svd", "svdvals", "pinv", "lstsq", "cholesky", "eigh", "eigvalsh"), _SILENT),
+    **dict.fromkeys(("matrix_rank", "matrix_norm", "cond"), _SILENT),
+    **dict.fromkeys(
+        ("inv", "matrix_power"), "dpnp's inverse has numbers where infinities give NumPy's NaN"
+    ),
+    "astype": "dpnp takes infinities as other unsigned numbers than NumPy",
     **dict.fromkeys(
         REMAINDERS,
         "dpnp's division gives infinity where NumPy gives NaN, and does not check integers",
@@ -105,9 +110,14 @@ class DpnpBackend(EagerBackend):
 def _deviation(name: str, given: tuple[Any, ...]) -> str:
     if name in ("__getitem__", "__setitem__"):
         return CLIPPED if is_index_array(given[1]) else ""
+    if name == "norm" and given[0].ndim > 1:
+        return _SILENT
     if name in _KINDS:
         kinds = [value.dtype.kind for value in given[:2] if hasattr(value, "dtype")]
         return DEVIATIONS[name] if set(kinds) & set(_KINDS[name]) else ""
+    if name == "astype":
+        kinds = [np.dtype(kind).kind for kind in (given[0].dtype, given[1])]
+        return DEVIATIONS[name] if kinds == ["f", "u"] else ""
     if name in ("mean", "nextafter"):
         narrow = any(getattr(value, "dtype", None) == np.float16 for value in given)
         return DEVIATIONS[name] if narrow else ""

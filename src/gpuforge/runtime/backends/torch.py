@@ -23,7 +23,7 @@ LIBRARY = "torch"
 _POWERS = {"pow", "__pow__", "__rpow__", "__ipow__", "pow_"}
 _SHIFTS = {"__lshift__", "__rshift__", "bitwise_left_shift", "bitwise_right_shift"}
 _REMAINDERS = {"remainder", "fmod", "__mod__", "__rmod__", "__imod__"}
-_COMPLEX = COMPLEX | {"add", "sub", "subtract", "__rsub__", "rsub", "add_", "sub_"}
+_COMPLEX = COMPLEX | {"__rdiv__", "add", "sub", "subtract", "__rsub__", "rsub", "add_", "sub_"}
 _DRAWN = ("linspace", "arange", "tensor", "asarray", "full", "logspace")
 DEVIATIONS = {
     **dict.fromkeys(_COMPLEX, f"PyTorch's {NAN_OF_COMPLEX}"),
@@ -32,6 +32,7 @@ DEVIATIONS = {
     **dict.fromkeys(("searchsorted", "bucketize"), "PyTorch finds other places for NaN"),
     **dict.fromkeys(("angle", "nextafter"), "PyTorch's results for zeros are not NumPy's"),
     **dict.fromkeys(("std", "var"), "PyTorch's float16 squares do not overflow as NumPy's"),
+    "take_along_dim": "array-api-compat wraps an index out of range, NumPy raises",
     "__rdiv__": "PyTorch divides by multiplying with the reciprocal, which may overflow",
     **dict.fromkeys(_DRAWN, "PyTorch makes float32 where NumPy makes float64"),
     **dict.fromkeys(_POWERS, "PyTorch's integer powers take negative exponents, NumPy's raise"),
@@ -203,8 +204,10 @@ def _deviation(name: str, arguments: Any, result: Any) -> str:
     if name not in DEVIATIONS:
         return ""
     chars = {d.char for value in arguments[:2] if (d := _dtype(value)) is not None}
-    if name in _COMPLEX and chars & set("FD"):
+    if name in _COMPLEX and (chars & set("FD") or complex in map(type, arguments)):
         return f"PyTorch's {NAN_OF_COMPLEX}"
+    if name == "take_along_dim":
+        return DEVIATIONS[name]
     if name in _CHARS:
         return DEVIATIONS[name] if chars & set(_CHARS[name]) else ""
     if name == "__rdiv__":
