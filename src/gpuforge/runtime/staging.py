@@ -80,7 +80,7 @@ class Staging:
         try:
             lane, self._lane = self._lane or self._open_lane(), None
             lane.begin()
-            (_send if way == TO_DEVICE else _fetch)(lane, host, device)
+            _move(lane, way, host, device)
             self._lane = lane  # after an interruption the chunks are not used again
         except Exception as error:  # noqa: BLE001 - whatever it raises, the plain copy settles it
             self.refused[way] = f"{type(error).__name__}: {error}"[:160]
@@ -91,43 +91,33 @@ class Staging:
             self._lock.release()
 
 
-def _send(lane: Lane, host: Any, device: Any) -> None:
-    events: dict[int, Any] = {}
-    try:
-        for turn, start in enumerate(range(0, len(host), CHUNK_BYTES)):
-            place = turn % 2
-            if place in events:
-                lane.wait(events[place])
-            part = host[start : start + CHUNK_BYTES]
-            chunk = lane.chunks[place][: len(part)]
-            lane.copy(chunk, part)
-            lane.queue(device[start : start + len(part)], chunk)
-            events[place] = lane.mark()
-    finally:
-        for event in events.values():
-            lane.wait(event)
+def _move(lane: Lane, way: str, host: Any, device: Any) -> None:
+    """Copy chunk by chunk, with two of them on their way."""
+    under_way: dict[int, tuple[Any, Any, Any]] = {}
 
+    def land(place: int) -> None:
+        event, part, chunk = under_way[place]
+        lane.wait(event)
+        if way == TO_HOST:
+            lane.copy(part, chunk)
+        del under_way[place]
 
-def _fetch(lane: Lane, host: Any, device: Any) -> None:
-    under_way: list[tuple[Any, Any, Any]] = []
     try:
         for turn, start in enumerate(range(0, len(host), CHUNK_BYTES)):
             part = host[start : start + CHUNK_BYTES]
+            there = device[start : start + len(part)]
             chunk = lane.chunks[turn % 2][: len(part)]
-            lane.queue(chunk, device[start : start + len(part)])
-            under_way.append((lane.mark(), part, chunk))
-            if turn:
-                _land(lane, *under_way[0])
-                del under_way[0]
-        _land(lane, *under_way[0])
+            if turn > 1:
+                land(turn % 2)
+            if way == TO_DEVICE:
+                lane.copy(chunk, part)
+            lane.queue(*((there, chunk) if way == TO_DEVICE else (chunk, there)))
+            under_way[turn % 2] = (lane.mark(), part, chunk)
+        for place in sorted(under_way, key=lambda place: place == turn % 2):
+            land(place)
     finally:
-        for event, *_ in under_way:
+        for event, *_ in under_way.values():
             lane.wait(event)
-
-
-def _land(lane: Lane, event: Any, part: Any, chunk: Any) -> None:
-    lane.wait(event)
-    lane.copy(part, chunk)
 
 
 def plain_copies(backend: Any) -> list[str]:
@@ -141,13 +131,10 @@ def check(backend: Any) -> None:
     """Leave staged copies on where they bring the same bits, and sooner than plain ones."""
     staging: Staging = backend.staging
     values = np.random.default_rng(0).integers(0, 256, _CHECK_BYTES, dtype=np.uint8)
-    verdicts = {}
-    for way in staging.refused:
-        try:
-            verdicts[way] = _verdict(backend, way, values)
-        except Exception as error:  # noqa: BLE001 - a device may fail in any way, memory included
-            verdicts[way] = f"{type(error).__name__}: {error}"[:160]
-    staging.refused = verdicts
+    try:
+        staging.refused = {way: _verdict(backend, way, values) for way in (TO_DEVICE, TO_HOST)}
+    except Exception as error:  # noqa: BLE001 - a device may fail in any way, memory included
+        staging.refused = dict.fromkeys((TO_DEVICE, TO_HOST), f"{type(error).__name__}: {error}")
 
 
 def _verdict(backend: Any, way: str, values: Any) -> str:

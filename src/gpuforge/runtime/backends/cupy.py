@@ -106,9 +106,9 @@ class _Lane(Lane):
 
     def __init__(self, cupy: Any) -> None:
         self.current_stream = cupy.cuda.get_current_stream
-        empty = import_module("cupyx").empty_pinned
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.chunks = (empty(CHUNK_BYTES, np.uint8), empty(CHUNK_BYTES, np.uint8))
+        both = import_module("cupyx").empty_pinned(2 * CHUNK_BYTES, np.uint8)
+        self.chunks = (both[:CHUNK_BYTES], both[CHUNK_BYTES:])
 
     def begin(self) -> None:
         self.stream.wait_event(self.current_stream().record())

@@ -169,12 +169,9 @@ class _Lane(Lane):
         self.torch = torch
         self.device = device
         self.stream = torch.cuda.Stream(device)
-        with torch.inference_mode(False):  # or they could not be written to outside it
-            self.chunks = (self._chunk(), self._chunk())
-
-    def _chunk(self) -> Any:
-        torch = self.torch
-        return torch.empty(CHUNK_BYTES, dtype=torch.uint8, device="cpu", pin_memory=True)
+        with torch.inference_mode(False):  # or it could not be written to outside
+            both = torch.empty(2 * CHUNK_BYTES, dtype=torch.uint8, device="cpu", pin_memory=True)
+        self.chunks = (both[:CHUNK_BYTES], both[CHUNK_BYTES:])
 
     def begin(self) -> None:
         self.stream.wait_stream(self.torch.cuda.current_stream(self.device))
