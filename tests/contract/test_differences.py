@@ -166,6 +166,13 @@ CASES: dict[str, Case] = {
     "an imaginary number over x": (
         lambda x: 1j / x, of("f4", 1, 2), of("f4", 0, np.inf, -np.inf, np.nan)
     ),
+    "any of imaginary numbers": (
+        lambda x: xp_of(x).any(x, axis=0), of("c8", 1, 2), of("c8", 1j, 0)
+    ),
+    "an order of numbers and complex ones": (
+        lambda x, y: xp_of(x).less(x, y),
+        (of("f4", 1, 2), of("c8", 1, 2)), (of("f4", 0, 1), of("c8", complex(0.5, np.nan), 2)),
+    ),
     "mean of float16": (
         lambda x: xp_of(x).mean(x, axis=0), of("f2", 1, 2), of("f2", 65504, 65504, 65504)
     ),
@@ -239,6 +246,20 @@ def test_ordinary_steps_are_not_left_out(name: str, backend: Any, library_of: st
     refused, found = run_later(backend, function, as_tuple(first), as_tuple(later), False)
     assert refused == ""
     assert compare(function(*as_tuple(later)), found, ELEMENTWISE) == ""
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i4", "f4", "?"])
+def test_results_have_numpys_own_types(dtype: str, backend: Any, library_of: str) -> None:
+    if library_of in ("numpy", "null"):
+        pytest.skip("nothing is placed elsewhere")
+    values = np.array([[1, 0], [1, 1]], dtype)
+    for function in (lambda x: xp_of(x).max(x), lambda x: xp_of(x).max(x, axis=0)):
+        with gf.session(history=False):
+            placed = gf.offload(backend=library_of, fallback=True)(function)
+            for _ in range(3):
+                found, expected = placed(values), function(values)
+                assert type(found) is type(expected)
+                assert found.dtype.char == expected.dtype.char
 
 
 def test_empty_arrays_of_several_shapes_are_placed(backend: Any, library_of: str) -> None:

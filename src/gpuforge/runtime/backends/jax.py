@@ -147,6 +147,8 @@ def _step(equation: Any, zeros: set[Any], inner: bool) -> str:
         made = np.dtype(equation.params["new_dtype"])
         if dtypes[0].kind in "fc" and made.kind in "iu":
             return "to whole numbers"
+        if made.kind == "b":
+            return "truth"
         wide = dtypes[0].kind in "iu" and dtypes[0].itemsize >= 4
         return "narrowing" if wide and made.kind in "fc" and made.itemsize < 8 else name
     numbers = [v.val for v in equation.invars if hasattr(v, "val")]
@@ -182,6 +184,8 @@ def _walk(program: Any, uses: Uses, *, inner: bool = False) -> None:
         name = _step(equation, zeros, inner)
         if name == "sqrt" and equation.invars[0] in counted:
             name = "norm"
+        if name in (*_COMPARISONS, "truth") and uses.operations & {"real", "imag"}:
+            name = "complex"  # any() looks at real parts only
         if name == "broadcast_in_dim" and getattr(equation.invars[0], "val", None) == 0:
             zeros.update(equation.outvars)
         uses.operations.add(name)

@@ -92,7 +92,8 @@ class MlxBackend(EagerBackend):
             return self._made(native)
 
     def get(self, array: Any) -> Array:
-        return np.array(array)
+        made = np.array(array)
+        return made if made.dtype.char not in "qQ" else made.view(made.dtype.str)  # C's long long
 
     def scope(self) -> AbstractContextManager[Any]:
         return cast(AbstractContextManager[Any], self.mx.stream(self.device))
