@@ -58,7 +58,7 @@ def open_library(name: str) -> Opened:
             failures.append(Failure(backend.name, reason))
         else:
             good.append(backend)
-            if getattr(backend, "staging", None):
+            if backend.staging:
                 staging.check(backend)
     return Opened(tuple(good), tuple(failures), perf_counter() - start)
 

@@ -122,8 +122,7 @@ def _move(lane: Lane, way: str, host: Any, device: Any) -> None:
 
 def plain_copies(backend: Any) -> list[str]:
     """Return which large copies of a device that could be staged are plain, and why."""
-    staging: Staging | None = getattr(backend, "staging", None)
-    refused = staging.refused.items() if staging else ()
+    refused = backend.staging.refused.items() if backend.staging else ()
     return [f"{backend.name}: staged copies {way}: {reason}" for way, reason in refused if reason]
 
 

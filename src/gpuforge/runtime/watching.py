@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.backends import Array, NotExact, Program, Uses
+from gpuforge.runtime.backends import Array, Backend, NotExact, Program, Uses
 
 Deviation = Callable[[str, tuple[Any, ...]], str]
 """(operation, arguments) -> why it may differ from NumPy's; empty when it does not"""
@@ -326,21 +325,14 @@ def unchecked_index(index: Any, shape: tuple[int, ...]) -> bool:
     return len(axes) > len(shape)
 
 
-class EagerBackend:
+class EagerBackend(Backend):
     """What libraries share whose functions run at once, on arrays that were copied to a device.
 
-    A subclass says how to move arrays, and names itself in `name`, `version`, `library`.
+    A subclass says how to move arrays, and names itself in `name`, `version`, `library`. What it
+    does not say it has from `Backend`: an operation that could write is declared, or raises.
     """
 
-    name: str
-    version: str
     library: Library
-    compiles = False
-    writes = False
-    deterministic = True
-    dies_when_short = False
-    floor_seconds = 0.0
-    compile_seconds = 0.0
 
     def namespace(self) -> Any:
         return self.library.namespace
@@ -366,18 +358,5 @@ class EagerBackend:
     def is_array(self, value: Any) -> bool:
         return self.library.is_array(value)
 
-    def program(self, function: Program) -> Program:
-        return function
-
-    def scope(self) -> AbstractContextManager[Any]:
-        return nullcontext()
-
     def watch(self, function: Program, arguments: tuple[Any, ...]) -> Uses:
         return watch(self.library, function, arguments)
-
-    def written(self, array: Any) -> bool:
-        """Return False: an operation that could write is declared, or raises."""
-        return False
-
-    def release(self) -> None:
-        """Nothing is kept back."""

@@ -57,7 +57,7 @@ class CupyBackend(EagerBackend):
         place = "rocm" if cupy.cuda.runtime.is_hip else "cuda"
         self.name = f"cupy:{place}:{index}"
         self.version = str(cupy.__version__)
-        self.staging = Staging(lambda: _Lane(cupy))
+        self.staging: Staging = Staging(lambda: _Lane(cupy))
         self.library = Library(
             "CuPy",
             import_module("array_api_compat.cupy"),

@@ -61,13 +61,10 @@ FLOAT_DEVIATIONS = {
 _AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
 
 
-class JaxBackend:
+class JaxBackend(Backend):
     """One JAX device."""
 
     compiles = True
-    writes = False
-    dies_when_short = False
-    deterministic = True
 
     def __init__(self, jax: Any, device: Any) -> None:
         self.jax = jax
@@ -76,8 +73,6 @@ class JaxBackend:
         index = f":{device.id}" if device.id or not self.on_host else ""
         self.name = f"jax:{device.platform}{index}"
         self.version = str(jax.__version__)
-        self.floor_seconds = 0.0
-        self.compile_seconds = 0.0
         scoped = hasattr(jax, "enable_x64")
         self._wide = jax.enable_x64 if scoped else jax.experimental.enable_x64
 
@@ -121,14 +116,8 @@ class JaxBackend:
     def wait(self, value: Any) -> None:
         self.jax.block_until_ready(value)
 
-    def written(self, array: Any) -> bool:
-        return False
-
     def exhausted(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
-
-    def release(self) -> None:
-        """JAX frees buffers when their arrays go; it offers nothing to give pools back."""
 
 
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")

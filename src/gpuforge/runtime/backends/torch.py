@@ -54,20 +54,16 @@ _NAMES = {
 _READ_BY_PYTHON = {"__bool__", "item", "tolist", "__int__", "__float__", "__index__", "__array__"}
 
 
-class TorchBackend:
+class TorchBackend(Backend):
     """One PyTorch device."""
 
-    compiles = False
     writes = True
-    dies_when_short = False
 
     def __init__(self, torch: Any, device: str) -> None:
         self.torch = torch
         self.device = torch.device(device)
         self.name = f"torch:{device}"
         self.version = str(torch.__version__)
-        self.floor_seconds = 0.0
-        self.compile_seconds = 0.0
         self.on_host = self.device.type == "cpu"
         cuda = self.device.type == "cuda"
         self.staging = Staging(lambda: _Lane(torch, self.device)) if cuda else None
@@ -107,9 +103,6 @@ class TorchBackend:
 
     def is_array(self, value: Any) -> bool:
         return isinstance(value, self.torch.Tensor)
-
-    def program(self, function: Program) -> Program:
-        return function
 
     def scope(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.on_host else self.device
