@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from statistics import median
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -22,7 +21,7 @@ import numpy as np
 CHUNK_BYTES = 4 << 20
 LEAST_BYTES = 2 * CHUNK_BYTES
 """Below, one copy has nothing to overlap with."""
-TO_DEVICE, TO_HOST = "to the device", "to the host"
+WAYS = TO_DEVICE, TO_HOST = "to the device", "to the host"
 _CHECK_BYTES = 6 * CHUNK_BYTES + 12_345
 _TURNS = 5
 
@@ -64,7 +63,7 @@ class Staging:
     """
 
     def __init__(self, open_lane: Callable[[], Lane]) -> None:
-        self.refused = dict.fromkeys((TO_DEVICE, TO_HOST), "not checked")
+        self.refused = dict.fromkeys(WAYS, "not checked")
         self._open_lane = open_lane
         self._lane: Lane | None = None
         self._lock = threading.Lock()
@@ -128,44 +127,45 @@ def plain_copies(backend: Any) -> list[str]:
 
 def check(backend: Any) -> None:
     """Leave staged copies on where they bring the same bits, and sooner than plain ones."""
-    staging: Staging = backend.staging
-    values = np.random.default_rng(0).integers(0, 256, _CHECK_BYTES, dtype=np.uint8)
     try:
-        staging.refused = {way: _verdict(backend, way, values) for way in (TO_DEVICE, TO_HOST)}
+        verdicts = _verdicts(backend)
     except Exception as error:  # noqa: BLE001 - a device may fail in any way, memory included
-        staging.refused = dict.fromkeys((TO_DEVICE, TO_HOST), f"{type(error).__name__}: {error}")
+        verdicts = dict.fromkeys(WAYS, f"{type(error).__name__}: {error}"[:160])
+    backend.staging.refused = verdicts
 
 
-def _verdict(backend: Any, way: str, values: Any) -> str:
-    """Return why copies one way are not staged; empty where they are."""
-    seconds: dict[str, list[float]] = {"plain": [], "staged": []}
+def _verdicts(backend: Any) -> dict[str, str]:
+    """Return for each way why copies are not staged; empty where they are."""
+    values = np.random.default_rng(0).integers(0, 256, _CHECK_BYTES, dtype=np.uint8)
+    seconds: dict[str, list[tuple[float, ...]]] = {"timed plainly": [], "": []}
     for _ in range(1 + _TURNS):
-        for kind, measured in seconds.items():
-            backend.staging.refused = dict.fromkeys((TO_DEVICE, TO_HOST), "plain copies are timed")
-            if kind == "staged":
-                backend.staging.refused[way] = ""
-            found, took = _round_trip(backend, way, values)
-            if backend.staging.refused[way] and kind == "staged":
-                return str(backend.staging.refused[way])
-            if not np.array_equal(found, ~values):
-                return f"{kind} copies {way} brought other bits"
+        for refused, measured in seconds.items():
+            backend.staging.refused = dict.fromkeys(WAYS, refused)
+            found, took = _round_trip(backend, values)
+            for reason in backend.staging.refused.values():
+                if reason != refused:
+                    return dict.fromkeys(WAYS, reason)
+            if not all(np.array_equal(each, ~values) for each in found):
+                return dict.fromkeys(WAYS, "a round trip brought other bits")
             measured.append(took)
-    plain, staged = (median(measured[1:]) for measured in seconds.values())
-    if staged <= plain:
-        return ""
-    return f"staged copies {way} took {staged / plain:.2f} times as long as plain ones"
+    plain, staged = (np.median(measured[1:], axis=0) for measured in seconds.values())
+    return {
+        way: f"took {ratio:.2f} times as long as plain ones" if ratio > 1 else ""
+        for way, ratio in zip(WAYS, staged / plain, strict=True)
+    }
 
 
-def _round_trip(backend: Any, way: str, values: Any) -> tuple[Any, float]:
-    """Return `values` inverted by the device, and the seconds of the copy one way."""
+def _round_trip(backend: Any, values: Any) -> tuple[tuple[Any, Any], tuple[float, ...]]:
+    """Return `values` inverted by the device, unwaited for and waited for; and seconds each way."""
     start = perf_counter()
     there = backend.put(values, share=True)
     with backend.scope():
-        if way == TO_DEVICE:
-            backend.wait(there)
-            took = perf_counter() - start
-            return backend.get(~there), took
+        backend.wait(there)
+        put = perf_counter() - start
+        unwaited = backend.get(~there)
         made = ~there
         backend.wait(made)
         start = perf_counter()
-        return backend.get(made), perf_counter() - start
+        found = backend.get(made)
+        got = perf_counter() - start
+    return (unwaited, found), (put, got)

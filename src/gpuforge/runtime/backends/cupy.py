@@ -68,22 +68,19 @@ class CupyBackend(EagerBackend):
 
     def _to_device(self, array: Array) -> Any:
         with self.device:
-            if self._stages(TO_DEVICE, array):
-                made = self.cupy.empty(array.shape, array.dtype, order=_order(array))
+            if array.flags.c_contiguous and self.staging.takes(TO_DEVICE, array.nbytes):
+                made = self.cupy.empty(array.shape, array.dtype)
                 if self.staging.copy(TO_DEVICE, _bytes(array), _bytes(made)):
                     return made
             return self.cupy.array(array, order="K")
 
     def get(self, array: Any) -> Array:
         with self.device:
-            if self._stages(TO_HOST, array):
-                made: Array = np.empty(array.shape, array.dtype, order=_order(array))
+            if array.flags.c_contiguous and self.staging.takes(TO_HOST, array.nbytes):
+                made: Array = np.empty(array.shape, array.dtype)
                 if self.staging.copy(TO_HOST, _bytes(made), _bytes(array)):
                     return made
             return cast(Array, self.cupy.asnumpy(array, order="A"))
-
-    def _stages(self, way: str, array: Any) -> bool:
-        return bool(_order(array)) and self.staging.takes(way, array.nbytes)
 
     def scope(self) -> AbstractContextManager[Any]:
         stack = ExitStack()
@@ -123,14 +120,8 @@ class _Lane(Lane):
         return self.stream.record()
 
 
-def _order(array: Any) -> Any:
-    """Return the order of an array without gaps; an empty text where it has some."""
-    flags = array.flags
-    return "C" if flags.c_contiguous else "F" if flags.f_contiguous else ""
-
-
 def _bytes(array: Any) -> Any:
-    return (array if array.flags.c_contiguous else array.T).reshape(-1).view(np.uint8)
+    return array.reshape(-1).view(np.uint8)
 
 
 def _deviation(name: str, given: tuple[Any, ...]) -> str:

@@ -62,11 +62,12 @@ INTEGER_DEVIATIONS = integer_deviations("dpnp")
 """operation -> how it differs from NumPy's, where all operands are whole numbers"""
 
 
-_KINDS = {
-    **dict.fromkeys(("cumsum", "cumulative_sum", "argmax", "argmin"), "fc"),
-    **dict.fromkeys(("norm", "vector_norm"), "iu"),
+_CHARS = {
+    **dict.fromkeys(("cumsum", "cumulative_sum", "argmax", "argmin"), "efdFD"),
+    **dict.fromkeys(("norm", "vector_norm"), "bBhHiIlLqQ"),
+    **dict.fromkeys(("mean", "nextafter"), "e"),
 }
-"""operation -> kinds of dtype of NumPy for which it differs"""
+"""operation -> type codes of NumPy for which it differs"""
 
 
 class DpnpBackend(EagerBackend):
@@ -112,15 +113,12 @@ def _deviation(name: str, given: tuple[Any, ...]) -> str:
         return CLIPPED if is_index_array(given[1]) else ""
     if name == "norm" and given[0].ndim > 1:
         return _SILENT
-    if name in _KINDS:
-        kinds = [value.dtype.kind for value in given[:2] if hasattr(value, "dtype")]
-        return DEVIATIONS[name] if set(kinds) & set(_KINDS[name]) else ""
+    if name in _CHARS:
+        chars = {value.dtype.char for value in given[:2] if hasattr(value, "dtype")}
+        return DEVIATIONS[name] if chars & set(_CHARS[name]) else ""
     if name == "astype":
         kinds = [np.dtype(kind).kind for kind in (given[0].dtype, given[1])]
         return DEVIATIONS[name] if kinds == ["f", "u"] else ""
-    if name in ("mean", "nextafter"):
-        narrow = any(getattr(value, "dtype", None) == np.float16 for value in given)
-        return DEVIATIONS[name] if narrow else ""
     if name in INTEGER_DEVIATIONS and whole(name, given, lambda v: v.dtype.kind in "iub"):
         return INTEGER_DEVIATIONS[name]
     return DEVIATIONS.get(name, "")

@@ -149,20 +149,12 @@ def _step(equation: Any, zeros: set[Any], inner: bool) -> str:
         return name if steady else "comparison"
     if name in COMPLEX and any(dtype.kind == "c" for dtype in dtypes):
         return "complex"
-    if name == "pow" and (0.5 in numbers or _is_argument(equation.invars[1])):
-        return "root"
+    if name == "pow" and (0.5 in numbers or (not numbers and not equation.invars[1].aval.shape)):
+        return "root"  # an exponent that is an argument may become 0.5
     if name in ("add", "sub") and dtypes[0].kind == "f":
-        return "plus nothing" if 0 in numbers or zeros.intersection(_variables(equation)) else name
+        nothing = 0 in numbers or any(v in zeros for v in equation.invars if not hasattr(v, "val"))
+        return "plus nothing" if nothing else name
     return name
-
-
-def _variables(equation: Any) -> list[Any]:
-    return [v for v in equation.invars if not hasattr(v, "val")]
-
-
-def _is_argument(exponent: Any) -> bool:
-    """Return whether one number is the exponent that may be another one, 0.5, in a later call."""
-    return exponent.aval.shape == () and not hasattr(exponent, "val")
 
 
 def _walk(program: Any, uses: Uses, *, inner: bool = False) -> None:
