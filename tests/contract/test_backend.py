@@ -4,6 +4,7 @@ what is not is declared, memory that runs out is recognised, threads and setting
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -436,6 +437,25 @@ def test_a_huge_request_ends_in_a_result_or_a_clear_error(backend: Any, library_
         capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert done.stdout in ("result\n", "clear error\n"), (done.returncode, done.stderr[-2000:])
+
+
+JAX_DEVICES = """
+import numpy as np
+from gpuforge.runtime.opening import open_library
+for backend in open_library("jax").devices:
+    with backend.scope():
+        made = backend.program(lambda x: (x + 1,))(backend.put(np.ones(4), share=True))[0]
+    print(backend.name, made.devices() == {backend.device})
+"""
+
+
+def test_jax_computes_where_its_backend_says_though_another_device_is_its_default() -> None:
+    pytest.importorskip("jax", reason="jax is not installed")
+    done = subprocess.run(
+        [sys.executable, "-c", JAX_DEVICES], capture_output=True, text=True, timeout=100,
+        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+    )  # fmt: skip
+    assert done.stdout == "jax:cpu True\njax:cpu:1 True\n", done.stderr[-2000:]
 
 
 class TestManners:

@@ -70,6 +70,7 @@ class JaxBackend(Backend):
         self.jax = jax
         self.device = device
         self.on_host = device.platform == "cpu"
+        self.is_default = device == jax.devices()[0]  # where JAX computes over NumPy's arrays
         index = f":{device.id}" if device.id or not self.on_host else ""
         self.name = f"jax:{device.platform}{index}"
         self.version = str(jax.__version__)
@@ -100,10 +101,11 @@ class JaxBackend(Backend):
         return cast(Program, self.jax.jit(own, compiler_options=_AS_WRITTEN))
 
     def scope(self) -> AbstractContextManager[Any]:
-        if self.on_host:
+        if self.on_host and self.is_default:
             return self._wide(True)  # type: ignore[no-any-return]
         stack = ExitStack()
         stack.enter_context(self._wide(True))
+        stack.enter_context(self.jax.default_device(self.device))
         stack.enter_context(self.jax.default_matmul_precision("highest"))
         return stack
 

@@ -92,8 +92,7 @@ class MlxBackend(EagerBackend):
             return self._made(native)
 
     def get(self, array: Any) -> Array:
-        made = np.array(array)
-        return made if made.dtype.char not in "qQ" else made.view(made.dtype.str)  # C's long long
+        return np.array(array)
 
     def scope(self) -> AbstractContextManager[Any]:
         return cast(AbstractContextManager[Any], self.mx.stream(self.device))
