@@ -7,6 +7,7 @@ wrong bytes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "_CHECK_BYTES", 6 * CHUNK + 13)
 
 
-class Late(Lane):
+class Late:
     """Copies are done when an event after them is waited for; `fails_at` raises at that copy."""
 
     def __init__(self, fails_at: int = -1) -> None:
@@ -48,6 +49,9 @@ class Late(Lane):
 
     def mark(self) -> int:
         return len(self.submitted)
+
+    def lane(self) -> Lane:
+        return Lane(self.chunks, self.begin, self.queue, self.mark, self.wait)
 
     def wait(self, event: int) -> None:
         self._until(event)
@@ -75,7 +79,7 @@ class Careless(Late):
 
 
 def opened(lane: Any) -> Staging:
-    made = Staging(lambda: lane)
+    made = Staging(lane.lane)
     made.refused = dict.fromkeys(made.refused, "")
     return made
 
@@ -162,7 +166,7 @@ class Backend:
 
 class TestCheck:
     def test_nothing_is_staged_before_it(self) -> None:
-        backend = Backend(Late)
+        backend = Backend(Late().lane)
         assert not backend.staging.takes(TO_DEVICE, 1 << 30)
         assert staging.plain_copies(backend)[0] == (
             "late:gpu: staged copies to the device: not checked"
@@ -179,7 +183,7 @@ class TestCheck:
             return real(backend, values)[0], (1.0, 2.0) if plain else (gain, 2 * gain)
 
         monkeypatch.setattr(staging, "_round_trip", timed)
-        backend = Backend(Late)
+        backend = Backend(Late().lane)
         staging.check(backend)
         for way in (TO_DEVICE, TO_HOST):
             assert backend.staging.takes(way, 1 << 30) == (not reason)
@@ -187,7 +191,7 @@ class TestCheck:
         assert len(staging.plain_copies(backend)) == (2 if reason else 0)
 
     def test_other_bits_bar_it(self) -> None:
-        backend = Backend(Careless)
+        backend = Backend(Careless().lane)
         staging.check(backend)
         assert all("brought other bits" in why for why in backend.staging.refused.values())
 
@@ -210,8 +214,9 @@ def test_torchs_lane_cuts_every_dtype_into_bytes() -> None:
     backend = TorchBackend(torch, "cpu")
     lane = Late()
     lane.chunks = (torch.zeros(CHUNK, dtype=torch.uint8), torch.zeros(CHUNK, dtype=torch.uint8))
-    lane.copy = lambda target, source: target.copy_(source)  # type: ignore[method-assign]
-    backend.staging = opened(lane)
+    copying = replace(lane.lane(), copy=lambda target, source: target.copy_(source))
+    backend.staging = Staging(lambda: copying)
+    backend.staging.refused = dict.fromkeys(backend.staging.refused, "")
     for dtype in ("?", "u1", "i2", "f2", "i4", "f4", "f8", "c8", "c16"):
         values = np.arange(1, 301).astype(dtype).reshape(3, 100)
         there = backend._move(TO_DEVICE, torch.from_numpy(values), "cpu")

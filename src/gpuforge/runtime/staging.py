@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from operator import methodcaller
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,32 +28,27 @@ _CHECK_BYTES = 6 * CHUNK_BYTES + 12_345
 _TURNS = 5
 
 
-class Lane(Protocol):
+@dataclass(frozen=True)
+class Lane:
     """What a library has for staged copies: memory is in bytes, and cut by slices.
 
     Attributes
     ----------
     chunks : two buffers of `CHUNK_BYTES` in page-locked memory of the host
+    begin : has later copies wait for what the current stream was given so far
+    queue : (target, source) submits a copy between a chunk and the device, and returns before it
+        is done
+    mark : returns an event that comes when all copies submitted so far are done
+    wait : (event) returns when it has come
+    copy : (target, source) copies from host memory to host memory
     """
 
     chunks: tuple[Any, Any]
-
-    def begin(self) -> None:
-        """Have later copies wait for what the current stream was given so far."""
-
-    def queue(self, target: Any, source: Any) -> None:
-        """Submit a copy between a chunk and the device, and return before it is done."""
-
-    def mark(self) -> Any:
-        """Return an event that comes when all copies submitted so far are done."""
-
-    def copy(self, target: Any, source: Any) -> None:
-        """Copy from host memory to host memory."""
-        np.copyto(target, source)
-
-    def wait(self, event: Any) -> None:
-        """Return when `event` has come."""
-        event.synchronize()
+    begin: Callable[[], Any]
+    queue: Callable[[Any, Any], Any]
+    mark: Callable[[], Any]
+    wait: Callable[[Any], Any] = methodcaller("synchronize")
+    copy: Callable[[Any, Any], Any] = np.copyto
 
 
 class Staging:

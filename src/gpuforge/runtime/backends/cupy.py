@@ -57,7 +57,7 @@ class CupyBackend(EagerBackend):
         place = "rocm" if cupy.cuda.runtime.is_hip else "cuda"
         self.name = f"cupy:{place}:{index}"
         self.version = str(cupy.__version__)
-        self.staging: Staging = Staging(lambda: _Lane(cupy))
+        self.staging: Staging = Staging(lambda: _open_lane(cupy))
         self.library = Library(
             "CuPy",
             import_module("array_api_compat.cupy"),
@@ -98,26 +98,23 @@ class CupyBackend(EagerBackend):
         self.cupy.get_default_pinned_memory_pool().free_all_blocks()
 
 
-class _Lane(Lane):
-    """Two page-locked arrays and a stream of one device, which is the current one meanwhile."""
+def _open_lane(cupy: Any) -> Lane:
+    """Return two page-locked arrays and a stream of the current device."""
+    stream = cupy.cuda.Stream(non_blocking=True)
+    both = import_module("cupyx").empty_pinned(2 * CHUNK_BYTES, np.uint8)
 
-    def __init__(self, cupy: Any) -> None:
-        self.current_stream = cupy.cuda.get_current_stream
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        both = import_module("cupyx").empty_pinned(2 * CHUNK_BYTES, np.uint8)
-        self.chunks = (both[:CHUNK_BYTES], both[CHUNK_BYTES:])
-
-    def begin(self) -> None:
-        self.stream.wait_event(self.current_stream().record())
-
-    def queue(self, target: Any, source: Any) -> None:
+    def queue(target: Any, source: Any) -> None:
         if isinstance(source, np.ndarray):
-            target.data.copy_from_host_async(source.ctypes.data, source.nbytes, self.stream)
+            target.data.copy_from_host_async(source.ctypes.data, source.nbytes, stream)
         else:
-            source.data.copy_to_host_async(target.ctypes.data, target.nbytes, self.stream)
+            source.data.copy_to_host_async(target.ctypes.data, target.nbytes, stream)
 
-    def mark(self) -> Any:
-        return self.stream.record()
+    return Lane(
+        chunks=(both[:CHUNK_BYTES], both[CHUNK_BYTES:]),
+        begin=lambda: stream.wait_event(cupy.cuda.get_current_stream().record()),
+        queue=queue,
+        mark=stream.record,
+    )
 
 
 def _bytes(array: Any) -> Any:

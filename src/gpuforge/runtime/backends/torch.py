@@ -66,7 +66,7 @@ class TorchBackend(Backend):
         self.version = str(torch.__version__)
         self.on_host = self.device.type == "cpu"
         cuda = self.device.type == "cuda"
-        self.staging = Staging(lambda: _Lane(torch, self.device)) if cuda else None
+        self.staging = Staging(lambda: _open_lane(torch, self.device)) if cuda else None
 
     @property
     def deterministic(self) -> bool:
@@ -155,29 +155,23 @@ class TorchBackend(Backend):
             getattr(self.torch, self.device.type).empty_cache()
 
 
-class _Lane(Lane):
-    """Two page-locked tensors and a stream of one CUDA device."""
+def _open_lane(torch: Any, device: Any) -> Lane:
+    """Return two page-locked tensors and a stream of one CUDA device."""
+    stream = torch.cuda.Stream(device)
+    with torch.inference_mode(False):  # or it could not be written to outside
+        both = torch.empty(2 * CHUNK_BYTES, dtype=torch.uint8, device="cpu", pin_memory=True)
 
-    def __init__(self, torch: Any, device: Any) -> None:
-        self.torch = torch
-        self.device = device
-        self.stream = torch.cuda.Stream(device)
-        with torch.inference_mode(False):  # or it could not be written to outside
-            both = torch.empty(2 * CHUNK_BYTES, dtype=torch.uint8, device="cpu", pin_memory=True)
-        self.chunks = (both[:CHUNK_BYTES], both[CHUNK_BYTES:])
-
-    def begin(self) -> None:
-        self.stream.wait_stream(self.torch.cuda.current_stream(self.device))
-
-    def queue(self, target: Any, source: Any) -> None:
-        with self.torch.cuda.stream(self.stream):
+    def queue(target: Any, source: Any) -> None:
+        with torch.cuda.stream(stream):
             target.copy_(source, non_blocking=True)
 
-    def copy(self, target: Any, source: Any) -> None:
-        target.copy_(source)  # by several threads, where NumPy has one
-
-    def mark(self) -> Any:
-        return self.stream.record_event()
+    return Lane(
+        chunks=(both[:CHUNK_BYTES], both[CHUNK_BYTES:]),
+        begin=lambda: stream.wait_stream(torch.cuda.current_stream(device)),
+        queue=queue,
+        mark=stream.record_event,
+        copy=lambda target, source: target.copy_(source),  # by several threads, NumPy's by one
+    )
 
 
 def _reversed(array: Array) -> bool:
