@@ -15,7 +15,8 @@ step() { # step NAME COMMAND...: run it, keep its output, go on when it fails
 }
 export PYTHONUNBUFFERED=1 PYTHONPATH=src${PYTHONPATH:+:$PYTHONPATH} GPUFORGE_CACHE_FOLDER=$(mktemp -d)
 step devices "$python" -m gpuforge detect --why
-step tests "$python" -m pytest -m gpu -q tests
+step backends "$python" -m gpuforge calibrate --list
+step tests "$python" -m pytest -m gpu -q -rP tests
 step contract env GPUFORGE_TEST_DEVICE=cuda "$python" -m pytest -q tests/contract/test_backend.py
 step transfer "$python" benchmarks/transfer.py --out "$out/transfer.json"
 step calibration "$python" -m gpuforge calibrate

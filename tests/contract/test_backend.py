@@ -4,6 +4,7 @@ what is not is declared, memory that runs out is recognised, threads and setting
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -376,6 +377,85 @@ def test_memory_that_runs_out_is_recognised_or_declared_to_end_the_process(
         assert done.returncode in deaths or done.stdout == "recognised\n", done.stderr[-2000:]
     else:
         assert done.stdout == "recognised\n", (done.returncode, done.stderr[-2000:])
+
+
+HUGE = """
+import resource, sys, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+import gpuforge as gf
+from gpuforge.errors import GpuForgeError
+name = {name!r}
+def spread(x, y):
+    apart = x[:, None] - y[None, :]
+    return gf.namespace(x).sum(apart * apart, axis=1)
+small, large = (np.linspace(0, 1, n, dtype=np.float32) for n in (64, 40_000))
+with gf.session(history=False) as session:
+    placed = gf.offload(backend=name, fallback=True)(spread)
+    for _ in range(3):
+        placed(small, small)
+    device = session.find(name)
+    assert placed.stats().counts[device.name].calls == 2, placed.stats().counts
+    if ":cpu" in device.name or name == "numpy":
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, used + 2**30))
+        taken = None
+    elif name.startswith("torch"):
+        free = device.torch.cuda.mem_get_info()[0]
+        taken = device.torch.empty(free - 2**30, dtype=device.torch.uint8, device=device.device)
+    else:
+        free = device.cupy.cuda.runtime.memGetInfo()[0]
+        taken = device.cupy.empty(free - 2**30, np.uint8)
+    try:
+        found = placed(large, large)
+        outcome = "result"
+        some = ((large[:3, None].astype(float) - large) ** 2).sum(axis=1)
+        np.testing.assert_allclose(found[:3], some, rtol=1e-3)
+    except (MemoryError, GpuForgeError):
+        outcome = "clear error"
+    del taken
+    device.release()
+    again = gf.offload(backend=name)(lambda x: x * 2 + 1)
+    for _ in range(3):
+        assert again(small)[0] == 1
+    assert again.stats().counts[device.name].calls >= 2, again.stats().counts
+print(outcome)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS is Linux's")
+def test_a_huge_request_ends_in_a_result_or_a_clear_error(backend: Any, library_of: str) -> None:
+    """6 GB in the middle of a call whose arguments take 160 KB, with 1 GiB left."""
+    if library_of in ("numpy", "null"):
+        pytest.skip("the reference itself, or no memory of its own")
+    if backend.dies_when_short:
+        pytest.skip(f"{library_of} ends the process where memory is short (decision 12)")
+    if ":cpu" not in backend.name and library_of not in ("torch", "cupy"):
+        pytest.skip("no way here to take the memory of its device")
+    done = subprocess.run(
+        [sys.executable, "-c", HUGE.format(name=":".join(backend.name.split(":")[:2]))],
+        capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+    assert done.stdout in ("result\n", "clear error\n"), (done.returncode, done.stderr[-2000:])
+
+
+JAX_DEVICES = """
+import numpy as np
+from gpuforge.runtime.opening import open_library
+for backend in open_library("jax").devices:
+    with backend.scope():
+        made = backend.program(lambda x: (x + 1,))(backend.put(np.ones(4), share=True))[0]
+    print(backend.name, made.devices() == {backend.device})
+"""
+
+
+def test_jax_computes_where_its_backend_says_though_another_device_is_its_default() -> None:
+    pytest.importorskip("jax", reason="jax is not installed")
+    done = subprocess.run(
+        [sys.executable, "-c", JAX_DEVICES], capture_output=True, text=True, timeout=100,
+        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+    )  # fmt: skip
+    assert done.stdout == "jax:cpu True\njax:cpu:1 True\n", done.stderr[-2000:]
 
 
 class TestManners:

@@ -111,6 +111,75 @@ CASES: dict[str, Case] = {
     "bounds that are NaN": (
         lambda x: xp_of(x).clip(x, 0.0, float("nan")), of("f8", 1, 2), of("f8", 1, -3)
     ),
+    "a place that a shorter one has not": (lambda x: x[5] * 2, np.arange(12.0), np.arange(4.0)),
+    "a last place but four": (lambda x: x[-5] * 2, np.arange(12.0), np.arange(4.0)),
+    "equal to 256 in uint8": (lambda x: x == 256, of("u1", 1, 2), of("u1", 0, 5)),
+    "equal to 2**40 in int32": (lambda x: x == 2**40, of("i4", 1, 2), of("i4", 0, 5)),
+    "bounds beyond int8": (
+        lambda x: xp_of(x).clip(x, -1000, 1000), of("i1", 1, 2), of("i1", 100, -100)
+    ),
+    "plus nothing": (lambda x: x + 0.0, of("f4", 1, 2), of("f4", -0.0, 1)),
+    "minus nothing": (lambda x: x - (-0.0), of("f4", 1, 2), of("f4", -0.0, 1)),
+    "plus zeros": (lambda x: xp_of(x).zeros_like(x) + x, of("f4", 1, 2), of("f4", -0.0, 1)),
+    "an exponent that becomes a root": (
+        lambda x, p: x**p, (of("f4", 1, 4), 2.0), (of("f4", -np.inf, -0.0), 0.5)
+    ),
+    "rounded by a large number": (
+        lambda x: (x + 2.0**52) - 2.0**52, of("f8", 1, 2), of("f8", 0.3, 1.7)
+    ),
+    "logarithm of a power": (
+        lambda x: xp_of(x).log(xp_of(x).exp(x)), of("f8", 1, 2), of("f8", 1000, -1000)
+    ),
+    "root of a square": (
+        lambda x: xp_of(x).sqrt(x * x), of("f8", 1, 2), of("f8", 1e200, 1e-200)
+    ),
+    "large and small again": (lambda x: (x * 1e200) * 1e-200, of("f8", 1, 2), of("f8", 1e200, 1)),
+    "product of powers": (
+        lambda x: xp_of(x).exp(x) * xp_of(x).exp(-x), of("f8", 1, 2), of("f8", 1000, -1000)
+    ),
+    "a mask times NaN": (
+        lambda x: xp_of(x).astype(x > 0, xp_of(x).float64) * x,
+        of("f8", 1, 2), of("f8", np.nan, -np.inf, -1),
+    ),
+    "some of a matrix": (
+        lambda x: xp_of(x).eye(2) * x, np.ones((2, 2)), np.full((2, 2), np.nan)
+    ),
+    "truth times an argument": (
+        lambda x, y: x * y, (np.array([True, False]), 2.0), (np.array([True, False]), np.inf)
+    ),
+    "places along an axis": (
+        lambda x, i: xp_of(x).take_along_axis(x, i, axis=-1),
+        (np.arange(12.0), of("i8", 0, 2)), (np.arange(12.0), of("i8", 0, 90)),
+    ),
+    "infinity to unsigned": (
+        lambda x: xp_of(x).astype(x, xp_of(x).uint32), of("f4", 1, 2), of("f4", np.inf, 3e38, 1)
+    ),
+    "rank of a matrix with infinity": (
+        lambda x: xp_of(x).linalg.matrix_rank(x), np.eye(3), np.diag([np.inf, 1, 1])
+    ),
+    "greatest stretch of a matrix with NaN": (
+        lambda x: xp_of(x).linalg.matrix_norm(x, ord=2), np.eye(3), np.diag([np.nan, 1, 1])
+    ),
+    "inverse of a matrix with infinity": (
+        lambda x: xp_of(x).linalg.inv(x), np.eye(3) + 1, np.eye(3) + np.diag([1, np.inf], 1)
+    ),
+    "an imaginary number over x": (
+        lambda x: 1j / x, of("f4", 1, 2), of("f4", 0, np.inf, -np.inf, np.nan)
+    ),
+    "any of imaginary numbers": (
+        lambda x: xp_of(x).any(x, axis=0), of("c8", 1, 2), of("c8", 1j, 0)
+    ),
+    "an order of numbers and complex ones": (
+        lambda x, y: xp_of(x).less(x, y),
+        (of("f4", 1, 2), of("c8", 1, 2)), (of("f4", 0, 1), of("c8", complex(0.5, np.nan), 2)),
+    ),
+    "mean of float16": (
+        lambda x: xp_of(x).mean(x, axis=0), of("f2", 1, 2), of("f2", 65504, 65504, 65504)
+    ),
+    "after zero in float16": (
+        lambda x, y: xp_of(x).nextafter(x, y),
+        (of("f2", 1, 2), of("f2", 2, 3)), (of("f2", 0.0), of("f2", -0.0)),
+    ),
     "sign of NaN": (lambda x: xp_of(x).sign(x), of("f8", 1, 2), of("f8", np.nan, -0.0)),
 }  # fmt: skip
 
@@ -177,3 +246,27 @@ def test_ordinary_steps_are_not_left_out(name: str, backend: Any, library_of: st
     refused, found = run_later(backend, function, as_tuple(first), as_tuple(later), False)
     assert refused == ""
     assert compare(function(*as_tuple(later)), found, ELEMENTWISE) == ""
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i4", "f4", "?"])
+def test_results_have_numpys_own_types(dtype: str, backend: Any, library_of: str) -> None:
+    if library_of in ("numpy", "null"):
+        pytest.skip("nothing is placed elsewhere")
+    values = np.array([[1, 0], [1, 1]], dtype)
+    for function in (lambda x: xp_of(x).max(x), lambda x: xp_of(x).max(x, axis=0)):
+        with gf.session(history=False):
+            placed = gf.offload(backend=library_of, fallback=True)(function)
+            for _ in range(3):
+                found, expected = placed(values), function(values)
+                assert type(found) is type(expected)
+                assert found.dtype.char == expected.dtype.char
+
+
+def test_empty_arrays_of_several_shapes_are_placed(backend: Any, library_of: str) -> None:
+    if library_of in ("numpy", "null"):
+        pytest.skip("nothing is placed elsewhere")
+    with gf.session(history=False):
+        placed = gf.offload(backend=library_of, fallback=True)(lambda x, y: x @ y)
+        for rows, columns in ((3, 4), (3, 4), (5, 2), (0, 2), (5, 2)):
+            found = placed(np.empty((rows, 0), "f4"), np.empty((0, columns), "f4"))
+            assert np.array_equal(found, np.zeros((rows, columns), "f4"))

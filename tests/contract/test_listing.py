@@ -15,6 +15,7 @@ import gpuforge as gf
 from gpuforge.cli.main import main
 from gpuforge.errors import BackendUnavailable, UnknownName
 from gpuforge.runtime import backends
+from gpuforge.runtime.opening import open_library
 from gpuforge.runtime.placement import NUMPY
 
 from ..runtime.conftest import places, refusals
@@ -59,6 +60,42 @@ def test_what_may_end_the_process_is_listed_with_that_reason(
     pytest.importorskip("mlx.core", reason="mlx is not installed")
     assert main(["calibrate", "--list"]) == 0
     assert "mlx:cpu: used only where it is named" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("raise RuntimeError('half installed')", "RuntimeError: half installed"),
+        ("import ctypes; ctypes.CDLL('libnowhere.so.1')", "OSError: libnowhere.so.1: cannot open"),
+        (
+            "import nowhere_to_be_found",
+            "ModuleNotFoundError: No module named 'nowhere_to_be_found'",
+        ),
+        ("raise SystemExit('no licence')", "SystemExit: no licence"),
+        ("", "AttributeError: module 'cupy' has no attribute 'cuda'"),
+    ],
+)
+def test_a_broken_library_is_listed_with_the_reason(
+    content: str,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "cupy").mkdir()
+    (tmp_path / "cupy" / "__init__.py").write_text(content, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.setattr("gpuforge.runtime.session.open_library", open_library.__wrapped__)
+    monkeypatch.setattr("gpuforge.runtime.session._default", None)
+    monkeypatch.setenv("GPUFORGE_BACKENDS", "numpy,cupy")
+    try:
+        assert main(["calibrate", "--list"]) == 0
+    finally:
+        sys.modules.pop("cupy", None)
+    written = capsys.readouterr()
+    assert written.out.split()[0] == "numpy"
+    assert f"left out: cupy: {reason}" in written.err
 
 
 def double(x: Any) -> Any:

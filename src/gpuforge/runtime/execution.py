@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpuforge.errors import ArgumentWritten
-from gpuforge.runtime.backends import Backend, libraries
+from gpuforge.runtime.backends import Backend, NotExact, libraries
 from gpuforge.runtime.reference import Disagreement, Template, compare, restore
 from gpuforge.runtime.structure import LEAF, Spec, flatten, rebuild
 
@@ -32,6 +32,7 @@ class Program:
     ----------
     copies : whether arguments are copied in, because the function may write into them
     written : places of the leaves that the function may write into, copied back
+    unwatched : whether it is still to be seen which operations it compiles for these shapes
     """
 
     backend: Backend
@@ -42,12 +43,14 @@ class Program:
     _result_spec: list[Spec] = field(default_factory=list)
     _compiled: Callable[..., Any] | None = None
     positional: bool = False
+    unwatched: bool = False
 
     def __post_init__(self) -> None:
         args, kwargs = self.spec[1]
         self.positional = not kwargs[1] and all(inner == LEAF for inner in args[1])
         if self.backend.compiles:
             self._compiled = self.backend.program(self._flat)
+            self.unwatched = True
 
     def call(self, leaves: Sequence[Any]) -> Any:
         """Return what the function makes of `leaves`, still in the backend's arrays."""
@@ -82,8 +85,12 @@ class Program:
             If the result has another structure or dtype than `template`.
         ArgumentWritten
             If the function wrote into an argument that it does not name.
+        NotExact
+            If it uses other operations than it did for the shapes that were compared.
         """
         backend = self.backend
+        if self.unwatched and (refused := _watch(self, leaves)):
+            raise NotExact(refused)
         inputs = self.put(leaves)
         with backend.scope():
             made = self.call(inputs)
@@ -191,6 +198,7 @@ def _watch(program: Program, leaves: Leaves) -> str:
         for place, value in enumerate(copies)
         if place not in program.written and backend.is_array(value) and backend.written(value)
     ]
+    program.unwatched = False
     if undeclared:
         return "the function writes into an argument that it does not name in mutates"
     return uses.not_exact

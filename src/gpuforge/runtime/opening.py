@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime import contention
+from gpuforge.runtime import contention, staging
 from gpuforge.runtime.backends import Backend, load
 from gpuforge.runtime.execution import Program, describe_error
 from gpuforge.runtime.reference import Template, compare
@@ -47,7 +47,7 @@ def open_library(name: str) -> Opened:
     start = perf_counter()
     try:
         devices = load(name).open_devices()
-    except Exception as error:  # noqa: BLE001 - a library may fail to import in any way
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail to import in any way
         failed = Failure(name, describe_error(error))
         return Opened((), (failed,), perf_counter() - start)
     good: list[Backend] = []
@@ -58,6 +58,8 @@ def open_library(name: str) -> Opened:
             failures.append(Failure(backend.name, reason))
         else:
             good.append(backend)
+            if backend.staging:
+                staging.check(backend)
     return Opened(tuple(good), tuple(failures), perf_counter() - start)
 
 

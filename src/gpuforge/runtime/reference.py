@@ -81,10 +81,7 @@ def restore(
         If its structure, dtypes or kinds are not those of `template`.
     """
     if template.simple and is_array(result):
-        made = get(result)
-        if made.dtype.str != template.kinds[0][1]:
-            raise Disagreement(_dtype_text(made, template.kinds[0][1]))
-        return made
+        return _typed(get(result), template.kinds[0][1])
     leaves: list[Any] = []
     spec = flatten(result, leaves)
     if spec != template.spec or len(leaves) != len(template.kinds):
@@ -112,11 +109,19 @@ def _restored(
                 raise Disagreement(f"a {type(leaf).__name__} where NumPy gives a {dtype}")
             made.append(leaf)
         else:
-            array = get(leaf) if is_array(leaf) else np.asarray(leaf)
-            if array.dtype.str != dtype:
-                raise Disagreement(_dtype_text(array, dtype))
+            array = _typed(get(leaf) if is_array(leaf) else np.asarray(leaf), dtype)
             made.append(array[()] if kind == "scalar" else array)
     return made
+
+
+def _typed(array: Array, dtype: str) -> Array:
+    """Return `array` with NumPy's own type of `dtype`: C has two whole numbers of 64 bits."""
+    wanted = np.dtype(dtype)
+    if array.dtype is wanted:
+        return array
+    if array.dtype.str != dtype:
+        raise Disagreement(_dtype_text(array, dtype))
+    return array.view(wanted)
 
 
 def _dtype_text(array: Array, dtype: str) -> str:

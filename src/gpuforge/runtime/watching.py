@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.backends import Array, NotExact, Program, Uses
+from gpuforge.runtime.backends import Array, Backend, NotExact, Program, Uses
 
 Deviation = Callable[[str, tuple[Any, ...]], str]
 """(operation, arguments) -> why it may differ from NumPy's; empty when it does not"""
@@ -59,7 +58,7 @@ NAN_OF_COMPLEX = "complex numbers get other NaN and infinities than NumPy's"
 TIES = "equal elements come in another order than NumPy's, which leaves it open"
 _COMPARISONS = {
     *("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "lt", "le", "gt", "ge", "eq"),
-    *("ne", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal"),
+    *("ne", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "clip"),
 }
 _state = threading.local()
 
@@ -122,7 +121,7 @@ def watch(library: Library, function: Program, arguments: tuple[Any, ...]) -> Us
     """
     uses = Uses()
     before = getattr(_state, "watch", None)
-    _state.watch = (library, uses)
+    _state.watch = (library, uses, arguments)
     kind = _watched_type(library.namespace)
     try:
         function(*(kind(v) if library.is_array(v) else v for v in arguments))
@@ -175,21 +174,23 @@ def _told(name: str, value: Any, kind: type[Watched], owner: tuple[Any, ...]) ->
 
 
 def _before(name: str, given: tuple[Any, ...]) -> None:
-    library, uses = _state.watch
+    library, uses, arguments = _state.watch
     uses.operations.add(name)
     reason = library.deviation(name, given) or beyond(library.name, name, given, library.dtype_of)
     if name in UNSTABLE:
         reason = reason or f"{library.name}'s {name}: {TIES}"
-    if name in COMPLEX and any(getattr(library.dtype_of(v), "kind", "") == "c" for v in given):
+    kinds = {getattr(library.dtype_of(v), "kind", "") for v in given}
+    if name in COMPLEX and ("c" in kinds or complex in map(type, given)):
         reason = reason or NAN_OF_COMPLEX
-    if name in POWERS and any(type(v) is float and v == 0.5 for v in given):
+    exponents = [v for v in given if type(v) is float] if name in POWERS else ()
+    if any(v == 0.5 or any(v is other for other in arguments) for v in exponents):
         reason = reason or ROOT
     if reason:
         raise NotExact(reason)
 
 
 def _after(name: str, given: tuple[Any, ...], result: Any) -> None:
-    library, _ = _state.watch
+    library, *_ = _state.watch
     reason = promotion(library.name, name, given, result, library.dtype_of)
     if reason:
         raise NotExact(reason)
@@ -324,21 +325,14 @@ def unchecked_index(index: Any, shape: tuple[int, ...]) -> bool:
     return len(axes) > len(shape)
 
 
-class EagerBackend:
+class EagerBackend(Backend):
     """What libraries share whose functions run at once, on arrays that were copied to a device.
 
-    A subclass says how to move arrays, and names itself in `name`, `version`, `library`.
+    A subclass says how to move arrays, and names itself in `name`, `version`, `library`. What it
+    does not say it has from `Backend`: an operation that could write is declared, or raises.
     """
 
-    name: str
-    version: str
     library: Library
-    compiles = False
-    writes = False
-    deterministic = True
-    dies_when_short = False
-    floor_seconds = 0.0
-    compile_seconds = 0.0
 
     def namespace(self) -> Any:
         return self.library.namespace
@@ -364,18 +358,5 @@ class EagerBackend:
     def is_array(self, value: Any) -> bool:
         return self.library.is_array(value)
 
-    def program(self, function: Program) -> Program:
-        return function
-
-    def scope(self) -> AbstractContextManager[Any]:
-        return nullcontext()
-
     def watch(self, function: Program, arguments: tuple[Any, ...]) -> Uses:
         return watch(self.library, function, arguments)
-
-    def written(self, array: Any) -> bool:
-        """Return False: an operation that could write is declared, or raises."""
-        return False
-
-    def release(self) -> None:
-        """Nothing is kept back."""

@@ -136,6 +136,7 @@ def _cell(points: list[list[float]], size: int) -> str:
 
 def _list(session: Session, failures: list[str], *, as_json: bool) -> int:
     from gpuforge.runtime.backends import list_backends
+    from gpuforge.runtime.staging import plain_copies
 
     backends = [session.reference, *session.backends()]
     listed = list_backends(plugins=session.settings.plugins)
@@ -146,6 +147,7 @@ def _list(session: Session, failures: list[str], *, as_json: bool) -> int:
         for device in library.devices
         if device.dies_when_short and not session.usable(device)
     ]
+    failures += [line for device in backends for line in plain_copies(device)]
     if as_json:
         found = [{"name": b.name, "version": b.version} for b in backends]
         render.document({"backends": found, "left_out": failures})

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -21,6 +21,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from gpuforge import registry
+from gpuforge.runtime.staging import Staging
 
 GROUP = "gpuforge.backends"
 """The entry points by which other packages add backends."""
@@ -46,7 +47,7 @@ class Uses:
 
 
 class Backend(Protocol):
-    """What the rest of the runtime knows of an array library on a device.
+    """What the rest of the runtime knows of an array library on a device; with what most share.
 
     Attributes
     ----------
@@ -57,19 +58,22 @@ class Backend(Protocol):
     dies_when_short : whether the library ends the process where an allocation fails
     floor_seconds : wall time of its fastest call, measured when it was opened
     compile_seconds : what its first program took to compile, measured then; 0 if it compiles none
+    staging : what speeds its large copies up; None where nothing does
     """
 
     name: str
     version: str
-    compiles: bool
-    writes: bool
-    dies_when_short: bool
-    floor_seconds: float
-    compile_seconds: float
+    compiles: bool = False
+    writes: bool = False
+    dies_when_short: bool = False
+    floor_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    staging: Staging | None = None
 
     @property
     def deterministic(self) -> bool:
         """Whether the same call gives the same bits every time."""
+        return True
 
     def namespace(self) -> ModuleType:
         """Return its Array API namespace."""
@@ -85,24 +89,30 @@ class Backend(Protocol):
 
     def program(self, function: Program) -> Program:
         """Return what is called in place of `function`: itself, or a compiled form."""
+        return function
 
     def scope(self) -> AbstractContextManager[Any]:
         """Return the context that calls run in: precision, device; no global state."""
+        return nullcontext()
 
     def watch(self, function: Program, arguments: tuple[Any, ...]) -> Uses:
         """Run `function` once, or trace it, and return which operations it uses."""
+        function(*arguments)
+        return Uses()
 
     def wait(self, value: Any) -> None:
         """Return when everything submitted for `value` is done."""
 
     def written(self, array: Any) -> bool:
         """Return whether `array`, put with `share`, was written to since."""
+        return False
 
     def exhausted(self, error: BaseException) -> bool:
         """Return whether `error` means that memory ran out."""
 
     def release(self) -> None:
-        """Give cached device memory back."""
+        """Give cached device memory back, where the library keeps some."""
+        return
 
 
 @dataclass(frozen=True)

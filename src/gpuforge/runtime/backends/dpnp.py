@@ -37,6 +37,11 @@ _INDEXING = ("take", "take_along_axis", "put", "put_along_axis", "place")
 DEVIATIONS = {
     **dict.fromkeys(_INDEXING, CLIPPED),
     **dict.fromkeys(("svd", "svdvals", "pinv", "lstsq", "cholesky", "eigh", "eigvalsh"), _SILENT),
+    **dict.fromkeys(("matrix_rank", "matrix_norm", "cond"), _SILENT),
+    **dict.fromkeys(
+        ("inv", "matrix_power"), "dpnp's inverse has numbers where infinities give NumPy's NaN"
+    ),
+    "astype": "dpnp takes infinities as other unsigned numbers than NumPy",
     **dict.fromkeys(
         REMAINDERS,
         "dpnp's division gives infinity where NumPy gives NaN, and does not check integers",
@@ -49,17 +54,20 @@ DEVIATIONS = {
         ("norm", "vector_norm"), "dpnp squares whole numbers in their dtype: they wrap"
     ),
     "__rmod__": "dpnp's remainders have other signs of zero than NumPy's",
+    "mean": "dpnp adds float16 up in float16, NumPy in float32",
+    "nextafter": "dpnp's results for zeros of float16 are not NumPy's",
 }
 """operation -> how it differs from NumPy's"""
 INTEGER_DEVIATIONS = integer_deviations("dpnp")
 """operation -> how it differs from NumPy's, where all operands are whole numbers"""
 
 
-_KINDS = {
-    **dict.fromkeys(("cumsum", "cumulative_sum", "argmax", "argmin"), "fc"),
-    **dict.fromkeys(("norm", "vector_norm"), "iu"),
+_CHARS = {
+    **dict.fromkeys(("cumsum", "cumulative_sum", "argmax", "argmin"), "efdFD"),
+    **dict.fromkeys(("norm", "vector_norm"), "bBhHiIlLqQ"),
+    **dict.fromkeys(("mean", "nextafter"), "e"),
 }
-"""operation -> kinds of dtype of NumPy for which it differs"""
+"""operation -> type codes of NumPy for which it differs"""
 
 
 class DpnpBackend(EagerBackend):
@@ -103,9 +111,14 @@ class DpnpBackend(EagerBackend):
 def _deviation(name: str, given: tuple[Any, ...]) -> str:
     if name in ("__getitem__", "__setitem__"):
         return CLIPPED if is_index_array(given[1]) else ""
-    if name in _KINDS:
-        kinds = [value.dtype.kind for value in given[:2] if hasattr(value, "dtype")]
-        return DEVIATIONS[name] if set(kinds) & set(_KINDS[name]) else ""
+    if name == "norm" and given[0].ndim > 1:
+        return _SILENT
+    if name in _CHARS:
+        chars = {value.dtype.char for value in given[:2] if hasattr(value, "dtype")}
+        return DEVIATIONS[name] if chars & set(_CHARS[name]) else ""
+    if name == "astype":
+        kinds = [np.dtype(kind).kind for kind in (given[0].dtype, given[1])]
+        return DEVIATIONS[name] if kinds == ["f", "u"] else ""
     if name in INTEGER_DEVIATIONS and whole(name, given, lambda v: v.dtype.kind in "iub"):
         return INTEGER_DEVIATIONS[name]
     return DEVIATIONS.get(name, "")

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.backends import Array, Backend, Program, Uses
+from gpuforge.runtime.backends import Array, Backend
 
 LIBRARY = "numpy"
 
 
-class NumpyBackend:
+class NumpyBackend(Backend):
     """Arguments are read-only views, results are what NumPy made."""
 
     name = "numpy"
     version = np.__version__
-    compiles = False
     writes = True
-    dies_when_short = False
-    floor_seconds = 0.0
-    compile_seconds = 0.0
-    deterministic = True
 
     def namespace(self) -> ModuleType:
         return np
@@ -41,27 +35,11 @@ class NumpyBackend:
     def is_array(self, value: Any) -> bool:
         return isinstance(value, np.ndarray | np.generic)
 
-    def program(self, function: Program) -> Program:
-        return function
-
-    def scope(self) -> AbstractContextManager[Any]:
-        return nullcontext()
-
-    def watch(self, function: Program, arguments: tuple[Any, ...]) -> Uses:
-        function(*arguments)
-        return Uses()
-
     def wait(self, value: Any) -> None:
         """NumPy has finished when it returns."""
 
-    def written(self, array: Array) -> bool:
-        return False
-
     def exhausted(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError)
-
-    def release(self) -> None:
-        """NumPy keeps no memory back."""
 
 
 def open_devices() -> list[Backend]:

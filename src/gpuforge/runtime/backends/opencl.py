@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.backends import Array, Backend, NotExact, Program, Uses
-from gpuforge.runtime.watching import EagerBackend
+from gpuforge.runtime.backends import Array, Backend, NotExact
 
 LIBRARY = "pyopencl"
 _SAME_NAME = (
@@ -127,7 +126,7 @@ for _name, _symbol in _SYMBOLS.items():
     setattr(ClArray, f"__r{_symbol}__", _operator(_name, swapped=True))
 
 
-class OpenclBackend(EagerBackend):
+class OpenclBackend(Backend):
     """One OpenCL device with a queue; calls take turns, since its kernels hold arguments."""
 
     dies_when_short = True
@@ -180,11 +179,6 @@ class OpenclBackend(EagerBackend):
 
     def scope(self) -> AbstractContextManager[Any]:
         return self._lock
-
-    def watch(self, function: Program, arguments: tuple[Any, ...]) -> Uses:
-        """Run `function`: what is not exact here is not there, and raises."""
-        function(*arguments)
-        return Uses()
 
     def wait(self, value: Any) -> None:
         self.queue.finish()

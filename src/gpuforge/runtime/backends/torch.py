@@ -16,13 +16,14 @@ from typing import Any, cast
 import numpy as np
 
 from gpuforge.runtime.backends import Array, Backend, Program, Uses
+from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
 from gpuforge.runtime.watching import COMPLEX, NAN_OF_COMPLEX, TIES, beyond, promotion
 
 LIBRARY = "torch"
 _POWERS = {"pow", "__pow__", "__rpow__", "__ipow__", "pow_"}
 _SHIFTS = {"__lshift__", "__rshift__", "bitwise_left_shift", "bitwise_right_shift"}
 _REMAINDERS = {"remainder", "fmod", "__mod__", "__rmod__", "__imod__"}
-_COMPLEX = COMPLEX | {"add", "sub", "subtract", "__rsub__", "rsub", "add_", "sub_"}
+_COMPLEX = COMPLEX | {"__rdiv__", "add", "sub", "subtract", "__rsub__", "rsub", "add_", "sub_"}
 _DRAWN = ("linspace", "arange", "tensor", "asarray", "full", "logspace")
 DEVIATIONS = {
     **dict.fromkeys(_COMPLEX, f"PyTorch's {NAN_OF_COMPLEX}"),
@@ -31,6 +32,7 @@ DEVIATIONS = {
     **dict.fromkeys(("searchsorted", "bucketize"), "PyTorch finds other places for NaN"),
     **dict.fromkeys(("angle", "nextafter"), "PyTorch's results for zeros are not NumPy's"),
     **dict.fromkeys(("std", "var"), "PyTorch's float16 squares do not overflow as NumPy's"),
+    "take_along_dim": "array-api-compat wraps an index out of range, NumPy raises",
     "__rdiv__": "PyTorch divides by multiplying with the reciprocal, which may overflow",
     **dict.fromkeys(_DRAWN, "PyTorch makes float32 where NumPy makes float64"),
     **dict.fromkeys(_POWERS, "PyTorch's integer powers take negative exponents, NumPy's raise"),
@@ -52,21 +54,19 @@ _NAMES = {
 _READ_BY_PYTHON = {"__bool__", "item", "tolist", "__int__", "__float__", "__index__", "__array__"}
 
 
-class TorchBackend:
+class TorchBackend(Backend):
     """One PyTorch device."""
 
-    compiles = False
     writes = True
-    dies_when_short = False
 
     def __init__(self, torch: Any, device: str) -> None:
         self.torch = torch
         self.device = torch.device(device)
         self.name = f"torch:{device}"
         self.version = str(torch.__version__)
-        self.floor_seconds = 0.0
-        self.compile_seconds = 0.0
         self.on_host = self.device.type == "cpu"
+        cuda = self.device.type == "cuda"
+        self.staging = Staging(lambda: _open_lane(torch, self.device)) if cuda else None
 
     @property
     def deterministic(self) -> bool:
@@ -79,20 +79,30 @@ class TorchBackend:
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
         elif not (share and self.on_host) or not array.flags.writeable or _reversed(array):
-            array = array.copy(order="K") if self.on_host else np.ascontiguousarray(array)
+            plain = self.on_host or not array.flags.writeable  # PyTorch warns of read-only ones
+            array = array.copy(order="K") if plain else np.ascontiguousarray(array)
         tensor = self.torch.from_numpy(array)
-        return tensor if self.on_host else tensor.to(self.device)
+        if self.on_host:
+            return tensor
+        return self._move(TO_DEVICE, tensor, self.device)
 
     def get(self, array: Any) -> Array:
         if self.on_host and not (array.is_conj() or array.is_neg() or array.requires_grad):
             return cast(Array, array.numpy())
-        return cast(Array, array.detach().resolve_conj().resolve_neg().cpu().numpy())
+        settled = array.detach().resolve_conj().resolve_neg()
+        return cast(Array, self._move(TO_HOST, settled, "cpu").numpy())
+
+    def _move(self, way: str, tensor: Any, place: Any) -> Any:
+        staging, torch = self.staging, self.torch
+        if staging and tensor.is_contiguous() and staging.takes(way, tensor.nbytes):
+            made = torch.empty(tensor.shape, dtype=tensor.dtype, device=place)
+            host, device = (tensor, made) if way == TO_DEVICE else (made, tensor)
+            if staging.copy(way, *(t.view(-1).view(torch.uint8) for t in (host, device))):
+                return made
+        return tensor.to(place)
 
     def is_array(self, value: Any) -> bool:
         return isinstance(value, self.torch.Tensor)
-
-    def program(self, function: Program) -> Program:
-        return function
 
     def scope(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.on_host else self.device
@@ -145,6 +155,25 @@ class TorchBackend:
             getattr(self.torch, self.device.type).empty_cache()
 
 
+def _open_lane(torch: Any, device: Any) -> Lane:
+    """Return two page-locked tensors and a stream of one CUDA device."""
+    stream = torch.cuda.Stream(device)
+    with torch.inference_mode(False):  # or it could not be written to outside
+        both = torch.empty(2 * CHUNK_BYTES, dtype=torch.uint8, device="cpu", pin_memory=True)
+
+    def queue(target: Any, source: Any) -> None:
+        with torch.cuda.stream(stream):
+            target.copy_(source, non_blocking=True)
+
+    return Lane(
+        chunks=(both[:CHUNK_BYTES], both[CHUNK_BYTES:]),
+        begin=lambda: stream.wait_stream(torch.cuda.current_stream(device)),
+        queue=queue,
+        mark=stream.record_event,
+        copy=lambda target, source: target.copy_(source),  # by several threads, NumPy's by one
+    )
+
+
 def _reversed(array: Array) -> bool:
     return any(stride < 0 for stride in array.strides)
 
@@ -159,8 +188,10 @@ def _deviation(name: str, arguments: Any, result: Any) -> str:
     if name not in DEVIATIONS:
         return ""
     chars = {d.char for value in arguments[:2] if (d := _dtype(value)) is not None}
-    if name in _COMPLEX and chars & set("FD"):
+    if name in _COMPLEX and (chars & set("FD") or complex in map(type, arguments)):
         return f"PyTorch's {NAN_OF_COMPLEX}"
+    if name == "take_along_dim":
+        return DEVIATIONS[name]
     if name in _CHARS:
         return DEVIATIONS[name] if chars & set(_CHARS[name]) else ""
     if name == "__rdiv__":
