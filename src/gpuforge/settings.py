@@ -198,9 +198,19 @@ class Settings:
         False, parse_flag, "make environments and repairs as with --yes", trusted_only=True
     )
     memory_limit: int = setting(
-        0, parse_bytes, "bytes of each GPU that a profile counts on; 0: all"
+        0,
+        parse_bytes,
+        "bytes of each GPU that may be counted on, by profiles and placed calls; 0: all",
     )
-    pressure_warning: float = setting(0.95, number(0, 1), "share of memory used: doctor warns")
+    memory_strategy: str = setting(
+        "pooled",
+        one_of("pooled", "lazy", "eager"),
+        "when a library gives back memory that it keeps for later calls: pooled, once an allocation"
+        " failed; lazy, also after calls under pressure (pressure_warning); eager, after each call",
+    )
+    pressure_warning: float = setting(
+        0.95, number(0, 1), "share of memory used: doctor warns, 'lazy' memory is given back"
+    )
     pressure_critical: float = setting(0.99, number(0, 1), "share of memory used: doctor's error")
     cache_seconds: float = setting(3600.0, parse_seconds, "how long a detected machine is believed")
     detect_cache: bool = setting(True, parse_flag, "off: the machine is detected anew each time")

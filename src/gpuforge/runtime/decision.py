@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from gpuforge.errors import BackendUnavailable
 from gpuforge.log import logger
-from gpuforge.runtime.backends import Backend
+from gpuforge.runtime.backends import Backend, device_of
 from gpuforge.runtime.call import Call
 from gpuforge.runtime.placement import NUMPY, Candidate, Decision
+from gpuforge.units import format_bytes
 
 _log = logger("placement")
 TELLING_SAMPLES = 3
@@ -38,12 +41,23 @@ def decide(call: Call) -> Decision:
 
 def candidates(call: Call) -> list[Candidate]:
     """Return the backends that may run this call; those that may not are refused with a reason."""
-    found = call.session.candidates(call.function.options.device)
+    every = call.session.candidates(call.function.options.device)
+    found = [candidate for candidate in every if not too_large(call, candidate.name)]
     for candidate in found:
         curve = call.record.kind.curve(candidate.name)
         if candidate.compiles and not curve.refused:
             curve.refused = _no_compiling(call)
     return found
+
+
+def too_large(call: Call, name: str) -> str:
+    """Return why a call's arguments are more than may lie on a GPU; empty where they are not."""
+    limit = call.session.settings.memory_limit
+    if not limit or device_of(name) == "cpu":
+        return ""
+    given = sum(leaf.nbytes for leaf in call.leaves if type(leaf) is np.ndarray)
+    over = f"its arguments take {format_bytes(given)}, memory_limit is {format_bytes(limit)}"
+    return over if given > limit else ""
 
 
 def _no_compiling(call: Call) -> str:
@@ -82,12 +96,15 @@ def _pinned(call: Call) -> Decision:
     curve = call.record.kind.curve(backend.name)
     if backend.compiles and not curve.refused:
         curve.refused = _no_compiling(call)
-    if curve.refused and not call.relaxed:
+    refused = too_large(call, backend.name) or ("" if call.relaxed else curve.refused)
+    if refused:
         if call.may_fall_back:
             return Decision(NUMPY, settled=True)
         raise BackendUnavailable(
-            f"{call.function.name} is pinned to {backend.name}, which is left out: {curve.refused}",
-            hint="pass fallback=True, or numerics='relaxed' if the difference does not matter",
+            f"{call.function.name} is pinned to {backend.name}, which is left out: {refused}",
+            hint="raise memory_limit, or pass fallback=True"
+            if too_large(call, backend.name)
+            else "pass fallback=True, or numerics='relaxed' if the difference does not matter",
         )
     if curve.verified or call.relaxed or not call.function.options.pure:
         return Decision(backend.name, settled=True)
@@ -106,7 +123,7 @@ def _planned(call: Call) -> Decision:
     if name == NUMPY:
         return Decision(NUMPY, settled=True)
     curve = call.record.kind.curve(session.find(name).name)
-    if curve.refused:
+    if curve.refused or too_large(call, name):
         return Decision(NUMPY, settled=True)
     return Decision(name, settled=True) if curve.verified else Decision(NUMPY, trial=name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuforge.runtime.call import Call
-from gpuforge.runtime.decision import candidates, find_pinned
+from gpuforge.runtime.decision import candidates, find_pinned, too_large
 from gpuforge.runtime.placement import NUMPY, Candidate
 from gpuforge.units import format_seconds, significant
 
@@ -76,7 +76,9 @@ def explain_call(call: Call) -> Explanation:
     """Return the outlook of every backend for one call; nothing is run."""
     session, record = call.session, call.record
     with session.lock:
-        rows = [_row(call, candidate) for candidate in candidates(call)]
+        candidates(call)  # refuses those that cannot run it
+        every = session.candidates(call.function.options.device)
+        rows = [_row(call, candidate) for candidate in every]
         rows += _rows_not_open(call)
         choice = _choice(call)
     return Explanation(call.function.name, record.text, choice, tuple(rows), tuple(_notes(call)))
@@ -89,7 +91,10 @@ def _choice(call: Call) -> str:
         return NUMPY
     if call.pin:
         pinned = find_pinned(call)
-        if pinned is None or record.kind.curve(pinned.name).refused:
+        refused = pinned and (
+            record.kind.curve(pinned.name).refused or too_large(call, pinned.name)
+        )
+        if pinned is None or refused:
             return NUMPY
         return pinned.name
     if call.signature.size < (options.min_elements or session.settings.min_elements):
@@ -103,7 +108,11 @@ def _choice(call: Call) -> str:
 
 def _row(call: Call, candidate: Candidate) -> Row:
     record, name = call.record, candidate.name
-    refused = record.kind.curve(name).refused or (record.stays if name != NUMPY else "")
+    refused = (
+        record.kind.curve(name).refused
+        or too_large(call, name)
+        or (record.stays if name != NUMPY else "")
+    )
     if refused:
         return Row(name, None, None, None, f"no candidate: {refused}", candidate=False)
     estimate = record.kind.estimate(candidate, call.key, call.signature.size)

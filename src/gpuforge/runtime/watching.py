@@ -379,3 +379,7 @@ class EagerBackend:
 
     def release(self) -> None:
         """Nothing is kept back."""
+
+    def memory(self) -> tuple[int, int] | None:
+        """Return None: the library does not say."""
+        return None

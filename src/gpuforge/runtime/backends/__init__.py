@@ -21,6 +21,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from gpuforge import registry
+from gpuforge.probe import LiveProbe
 
 GROUP = "gpuforge.backends"
 """The entry points by which other packages add backends."""
@@ -104,6 +105,9 @@ class Backend(Protocol):
     def release(self) -> None:
         """Give cached device memory back."""
 
+    def memory(self) -> tuple[int, int] | None:
+        """Return the free and all bytes of the memory it takes; None where that is not known."""
+
 
 @dataclass(frozen=True)
 class Listing:
@@ -166,6 +170,19 @@ def _entry_points() -> dict[str, Any]:
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def host_memory() -> tuple[int, int] | None:
+    """Return the free and all bytes of main memory; None where the system does not show them."""
+    from gpuforge.detect.free_memory import read_free_memory
+
+    found = read_free_memory(LiveProbe())
+    return (found.free_bytes, found.total_bytes) if found else None
+
+
+def device_of(name: str) -> str:
+    """Return the device in a backend's name: ``cpu``, ``cuda``, ``mps``, ..."""
+    return name.split(":")[1] if ":" in name else "cpu"
 
 
 def matches(name: str, wanted: Iterable[str]) -> bool:

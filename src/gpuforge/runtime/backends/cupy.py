@@ -86,6 +86,10 @@ class CupyBackend(EagerBackend):
         self.cupy.get_default_memory_pool().free_all_blocks()
         self.cupy.get_default_pinned_memory_pool().free_all_blocks()
 
+    def memory(self) -> tuple[int, int]:
+        free, whole = self.device.mem_info
+        return int(free), int(whole)
+
 
 def _deviation(name: str, given: tuple[Any, ...]) -> str:
     if name == "__getitem__":

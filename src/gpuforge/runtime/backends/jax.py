@@ -120,6 +120,9 @@ class JaxBackend:
     def release(self) -> None:
         """JAX frees buffers when their arrays go; it offers nothing to give pools back."""
 
+    def memory(self) -> None:
+        """Nothing that could be given back depends on it."""
+
 
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 

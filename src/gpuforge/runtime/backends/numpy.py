@@ -63,6 +63,9 @@ class NumpyBackend:
     def release(self) -> None:
         """NumPy keeps no memory back."""
 
+    def memory(self) -> None:
+        """Nothing that could be given back depends on it."""
+
 
 def open_devices() -> list[Backend]:
     """Return the one device there is."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.backends import Array, Backend, NotExact, Program, Uses
+from gpuforge.runtime.backends import Array, Backend, NotExact, Program, Uses, host_memory
 from gpuforge.runtime.watching import EagerBackend
 
 LIBRARY = "pyopencl"
@@ -194,6 +194,9 @@ class OpenclBackend(EagerBackend):
 
     def release(self) -> None:
         self.pool.free_held()
+
+    def memory(self) -> tuple[int, int] | None:
+        return host_memory() if self.queue.device.host_unified_memory else None
 
     def apply(self, name: str, array: ClArray) -> ClArray:
         """Return one of `FUNCTIONS` of each element."""

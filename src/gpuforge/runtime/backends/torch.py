@@ -144,6 +144,14 @@ class TorchBackend:
         if not self.on_host:
             getattr(self.torch, self.device.type).empty_cache()
 
+    def memory(self) -> tuple[int, int] | None:
+        place = getattr(self.torch, self.device.type)
+        if self.device.type == "mps":
+            whole = int(place.recommended_max_memory())
+            return whole - int(place.driver_allocated_memory()), whole
+        read = None if self.on_host else getattr(place, "mem_get_info", None)
+        return read(self.device) if read else None
+
 
 def _reversed(array: Array) -> bool:
     return any(stride < 0 for stride in array.strides)
