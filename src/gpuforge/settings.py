@@ -212,6 +212,12 @@ class Settings:
         0.95, number(0, 1), "share of memory used: doctor warns, 'lazy' memory is given back"
     )
     pressure_critical: float = setting(0.99, number(0, 1), "share of memory used: doctor's error")
+    profiler: bool = setting(
+        True, parse_flag, "off: 'gpuforge run' says nothing at its end of where the time went"
+    )
+    monitor_interval: float = setting(
+        2.0, number(0.05, 86400), "seconds between two looks of 'gpuforge detect --watch'"
+    )
     cache_seconds: float = setting(3600.0, parse_seconds, "how long a detected machine is believed")
     detect_cache: bool = setting(True, parse_flag, "off: the machine is detected anew each time")
     detect_parallel: bool = setting(True, parse_flag, "off: vendors are asked one after the other")
