@@ -24,10 +24,12 @@ class Site:
     ----------
     probe : the door to the machine
     network : whether checks may use the network
+    asked : causes that the user named, because an error text shows them
     """
 
     probe: Probe
     network: bool = False
+    asked: tuple[str, ...] = ()
 
     @cached_property
     def live(self) -> bool:
@@ -58,6 +60,17 @@ class Site:
     def is_environment(self) -> bool:
         """Whether the prefix is a virtual or conda environment rather than a system's Python."""
         return (self.prefix / "pyvenv.cfg").is_file() or (self.prefix / "conda-meta").is_dir()
+
+    @cached_property
+    def activation(self) -> Path:
+        """The script that shells read when the environment is activated."""
+        if (self.prefix / "conda-meta").is_dir():
+            return self.prefix / "etc" / "conda" / "activate.d" / "gpuforge.sh"
+        return self.prefix / "bin" / "activate"
+
+    def in_activation(self, line: str) -> bool:
+        """Return whether the activation script holds a line."""
+        return line in (known(self.probe.read_text(str(self.activation))) or "").splitlines()
 
     @cached_property
     def packages_folder(self) -> Reading[Path]:
