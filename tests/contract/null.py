@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.errors import DeviceOutOfMemory
 from gpuforge.runtime.backends import Array, Backend
 from gpuforge.runtime.watching import EagerBackend, Library
@@ -83,9 +84,9 @@ class NullBackend(EagerBackend):
     def release(self) -> None:
         self.account.releases += 1
 
-    def memory(self) -> tuple[int, int] | None:
+    def memory(self) -> FreeMemory | None:
         free = self.account.free_percent
-        return None if free is None else (free, 100)
+        return None if free is None else FreeMemory(free, 100)
 
 
 def open_devices() -> list[Backend]:

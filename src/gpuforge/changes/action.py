@@ -45,7 +45,7 @@ class RunPip:
 
     python: Path
     prefix: Path
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[str, ...]
 
     @property
     def argv(self) -> list[str]:
@@ -94,27 +94,10 @@ class RunPip:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise PlanRefused(f"{self.argv[2]} did not run to its end: {error}") from None
+            raise PlanRefused(f"pip did not run to its end: {error}") from None
         if done.returncode:
-            said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            last = "\n".join(said[-OUTPUT_LINES:])
-            raise PlanRefused(f"{self.argv[2]} ended with status {done.returncode}:\n{last}")
-
-
-@dataclass(frozen=True)
-class MakeEnvironment(RunPip):
-    """Make a virtual environment in a folder that is not there yet."""
-
-    @property
-    def argv(self) -> list[str]:
-        """The command as a list."""
-        return [str(self.python), "-m", "venv", str(self.prefix)]
-
-    def refusal(self) -> str:
-        if os.path.lexists(self.prefix):
-            return f"{self.prefix} is there already"
-        parent = self.prefix.parent
-        return "" if os.access(parent, os.W_OK) else f"{parent} may not be written to"
+            last = "\n".join(done.stderr.strip().splitlines()[-OUTPUT_LINES:])
+            raise PlanRefused(f"pip ended with status {done.returncode}:\n{last}")
 
 
 @dataclass(frozen=True)
@@ -160,8 +143,7 @@ class AppendLines:
         return (self.path,)
 
     def refusal(self) -> str:
-        there = (path for path in (self.path, *self.path.parents) if path.exists())
-        target = next(there)
+        target = next(path for path in (self.path, *self.path.parents) if path.exists())
         return "" if os.access(target, os.W_OK) else f"{target} may not be written to"
 
     def perform(self) -> None:

@@ -62,17 +62,6 @@ class Site:
         return (self.prefix / "pyvenv.cfg").is_file() or (self.prefix / "conda-meta").is_dir()
 
     @cached_property
-    def activation(self) -> Path:
-        """The script that shells read when the environment is activated."""
-        if (self.prefix / "conda-meta").is_dir():
-            return self.prefix / "etc" / "conda" / "activate.d" / "gpuforge.sh"
-        return self.prefix / "bin" / "activate"
-
-    def in_activation(self, line: str) -> bool:
-        """Return whether the activation script holds a line."""
-        return line in (known(self.probe.read_text(str(self.activation))) or "").splitlines()
-
-    @cached_property
     def packages_folder(self) -> Reading[Path]:
         """The folder of installed packages."""
         if not self.live:

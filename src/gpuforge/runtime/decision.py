@@ -36,18 +36,23 @@ def decide(call: Call) -> Decision:
         return Decision(NUMPY)
     policy = replace(session.policy, learn=False) if session.crowded else session.policy
     with session.lock:
-        return policy.decide(record.kind, call.key, call.signature.size, candidates(call))
+        able = [one for one in candidates(call) if not too_large(call, one.name)]
+        return policy.decide(record.kind, call.key, call.signature.size, able)
 
 
 def candidates(call: Call) -> list[Candidate]:
     """Return the backends that may run this call; those that may not are refused with a reason."""
-    every = call.session.candidates(call.function.options.device)
-    found = [candidate for candidate in every if not too_large(call, candidate.name)]
+    found = call.session.candidates(call.function.options.device)
     for candidate in found:
         curve = call.record.kind.curve(candidate.name)
         if candidate.compiles and not curve.refused:
             curve.refused = _no_compiling(call)
     return found
+
+
+def refusal(call: Call, name: str) -> str:
+    """Return why a backend does not run this call; empty where nothing is known against it."""
+    return too_large(call, name) or call.record.kind.curve(name).refused
 
 
 def too_large(call: Call, name: str) -> str:
@@ -96,15 +101,13 @@ def _pinned(call: Call) -> Decision:
     curve = call.record.kind.curve(backend.name)
     if backend.compiles and not curve.refused:
         curve.refused = _no_compiling(call)
-    refused = too_large(call, backend.name) or ("" if call.relaxed else curve.refused)
+    refused = too_large(call, backend.name) if call.relaxed else refusal(call, backend.name)
     if refused:
         if call.may_fall_back:
             return Decision(NUMPY, settled=True)
         raise BackendUnavailable(
             f"{call.function.name} is pinned to {backend.name}, which is left out: {refused}",
-            hint="raise memory_limit, or pass fallback=True"
-            if too_large(call, backend.name)
-            else "pass fallback=True, or numerics='relaxed' if the difference does not matter",
+            hint="pass fallback=True, or numerics='relaxed' if the difference does not matter",
         )
     if curve.verified or call.relaxed or not call.function.options.pure:
         return Decision(backend.name, settled=True)
@@ -122,10 +125,11 @@ def _planned(call: Call) -> Decision:
         session.plan.record(plan_key, name)
     if name == NUMPY:
         return Decision(NUMPY, settled=True)
-    curve = call.record.kind.curve(session.find(name).name)
-    if curve.refused or too_large(call, name):
+    name = session.find(name).name
+    if refusal(call, name):
         return Decision(NUMPY, settled=True)
-    return Decision(name, settled=True) if curve.verified else Decision(NUMPY, trial=name)
+    verified = call.record.kind.curve(name).verified
+    return Decision(name, settled=True) if verified else Decision(NUMPY, trial=name)
 
 
 def _learned(call: Call) -> str:

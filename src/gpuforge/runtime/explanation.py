@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuforge.runtime.call import Call
-from gpuforge.runtime.decision import candidates, find_pinned, too_large
+from gpuforge.runtime.decision import candidates, find_pinned, refusal
 from gpuforge.runtime.placement import NUMPY, Candidate
 from gpuforge.units import format_seconds, significant
 
@@ -76,9 +76,7 @@ def explain_call(call: Call) -> Explanation:
     """Return the outlook of every backend for one call; nothing is run."""
     session, record = call.session, call.record
     with session.lock:
-        candidates(call)  # refuses those that cannot run it
-        every = session.candidates(call.function.options.device)
-        rows = [_row(call, candidate) for candidate in every]
+        rows = [_row(call, candidate) for candidate in candidates(call)]
         rows += _rows_not_open(call)
         choice = _choice(call)
     return Explanation(call.function.name, record.text, choice, tuple(rows), tuple(_notes(call)))
@@ -91,15 +89,12 @@ def _choice(call: Call) -> str:
         return NUMPY
     if call.pin:
         pinned = find_pinned(call)
-        refused = pinned and (
-            record.kind.curve(pinned.name).refused or too_large(call, pinned.name)
-        )
-        if pinned is None or refused:
+        if pinned is None or refusal(call, pinned.name):
             return NUMPY
         return pinned.name
     if call.signature.size < (options.min_elements or session.settings.min_elements):
         return NUMPY
-    rivals = [c for c in candidates(call) if not record.kind.curve(c.name).refused]
+    rivals = [c for c in candidates(call) if not refusal(call, c.name)]
     estimates = {c.name: record.kind.estimate(c, call.key, call.signature.size) for c in rivals}
     if estimates.get(NUMPY) is None:
         return NUMPY
@@ -108,11 +103,7 @@ def _choice(call: Call) -> str:
 
 def _row(call: Call, candidate: Candidate) -> Row:
     record, name = call.record, candidate.name
-    refused = (
-        record.kind.curve(name).refused
-        or too_large(call, name)
-        or (record.stays if name != NUMPY else "")
-    )
+    refused = refusal(call, name) or (record.stays if name != NUMPY else "")
     if refused:
         return Row(name, None, None, None, f"no candidate: {refused}", candidate=False)
     estimate = record.kind.estimate(candidate, call.key, call.signature.size)

@@ -285,7 +285,10 @@ def give_memory_back(session: Session, backend: Backend, *, now: bool = False) -
     try:
         if chosen.memory_strategy == "lazy" and not now:
             memory = backend.memory()
-            if memory is None or memory[0] > (1 - chosen.pressure_warning) * memory[1]:
+            if (
+                memory is None
+                or memory.free_bytes > (1 - chosen.pressure_warning) * memory.total_bytes
+            ):
                 return False
         backend.release()
     except Exception as error:  # noqa: BLE001 - a device that died must not take the result along

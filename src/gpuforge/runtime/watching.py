@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.backends import Array, NotExact, Program, Uses
+from gpuforge.runtime.backends import Array, KeepsNothing, NotExact, Program, Uses
 
 Deviation = Callable[[str, tuple[Any, ...]], str]
 """(operation, arguments) -> why it may differ from NumPy's; empty when it does not"""
@@ -324,7 +324,7 @@ def unchecked_index(index: Any, shape: tuple[int, ...]) -> bool:
     return len(axes) > len(shape)
 
 
-class EagerBackend:
+class EagerBackend(KeepsNothing):
     """What libraries share whose functions run at once, on arrays that were copied to a device.
 
     A subclass says how to move arrays, and names itself in `name`, `version`, `library`.
@@ -376,10 +376,3 @@ class EagerBackend:
     def written(self, array: Any) -> bool:
         """Return False: an operation that could write is declared, or raises."""
         return False
-
-    def release(self) -> None:
-        """Nothing is kept back."""
-
-    def memory(self) -> tuple[int, int] | None:
-        """Return None: the library does not say."""
-        return None

@@ -27,11 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--record", metavar="DIR", help="write this machine down, for a bug report")
     parser.add_argument("--refresh", action="store_true", help="do not believe the cache")
     parser.add_argument("--cpu-only", action="store_true", help="leave the GPUs out")
-    parser.add_argument(
-        "--watch",
-        action="store_true",
-        help="detect every monitor_interval seconds until Ctrl-C, say what changed",
-    )
+    parser.add_argument("--watch", action="store_true", help="again and again, say what changed")
     parser.add_argument("--why", action="store_true", help="show routes, scores and what is no GPU")
 
 

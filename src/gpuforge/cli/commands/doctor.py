@@ -34,12 +34,7 @@ class Repair:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "checks",
-        metavar="CHECK",
-        nargs="*",
-        help="run just these checks, or those that repair these causes",
-    )
+    parser.add_argument("checks", metavar="CHECK", nargs="*", help="just these, or these causes")
     parser.add_argument("--list", action="store_true", help="list checks and known causes")
     parser.add_argument(
         "--skip", metavar="CHECK", action="append", default=[], help="leave a check out"

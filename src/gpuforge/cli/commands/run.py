@@ -21,11 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="use no other backend than NumPy and LIBRARY[:DEVICE]",
     )
-    parser.add_argument(
-        "--quiet",
-        action=argparse.BooleanOptionalAction,
-        help="print no summary at the end; without it, the setting profiler decides",
-    )
+    parser.add_argument("--quiet", action=argparse.BooleanOptionalAction, help="print no summary")
     parser.add_argument(
         "-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module"
     )

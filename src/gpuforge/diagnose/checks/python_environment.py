@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuforge.changes.action import MakeEnvironment
-from gpuforge.diagnose.finding import Finding, State, of_cause
+from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 
@@ -22,25 +21,15 @@ def check(site: Site) -> Iterator[Finding]:
         return
     mark = next(site.prefix.glob("lib/python3*/EXTERNALLY-MANAGED"), None)
     if mark and not site.is_environment:
-        yield _another("externally_managed_environment", "warning", mark, site)
+        yield of_cause("externally_managed_environment", "warning", evidence=(str(mark),))
     elif not _is_writable(folder):
-        yield _another("site_packages_permission_denied", "error", folder, site)
+        yield of_cause("site_packages_permission_denied", "error", evidence=(str(folder),))
     elif not (folder / "pip").is_dir() and not (site.prefix / "conda-meta").is_dir():
         steps = (f"{site.python} -m ensurepip, or work with uv, which needs no pip inside.",)
         yield Finding("warning", "the environment has no pip", "", (str(folder),), steps)
     else:
         kind = "environment" if site.is_environment else "Python"
         yield Finding("ok", f"the {kind} {site.prefix} may be changed")
-
-
-def _another(cause: str, state: State, evidence: Path, site: Site) -> Finding:
-    """Return the finding, with an environment in the current folder as its repair."""
-    own = Path(".venv").absolute()
-    if (own / "pyvenv.cfg").is_file() and own != site.prefix:
-        steps = (f"source {own / 'bin' / 'activate'}",)
-        return Finding("warning", f"{own} is there and not active", "", (str(evidence),), steps)
-    make = MakeEnvironment(site.python, own)
-    return of_cause(cause, state, evidence=(str(evidence),), repair=(make,))
 
 
 def _is_writable(folder: Path) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from gpuforge import registry
-from gpuforge.probe import LiveProbe
+from gpuforge.detect.free_memory import FreeMemory
 
 GROUP = "gpuforge.backends"
 """The entry points by which other packages add backends."""
@@ -105,8 +105,19 @@ class Backend(Protocol):
     def release(self) -> None:
         """Give cached device memory back."""
 
-    def memory(self) -> tuple[int, int] | None:
+    def memory(self) -> FreeMemory | None:
         """Return the free and all bytes of the memory it takes; None where that is not known."""
+
+
+class KeepsNothing:
+    """What a backend inherits whose library has nothing to give back, or no way to."""
+
+    def release(self) -> None:
+        """Give nothing back."""
+
+    def memory(self) -> FreeMemory | None:
+        """Return None: nothing depends on it."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -170,14 +181,6 @@ def _entry_points() -> dict[str, Any]:
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=GROUP)}
-
-
-def host_memory() -> tuple[int, int] | None:
-    """Return the free and all bytes of main memory; None where the system does not show them."""
-    from gpuforge.detect.free_memory import read_free_memory
-
-    found = read_free_memory(LiveProbe())
-    return (found.free_bytes, found.total_bytes) if found else None
 
 
 def device_of(name: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.runtime.backends import Array, Backend
 from gpuforge.runtime.watching import (
     REMAINDERS,
@@ -86,9 +87,8 @@ class CupyBackend(EagerBackend):
         self.cupy.get_default_memory_pool().free_all_blocks()
         self.cupy.get_default_pinned_memory_pool().free_all_blocks()
 
-    def memory(self) -> tuple[int, int]:
-        free, whole = self.device.mem_info
-        return int(free), int(whole)
+    def memory(self) -> FreeMemory:
+        return FreeMemory(*self.device.mem_info)
 
 
 def _deviation(name: str, given: tuple[Any, ...]) -> str:

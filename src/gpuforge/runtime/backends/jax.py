@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gpuforge.runtime.backends import Array, Backend, Program, Uses
+from gpuforge.runtime.backends import Array, Backend, KeepsNothing, Program, Uses
 from gpuforge.runtime.watching import COMPLEX, NAN_OF_COMPLEX, ROOT, TIES
 
 LIBRARY = "jax"
@@ -51,7 +51,7 @@ FLOAT_DEVIATIONS = {
 }
 
 
-class JaxBackend:
+class JaxBackend(KeepsNothing):
     """One JAX device."""
 
     compiles = True
@@ -116,12 +116,6 @@ class JaxBackend:
 
     def exhausted(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
-
-    def release(self) -> None:
-        """JAX frees buffers when their arrays go; it offers nothing to give pools back."""
-
-    def memory(self) -> None:
-        """Nothing that could be given back depends on it."""
 
 
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")

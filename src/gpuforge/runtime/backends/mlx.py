@@ -15,7 +15,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from gpuforge.runtime.backends import Array, Backend, NotExact, host_memory
+from gpuforge.detect.free_memory import FreeMemory, read_free_memory
+from gpuforge.runtime.backends import Array, Backend, NotExact
 from gpuforge.runtime.watching import (
     REMAINDERS,
     WRITES,
@@ -106,11 +107,12 @@ class MlxBackend(EagerBackend):
     def release(self) -> None:
         self.mx.clear_cache()
 
-    def memory(self) -> tuple[int, int] | None:
+    def memory(self) -> FreeMemory | None:
         whole = self.mx.device_info().get("max_recommended_working_set_size")
         if whole:  # Metal's
-            return whole - self.mx.get_active_memory() - self.mx.get_cache_memory(), whole
-        return host_memory() if self.name == "mlx:cpu" else None
+            used = self.mx.get_active_memory() + self.mx.get_cache_memory()
+            return FreeMemory(whole - used, whole)
+        return read_free_memory() if self.name == "mlx:cpu" else None
 
 
 def _deviation(name: str, given: tuple[Any, ...]) -> str:

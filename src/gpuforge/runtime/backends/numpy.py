@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.backends import Array, Backend, Program, Uses
+from gpuforge.runtime.backends import Array, Backend, KeepsNothing, Program, Uses
 
 LIBRARY = "numpy"
 
 
-class NumpyBackend:
+class NumpyBackend(KeepsNothing):
     """Arguments are read-only views, results are what NumPy made."""
 
     name = "numpy"
@@ -59,12 +59,6 @@ class NumpyBackend:
 
     def exhausted(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError)
-
-    def release(self) -> None:
-        """NumPy keeps no memory back."""
-
-    def memory(self) -> None:
-        """Nothing that could be given back depends on it."""
 
 
 def open_devices() -> list[Backend]:

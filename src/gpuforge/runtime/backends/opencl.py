@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.backends import Array, Backend, NotExact, Program, Uses, host_memory
+from gpuforge.detect.free_memory import FreeMemory, read_free_memory
+from gpuforge.runtime.backends import Array, Backend, NotExact, Program, Uses
 from gpuforge.runtime.watching import EagerBackend
 
 LIBRARY = "pyopencl"
@@ -195,8 +196,8 @@ class OpenclBackend(EagerBackend):
     def release(self) -> None:
         self.pool.free_held()
 
-    def memory(self) -> tuple[int, int] | None:
-        return host_memory() if self.queue.device.host_unified_memory else None
+    def memory(self) -> FreeMemory | None:
+        return read_free_memory() if self.queue.device.host_unified_memory else None
 
     def apply(self, name: str, array: ClArray) -> ClArray:
         """Return one of `FUNCTIONS` of each element."""

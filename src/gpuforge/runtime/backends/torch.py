@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.runtime.backends import Array, Backend, Program, Uses
 from gpuforge.runtime.watching import COMPLEX, NAN_OF_COMPLEX, TIES, beyond, promotion
 
@@ -144,13 +145,13 @@ class TorchBackend:
         if not self.on_host:
             getattr(self.torch, self.device.type).empty_cache()
 
-    def memory(self) -> tuple[int, int] | None:
+    def memory(self) -> FreeMemory | None:
         place = getattr(self.torch, self.device.type)
         if self.device.type == "mps":
             whole = int(place.recommended_max_memory())
-            return whole - int(place.driver_allocated_memory()), whole
+            return FreeMemory(whole - int(place.driver_allocated_memory()), whole)
         read = None if self.on_host else getattr(place, "mem_get_info", None)
-        return read(self.device) if read else None
+        return FreeMemory(*read(self.device)) if read else None
 
 
 def _reversed(array: Array) -> bool:
