@@ -9,7 +9,6 @@ from types import ModuleType
 
 from gpuforge import log, registry
 from gpuforge.diagnose.finding import Finding, Report
-from gpuforge.diagnose.known_error import causes, known_error
 from gpuforge.diagnose.site import Site
 from gpuforge.errors import UnknownName
 from gpuforge.probe import LiveProbe, Probe
@@ -53,8 +52,12 @@ def run_checks(
         If no check has one of the names.
     """
     loaded = load_checks(plugins=plugins)
-    asked = tuple(name for name in names if name not in loaded.modules and name in causes())
-    names = tuple(known_error(n).repaired_by or n if n in asked else n for n in names)
+    asked = tuple(name for name in names if name not in loaded.modules)
+    if asked:
+        from gpuforge.diagnose.known_error import causes, known_error
+
+        asked = tuple(name for name in asked if name in causes())
+        names = tuple(known_error(n).repaired_by or n if n in asked else n for n in names)
     chosen = _chosen(loaded.modules, names, tuple(skip))
     site = Site(probe or LiveProbe(), network, asked)
     findings = [
