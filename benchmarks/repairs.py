@@ -42,14 +42,15 @@ def attempt(scenario: Scenario, base: Path, folder: Path) -> str:
     with mock.patch.dict(os.environ, variables), pytest.MonkeyPatch.context() as patch:
         build(scenario, environment, index, patch)
         before = environment.hashes()
-        found = [f for f in run_checks(scenario.check).findings if f.cause == scenario.cause]
+        os.chdir(folder)
+        found = [f for f in run_checks(scenario.name).findings if f.cause == scenario.cause]
         if not found:
             return "not found"
         try:
             record = apply_plan(Plan(scenario.cause, found[0].repair))
         except PlanRefused as error:
             return f"refused: {error}"
-        left = [f for f in run_checks(scenario.check).findings if f.cause == scenario.cause]
+        left = [f for f in run_checks(scenario.name).findings if f.cause == scenario.cause]
         undo(record.id, even_if_changed=True)
         if environment.hashes() != before:
             return "not put back"

@@ -198,10 +198,26 @@ class Settings:
         False, parse_flag, "make environments and repairs as with --yes", trusted_only=True
     )
     memory_limit: int = setting(
-        0, parse_bytes, "bytes of each GPU that a profile counts on; 0: all"
+        0,
+        parse_bytes,
+        "bytes of each GPU that may be counted on, by profiles and placed calls; 0: all",
     )
-    pressure_warning: float = setting(0.95, number(0, 1), "share of memory used: doctor warns")
+    memory_strategy: str = setting(
+        "pooled",
+        one_of("pooled", "lazy", "eager"),
+        "when a library gives back memory that it keeps for later calls: pooled, once an allocation"
+        " failed; lazy, also after calls under pressure (pressure_warning); eager, after each call",
+    )
+    pressure_warning: float = setting(
+        0.95, number(0, 1), "share of memory used: doctor warns, 'lazy' memory is given back"
+    )
     pressure_critical: float = setting(0.99, number(0, 1), "share of memory used: doctor's error")
+    profiler: bool = setting(
+        True, parse_flag, "off: 'gpuforge run' says nothing at its end of where the time went"
+    )
+    monitor_interval: float = setting(
+        2.0, number(0.05, 86400), "seconds between two looks of 'gpuforge detect --watch'"
+    )
     cache_seconds: float = setting(3600.0, parse_seconds, "how long a detected machine is believed")
     detect_cache: bool = setting(True, parse_flag, "off: the machine is detected anew each time")
     detect_parallel: bool = setting(True, parse_flag, "off: vendors are asked one after the other")

@@ -21,12 +21,18 @@ if TYPE_CHECKING:
 
 # What each kind of machine wants that differs from the defaults, and why.
 PRESETS: dict[str, dict[str, Any]] = {
-    # Docks and power change within minutes, and spare time is the user's.
-    "laptop": {"cache_seconds": 600.0, "explore_share": 0.005},
-    # Other people's load makes each try dearer and its timing less true.
-    "shared": {"explore_share": 0.0, "tame_threads": True},
-    # Answers count more than the last percent; a missing device must not stop them.
-    "service": {"explore_share": 0.001, "fallback": True, "log": "warning"},
+    # Docks and power change within minutes; spare time, power and memory are the user's.
+    "laptop": {
+        "cache_seconds": 600.0,
+        "explore_share": 0.005,
+        "memory_strategy": "lazy",
+        "monitor_interval": 10.0,
+    },
+    # Other people's load makes each try dearer and its timing less true; they wait for memory.
+    "shared": {"explore_share": 0.0, "memory_strategy": "eager", "tame_threads": True},
+    # Answers count more than the last percent; a missing device must not stop them; stderr is a
+    # log that somebody reads.
+    "service": {"explore_share": 0.001, "fallback": True, "log": "warning", "profiler": False},
     # Every run the same: nothing learned, nothing kept, no device.
     "ci": {"cpu_only": True, "explore_share": 0.0, "history": False, "learn": False},
 }

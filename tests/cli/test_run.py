@@ -345,6 +345,19 @@ def test_quiet_adds_nothing(name: str, tmp_path: Path) -> None:
     assert start([*RUN, "--quiet", *arguments], tmp_path) == start([*PYTHON, *arguments], tmp_path)
 
 
+def test_profiler_is_quiet_as_a_setting_and_flags_go_before_it(tmp_path: Path) -> None:
+    write("print(1)", tmp_path / "program.py")
+    plain = start([*PYTHON, "program.py"], tmp_path)
+
+    def adds(*flags: str, profiler: str) -> bool:
+        variables = {"GPUFORGE_PROFILER": profiler}
+        return start([*RUN, *flags, "program.py"], tmp_path, variables=variables) != plain
+
+    assert not adds(profiler="off")
+    assert adds(profiler="on") and adds("--no-quiet", profiler="off")
+    assert not adds("--quiet", profiler="on")
+
+
 @pytest.mark.parametrize("name", RAW)
 def test_any_source_file_is_read_as_python_reads_it(name: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_bytes(RAW[name])

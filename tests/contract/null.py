@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.errors import DeviceOutOfMemory
 from gpuforge.runtime.backends import Array, Backend
 from gpuforge.runtime.watching import EagerBackend, Library
@@ -26,6 +27,7 @@ class Account:
     ----------
     put_bytes, got_bytes : moved to and from the device
     waits, releases : how often
+    free_percent : of its memory; None where the device does not say
     limit_bytes : a `put` of more raises `DeviceOutOfMemory`
     refused : operations that are declared not exact, with the reason
     """
@@ -34,6 +36,7 @@ class Account:
     got_bytes: int = 0
     waits: int = 0
     releases: int = 0
+    free_percent: int | None = None
     limit_bytes: int = 2**62
     refused: dict[str, str] = field(default_factory=dict)
 
@@ -80,6 +83,10 @@ class NullBackend(EagerBackend):
 
     def release(self) -> None:
         self.account.releases += 1
+
+    def memory(self) -> FreeMemory | None:
+        free = self.account.free_percent
+        return None if free is None else FreeMemory(free, 100)
 
 
 def open_devices() -> list[Backend]:

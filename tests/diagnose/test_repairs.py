@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -40,6 +41,7 @@ class Scenario:
     offered : wheels of the index
     breaks : what is done to the environment besides
     variables : variables that are set, ``{prefix}`` standing for the environment
+    asked : whether the user names the cause, because nothing but an error text shows it
     """
 
     cause: str
@@ -50,6 +52,12 @@ class Scenario:
     breaks: Callable[[Environment], None] | None = None
     files: dict[str, dict[str, str]] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
+    asked: bool = False
+
+    @property
+    def name(self) -> str:
+        """What doctor is asked for."""
+        return self.cause if self.asked else self.check
 
 
 def delete(path: str) -> Callable[[Environment], None]:
@@ -70,6 +78,19 @@ def leave_remains(environment: Environment) -> None:
 def add_toolkit(environment: Environment) -> None:
     (environment.prefix / "old-cuda").mkdir()
     (environment.prefix / "old-cuda" / "libcublas.so.11").touch()
+
+
+def add_compilers(environment: Environment) -> None:
+    toolkit = environment.prefix / "cuda" / "include" / "crt"
+    toolkit.mkdir(parents=True)
+    (toolkit / "host_config.h").write_text(
+        "#if __GNUC__ > 12\n#error -- unsupported GNU version! gcc versions later than 12"
+        " are not supported!\n#endif\n"
+    )
+    for name, version in {"g++": "13", "g++-12": "12", "gcc-12": "12"}.items():
+        script = environment.prefix / "bin" / name
+        script.write_text(f"#!/bin/sh\necho {version}\n")
+        script.chmod(0o755)
 
 
 TORCH_CPU: Wheel = ("torch", "2.9.0+cpu", ())
@@ -196,6 +217,15 @@ SCENARIOS = [
         breaks=add_toolkit,
         variables={"LD_LIBRARY_PATH": "{prefix}/old-cuda"},
     ),
+    Scenario(
+        "nvcc_host_compiler_unsupported",
+        "environment_variables",
+        breaks=add_compilers,
+        variables={"CUDA_HOME": "{prefix}/cuda", "PATH": "{prefix}/bin:/usr/bin:/bin"},
+    ),
+    Scenario("gpu_memory_fragmentation", "environment_variables", asked=True),
+    Scenario("mps_op_not_implemented", "environment_variables", asked=True),
+    Scenario("p2p_access_failure", "environment_variables", asked=True),
     Scenario("pip_hash_mismatch", "package_cache", breaks=damage_cache),
     Scenario("interrupted_install", "package_files", breaks=leave_remains),
 ]
@@ -235,17 +265,17 @@ def test_broken_environment_is_repaired_and_put_back(
 ) -> None:
     build(scenario, environment, index, monkeypatch)
     before = environment.hashes()
-    _, found = doctor(capsys, scenario.check)
+    _, found = doctor(capsys, scenario.name)
     assert [f["cause"] for f in found["findings"]] == [scenario.cause]
 
-    status, done = doctor(capsys, scenario.check, "--fix", "--yes")
+    status, done = doctor(capsys, scenario.name, "--fix", "--yes")
     assert [(r["cause"], r["outcome"]) for r in done["repairs"]] == [(scenario.cause, "repaired")]
     assert status == 0
 
     _, undone = doctor(capsys, "--undo", done["repairs"][0]["undo"])
     assert undone["undone"]["state"] == "undone"
     assert environment.hashes() == before
-    _, again = doctor(capsys, scenario.check)
+    _, again = doctor(capsys, scenario.name)
     assert [f["cause"] for f in again["findings"]] == [scenario.cause]
 
 
@@ -392,6 +422,51 @@ def test_variable_that_shadows_libraries_is_unset_at_activation(
     assert shown.stdout.strip() == "none"
     doctor(capsys, "--undo", repair["undo"])
     assert environment.hashes() == before
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [s for s in SCENARIOS if s.asked or s.breaks is add_compilers],
+    ids=lambda scenario: scenario.cause,
+)
+def test_variables_that_a_repair_writes_are_those_of_the_next_shell(
+    scenario: Scenario,
+    environment: Environment,
+    index: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    build(scenario, environment, index, monkeypatch)
+    (line,) = doctor(capsys, scenario.name, "--fix", "--yes")[1]["repairs"][0]["commands"]
+    (written,) = [word for word in shlex.split(line) if word.startswith("export ")]
+    activate = f". {environment.prefix}/bin/activate; env"
+    shown = subprocess.run(["sh", "-c", activate], capture_output=True, text=True, check=True)
+    wanted = written.removeprefix("export ").split()
+    assert set(wanted) <= set(shown.stdout.splitlines())
+    for variable in wanted:  # and then nothing is left to do
+        monkeypatch.setenv(*variable.split("="))
+    (left,) = doctor(capsys, scenario.name)[1]["findings"]
+    assert left["state"] == "ok"
+
+
+def test_a_named_variable_that_is_set_otherwise_is_left_to_the_user(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128")
+    _, done = doctor(capsys, "gpu_memory_fragmentation", "--fix", "--yes")
+    assert done["repairs"] == [] and "max_split_size_mb:128" in done["findings"][0]["message"]
+
+
+def test_conda_environments_and_rocm_builds_get_their_own(
+    environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (environment.prefix / "pyvenv.cfg").unlink()
+    (environment.prefix / "conda-meta").mkdir()
+    environment.add(make_wheel(tmp_path, "torch", "2.9.0+rocm6.4"))
+    _, done = doctor(capsys, "gpu_memory_fragmentation", "--fix", "--yes")
+    assert done["repairs"][0]["outcome"] == "repaired"
+    script = environment.prefix / "etc" / "conda" / "activate.d" / "gpuforge.sh"
+    assert script.read_text() == "export PYTORCH_HIP_ALLOC_CONF=expandable_segments:True\n"
 
 
 def test_system_python_is_never_changed(tmp_path: Path) -> None:

@@ -143,10 +143,11 @@ class AppendLines:
         return (self.path,)
 
     def refusal(self) -> str:
-        target = self.path if self.path.exists() else self.path.parent
+        target = next(path for path in (self.path, *self.path.parents) if path.exists())
         return "" if os.access(target, os.W_OK) else f"{target} may not be written to"
 
     def perform(self) -> None:
         before = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
         start = before if not before or before.endswith("\n") else before + "\n"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(start + "\n".join(self.lines) + "\n", encoding="utf-8")

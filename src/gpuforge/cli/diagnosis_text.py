@@ -42,8 +42,8 @@ def render_short(answer: Explanation) -> str:
 
 def render_page(error: KnownError, steps: tuple[str, ...]) -> str:
     """Return what is known of one cause."""
-    by = error.repaired_by
-    fix = f"repaired by: gpuforge doctor {by} --fix" if by else "doctor has no repair for it"
+    repair = f"repaired by: gpuforge doctor {error.cause} --fix"
+    fix = repair if error.repaired_by else "doctor has no repair for it"
     head = [error.title, f"{error.cause}, {error.area}, {error.severity}; {fix}", "", error.summary]
     return "\n".join([*head, "", *_numbered(steps), "", f"Source: {error.source}"])
 
@@ -66,9 +66,7 @@ def _full(match: Match) -> str:
         lines.append(f"  {where}: {evidence.text}")
     lines += ["", "What to do:", *_numbered(match.steps)]
     if match.safe_fix:
-        lines.append(
-            f"  'gpuforge doctor {match.repaired_by} --fix' repairs it if it finds it here."
-        )
+        lines.append(f"  'gpuforge doctor {match.cause} --fix' repairs it if it finds it here.")
     return "\n".join([*lines, f"Source: {match.source}"])
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from gpuforge import __version__, registry
+from gpuforge import __version__
 from gpuforge.cli import machine_view, render
 from gpuforge.detect import read_machine
 from gpuforge.errors import GpuForgeError
@@ -14,8 +12,6 @@ from gpuforge.facts import Machine
 
 if TYPE_CHECKING:
     from gpuforge.cli.main import ArgumentParser
-
-COMMANDS = "gpuforge.cli.commands"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -53,10 +49,9 @@ def health(machine: Machine) -> str:
 
 
 def environment_lines(machine: Machine, profile: str | None, *, cpu_only: bool) -> list[str]:
-    """Return the recommended environment, where that part of gpuforge is installed."""
-    if importlib.util.find_spec("gpuforge.environment") is None:
-        return []
-    environment = importlib.import_module("gpuforge.environment")
+    """Return the recommended environment."""
+    from gpuforge import environment
+
     if profile is not None:
         environment.plan(profile, machine=machine, cpu_only=cpu_only)  # a wrong name is an error
         return [f"environment: {profile}, as asked ('gpuforge env plan --profile {profile}')"]
@@ -68,24 +63,17 @@ def environment_lines(machine: Machine, profile: str | None, *, cpu_only: bool) 
 
 
 def next_step(machine: Machine) -> str:
-    """Return the command that helps most now, of those that are there."""
-    commands = registry.names(COMMANDS)
-    if machine.failures and "doctor" in commands:
+    """Return the command that helps most now."""
+    if machine.failures:
         return "'gpuforge doctor' says what is wrong and how to mend it"
-    if "env" in commands:
-        return "'gpuforge env create' makes the environment, 'gpuforge run' runs a program in it"
-    if "run" in commands:
-        return "'gpuforge run SCRIPT' runs a program where it finishes first"
-    return "'gpuforge --help' lists the commands"
+    return "'gpuforge env create' makes the environment, 'gpuforge run' runs a program in it"
 
 
 def _diagnose() -> int:
     """Run ``gpuforge doctor`` as it is without flags."""
+    from gpuforge.cli.commands import doctor
     from gpuforge.cli.main import ArgumentParser
 
-    if "doctor" not in registry.names(COMMANDS):
-        raise GpuForgeError("the checks are not installed", hint="reinstall gpuforge")
-    doctor = importlib.import_module(f"{COMMANDS}.doctor")
     parser = ArgumentParser(prog="gpuforge doctor")
     doctor.add_arguments(parser)
     return int(doctor.run(parser.parse_args([])))

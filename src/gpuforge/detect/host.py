@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 
+from gpuforge.detect.free_memory import CGROUP, control_groups, limits
 from gpuforge.detect.notation import fields_of, lines_of, size, whole, word
 from gpuforge.detect.source import outputs_of, text_at
 from gpuforge.facts import NOT_SHOWN, Absent, Host, Reading
 from gpuforge.probe import Probe
 
 DMI = "/sys/class/dmi/id"
-CGROUPS = "/sys/fs/cgroup"
 VECTORS = (
     *("sse4_2", "avx", "avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512_bf16"),
     *("avx512_fp16", "avx512_vnni", "amx_tile", "amx_int8", "amx_bf16"),
@@ -87,7 +87,7 @@ def _cores(probe: Probe, cpuinfo: str) -> Reading[int]:
     status = fields_of(text_at(probe, "/proc/self/status"))
     allowed = parse_cpu_list(status.get("Cpus_allowed_list", ""))
     count = allowed or len(re.findall(r"^processor\s*:", cpuinfo, re.M))
-    quotas = [quota for folder in _cgroups(probe) if (quota := _quota(probe, folder))]
+    quotas = [quota for name in control_groups(probe) if (quota := _quota(probe, CGROUP + name))]
     if count and quotas:
         count = min(count, max(1, math.ceil(min(quotas))))
     return count or NOT_SHOWN
@@ -104,15 +104,6 @@ def parse_cpu_list(text: str) -> int:
     return count
 
 
-def _cgroups(probe: Probe) -> list[str]:
-    """Return the folders of this process's cgroup and its parents, version 2 then 1."""
-    text = text_at(probe, "/proc/self/cgroup")
-    path = next((line[3:].strip() for line in lines_of(text) if line.startswith("0::")), "/")
-    parts = [part for part in path.split("/") if part and part != ".."]
-    nested = ["/".join(parts[:depth]) for depth in range(len(parts), -1, -1)]
-    return [f"{CGROUPS}/{name}".rstrip("/") for name in nested[:16]]
-
-
 def _quota(probe: Probe, folder: str) -> float | None:
     limit, _, period = text_at(probe, f"{folder}/cpu.max").partition(" ")
     if not limit:
@@ -124,11 +115,7 @@ def _quota(probe: Probe, folder: str) -> float | None:
 
 def _memory(probe: Probe) -> Reading[int]:
     fields = fields_of(text_at(probe, "/proc/meminfo"))
-    found = [size(fields.get("MemTotal"))]
-    for folder in _cgroups(probe):
-        for name in ("memory.max", "memory/memory.limit_in_bytes"):
-            text = text_at(probe, f"{folder}/{name}")
-            found.append(size(text.strip()))
+    found = [size(fields.get("MemTotal")), *(limit for limit, _ in limits(probe))]
     sizes = [value for value in found if value]
     return min(sizes) if sizes else NOT_SHOWN
 

@@ -8,6 +8,7 @@ from gpuforge.units import parse_bytes
 
 # Fragmentation is named where at least this share of the card is held and unused; less is normal.
 FRAGMENTED_SHARE = 0.09
+FULL_SHARE = 0.95
 _SIZE = r"([\d.]+ ?[KMGT]i?B|\d+ bytes)"
 _FIGURES = {
     "request": re.compile(rf"tried to allocate {_SIZE}", re.IGNORECASE),
@@ -44,7 +45,8 @@ def is_fragmented(line: str, total_bytes: int | None = None) -> bool:
         Memory of the card, where it is known from elsewhere.
     """
     sizes = parse_figures(line)
-    unused = sizes.get("unused", 0)
-    held = unused + sizes.get("allocated", 0)
-    total = total_bytes or sizes.get("total") or held
+    unused, allocated = sizes.get("unused", 0), sizes.get("allocated", 0)
+    total = total_bytes or sizes.get("total") or unused + allocated
+    if allocated >= FULL_SHARE * total:  # what is held beyond the card lies in main memory
+        return False
     return unused > sizes.get("request", 0) and unused >= FRAGMENTED_SHARE * max(total, 1)

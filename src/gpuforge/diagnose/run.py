@@ -35,7 +35,8 @@ def run_checks(
     Parameters
     ----------
     names
-        The checks to run; all by default, the slow ones only when named.
+        The checks to run; all by default, the slow ones only when named. A cause stands for the
+        check that repairs it.
     probe
         The machine; this one by default.
     network
@@ -51,8 +52,14 @@ def run_checks(
         If no check has one of the names.
     """
     loaded = load_checks(plugins=plugins)
+    asked = tuple(name for name in names if name not in loaded.modules)
+    if asked:
+        from gpuforge.diagnose.known_error import causes, known_error
+
+        asked = tuple(name for name in asked if name in causes())
+        names = tuple(known_error(n).repaired_by or n if n in asked else n for n in names)
     chosen = _chosen(loaded.modules, names, tuple(skip))
-    site = Site(probe or LiveProbe(), network)
+    site = Site(probe or LiveProbe(), network, asked)
     findings = [
         Finding("unknown", f"the check does not load: {failure.reason}", check=failure.name)
         for failure in loaded.failures

@@ -24,10 +24,12 @@ class Site:
     ----------
     probe : the door to the machine
     network : whether checks may use the network
+    asked : causes that the user named, because an error text shows them
     """
 
     probe: Probe
     network: bool = False
+    asked: tuple[str, ...] = ()
 
     @cached_property
     def live(self) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from gpuforge.errors import BackendUnavailable
 from gpuforge.log import logger
-from gpuforge.runtime.backends import Backend
+from gpuforge.runtime.backends import Backend, device_of
 from gpuforge.runtime.call import Call
 from gpuforge.runtime.placement import NUMPY, Candidate, Decision
+from gpuforge.units import format_bytes
 
 _log = logger("placement")
 TELLING_SAMPLES = 3
@@ -33,7 +36,8 @@ def decide(call: Call) -> Decision:
         return Decision(NUMPY)
     policy = replace(session.policy, learn=False) if session.crowded else session.policy
     with session.lock:
-        return policy.decide(record.kind, call.key, call.signature.size, candidates(call))
+        able = [one for one in candidates(call) if not too_large(call, one.name)]
+        return policy.decide(record.kind, call.key, call.signature.size, able)
 
 
 def candidates(call: Call) -> list[Candidate]:
@@ -44,6 +48,21 @@ def candidates(call: Call) -> list[Candidate]:
         if candidate.compiles and not curve.refused:
             curve.refused = _no_compiling(call)
     return found
+
+
+def refusal(call: Call, name: str) -> str:
+    """Return why a backend does not run this call; empty where nothing is known against it."""
+    return too_large(call, name) or call.record.kind.curve(name).refused
+
+
+def too_large(call: Call, name: str) -> str:
+    """Return why a call's arguments are more than may lie on a GPU; empty where they are not."""
+    limit = call.session.settings.memory_limit
+    if not limit or device_of(name) == "cpu":
+        return ""
+    given = sum(leaf.nbytes for leaf in call.leaves if type(leaf) is np.ndarray)
+    over = f"its arguments take {format_bytes(given)}, memory_limit is {format_bytes(limit)}"
+    return over if given > limit else ""
 
 
 def _no_compiling(call: Call) -> str:
@@ -82,11 +101,12 @@ def _pinned(call: Call) -> Decision:
     curve = call.record.kind.curve(backend.name)
     if backend.compiles and not curve.refused:
         curve.refused = _no_compiling(call)
-    if curve.refused and not call.relaxed:
+    refused = too_large(call, backend.name) if call.relaxed else refusal(call, backend.name)
+    if refused:
         if call.may_fall_back:
             return Decision(NUMPY, settled=True)
         raise BackendUnavailable(
-            f"{call.function.name} is pinned to {backend.name}, which is left out: {curve.refused}",
+            f"{call.function.name} is pinned to {backend.name}, which is left out: {refused}",
             hint="pass fallback=True, or numerics='relaxed' if the difference does not matter",
         )
     if curve.verified or call.relaxed or not call.function.options.pure:
@@ -105,10 +125,11 @@ def _planned(call: Call) -> Decision:
         session.plan.record(plan_key, name)
     if name == NUMPY:
         return Decision(NUMPY, settled=True)
-    curve = call.record.kind.curve(session.find(name).name)
-    if curve.refused:
+    name = session.find(name).name
+    if refusal(call, name):
         return Decision(NUMPY, settled=True)
-    return Decision(name, settled=True) if curve.verified else Decision(NUMPY, trial=name)
+    verified = call.record.kind.curve(name).verified
+    return Decision(name, settled=True) if verified else Decision(NUMPY, trial=name)
 
 
 def _learned(call: Call) -> str:

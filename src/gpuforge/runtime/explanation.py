@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuforge.runtime.call import Call
-from gpuforge.runtime.decision import candidates, find_pinned
+from gpuforge.runtime.decision import candidates, find_pinned, refusal
 from gpuforge.runtime.placement import NUMPY, Candidate
 from gpuforge.units import format_seconds, significant
 
@@ -89,12 +89,12 @@ def _choice(call: Call) -> str:
         return NUMPY
     if call.pin:
         pinned = find_pinned(call)
-        if pinned is None or record.kind.curve(pinned.name).refused:
+        if pinned is None or refusal(call, pinned.name):
             return NUMPY
         return pinned.name
     if call.signature.size < (options.min_elements or session.settings.min_elements):
         return NUMPY
-    rivals = [c for c in candidates(call) if not record.kind.curve(c.name).refused]
+    rivals = [c for c in candidates(call) if not refusal(call, c.name)]
     estimates = {c.name: record.kind.estimate(c, call.key, call.signature.size) for c in rivals}
     if estimates.get(NUMPY) is None:
         return NUMPY
@@ -103,7 +103,7 @@ def _choice(call: Call) -> str:
 
 def _row(call: Call, candidate: Candidate) -> Row:
     record, name = call.record, candidate.name
-    refused = record.kind.curve(name).refused or (record.stays if name != NUMPY else "")
+    refused = refusal(call, name) or (record.stays if name != NUMPY else "")
     if refused:
         return Row(name, None, None, None, f"no candidate: {refused}", candidate=False)
     estimate = record.kind.estimate(candidate, call.key, call.signature.size)

@@ -131,6 +131,7 @@ def _try(
         )  # fmt: skip
     finally:
         inside.placed = False
+    give_memory_back(session, backend)
     with session.lock:
         curve = call.record.kind.curve(name)
         curve.refused, curve.verified = outcome.refused, not outcome.refused
@@ -183,15 +184,17 @@ def _run_elsewhere(call: Call, decision: Decision) -> Placed:
         trouble = error
     finally:
         inside.placed = False
-    seconds = perf_counter() - start
     if trouble is not None:
         return settle(call, backend, trouble)
+    given_back = give_memory_back(session, backend)
+    seconds = perf_counter() - start
     if fresh:
         _learn_first(call, name, seconds, bought=decision.bought)
     else:
         learn(call, name, seconds, exploring=decision.exploring)
-    exact = record.template is not None and not call.relaxed
-    return Placed(result, name, seconds, _hold(call, decision, seconds) if exact else 0, program)
+    # Where memory has to be given back, each call is looked at.
+    hold = record.template is not None and not call.relaxed and not given_back
+    return Placed(result, name, seconds, _hold(call, decision, seconds) if hold else 0, program)
 
 
 def _result_of(call: Call, program: Program) -> Any:
@@ -218,8 +221,7 @@ def settle(call: Call, backend: Backend, trouble: Exception) -> Placed:
         raise trouble
     if not call.function.options.pure:
         raise trouble
-    if backend.exhausted(trouble):
-        backend.release()
+    give_memory_back(call.session, backend, now=backend.exhausted(trouble))
     result, seconds = run_numpy(call)
     with call.session.lock:
         curve = call.record.kind.curve(backend.name)
@@ -273,6 +275,25 @@ def learn(
 def _freshen(call: Call, name: str) -> None:
     key = (call.key, name)
     call.record.fresh[key] = call.record.fresh.get(key, 0) + 1
+
+
+def give_memory_back(session: Session, backend: Backend, *, now: bool = False) -> bool:
+    """Give back what a library kept after a call if that is due; return whether it was."""
+    chosen = session.settings
+    if chosen.memory_strategy == "pooled" and not now:
+        return False
+    try:
+        if chosen.memory_strategy == "lazy" and not now:
+            memory = backend.memory()
+            if (
+                memory is None
+                or memory.free_bytes > (1 - chosen.pressure_warning) * memory.total_bytes
+            ):
+                return False
+        backend.release()
+    except Exception as error:  # noqa: BLE001 - a device that died must not take the result along
+        _log.warning("%s gives no memory back: %s", backend.name, describe_error(error))
+    return True
 
 
 def _hold(call: Call, decision: Decision, seconds: float) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
-from gpuforge import log
+from gpuforge import log, settings
 from gpuforge.cli import machine_view, render
 from gpuforge.detect import read_machine
+from gpuforge.detect.differences import differences
 from gpuforge.errors import UnknownName, WorkloadError
 from gpuforge.facts import Machine
 from gpuforge.probe import LiveProbe, Probe, SnapshotProbe
@@ -24,11 +27,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--record", metavar="DIR", help="write this machine down, for a bug report")
     parser.add_argument("--refresh", action="store_true", help="do not believe the cache")
     parser.add_argument("--cpu-only", action="store_true", help="leave the GPUs out")
+    parser.add_argument("--watch", action="store_true", help="again and again, say what changed")
     parser.add_argument("--why", action="store_true", help="show routes, scores and what is no GPU")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Detect, show, and return 1 where a driver fails."""
+    if arguments.watch and arguments.json:
+        raise UnknownName(
+            "gpuforge detect: --watch never ends, and --json is one document",
+            hint="run 'gpuforge detect --json --refresh' as often as you need it",
+        )
     machine = _machine(arguments)
     _log_phases(machine)
     if arguments.json:
@@ -40,6 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
         show(reasons)
     if machine.error and not arguments.json:
         render.message("next: 'gpuforge doctor' says how to mend it")
+    if arguments.watch:
+        _watch(machine, arguments)
     return 1 if machine.status == "driver_error" else 0
 
 
@@ -51,12 +62,26 @@ def _machine(arguments: argparse.Namespace) -> Machine:
     probe: Probe = SnapshotProbe(arguments.snapshot) if arguments.snapshot else LiveProbe()
     if arguments.record:
         return _record(Path(arguments.record))
-    machine = read_machine(probe, refresh=arguments.refresh, cpu_only=arguments.cpu_only or None)
+    refresh = arguments.refresh or arguments.watch
+    machine = read_machine(probe, refresh=refresh, cpu_only=arguments.cpu_only or None)
     if arguments.why and isinstance(probe, LiveProbe) and not arguments.cpu_only:
         from gpuforge.detect.opencl import open_platforms
 
         machine = replace(machine, toolkits=(*machine.toolkits, *open_platforms(probe)))
     return machine
+
+
+def _watch(before: Machine, arguments: argparse.Namespace) -> NoReturn:
+    """Detect again and again, and say what changed, until Ctrl-C."""
+    interval = settings.load().settings.monitor_interval
+    render.message(f"watching every {format_seconds(interval)}, end with Ctrl-C")
+    while True:
+        time.sleep(interval)
+        probe = SnapshotProbe(arguments.snapshot) if arguments.snapshot else LiveProbe()
+        machine = read_machine(probe, refresh=True, cpu_only=arguments.cpu_only or None)
+        for change in differences(before, machine):
+            render.data(f"{time.strftime('%H:%M:%S')} {change}")
+        before = machine
 
 
 def _record(folder: Path) -> Machine:

@@ -34,7 +34,7 @@ class Repair:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("checks", metavar="CHECK", nargs="*", help="run just these checks")
+    parser.add_argument("checks", metavar="CHECK", nargs="*", help="just these, or these causes")
     parser.add_argument("--list", action="store_true", help="list checks and known causes")
     parser.add_argument(
         "--skip", metavar="CHECK", action="append", default=[], help="leave a check out"
@@ -117,7 +117,8 @@ def _repair(finding: Finding, arguments: argparse.Namespace) -> Repair:
         record = apply_plan(plan)
     except PlanRefused as error:
         return ended("refused", reason=str(error))
-    again = run_checks(finding.check, probe=LiveProbe())
+    asked = {finding.cause} & set(arguments.checks)
+    again = run_checks(finding.check, *asked, probe=LiveProbe())
     left = any(f.cause == finding.cause for f in again.having("error", "warning", "crashed"))
     return ended("still there" if left else "repaired", undo=record.id)
 

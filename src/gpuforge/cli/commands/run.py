@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="use no other backend than NumPy and LIBRARY[:DEVICE]",
     )
-    parser.add_argument("--quiet", action="store_true", help="print no summary at the end")
+    parser.add_argument("--quiet", action=argparse.BooleanOptionalAction, help="print no summary")
     parser.add_argument(
         "-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module"
     )
@@ -46,7 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
         os.environ,
         backend=arguments.backend,
         prepared=prepared,
-        summary=not arguments.quiet,
+        summary=settings.load().settings.profiler
+        if arguments.quiet is None
+        else not arguments.quiet,
         verbose=arguments.verbose,
     )
     log.logger().info("starting %s", " ".join(words))

@@ -1,24 +1,32 @@
-"""Do environment variables hide devices or put wrong libraries first?"""
+"""Do environment variables hide devices, put wrong libraries first, leave nvcc a wrong compiler?"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuforge.changes.action import AppendLines
-from gpuforge.diagnose.finding import Finding, of_cause
+from gpuforge.diagnose.activation import by_activation
+from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 
-SUMMARY = "variables hide no device and shadow no library"
+SUMMARY = "variables hide no device, shadow no library and choose a compiler that nvcc accepts"
 
 UNSET = ("# gpuforge: the environment brings its own CUDA libraries", "unset LD_LIBRARY_PATH")
+# What a cause that the user named asks for; nothing on the machine shows that it is needed.
+WANTED = {
+    "gpu_memory_fragmentation": ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
+    "mps_op_not_implemented": ("PYTORCH_ENABLE_MPS_FALLBACK", "1"),
+    "p2p_access_failure": ("NCCL_P2P_DISABLE", "1"),
+}
 FOLDERS = ("CUDA_HOME", "CUDA_PATH", "CUDNN_PATH", "ROCM_PATH", "ROCM_HOME")
 
 
 def check(site: Site) -> Iterator[Finding]:
     """Return each variable that stands in the way."""
-    found = [*_hiding(site), *_shadowing(site), *_dangling(site), *_contradicting(site)]
+    looks = (_hiding, _shadowing, _dangling, _contradicting, _compiler, _wanted)
+    found = [finding for look in looks for finding in look(site)]
     yield from found or [Finding("ok", "no variable stands in the way")]
 
 
@@ -37,14 +45,7 @@ def _shadowing(site: Site) -> Iterator[Finding]:
     value = site.probe.environ.get("LD_LIBRARY_PATH", "")
     folders = tuple(folder for folder in value.split(":") if folder and _holds_cuda(site, folder))
     if own and folders:
-        script = site.prefix / "bin" / "activate"
-        if UNSET[1] in (known(site.probe.read_text(str(script))) or "").splitlines():
-            steps = (f"source {script}",)
-            message = "LD_LIBRARY_PATH is set here, and the activation takes it away: activate anew"
-            yield Finding("warning", message, "", folders, steps)
-            return
-        repair = (AppendLines(script, UNSET),) if script.is_file() else ()
-        yield of_cause("ld_library_path_shadow", "warning", evidence=folders, repair=repair)
+        yield by_activation(site, "ld_library_path_shadow", UNSET, "", *folders)
 
 
 def _holds_cuda(site: Site, folder: str) -> bool:
@@ -52,6 +53,37 @@ def _holds_cuda(site: Site, folder: str) -> bool:
     return isinstance(names, tuple) and any(
         name.startswith(("libcublas", "libcudart.so", "libnvJitLink", "libcudnn")) for name in names
     )
+
+
+def _wanted(site: Site) -> Iterator[Finding]:
+    for cause in filter(WANTED.get, site.asked):
+        name, value = WANTED[cause]
+        if "+rocm" in (site.version("torch") or ""):
+            name = name.replace("PYTORCH_CUDA", "PYTORCH_HIP")
+        if set_to := site.probe.environ.get(name):
+            state: State = "ok" if value in set_to else "warning"
+            yield Finding(state, f"{name} is set to {set_to}; {cause} asks for {value}")
+        else:
+            yield by_activation(site, cause, (f"export {name}={value}",), f"{name} is not set")
+
+
+def _compiler(site: Site) -> Iterator[Finding]:
+    """Find a compiler newer than the toolkit accepts, by the line of its header that stops it."""
+    environ, nvcc = site.probe.environ, known(site.probe.find_program("nvcc"))
+    beside = str(Path(nvcc).parent.parent) if nvcc else "/usr/local/cuda"
+    home = Path(environ.get("CUDA_HOME") or environ.get("CUDA_PATH") or beside)
+    header = str(home / "include" / "crt" / "host_config.h")
+    newest = re.search(r"__GNUC__ > (\d+)", known(site.probe.read_text(header)) or "")
+    compiler = environ.get("CUDAHOSTCXX") or environ.get("CXX") or "g++"
+    answer = known(site.probe.run([compiler, "-dumpversion"])) if newest else None
+    version = re.match(r"\d+", answer.stdout) if answer else None
+    if newest and version and int(version[0]) > int(newest[1]):
+        evidence = (f"{compiler} {version[0]}", f"{header}: up to {newest[1]}")
+        fitting = range(int(newest[1]), 5, -1)
+        older = next((n for n in fitting if known(site.probe.find_program(f"g++-{n}"))), 0)
+        lines = (f"export CC=gcc-{older} CXX=g++-{older} CUDAHOSTCXX=g++-{older}",)
+        cause = "nvcc_host_compiler_unsupported"
+        yield by_activation(site, cause, lines if older else (), "", *evidence)
 
 
 def _dangling(site: Site) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from gpuforge import registry
+from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.runtime.staging import Staging
 
 GROUP = "gpuforge.backends"
@@ -114,6 +115,10 @@ class Backend(Protocol):
         """Give cached device memory back, where the library keeps some."""
         return
 
+    def memory(self) -> FreeMemory | None:
+        """Return the free and all bytes of the memory it takes; None where that is not known."""
+        return None
+
 
 @dataclass(frozen=True)
 class Listing:
@@ -176,6 +181,11 @@ def _entry_points() -> dict[str, Any]:
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def device_of(name: str) -> str:
+    """Return the device in a backend's name: ``cpu``, ``cuda``, ``mps``, ..."""
+    return name.split(":")[1] if ":" in name else "cpu"
 
 
 def matches(name: str, wanted: Iterable[str]) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.runtime.backends import Array, Backend
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
 from gpuforge.runtime.watching import (
@@ -96,6 +97,9 @@ class CupyBackend(EagerBackend):
     def release(self) -> None:
         self.cupy.get_default_memory_pool().free_all_blocks()
         self.cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+    def memory(self) -> FreeMemory:
+        return FreeMemory(*self.device.mem_info)
 
 
 def _open_lane(cupy: Any) -> Lane:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpuforge.detect.free_memory import FreeMemory, read_free_memory
 from gpuforge.runtime.backends import Array, Backend, NotExact
 from gpuforge.runtime.watching import (
     REMAINDERS,
@@ -106,6 +107,13 @@ class MlxBackend(EagerBackend):
 
     def release(self) -> None:
         self.mx.clear_cache()
+
+    def memory(self) -> FreeMemory | None:
+        whole = self.mx.device_info().get("max_recommended_working_set_size")
+        if whole:  # Metal's
+            used = self.mx.get_active_memory() + self.mx.get_cache_memory()
+            return FreeMemory(whole - used, whole)
+        return read_free_memory() if self.name == "mlx:cpu" else None
 
 
 def _deviation(name: str, given: tuple[Any, ...]) -> str:

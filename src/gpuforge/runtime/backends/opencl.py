@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuforge.detect.free_memory import FreeMemory, read_free_memory
 from gpuforge.runtime.backends import Array, Backend, NotExact
 
 LIBRARY = "pyopencl"
@@ -188,6 +189,9 @@ class OpenclBackend(Backend):
 
     def release(self) -> None:
         self.pool.free_held()
+
+    def memory(self) -> FreeMemory | None:
+        return read_free_memory() if self.queue.device.host_unified_memory else None
 
     def apply(self, name: str, array: ClArray) -> ClArray:
         """Return one of `FUNCTIONS` of each element."""

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.runtime.backends import Array, Backend, Program, Uses
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
 from gpuforge.runtime.watching import COMPLEX, NAN_OF_COMPLEX, TIES, beyond, promotion
@@ -153,6 +154,14 @@ class TorchBackend(Backend):
     def release(self) -> None:
         if not self.on_host:
             getattr(self.torch, self.device.type).empty_cache()
+
+    def memory(self) -> FreeMemory | None:
+        place = getattr(self.torch, self.device.type)
+        if self.device.type == "mps":
+            whole = int(place.recommended_max_memory())
+            return FreeMemory(whole - int(place.driver_allocated_memory()), whole)
+        read = None if self.on_host else getattr(place, "mem_get_info", None)
+        return FreeMemory(*read(self.device)) if read else None
 
 
 def _open_lane(torch: Any, device: Any) -> Lane:

@@ -1,0 +1,38 @@
+"""What changed between two looks at one machine: GPUs that came, went or fail; other drivers."""
+
+from __future__ import annotations
+
+from gpuforge.facts import Device, Machine, known
+
+
+def differences(before: Machine, after: Machine) -> list[str]:
+    """Return one sentence for each change that matters to a program; none for live readings."""
+    old, new = _devices(before), _devices(after)
+    found = [f"{_name(old[key])} went" for key in old if key not in new]
+    found += [f"{_name(new[key])} came" for key in new if key not in old]
+    for key in old.keys() & new.keys():
+        was, now = _driver(old[key]), _driver(new[key])
+        if was != now:
+            found.append(f"{_name(new[key])}: driver {was} became {now}")
+    faults, seen = ({(f.vendor, f.kind): f.message for f in m.failures} for m in (before, after))
+    found += [f"{vendor} works again, no {kind}" for vendor, kind in faults.keys() - seen.keys()]
+    found += [f"{key[0]} fails: {key[1]}: {seen[key]}" for key in seen.keys() - faults.keys()]
+    return sorted(found)
+
+
+def _devices(machine: Machine) -> dict[str, Device]:
+    """Return the GPUs by what stays theirs: the address, else the UUID, else name and place."""
+    return {
+        known(d.pci_address) or known(d.uuid) or f"{d.vendor} {known(d.name)} {d.index}": d
+        for d in machine.devices
+    }
+
+
+def _name(device: Device) -> str:
+    place = known(device.pci_address)
+    return f"{known(device.name) or device.vendor}" + (f" at {place}" if place else "")
+
+
+def _driver(device: Device) -> str:
+    driver = known(device.driver)
+    return (known(driver.version) if driver else None) or "unknown"
