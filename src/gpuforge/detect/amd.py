@@ -38,7 +38,7 @@ IDS = "/usr/share/libdrm/amdgpu.ids"
 # Memory of the GPU's own, seen by the CPU or not (hsakmttypes.h, HSA_HEAPTYPE).
 FRAME_BUFFERS = ("1", "2")
 
-AMD = Teller("amd", "amdgpu", "rocm", amd_tools.ERRORS)
+AMD = Teller("amd", "amdgpu", "rocm")
 Parser = Callable[[str], Report]
 
 

@@ -32,20 +32,6 @@ from gpuforge.detect.notation import (
 )
 from gpuforge.detect.report import Report
 
-ERRORS = (
-    (
-        "kfd_permission",
-        r"/dev/(kfd|dri/\w+)\b.*permission denied|missing the following required groups",
-    ),
-    ("kfd_invalid_argument", r"/dev/kfd\b.*invalid argument"),
-    ("no_wddm_adapters", r"no wddm adapters found"),
-    ("kfd_not_loaded", r"rock module is not loaded|/dev/kfd\b.*no such file"),
-    ("driver_not_loaded", r"driver not initialized|driver[ _]not[ _]loaded|amdgpu not found in"),
-    (
-        "no_devices",
-        r"no supported gpu devices|no (amd )?gpus? (devices? )?(found|detected|available)",
-    ),
-)
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)*([-+.]\w+)*")
 
 

@@ -31,14 +31,7 @@ from gpuforge.detect.seen import Seen
 from gpuforge.facts import Driver, Toolkit, Vendor
 from gpuforge.probe import Output, Probe
 
-ERRORS = (
-    ("no_level_zero_permission", r"permission|render.?group|access denied"),
-    ("driver_not_loaded", r"level.?zero.*(not (be )?(found|loaded|initiali[sz]ed)|initiali[sz]ation"
-                          r" error|init(iali[sz]e)? failed)|failed to init|ze_result_error_"
-                          r"(uninitialized|dependency_unavailable)"),
-    ("no_devices", r"no device(s)? (is |was |were )?(found|discovered|detected)|device not found"),
-)  # fmt: skip
-INTEL = Teller("intel", "level_zero", "level_zero", ERRORS)
+INTEL = Teller("intel", "level_zero", "level_zero")
 # A card says A or B and a number; "Arc(TM) Graphics", "Arc(TM) 140V" and "Arc B390" (Panther Lake)
 # are parts of a processor.
 CARDS = re.compile(

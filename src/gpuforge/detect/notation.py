@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from gpuforge.detect.seen import Facts as Facts
@@ -156,17 +156,6 @@ def by_names(fields: Mapping[str, T], names: Mapping[str, Sequence[str]]) -> dic
         fact: [fields[name] for name in some if name in fields] for fact, some in names.items()
     }
     return {fact: values[0] for fact, values in found.items() if values}
-
-
-def first_error(text: str, table: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
-    """Return the kind and the line of the first pattern of `table` that `text` holds, or None."""
-    text = "\n".join(lines_of(text))
-    for kind, pattern in table:
-        match = re.search(pattern, text, re.I)
-        if match:
-            start = text.rfind("\n", 0, match.start()) + 1
-            return kind, word(text[start : start + 300].partition("\n")[0]) or kind
-    return None
 
 
 def json_of(text: str, sign: str = "") -> Any:

@@ -20,7 +20,7 @@ from gpuforge.facts import Driver, known
 from gpuforge.probe import Probe
 
 NATIVE = True  # loads a library of the vendor into this process
-NVIDIA = Teller("nvidia", "nvidia", "cuda", nvidia_smi.ERRORS, always_runs=True)
+NVIDIA = Teller("nvidia", "nvidia", "cuda", always_runs=True)
 PROC = "/proc/driver/nvidia"
 MODEL_FILES = ("/proc/device-tree/model", "/sys/firmware/devicetree/base/model")
 # Modules and systems whose GPU shares the memory of the CPU.

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from gpuforge.detect.notation import (
     Facts,
     by_names,
-    first_error,
     kept,
     lines_of,
     name_of,
@@ -23,28 +22,10 @@ from gpuforge.detect.notation import (
     usage_of,
     word,
 )
-from gpuforge.detect.report import Report
+from gpuforge.detect.report import Report, first_error
 from gpuforge.facts import Absent
 
 UNIFIED = Absent("shared with the CPU: nvidia-smi shows no memory of the GPU's own")
-LOST = (
-    "gpu_lost",
-    r"gpu is lost|unable to determine the device handle|gpu requires (a )?re(set|start)",
-)
-# Lines of a failed nvidia-smi, the most telling first; kinds as `detect --json` names them.
-ERRORS = (
-    ("version_mismatch", r"driver/library version mismatch"),
-    ("os_blocked", r"gpu access blocked by the operating system"),
-    LOST,
-    (
-        "driver_not_loaded",
-        r"couldn'?t communicate with the nvidia driver|driver (is )?not loaded"
-        r"|couldn'?t find (the )?(libnvidia-ml|nvml)",
-    ),
-    ("nvml_unknown_error", r"failed to initialize nvml: unknown error"),
-    ("no_devices", r"no (nvidia )?devices (were )?found"),
-    ("nvml_unknown_error", r"failed to initialize nvml"),
-)
 GPUS_AT_MOST = 1024
 # The names of one fact in XML, in `-q` (with its section where the name alone says too little) and
 # in CSV; the first that is there counts.
@@ -232,7 +213,7 @@ def parse_list(text: str) -> Report:
         elif re.match(r"GPU\d+\s+(X|[A-Z]{2,4}\d*)\s", line):
             report.devices.append({})  # a row of `topo -m`
     report.trust = 2 if re.search(r"^[ \t]*Link \d+", text, re.M) else 0
-    report.error = first_error(text, (LOST,))
+    report.error = first_error(text, "nvidia", "gpu_lost")
     return report
 
 

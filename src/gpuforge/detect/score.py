@@ -22,13 +22,11 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import resources
 from typing import Any
 
+from gpuforge import registry
 from gpuforge.facts import Absent, Device, Failed, known
 
 WEIGHTS = {"memory": 0.40, "compute": 0.25, "framework": 0.20, "bandwidth": 0.15}
@@ -47,11 +45,9 @@ class Part:
     why: str
 
 
-@cache
 def table() -> dict[str, Any]:
     """Return the shipped facts about architectures."""
-    text = resources.files("gpuforge.detect").joinpath("architectures.toml").read_text("utf-8")
-    return tomllib.loads(text)
+    return registry.table(__file__, "architectures")
 
 
 def architecture_of(device: Device) -> dict[str, Any] | None:
