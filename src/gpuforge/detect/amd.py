@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from gpuforge.detect import amd_tools, pci
+from gpuforge.detect import amd_tools, pci, pci_ids
 from gpuforge.detect.notation import (
     Facts,
     fields_of,
@@ -95,7 +95,7 @@ def parse_node(text: str) -> Facts | None:
     place = whole(values.get("location_id")) or 0
     unique = whole(values.get("unique_id"))
     ident = pci_id("1002", f"{whole(values.get('device_id')) or 0:x}")
-    shared = pci.integrated(ident) or (whole(values.get("cpu_cores_count")) or 0) > 0
+    shared = pci_ids.integrated(ident) or (whole(values.get("cpu_cores_count")) or 0) > 0
     target = whole(values.get("gfx_target_version"))
     return kept(
         pci_address=pci_address_of(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from gpuforge.detect import pci
+from gpuforge.detect import pci_ids
 from gpuforge.detect.notation import (
     Facts,
     fields_of,
@@ -49,7 +49,7 @@ def _device(
     found = pci_id("1002", f"{number:x}") if number else None
     product = next((name for one in names if (name := name_of(one))), None)
     unique = whole(uuid, 16) if re.fullmatch(r"0x[0-9a-fA-F]{4,16}", str(uuid).strip()) else None
-    facts.setdefault("integrated", pci.integrated(found))
+    facts.setdefault("integrated", pci_ids.integrated(found))
     return kept(pci_id=found, name=product, uuid=f"GPU-{unique:016x}" if unique else None, **facts)
 
 
@@ -230,7 +230,7 @@ def _agent(agent: str, fields: dict[str, str]) -> Facts:
     sizes = [found for pool in pools if (found := size(pool, "K"))]
     ident = chip[1] if chip else None
     apu = "APU" in fields.get("Memory Properties", "")
-    shared = True if apu else pci.integrated(pci_id("1002", ident or ""))
+    shared = True if apu else pci_ids.integrated(pci_id("1002", ident or ""))
     facts = _device(
         ident,
         (fields.get("Marketing Name"),),

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gpuforge.detect import pci_ids
 from gpuforge.detect.notation import (
     Facts,
     by_names,
@@ -24,15 +25,9 @@ from gpuforge.detect.notation import (
 )
 from gpuforge.detect.seen import Seen, Sighting
 from gpuforge.detect.source import outputs_of
-from gpuforge.facts import Absent, Failed, Toolkit, Vendor
+from gpuforge.facts import Absent, Failed, Toolkit
 from gpuforge.probe import Output, Probe
 
-VENDORS: tuple[tuple[re.Pattern[str], Vendor, str], ...] = (
-    (re.compile(r"apple|106b", re.I), "apple", ""),
-    (re.compile(r"nvidia|10de", re.I), "nvidia", "10de"),
-    (re.compile(r"(\b|_)(amd|ati)(\b|_)|advanced micro|radeon|1002", re.I), "amd", "1002"),
-    (re.compile(r"intel|8086", re.I), "intel", "8086"),
-)
 # Metal GPU family by chip: Apple, Metal Feature Set Tables (2026-05-21).
 FAMILIES = {"M1": "apple7", "M2": "apple8", "M3": "apple9", "M4": "apple9", "M5": "apple10"}
 UNIFIED = Absent("shared with the CPU")
@@ -71,19 +66,18 @@ def _memory(probe: Probe) -> int | None:
 
 def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     """Add one entry of system_profiler, as a GPU or as something else."""
-    text = entry.get("vendor") or entry.get("model", "")
-    match = next((row for row in VENDORS if row[0].search(text)), None)
+    vendor = pci_ids.vendor_named_in(entry.get("vendor") or entry.get("model", ""))
     heading, model = name_of(entry.get("heading")), name_of(entry.get("model"))
     # An old Mac writes the driver's key, "ATI,RadeonHD2600", where others write the model.
     name = heading if model is None or re.fullmatch(r"\w+,\w+", model) else model
-    if match is None:
+    if vendor is None:
         seen.pass_over("virtual", name)
         return
-    _, vendor, number = match
+    number = pci_ids.maker_of(vendor)
     built_in = "built" in entry.get("bus", "").lower()
     facts = kept(
         name=name,
-        pci_id=pci_id(number, entry.get("device", "")) if number else None,
+        pci_id=pci_id(number, entry.get("device", "")) if vendor != "apple" else None,
         memory_total_bytes=size(entry.get("memory")) if entry.get("memory") else None,
         integrated=True if built_in or vendor == "apple" else False if entry.get("bus") else None,
         runtimes=_metal(entry.get("metal", "")),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from gpuforge.detect import pci
+from gpuforge.detect import pci, pci_ids
 from gpuforge.detect.notation import (
     Facts,
     by_names,
@@ -44,7 +44,7 @@ def detect(probe: Probe) -> Seen:
     """Return the GPUs that Intel's tools show; the bus detector has read the rest."""
     seen = Seen()
     functions = [f for f in pci.read_sysfs(probe) if f.vendor == "8086" and f.kind in pci.DISPLAY]
-    needed = not functions or any(pci.integrated(f.pci_id) is False for f in functions)
+    needed = not functions or any(pci_ids.integrated(f.pci_id) is False for f in functions)
     for output in probe.outputs("xpu-smi", *([["discovery", "-d", "0", "-j"]] if needed else [])):
         INTEL.take(seen, output, parse_xpu_smi)
     for output in probe.outputs("sycl-ls", *([] if seen.sightings or functions else [[]])):
@@ -61,7 +61,7 @@ def _device(
 ) -> Facts:  # fmt: skip
     product = name_of(name)
     found = pci_id("8086", str(ident or "").strip()[-6:])
-    shared = pci.integrated(found)
+    shared = pci_ids.integrated(found)
     if shared is None and product:
         shared = False if CARDS.search(product) else True if PARTS.search(product) else None
     return kept(

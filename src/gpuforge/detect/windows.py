@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gpuforge.detect import pci
+from gpuforge.detect import pci_ids
 from gpuforge.detect.notation import (
     Facts,
     fields_of,
@@ -26,7 +26,7 @@ from gpuforge.detect.notation import (
 )
 from gpuforge.detect.seen import Seen, Sighting
 from gpuforge.detect.source import outputs_of
-from gpuforge.facts import Absent, Driver, Failed, Reading, Vendor
+from gpuforge.facts import Absent, Driver, Failed, Reading
 from gpuforge.probe import Output, Probe
 
 CLASS_KEY = r"HKLM\SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}"
@@ -37,11 +37,6 @@ CAPPED = Absent("AdapterRAM holds at most 4 GiB: the size may be larger")
 SHARED = Absent("shared with the CPU")
 # What a listing has at least one of; other listings of WMI have none.
 KEYS = {"PNPDeviceID", "AdapterRAM", "VideoProcessor", "Name", "Caption"}
-NAMED: tuple[tuple[re.Pattern[str], Vendor], ...] = (
-    (re.compile(r"\bNVIDIA\b|GeForce|Quadro", re.I), "nvidia"),
-    (re.compile(r"\b(AMD|ATI|Radeon)\b", re.I), "amd"),
-    (re.compile(r"\bIntel\b", re.I), "intel"),
-)
 
 
 def detect(probe: Probe) -> Seen:
@@ -69,15 +64,15 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     place = entry.get("PNPDeviceID", "").replace("&amp;", "&")
     ids = re.search(r"VEN_([0-9A-F]{4})&DEV_([0-9A-F]{4})", place, re.I)
     name = name_of(entry.get("Name")) or name_of(entry.get("Caption"))
-    vendor = pci.VENDORS.get(ids[1].lower()) if ids else None
-    if not place:  # a listing of chosen columns without the device's place
-        vendor = next((v for sign, v in NAMED if sign.search(name or "")), None)
+    maker = ids[1].lower() if ids else ""
+    # A listing of chosen columns may leave out the device's place.
+    vendor = pci_ids.vendor_of(maker) if place else pci_ids.vendor_named_in(name or "")
     if vendor is None:
-        why = "virtual" if ids is None or ids[1] in pci.NOT_COMPUTING["virtual"] else "other vendor"
-        seen.pass_over(why, name)
+        virtual = not maker or pci_ids.not_computing(maker, None) == "virtual"
+        seen.pass_over("virtual" if virtual else "other vendor", name)
         return
     found = pci_id(ids[1], ids[2]) if ids else None
-    shared = pci.integrated(found)
+    shared = pci_ids.integrated(found)
     facts = kept(name=name, pci_id=found, integrated=shared, driver=_driver(entry, vendor, name))
     memory = _memory(entry, shared)
     if memory is not None:
