@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from gpuforge.facts import Absent, Reading
 from gpuforge.probe.contract import DEFAULT_TIMEOUT_SECONDS, Output, Probe
-from gpuforge.probe.files import decoded
 from gpuforge.probe.snapshot import recorded_name
 
 T = TypeVar("T")
@@ -32,7 +31,7 @@ RECORDED_FILE_BYTES = 2**20
 VISIBLE = re.compile(r"(CUDA|HIP|ROCR|GPU|NVIDIA|ZE|ONEAPI)_\w*|HSA_OVERRIDE_GFX_VERSION")
 
 
-class RecordingProbe:
+class RecordingProbe(Probe):
     """What `probe` sees, read once, remembered, and bounded by a deadline.
 
     Parameters
@@ -75,9 +74,6 @@ class RecordingProbe:
     def read_bytes(self, path: str) -> Reading[bytes]:
         return self._once("file", path, lambda: self._probe.read_bytes(path))
 
-    def read_text(self, path: str) -> Reading[str]:
-        return decoded(self.read_bytes(path))
-
     def list_dir(self, path: str) -> Reading[tuple[str, ...]]:
         return self._once("folder", path, lambda: self._probe.list_dir(path))
 
@@ -93,17 +89,8 @@ class RecordingProbe:
         left = min(timeout, max(0.05, self._deadline - self._probe.clock()))
         return self._once("run", tuple(argv), lambda: self._probe.run(argv, timeout=left))
 
-    def outputs(
-        self,
-        program: str,
-        *arguments: Sequence[str],
-        timeout: float = DEFAULT_TIMEOUT_SECONDS,
-    ) -> tuple[Reading[Output], ...]:
-        left = min(timeout, max(0.05, self._deadline - self._probe.clock()))
-        key = (program, tuple(map(tuple, arguments)))
-        return self._once(
-            "outputs", key, lambda: self._probe.outputs(program, *arguments, timeout=left)
-        )
+    def recorded(self, program: str) -> tuple[Reading[Output], ...] | None:
+        return self._once("recorded", program, lambda: self._probe.recorded(program))
 
     def load_library(self, name: str) -> Reading[ctypes.CDLL]:
         if not self._libraries:
@@ -127,7 +114,7 @@ class RecordingProbe:
                     files["sysroot" + str(key)] = found.decode("utf-8", "replace")
             elif what == "link" and isinstance(found, str):
                 files[f"sysroot{key}.link"] = found
-            elif what in ("run", "outputs"):
+            elif what in ("run", "recorded"):
                 readings = found if isinstance(found, tuple) else (found,)
                 files.update(_named(out) for out in readings if isinstance(out, Output))
         chosen = {k: v for k, v in self.environ.items() if VISIBLE.fullmatch(k)}
