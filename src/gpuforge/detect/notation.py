@@ -176,6 +176,24 @@ def json_of(text: str, sign: str = "") -> Any:
     return None
 
 
+def flat(record: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a nested record in one level: keys in lower case, behind their section and a ``/``.
+
+    ``{"value": 8, "unit": "GB"}`` is one value.
+    """
+    found: dict[str, Any] = {}
+    for key, value in record.items():
+        name = str(key).strip(" :").lower()
+        if not isinstance(value, dict):
+            found.setdefault(name, value)
+        elif "value" in value:
+            found.setdefault(name, f"{value['value']} {value.get('unit', '')}")
+        else:
+            for inner, part in flat(value).items():
+                found.setdefault(f"{name}/{inner}", part)
+    return found
+
+
 def records(value: Any) -> list[dict[str, Any]]:
     """Return the dicts of a JSON list, or the lists inside a JSON object."""
     if isinstance(value, dict):
