@@ -76,3 +76,16 @@ class LiveProbe(Probe):
 
     def clock(self) -> float:
         return time.monotonic()
+
+
+def process_lives(number: str) -> bool:
+    """Return whether a process of this number runs; where that cannot be asked, it does not."""
+    if not number.isdecimal() or os.name != "posix":
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
