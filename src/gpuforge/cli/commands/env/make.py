@@ -10,7 +10,7 @@ from pathlib import Path
 from gpuforge.cli import render
 from gpuforge.cli.commands.env.advise import describe
 from gpuforge.cli.commands.env.arguments import loaded, plan_of
-from gpuforge.cli.commands.env.progress import Progress
+from gpuforge.cli.commands.env.progress import progress
 from gpuforge.environment.companions import known_names
 from gpuforge.environment.conda import PROGRAMS
 from gpuforge.environment.create import Created, create_environment, fetch_plan, switched_path
@@ -38,8 +38,8 @@ def create(found: argparse.Namespace) -> int:
 
 def verify(found: argparse.Namespace) -> int:
     """Run a real kernel in an environment."""
-    with Progress(quiet=found.json) as progress:
-        progress.report("verifying", 0, 1)
+    with progress(quiet=found.json) as report:
+        report("verifying", 0, 1)
         result = verify_environment(found.path)
     _show(found, result)
     return FINE if result.ok else PROBLEM
@@ -69,8 +69,8 @@ def fetch(found: argparse.Namespace) -> int:
     made = plan_of(found)
     made.check()
     sources = _sources(found, made)
-    with Progress(quiet=found.json) as progress:
-        pins = fetch_plan(made, _installer(found), sources, progress.report)
+    with progress(quiet=found.json) as report:
+        pins = fetch_plan(made, _installer(found), sources, report)
     if found.json:
         render.document({"wheelhouse": str(sources.wheelhouse), "packages": pins})
     else:
@@ -80,9 +80,9 @@ def fetch(found: argparse.Namespace) -> int:
 
 def _create(found: argparse.Namespace, made: Plan, path: Path, *, base: str = "") -> Created:
     installer, sources = _installer(found), _sources(found, made)
-    with Progress(quiet=found.json) as progress:
+    with progress(quiet=found.json) as report:
         return create_environment(
-            made, path, installer, sources, progress.report, overwrite=found.replace, base=base
+            made, path, installer, sources, report, overwrite=found.replace, base=base
         )
 
 
