@@ -9,24 +9,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gpuforge import registry
 from gpuforge.facts import Absent, Reading
 from gpuforge.probe.contract import DEFAULT_TIMEOUT_SECONDS, Output, Probe
 from gpuforge.probe.snapshot import recorded_name
 
 T = TypeVar("T")
 
-# What names a machine or its user, in the notations of sysfs, NVIDIA, AMD, Windows and macOS.
-PRIVATE: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\b((?:GPU|MIG)-)[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
-     r"\g<1>00000000-0000-0000-0000-000000000000"),
-    (re.compile(r"(<(?:serial|board_serial|chassis_serial_number)>)[^<]*"), r"\1N/A"),
-    (re.compile(r"(?im)^(.*?\bserial(?: number)?\b[\s\"']*[:=]\s*\"?)[^\",\r\n]+"), r"\1N/A"),
-    (re.compile(r"(?im)^(\s*\"?unique[_ ]id\"?[\s:]+\"?)(?:0x)?[0-9a-f]+"), r"\g<1>0"),
-    (re.compile(r"(\"?asic_serial\"?\s*:\s*\"?)[0-9a-fA-Fx]+", re.I), r"\1N/A"),
-    (re.compile(r"(?m)^(SystemName\s*[=:]\s*).*"), r"\1MASKED"),
-    (re.compile(r"(/home/|/Users/|\\Users\\)[^/\\\s\"']+"), r"\1user"),
-    (re.compile(r"(?s)(<processes>).*?(</processes>)"), r"\1\2"),
-)  # fmt: skip
 RECORDED_FILE_BYTES = 2**20
 VISIBLE = re.compile(r"(CUDA|HIP|ROCR|GPU|NVIDIA|ZE|ONEAPI)_\w*|HSA_OVERRIDE_GFX_VERSION")
 
@@ -137,6 +126,6 @@ def _named(output: Output) -> tuple[str, str]:
 
 def without_names(text: str) -> str:
     """Return `text` without serial numbers, UUIDs, and the names of user and machine."""
-    for pattern, instead in PRIVATE:
-        text = pattern.sub(instead, text)
-    return re.sub(r"(?s)\| Processes:.*", "", text)
+    for entry in registry.table(__file__, "private")["private"]:
+        text = re.sub(entry["pattern"], entry["instead"], text)
+    return text
