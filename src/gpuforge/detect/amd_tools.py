@@ -30,43 +30,18 @@ from gpuforge.detect.notation import (
     usage_of,
     whole,
     word,
+    words_of,
 )
 from gpuforge.detect.report import Report
 
 T = TypeVar("T")
 
-# The names of one fact in every tool, in lower case and behind their section; the first that says
-# something counts. "model id" is of our own making.
-NAMES = {
-    "ident": ("device id", "gpu id", "asic/device_id", "model id"),
-    "name": (
-        *("card series", "device name", "card model", "asic/market_name", "board/product_name"),
-        *("devicename", "devicepath/devicename", "marketing name"),
-    ),
-    "unique": ("unique id",),
-    "uuid": ("uuid", "asic/uuid"),
-    "address": ("pci bus", "bus/bdf", "bdf", "gpu_bdf", "devicepath/pci", "pci"),
-    "total": (
-        *("vram total memory (b)", "vram/size", "vram/vram_size_mb", "vram/vram_size"),
-        "vram size",
-    ),
-    "used": ("vram total used memory (b)", "vram usage size"),
-    "architecture": ("gfx version", "asic/target_graphics_version", "gfx_target_version", "name"),
-    "driver": (
-        "amdgpu_version",
-        "driver/version",
-        "driver/driver_version",
-        "driver version",
-        "amdgpu version",
-    ),
-    "runtime": ("rocm_version", "rocm version"),
-}
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)*([-+.]\w+)*")
 
 
 def _told(fields: Mapping[str, Any], fact: str, read: Callable[[object], T | None]) -> T | None:
     """Return what the first name of a fact says that says anything."""
-    values = (read(fields[name]) for name in NAMES[fact] if name in fields)
+    values = (read(fields[name]) for name in words_of("amd")[fact] if name in fields)
     return next((value for value in values if value is not None), None)
 
 

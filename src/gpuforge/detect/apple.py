@@ -13,7 +13,6 @@ from typing import Any
 from gpuforge.detect import pci_ids
 from gpuforge.detect.notation import (
     Facts,
-    by_names,
     fields_of,
     json_of,
     kept,
@@ -21,6 +20,7 @@ from gpuforge.detect.notation import (
     name_of,
     pci_id,
     size,
+    told,
     word,
 )
 from gpuforge.detect.seen import Seen, Sighting
@@ -148,21 +148,5 @@ def _of_plist(text: str) -> list[Any]:
         return []
 
 
-# A field's names in JSON and in text; the first that is there counts.
-NAMES = {
-    "heading": ("_name",),
-    "model": ("sppci_model",),
-    "bus": ("sppci_bus", "Bus"),
-    "vendor": ("spdisplays_vendor", "Vendor"),
-    "device": ("spdisplays_device-id", "Device ID"),
-    "memory": ("spdisplays_vram", "VRAM (Total)"),
-    "dynamic": ("spdisplays_vram_shared", "VRAM (Dynamic, Max)"),
-    "metal": (
-        *("spdisplays_metal", "spdisplays_metalfamily", "spdisplays_mtlgpufamilysupport"),
-        *("Metal", "Metal Family", "Metal Support"),
-    ),
-}
-
-
 def _entry(fields: Mapping[str, Any]) -> dict[str, str]:
-    return {mine: str(value) for mine, value in by_names(fields, NAMES).items()}
+    return {mine: str(value) for mine, value in told(fields, "system_profiler").items()}

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from gpuforge.detect import pci, pci_ids
 from gpuforge.detect.notation import (
     Facts,
-    by_names,
     fields_of,
     json_of,
     kept,
@@ -23,6 +22,7 @@ from gpuforge.detect.notation import (
     records,
     rows_of,
     size,
+    told,
     usage_of,
     word,
 )
@@ -55,21 +55,19 @@ def detect(probe: Probe) -> Seen:
     return seen
 
 
-def _device(
-    *, name: object, address: object = None, ident: object = None, uuid: object = None,
-    memory: object = None, driver: str | None = None, runtimes: tuple[Toolkit, ...] = (),
-) -> Facts:  # fmt: skip
-    product = name_of(name)
-    found = pci_id("8086", str(ident or "").strip()[-6:])
+def _device(said: Mapping[str, object], runtimes: tuple[Toolkit, ...] = ()) -> Facts:
+    product = name_of(said.get("name"))
+    found = pci_id("8086", str(said.get("ident") or "").strip()[-6:])
     shared = pci_ids.integrated(found)
     if shared is None and product:
         shared = False if CARDS.search(product) else True if PARTS.search(product) else None
+    driver = word(said.get("driver"))
     return kept(
         name=product,
-        pci_address=pci_address(address or ""),
+        pci_address=pci_address(said.get("address")),
         pci_id=found,
-        uuid=word(uuid),
-        memory_total_bytes=size(memory) if memory else None,
+        uuid=word(said.get("uuid")),
+        memory_total_bytes=size(said.get("memory")),
         driver=Driver("level_zero", driver) if driver else None,
         runtimes=runtimes or None,
         integrated=shared,
@@ -95,33 +93,17 @@ def _report(entries: Iterable[Mapping[str, object]]) -> Report:
     return Report([facts for entry in entries for facts in _of_fields(entry)])
 
 
-# A fact's names in JSON, and in tables and CSV; the first that is there counts.
-NAMES = {
-    "name": ("device_name", "Device Name"),
-    "address": ("pci_bdf_address", "PCI BDF Address"),
-    "ident": ("pci_device_id", "PCI Device ID"),
-    "uuid": ("uuid", "UUID", "SOC UUID"),
-    "memory": ("memory_physical_size_byte", "Memory Physical Size"),
-    "driver": ("driver_version", "Driver Version"),
-    "function": ("device_function_type", "Function Type"),
-    "kind": ("device_type", "Device Type"),
-    "maker": ("pci_vendor_id", "PCI Vendor ID"),
-}
-
-
 def _of_fields(fields: Mapping[str, object]) -> list[Facts]:
     """Return the GPU that an entry describes, or nothing for what is none."""
-    told = dict.fromkeys(NAMES) | by_names(fields, NAMES)
-    function, kind, maker = (told.pop(key) for key in ("function", "kind", "maker"))
-    if told["name"] is None and told["address"] is None:
+    said = told(fields, "xpu-smi")
+    if said.get("name") is None and said.get("address") is None:
         return []
-    if function == "virtual" or kind not in (None, "GPU"):
+    if said.get("function") == "virtual" or said.get("kind") not in (None, "GPU"):
         return []
-    if not str(maker or "8086").lower().endswith("8086"):
-        told["ident"] = None
-    version = word(told.pop("driver"))
-    runtimes = (Toolkit("level_zero", version),) if version else ()
-    return [_device(**told, driver=version, runtimes=runtimes)]
+    if not str(said.get("maker") or "8086").lower().endswith("8086"):
+        said.pop("ident", None)
+    version = word(said.get("driver"))
+    return [_device(said, (Toolkit("level_zero", version),) if version else ())]
 
 
 def _of_table(text: str) -> list[Facts]:
@@ -133,7 +115,7 @@ def _of_table(text: str) -> list[Facts]:
         head = re.match(r"(\d+)\s+(\S.*?)(?:\s+(On|Off|N/A))?$", cells[0])
         if head and len(cells) > 1 and pci_address(cells[1]):
             toolkits = (Toolkit("level_zero", runtime[1]),) if runtime else ()
-            devices.append(_device(name=head[2], address=cells[1], runtimes=toolkits))
+            devices.append(_device({"name": head[2], "address": cells[1]}, toolkits))
         elif devices and (usage := usage_of(line)):
             devices[-1].update(usage)
         elif (
@@ -163,7 +145,7 @@ def parse_sycl_ls(text: str) -> Report:
         if backend in lines
     )
     main = lines.get("level_zero") or lines.get("opencl") or []
-    return Report([_device(name=n, driver=v or None, runtimes=runtimes) for n, v in main])
+    return Report([_device({"name": n, "driver": v}, runtimes) for n, v in main])
 
 
 def parse_sycl_ls_of_others(text: str) -> list[tuple[Vendor, str]]:

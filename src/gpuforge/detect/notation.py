@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from gpuforge import registry
 from gpuforge.detect.seen import Facts as Facts
 
 T = TypeVar("T")
@@ -150,10 +151,17 @@ def fields_of(text: str, separator: str = ":") -> dict[str, str]:
     return found
 
 
-def by_names(fields: Mapping[str, T], names: Mapping[str, Sequence[str]]) -> dict[str, T]:
-    """Return `fields` by what they mean: the first of a meaning's names that is there counts."""
+def words_of(tool: str) -> dict[str, list[str]]:
+    """Return what a tool calls each fact, in all its forms."""
+    found: dict[str, list[str]] = registry.table(__file__, "tool_words")[tool]
+    return found
+
+
+def told(fields: Mapping[str, T], tool: str) -> dict[str, T]:
+    """Return a tool's fields by what they mean: the first of a meaning's names that is there."""
     found = {
-        fact: [fields[name] for name in some if name in fields] for fact, some in names.items()
+        fact: [fields[name] for name in names if name in fields]
+        for fact, names in words_of(tool).items()
     }
     return {fact: values[0] for fact, values in found.items() if values}
 

@@ -22,6 +22,7 @@ from gpuforge.detect.notation import (
     records,
     rows_of,
     size,
+    told,
     whole,
 )
 from gpuforge.detect.seen import Seen, Sighting
@@ -141,16 +142,9 @@ def _of_columns(lines: list[str]) -> list[dict[str, str]]:
 
 def parse_dxdiag(text: str) -> list[dict[str, str]]:
     """Return the adapters of ``dxdiag``'s text, each once though every screen shows it."""
-    names = {
-        "Card name": "Name",
-        "Device Key": "PNPDeviceID",
-        "Driver Version": "DriverVersion",
-        "Dedicated Memory": "DedicatedMemory",
-    }
     found: dict[str, dict[str, str]] = {}
     for block in re.split(r"^(?=[ \t]*Card name:)", text, flags=re.M)[1:]:
-        fields = fields_of(block)
-        entry = {mine: fields[theirs] for theirs, mine in names.items() if theirs in fields}
+        entry = told(fields_of(block), "dxdiag")
         entry["DedicatedMemory"] = entry.get("DedicatedMemory", "").replace("n/a", "")
         found.setdefault(entry.get("PNPDeviceID", entry["Name"]), entry)
     return list(found.values())
