@@ -9,17 +9,6 @@ from typing import Any
 
 from gpuforge import registry
 
-NAMES = (
-    "cuda",
-    "nvidia",
-    "rocm",
-    "intel",
-    "pytorch",
-    "tensorflow",
-    "jax",
-    "companions",
-)
-
 
 def table(name: str) -> dict[str, Any]:
     """Return the whole table `name`."""

@@ -61,7 +61,7 @@ def detect(probe: Probe) -> Seen:
         ("amdgpu_top", ["-J", "-d"], amd_tools.parse_amdgpu_top),
     )
     for tool, arguments, parse in tools:
-        for output in probe.outputs(tool, *([] if complete else [arguments])):
+        for output in seen.outputs("amd", probe, tool, arguments, ask=not complete):
             complete = AMD.take(seen, output, parse) or complete
     if any(sighting.facts for sighting in seen.sightings):
         seen.failures = [f for f in seen.failures if f.kind != "tool_failed"]

@@ -25,8 +25,8 @@ from gpuforge.detect.notation import (
 )
 from gpuforge.detect.seen import Seen, Sighting
 from gpuforge.detect.source import outputs_of
-from gpuforge.facts import Absent, Failed, Toolkit
-from gpuforge.probe import Output, Probe
+from gpuforge.facts import Absent, Toolkit
+from gpuforge.probe import Probe
 
 # Metal GPU family by chip: Apple, Metal Feature Set Tables (2026-05-21).
 FAMILIES = {"M1": "apple7", "M2": "apple8", "M3": "apple9", "M4": "apple9", "M5": "apple10"}
@@ -38,18 +38,12 @@ def detect(probe: Probe) -> Seen:
     """Return the GPUs that macOS shows."""
     seen = Seen()
     live = probe.platform == "darwin"
-    command = [["-rc", "AGXAccelerator", "-d", "1"]] if live else []
-    for said in outputs_of(probe, "ioreg", *command):
+    for said in outputs_of(probe, "ioreg", ["-rc", "AGXAccelerator", "-d", "1"], ask=live):
         seen.add("apple", said.source, parse_ioreg(said.stdout))
-    ask = live and not seen.sightings
-    for output in probe.outputs(
-        "system_profiler", *([["SPDisplaysDataType", "-json"]] if ask else [])
-    ):
-        if isinstance(output, Failed):
-            seen.fail("apple", output)
-        elif isinstance(output, Output):
-            for entry in parse_system_profiler(output.stdout):
-                _add(seen, entry, output.source)
+    command, ask = ["SPDisplaysDataType", "-json"], live and not seen.sightings
+    for said in seen.outputs("apple", probe, "system_profiler", command, ask=ask):
+        for entry in parse_system_profiler(said.stdout):
+            _add(seen, entry, said.source)
     memory = _memory(probe) if live and seen.sightings else None
     for sighting in seen.sightings:
         if sighting.vendor == "apple":

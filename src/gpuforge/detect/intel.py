@@ -29,7 +29,7 @@ from gpuforge.detect.notation import (
 from gpuforge.detect.report import Report, Teller
 from gpuforge.detect.seen import Seen
 from gpuforge.facts import Driver, Toolkit, Vendor
-from gpuforge.probe import Output, Probe
+from gpuforge.probe import Probe
 
 INTEL = Teller("intel", "level_zero", "level_zero")
 # A card says A or B and a number; "Arc(TM) Graphics", "Arc(TM) 140V" and "Arc B390" (Panther Lake)
@@ -45,13 +45,14 @@ def detect(probe: Probe) -> Seen:
     seen = Seen()
     functions = [f for f in pci.read_sysfs(probe) if f.vendor == "8086" and f.kind in pci.DISPLAY]
     needed = not functions or any(pci_ids.integrated(f.pci_id) is False for f in functions)
-    for output in probe.outputs("xpu-smi", *([["discovery", "-d", "0", "-j"]] if needed else [])):
+    command = ["discovery", "-d", "0", "-j"]
+    for output in seen.outputs("intel", probe, "xpu-smi", command, ask=needed):
         INTEL.take(seen, output, parse_xpu_smi)
-    for output in probe.outputs("sycl-ls", *([] if seen.sightings or functions else [[]])):
+    unseen = not (seen.sightings or functions)
+    for output in seen.outputs("intel", probe, "sycl-ls", [], ask=unseen):
         INTEL.take(seen, output, parse_sycl_ls)
-        if isinstance(output, Output):
-            for vendor, name in parse_sycl_ls_of_others(output.stdout):
-                seen.add(vendor, output.source, [{"name": name}], trust=2)
+        for vendor, name in parse_sycl_ls_of_others(output.stdout):
+            seen.add(vendor, output.source, [{"name": name}], trust=2)
     return seen
 
 

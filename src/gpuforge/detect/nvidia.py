@@ -33,7 +33,7 @@ def detect(probe: Probe) -> Seen:
     answered = _ask_nvml(seen, probe)
     _add_proc(seen, probe)
     if not answered:
-        for output in probe.outputs("nvidia-smi", ["-q", "-x"]):
+        for output in seen.outputs("nvidia", probe, "nvidia-smi", ["-q", "-x"]):
             NVIDIA.take(seen, output, nvidia_smi.parse)
     for said in outputs_of(probe, "nvidia-settings"):
         _add_settings(seen, nvidia_smi.parse_settings(said.stdout), said.source)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from gpuforge import registry
 from gpuforge.detect.notation import Facts, kept, lines_of, word
 from gpuforge.detect.seen import Seen
-from gpuforge.facts import Driver, Failed, Reading, Toolkit, Vendor, VendorFailure
+from gpuforge.facts import Driver, Toolkit, Vendor, VendorFailure
 from gpuforge.probe import Output
 
 
@@ -46,12 +46,8 @@ class Teller:
     runtime: str
     always_runs: bool = False
 
-    def take(self, seen: Seen, output: Reading[Output], parse: Callable[[str], Report]) -> bool:
+    def take(self, seen: Seen, output: Output, parse: Callable[[str], Report]) -> bool:
         """Add what one output says; return whether it showed GPUs."""
-        if isinstance(output, Failed):
-            seen.fail(self.vendor, output)
-        if not isinstance(output, Output):
-            return False
         report = parse(output.stdout)
         if not report.devices:
             said = first_error(f"{output.stdout}\n{output.stderr}", self.vendor)

@@ -28,7 +28,7 @@ from gpuforge.detect.notation import (
 from gpuforge.detect.seen import Seen, Sighting
 from gpuforge.detect.source import outputs_of
 from gpuforge.facts import Absent, Driver, Failed, Reading
-from gpuforge.probe import Output, Probe
+from gpuforge.probe import Probe
 
 CLASS_KEY = r"HKLM\SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}"
 CIM = "Get-CimInstance Win32_VideoController | ConvertTo-Json"
@@ -44,19 +44,17 @@ def detect(probe: Probe) -> Seen:
     """Return the GPUs that Windows shows."""
     seen = Seen()
     live = probe.platform == "win32"
-    command = [["-NoProfile", "-NonInteractive", "-Command", CIM]] if live else []
-    listings = ("win32_videocontroller", "wmic", "get-ciminstance", "get-wmiobject")
-    recorded = [output for name in listings for output in probe.outputs(name)]
-    for output in (*recorded, *probe.outputs("powershell", *command)):
-        if isinstance(output, Failed):
-            seen.fail("windows", output)
-        elif isinstance(output, Output):
-            for entry in parse_wmi(output.stdout):
-                _add(seen, entry, output.source)
+    command = ["-NoProfile", "-NonInteractive", "-Command", CIM]
+    listings = ("win32_videocontroller", "wmic", "get-ciminstance", "get-wmiobject", "powershell")
+    for name in listings:
+        ask = live and name == "powershell"
+        for said in seen.outputs("windows", probe, name, command, ask=ask):
+            for entry in parse_wmi(said.stdout):
+                _add(seen, entry, said.source)
     for said in () if seen.sightings else outputs_of(probe, "dxdiag"):
         for entry in parse_dxdiag(said.stdout):
             _add(seen, entry, said.source)
-    for said in outputs_of(probe, "reg", *([["query", CLASS_KEY, "/s"]] if live else [])):
+    for said in outputs_of(probe, "reg", ["query", CLASS_KEY, "/s"], ask=live):
         _add_sizes(seen, parse_reg(said.stdout))
     return seen
 
