@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from gpuforge.cli import render
-from gpuforge.cli.commands.env.advise import describe
+from gpuforge.cli.commands.env.advise import describe, warn
 from gpuforge.cli.commands.env.arguments import loaded, plan_of
 from gpuforge.cli.commands.env.progress import progress
 from gpuforge.environment.companions import known_names
@@ -30,7 +30,7 @@ def create(found: argparse.Namespace) -> int:
     made.check()
     if not found.json:
         render.data(describe(made))
-    _warn(made)
+    warn(made)
     _confirm(found, f"create {found.path}?")
     created = _create(found, made, found.path)
     return _prove(found, created)
@@ -58,7 +58,7 @@ def switch(found: argparse.Namespace) -> int:
         return _prove(found, Created(path, there, reused=True))
     made = plan_of(found)
     made.check()
-    _warn(made)
+    warn(made)
     _confirm(found, f"create {path}?")
     created = _create(found, made, path, base=record.base)
     return _prove(found, created)
@@ -101,11 +101,6 @@ def _sources(found: argparse.Namespace, made: Plan) -> Sources:
         offline=getattr(found, "offline", False),
         channels=tuple(getattr(found, "channel", None) or ("conda-forge",)),
     )
-
-
-def _warn(made: Plan) -> None:
-    for warning in made.warnings:
-        render.message(f"warning: {warning}")
 
 
 def _confirm(found: argparse.Namespace, question: str) -> None:
