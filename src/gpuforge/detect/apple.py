@@ -19,11 +19,12 @@ from gpuforge.detect.notation import (
     lines_of,
     name_of,
     pci_id,
+    records,
     size,
     told,
     word,
 )
-from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.seen import Seen
 from gpuforge.detect.source import outputs_of
 from gpuforge.facts import Absent, Toolkit
 from gpuforge.probe import Probe
@@ -79,7 +80,7 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     )
     if entry.get("dynamic") and "memory_total_bytes" not in facts:
         facts["memory_total_bytes"] = CEILING
-    seen.sightings.append(Sighting(vendor, route, facts))
+    seen.add(vendor, route, [facts])
 
 
 def _family(name: str | None) -> str | None:
@@ -111,15 +112,12 @@ def parse_ioreg(text: str) -> list[Facts]:
 
 def parse_system_profiler(text: str) -> list[dict[str, str]]:
     """Return the entries of ``SPDisplaysDataType``, from its JSON or its text."""
-    value = json_of(text, '"SPDisplaysDataType"')
     if text.lstrip().startswith("<?xml"):
-        value = {"SPDisplaysDataType": _of_plist(text)}
+        return [_entry(entry) for entry in records(_of_plist(text))]
+    value = json_of(text, '"SPDisplaysDataType"')
     if value is not None:
-        entries = value.get("SPDisplaysDataType") if isinstance(value, dict) else None
-        dicts = (
-            [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
-        )
-        return [_entry(entry) for entry in dicts]
+        listed = value.get("SPDisplaysDataType") if isinstance(value, dict) else None
+        return [_entry(entry) for entry in records(listed)]
     pieces = re.split(r"^[ \t]*Chipset Model:[ \t]*(.*)$", text, flags=re.M)
     found = []
     for before, model, after in zip(pieces[0::2], pieces[1::2], pieces[2::2], strict=False):

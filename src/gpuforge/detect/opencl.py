@@ -20,7 +20,7 @@ from gpuforge.detect.notation import (
     size,
 )
 from gpuforge.detect.pci_ids import vendor_named_in
-from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.seen import Seen
 from gpuforge.detect.source import names_in, outputs_of, text_at
 from gpuforge.facts import Absent, Failed, Toolkit, Vendor
 from gpuforge.probe import Probe
@@ -43,7 +43,7 @@ def detect(probe: Probe) -> Seen:
         seen.toolkits.append(Toolkit(f"opencl:{name}"))
     for output in outputs_of(probe, "clinfo"):
         for vendor, facts in parse_clinfo(output.stdout):
-            seen.sightings.append(Sighting(vendor, output.source, facts, trust=2))
+            seen.add(vendor, output.source, [facts], trust=2)
     return seen
 
 

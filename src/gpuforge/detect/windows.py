@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from gpuforge.detect import pci_ids
 from gpuforge.detect.notation import (
-    Facts,
     fields_of,
     json_of,
     kept,
@@ -25,7 +24,7 @@ from gpuforge.detect.notation import (
     told,
     whole,
 )
-from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.seen import Seen
 from gpuforge.detect.source import outputs_of
 from gpuforge.facts import Absent, Driver, Failed, Reading
 from gpuforge.probe import Probe
@@ -55,7 +54,11 @@ def detect(probe: Probe) -> Seen:
         for entry in parse_dxdiag(said.stdout):
             _add(seen, entry, said.source)
     for said in outputs_of(probe, "reg", ["query", CLASS_KEY, "/s"], ask=live):
-        _add_sizes(seen, parse_reg(said.stdout))
+        # An entry without an adapter is of a card long gone.
+        sizes = parse_reg(said.stdout)
+        for facts in (sighting.facts for sighting in seen.sightings):
+            if facts.get("pci_id") in sizes and not facts.get("integrated"):
+                facts["memory_total_bytes"] = sizes[facts["pci_id"]]
     return seen
 
 
@@ -76,7 +79,7 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     memory = _memory(entry, shared)
     if memory is not None:
         facts["memory_total_bytes"] = memory
-    seen.sightings.append(Sighting(vendor, route, facts, trust=1))
+    seen.add(vendor, route, [facts], trust=1)
 
 
 def _driver(entry: Mapping[str, str], vendor: str, name: str | None) -> Reading[Driver] | None:
@@ -148,24 +151,15 @@ def parse_dxdiag(text: str) -> list[dict[str, str]]:
     return list(found.values())
 
 
-def parse_reg(text: str) -> list[Facts]:
-    """Return id and memory of the adapters in ``reg query ... /s`` of the display class."""
-    found = []
+def parse_reg(text: str) -> dict[str, int]:
+    """Return the memory in bytes by PCI id, of ``reg query ... /s`` of the display class."""
+    found = {}
     for block in re.split(r"^HKEY_", text, flags=re.M)[1:]:
         values = dict(re.findall(r"^[ \t]+(\S+)[ \t]+REG_\w+[ \t]+(\S.*)", block, re.M))
         place = values.get("MatchingDeviceId", "")
         ids = re.search(r"ven_([0-9a-f]{4})&dev_([0-9a-f]{4})", place, re.I)
         count = whole(values.get("HardwareInformation.qwMemorySize"), 16)
-        if ids and count:
-            found.append(kept(pci_id=pci_id(ids[1], ids[2]), memory_total_bytes=count))
+        ident = pci_id(ids[1], ids[2]) if ids else None
+        if ident and count:
+            found[ident] = count
     return found
-
-
-def _add_sizes(seen: Seen, sizes: list[Facts]) -> None:
-    """Give each card the registry's size; an entry without an adapter is of a card long gone."""
-    for sighting in seen.sightings:
-        for entry in sizes:
-            if entry["pci_id"] == sighting.facts.get("pci_id") and not sighting.facts.get(
-                "integrated"
-            ):
-                sighting.facts["memory_total_bytes"] = entry["memory_total_bytes"]
