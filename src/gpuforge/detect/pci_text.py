@@ -76,7 +76,10 @@ _NAMELESS = re.compile(r"Device ([0-9a-f]{4})$", re.I)
 
 def parse_uevent(text: str, slot: str = "") -> Function | None:
     """Return the function that a PCI device's ``uevent`` describes, or None if it does not."""
-    fields = fields_of(text.replace("\0", ""), "=")
+    return _of_uevent(fields_of(text.replace("\0", ""), "="), slot)
+
+
+def _of_uevent(fields: dict[str, str], slot: str = "") -> Function | None:
     address = pci_address(fields.get("PCI_SLOT_NAME", slot))
     vendor, _, device = fields.get("PCI_ID", "").lower().partition(":")
     kind = whole(fields.get("PCI_CLASS", ""), 16)
@@ -165,11 +168,10 @@ def parse_udev(text: str) -> list[Function]:
     """Return the functions in the output of ``udevadm info --export-db``."""
     functions = []
     for fields in _records(text):
-        if fields.get("PCI_ID"):
-            function = parse_uevent("\n".join(f"{k}={v}" for k, v in fields.items()))
-            if function is not None:
-                function.name = name_of(fields.get("ID_MODEL_FROM_DATABASE")) or ""
-                functions.append(function)
+        function = _of_uevent(fields)
+        if function is not None:
+            function.name = name_of(fields.get("ID_MODEL_FROM_DATABASE")) or ""
+            functions.append(function)
     return functions
 
 
