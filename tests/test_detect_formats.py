@@ -448,3 +448,24 @@ def test_registry_entry_without_an_id_leaves_the_others() -> None:
     )
     text = entry.format(0, "ffff") + entry.format(1, "2206")
     assert windows.parse_reg(text) == {"10de:2206": 0x280000000}
+
+
+@pytest.mark.parametrize(
+    ("text", "vendor"),
+    [
+        ("opencl:libamdocl64.so", "amd"),
+        ("opencl:libamdocl-orca64.so", "amd"),
+        ("opencl:libigdrcl.so", "intel"),
+        ("opencl:libnvidia-opencl.so.1", "nvidia"),
+        ("NVIDIA Corporation", "nvidia"),
+        ("Advanced Micro Devices, Inc.", "amd"),
+        ("sppci_vendor_amd", "amd"),
+        ("ATI Radeon HD 2600", "amd"),
+        ("Microsoft Remote Display Adapter", None),
+        ("opencl:libpocl.so.2", None),
+    ],
+)
+def test_vendor_by_the_name_of_a_product_platform_or_library(
+    text: str, vendor: Vendor | None
+) -> None:
+    assert pci_ids.vendor_named_in(text) == vendor
