@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuforge import registry
 from gpuforge.detect import (
     amd_tools,
     apple,
@@ -17,10 +19,11 @@ from gpuforge.detect import (
     notation,
     nvidia_smi,
     opencl,
+    pci_ids,
     pci_text,
     windows,
 )
-from gpuforge.facts import Absent, Machine, known
+from gpuforge.facts import Absent, Machine, Vendor, known
 from gpuforge.probe import SnapshotProbe
 
 MIB = 2**20
@@ -401,3 +404,68 @@ def test_hybrid_with_one_failing_vendor_is_a_driver_error_where_its_gpu_is_seen(
     machine = machine_of(tmp_path, lspci_nnk__txt=lspci + card, nvidia_smi__txt=failing)
     assert machine.status == "driver_error"
     assert len(machine.devices) == 2
+
+
+@pytest.mark.parametrize("tool", ["nvidia-smi", "amd", "xpu-smi", "system_profiler", "dxdiag"])
+def test_a_word_of_a_tool_means_one_fact(tool: str) -> None:
+    words = [word for names in notation.words_of(tool).values() for word in names]
+    assert len(words) == len(set(words))
+
+
+def test_every_error_of_a_tool_has_a_kind_and_a_pattern() -> None:
+    for vendor, errors in registry.table(notation.__file__, "tool_errors").items():
+        assert vendor in ("nvidia", "amd", "intel")
+        for error in errors:
+            re.compile(error["pattern"])
+            assert re.fullmatch(r"[a-z_]+", error["kind"])
+
+
+@pytest.mark.parametrize("vendor", ["nvidia", "amd", "intel", "apple"])
+def test_a_maker_is_known_by_id_and_by_word(vendor: Vendor) -> None:
+    assert pci_ids.vendor_of(pci_ids.maker_of(vendor)) == vendor
+    assert pci_ids.vendor_named_in(f"{vendor} (0x{pci_ids.maker_of(vendor)})") == vendor
+
+
+def test_ranges_of_parts_and_cards_ascend() -> None:
+    for maker in registry.table(pci_ids.__file__, "pci_ids")["maker"]:
+        numbers = [
+            n for pair in pci_ids.ranges(maker.get("parts", maker.get("cards", ""))) for n in pair
+        ]
+        assert numbers == sorted(numbers), maker["vendor"]
+
+
+def test_virtual_display_of_windows_is_virtual_whatever_the_case_of_its_id(tmp_path: Path) -> None:
+    listing = "Name : Display\nPNPDeviceID : PCI\\VEN_15AD&DEV_0405\\1\n"
+    (tmp_path / "win32_videocontroller.wmi").write_text(listing)
+    machine = detect_machine(SnapshotProbe(tmp_path))
+    assert not machine.devices and [other.why for other in machine.others] == ["virtual"]
+
+
+def test_registry_entry_without_an_id_leaves_the_others() -> None:
+    entry = (
+        "HKEY_LOCAL_MACHINE\\{{}}\\000{}\n    MatchingDeviceId    REG_SZ    pci\\ven_10de&dev_{}\n"
+        "    HardwareInformation.qwMemorySize    REG_QWORD    0x280000000\n"
+    )
+    text = entry.format(0, "ffff") + entry.format(1, "2206")
+    assert windows.parse_reg(text) == {"10de:2206": 0x280000000}
+
+
+@pytest.mark.parametrize(
+    ("text", "vendor"),
+    [
+        ("opencl:libamdocl64.so", "amd"),
+        ("opencl:libamdocl-orca64.so", "amd"),
+        ("opencl:libigdrcl.so", "intel"),
+        ("opencl:libnvidia-opencl.so.1", "nvidia"),
+        ("NVIDIA Corporation", "nvidia"),
+        ("Advanced Micro Devices, Inc.", "amd"),
+        ("sppci_vendor_amd", "amd"),
+        ("ATI Radeon HD 2600", "amd"),
+        ("Microsoft Remote Display Adapter", None),
+        ("opencl:libpocl.so.2", None),
+    ],
+)
+def test_vendor_by_the_name_of_a_product_platform_or_library(
+    text: str, vendor: Vendor | None
+) -> None:
+    assert pci_ids.vendor_named_in(text) == vendor

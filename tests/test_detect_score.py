@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuforge.detect import detect_machine, pci, score
+from gpuforge.detect import detect_machine, pci_ids, score
 from gpuforge.facts import Absent, Device, Driver, Failed, known
 from gpuforge.probe import SnapshotProbe
 
@@ -94,7 +94,7 @@ def test_each_loss_lowers_the_score() -> None:
 def test_table_ranges_do_not_overlap_and_patterns_compile() -> None:
     seen: list[tuple[str, int, int]] = []
     for row in score.table()["architecture"]:
-        for low, high in score._ranges(row):
+        for low, high in pci_ids.ranges(row.get("ranges", "")):
             assert low <= high
             clash = [s for s in seen if s[0] == row["vendor"] and s[1] <= high and low <= s[2]]
             assert not clash, (row, clash)
@@ -134,7 +134,7 @@ def test_turing_without_tensor_cores_is_told_from_turing_with_them() -> None:
      ("1002:1586", True), ("1002:744c", False)],
 )  # fmt: skip
 def test_parts_of_a_processor_by_pci_id(pci_id: str, shared: bool) -> None:
-    assert pci.integrated(pci_id) is shared
+    assert pci_ids.integrated(pci_id) is shared
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuforge.compat import cuda, intel, rocm
+from gpuforge.compat import cuda, intel, rocm, tables
 from gpuforge.compat.builds import ACCELERATORS, FRAMEWORKS, PLATFORMS, builds, releases
-from gpuforge.compat.tables import NAMES, checked, entries, every_entry
+from gpuforge.compat.tables import checked, entries, every_entry
 from gpuforge.compat.versions import at_least, parse_version
 
+NAMES = sorted(path.stem for path in Path(tables.__file__).parent.glob("*.toml"))
 CAPABILITIES = [entry["cc"] for entry in entries("nvidia", "arch")]
 
 

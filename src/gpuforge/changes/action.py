@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gpuforge.errors import PlanRefused
+from gpuforge.probe import Output
 
 PIP_SECONDS = 1800.0
 OUTPUT_LINES = 12
@@ -77,27 +78,15 @@ class RunPip:
         return "" if os.access(self.prefix, os.W_OK) else f"{self.prefix} may not be written to"
 
     def perform(self) -> None:
-        import subprocess
+        from gpuforge.probe.process import run
 
-        environ = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-        environ.pop("PIP_TARGET", None)
-        environ.pop("PIP_USER", None)
-        try:
-            done = subprocess.run(
-                self.argv,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=PIP_SECONDS,
-                env=environ,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise PlanRefused(f"pip did not run to its end: {error}") from None
-        if done.returncode:
+        environ = {k: v for k, v in os.environ.items() if k not in ("PIP_TARGET", "PIP_USER")}
+        done = run(self.argv, PIP_SECONDS, environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+        if not isinstance(done, Output):
+            raise PlanRefused(f"pip did not run to its end: {done.reason}")
+        if done.status:
             last = "\n".join(done.stderr.strip().splitlines()[-OUTPUT_LINES:])
-            raise PlanRefused(f"pip ended with status {done.returncode}:\n{last}")
+            raise PlanRefused(f"pip ended with status {done.status}:\n{last}")
 
 
 @dataclass(frozen=True)

@@ -86,9 +86,8 @@ def find_record(name: str) -> UndoRecord:
         raise UnknownName.among("undo record", name, known)
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
-        kept = tuple((str(target), str(store)) for target, store in table["kept"])
-        commands = tuple(map(str, table["commands"]))
-        left = tuple(map(str, table["left"]))
-        return UndoRecord(table["id"], table["title"], table["state"], commands, kept, left)
+        table["kept"] = [(str(target), str(store)) for target, store in table["kept"]]
+        lists = {name: tuple(table[name]) for name in ("commands", "kept", "left")}
+        return UndoRecord(**table | lists)
     except (ValueError, KeyError, TypeError) as error:
         raise WorkloadError(f"{path} is damaged: {error}") from None

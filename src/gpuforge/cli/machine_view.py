@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from gpuforge.cli import render
@@ -30,9 +32,7 @@ def document(machine: Machine) -> dict[str, Any]:
     return {
         "status": machine.status,
         "error": {"kind": error.kind, "message": error.message} if error else None,
-        "failures": [
-            {"vendor": f.vendor, "kind": f.kind, "message": f.message} for f in machine.failures
-        ],
+        "failures": [asdict(failure) for failure in machine.failures],
         "devices": [_device(device) for device in machine.devices],
         "best_device": machine.best_device,
         "host": _host(machine),
@@ -43,15 +43,18 @@ def document(machine: Machine) -> dict[str, Any]:
 
 def _device(device: Device) -> dict[str, Any]:
     driver = known(device.driver)
-    versions: dict[str, Reading[Any]] = {
-        "driver_version": driver.version if driver else device.driver,
-        "runtime_version": _runtime_version(device),
-    }
-    values = {name: getattr(device, name) for name in READINGS} | versions
-    unknown = {n: v.reason for n, v in values.items() if isinstance(v, Absent | Failed)}
+    values = {name: getattr(device, name) for name in READINGS}
+    values["driver_version"] = driver.version if driver else device.driver
+    values["runtime_version"] = _runtime_version(device)
     values["runtimes"] = [toolkit.name for toolkit in device.runtimes]
-    shown = {name: known(values[name]) for name in SHOWN}
-    return {"index": device.index, "vendor": device.vendor, **shown, "unknown": unknown}
+    shown = {name: values[name] for name in SHOWN}
+    return {"index": device.index, "vendor": device.vendor, **_told(shown)}
+
+
+def _told(readings: Mapping[str, Reading[Any]]) -> dict[str, Any]:
+    """Return the value of each reading, None where it is unknown, and why under ``unknown``."""
+    unknown = {n: v.reason for n, v in readings.items() if isinstance(v, Absent | Failed)}
+    return {**{name: known(value) for name, value in readings.items()}, "unknown": unknown}
 
 
 def _runtime_version(device: Device) -> Reading[str]:
@@ -62,17 +65,11 @@ def _runtime_version(device: Device) -> Reading[str]:
 
 
 def _host(machine: Machine) -> dict[str, Any]:
-    host = machine.host
-    names = [name for name in host.__dataclass_fields__ if name != "isa"]
-    readings = {name: getattr(host, name) for name in names}
-    found: dict[str, Any] = {name: known(value) for name, value in readings.items()}
-    found["isa"] = list(host.isa)
-    found["visibility"] = machine.visibility
-    found["hidden_devices"] = [device.index for device in machine.hidden]
-    found["unknown"] = {
-        name: value.reason for name, value in readings.items() if isinstance(value, Absent | Failed)
-    }
-    return found
+    readings = dict(vars(machine.host))
+    readings["isa"] = list(readings.pop("isa"))
+    readings["visibility"] = machine.visibility
+    readings["hidden_devices"] = [device.index for device in machine.hidden]
+    return _told(readings)
 
 
 def text(machine: Machine, *, cpu_only: bool = False) -> str:

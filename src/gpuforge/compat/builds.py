@@ -39,7 +39,6 @@ class Build:
 
     framework: str
     version: str
-    released: str
     accelerator: Accelerator
     variant: str
     platform: str
@@ -108,7 +107,6 @@ def _build(framework: str, release: dict[str, Any], entry: dict[str, Any], platf
     return Build(
         framework=framework,
         version=release["version"],
-        released=release["released"],
         accelerator=entry["accelerator"],
         variant=variant,
         platform=platform,

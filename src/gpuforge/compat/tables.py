@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from datetime import date
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-NAMES = (
-    "cuda",
-    "nvidia",
-    "rocm",
-    "intel",
-    "pytorch",
-    "tensorflow",
-    "jax",
-    "companions",
-)
+from gpuforge import registry
 
 
-@cache
 def table(name: str) -> dict[str, Any]:
     """Return the whole table `name`."""
-    # Not importlib.resources, which costs 12 ms to import.
-    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+    return registry.table(__file__, name)
 
 
 def entries(name: str, kind: str) -> list[dict[str, Any]]:

@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from gpuforge.detect.machine import detect_machine
     from gpuforge.settings import Settings
 
-    def detect(
-        probe: Probe | None = None,
-        *,
-        refresh: bool = False,
-        cpu_only: bool | None = None,
-        settings: Settings | None = None,
-    ) -> Machine:
-        """Return this machine."""
-
-else:
-    detect = sys.modules[__name__]
-
 __all__ = ["best_device", "detect", "detect_async", "detect_machine", "read_machine"]
 
 
@@ -72,6 +60,12 @@ def read_machine(
     if not isinstance(live, LiveProbe):
         return _detect(live, chosen)
     return _cached(live, chosen, refresh)
+
+
+if TYPE_CHECKING:
+    detect = read_machine
+else:
+    detect = sys.modules[__name__]
 
 
 def _cached(probe: LiveProbe, settings: Settings, refresh: bool) -> Machine:

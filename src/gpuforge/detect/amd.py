@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from gpuforge.detect import amd_tools, pci
+from gpuforge.detect import amd_tools, pci, pci_ids
 from gpuforge.detect.notation import (
     Facts,
     fields_of,
@@ -38,7 +38,7 @@ IDS = "/usr/share/libdrm/amdgpu.ids"
 # Memory of the GPU's own, seen by the CPU or not (hsakmttypes.h, HSA_HEAPTYPE).
 FRAME_BUFFERS = ("1", "2")
 
-AMD = Teller("amd", "amdgpu", "rocm", amd_tools.ERRORS)
+AMD = Teller("amd", "amdgpu", "rocm")
 Parser = Callable[[str], Report]
 
 
@@ -61,7 +61,7 @@ def detect(probe: Probe) -> Seen:
         ("amdgpu_top", ["-J", "-d"], amd_tools.parse_amdgpu_top),
     )
     for tool, arguments, parse in tools:
-        for output in probe.outputs(tool, *([] if complete else [arguments])):
+        for output in seen.outputs("amd", probe, tool, arguments, ask=not complete):
             complete = AMD.take(seen, output, parse) or complete
     if any(sighting.facts for sighting in seen.sightings):
         seen.failures = [f for f in seen.failures if f.kind != "tool_failed"]
@@ -95,7 +95,7 @@ def parse_node(text: str) -> Facts | None:
     place = whole(values.get("location_id")) or 0
     unique = whole(values.get("unique_id"))
     ident = pci_id("1002", f"{whole(values.get('device_id')) or 0:x}")
-    shared = pci.integrated(ident) or (whole(values.get("cpu_cores_count")) or 0) > 0
+    shared = pci_ids.integrated(ident) or (whole(values.get("cpu_cores_count")) or 0) > 0
     target = whole(values.get("gfx_target_version"))
     return kept(
         pci_address=pci_address_of(

@@ -10,29 +10,25 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gpuforge.detect import pci_ids
 from gpuforge.detect.notation import (
     Facts,
-    by_names,
     fields_of,
     json_of,
     kept,
     lines_of,
     name_of,
     pci_id,
+    records,
     size,
+    told,
     word,
 )
-from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.seen import Seen
 from gpuforge.detect.source import outputs_of
-from gpuforge.facts import Absent, Failed, Toolkit, Vendor
-from gpuforge.probe import Output, Probe
+from gpuforge.facts import Absent, Toolkit
+from gpuforge.probe import Probe
 
-VENDORS: tuple[tuple[re.Pattern[str], Vendor, str], ...] = (
-    (re.compile(r"apple|106b", re.I), "apple", ""),
-    (re.compile(r"nvidia|10de", re.I), "nvidia", "10de"),
-    (re.compile(r"(\b|_)(amd|ati)(\b|_)|advanced micro|radeon|1002", re.I), "amd", "1002"),
-    (re.compile(r"intel|8086", re.I), "intel", "8086"),
-)
 # Metal GPU family by chip: Apple, Metal Feature Set Tables (2026-05-21).
 FAMILIES = {"M1": "apple7", "M2": "apple8", "M3": "apple9", "M4": "apple9", "M5": "apple10"}
 UNIFIED = Absent("shared with the CPU")
@@ -43,18 +39,12 @@ def detect(probe: Probe) -> Seen:
     """Return the GPUs that macOS shows."""
     seen = Seen()
     live = probe.platform == "darwin"
-    command = [["-rc", "AGXAccelerator", "-d", "1"]] if live else []
-    for said in outputs_of(probe, "ioreg", *command):
+    for said in outputs_of(probe, "ioreg", ["-rc", "AGXAccelerator", "-d", "1"], ask=live):
         seen.add("apple", said.source, parse_ioreg(said.stdout))
-    ask = live and not seen.sightings
-    for output in probe.outputs(
-        "system_profiler", *([["SPDisplaysDataType", "-json"]] if ask else [])
-    ):
-        if isinstance(output, Failed):
-            seen.fail("apple", output)
-        elif isinstance(output, Output):
-            for entry in parse_system_profiler(output.stdout):
-                _add(seen, entry, output.source)
+    command, ask = ["SPDisplaysDataType", "-json"], live and not seen.sightings
+    for said in seen.outputs("apple", probe, "system_profiler", command, ask=ask):
+        for entry in parse_system_profiler(said.stdout):
+            _add(seen, entry, said.source)
     memory = _memory(probe) if live and seen.sightings else None
     for sighting in seen.sightings:
         if sighting.vendor == "apple":
@@ -71,19 +61,18 @@ def _memory(probe: Probe) -> int | None:
 
 def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     """Add one entry of system_profiler, as a GPU or as something else."""
-    text = entry.get("vendor") or entry.get("model", "")
-    match = next((row for row in VENDORS if row[0].search(text)), None)
+    vendor = pci_ids.vendor_named_in(entry.get("vendor") or entry.get("model", ""))
     heading, model = name_of(entry.get("heading")), name_of(entry.get("model"))
     # An old Mac writes the driver's key, "ATI,RadeonHD2600", where others write the model.
     name = heading if model is None or re.fullmatch(r"\w+,\w+", model) else model
-    if match is None:
+    if vendor is None:
         seen.pass_over("virtual", name)
         return
-    _, vendor, number = match
+    number = pci_ids.maker_of(vendor)
     built_in = "built" in entry.get("bus", "").lower()
     facts = kept(
         name=name,
-        pci_id=pci_id(number, entry.get("device", "")) if number else None,
+        pci_id=pci_id(number, entry.get("device", "")) if vendor != "apple" else None,
         memory_total_bytes=size(entry.get("memory")) if entry.get("memory") else None,
         integrated=True if built_in or vendor == "apple" else False if entry.get("bus") else None,
         runtimes=_metal(entry.get("metal", "")),
@@ -91,7 +80,7 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     )
     if entry.get("dynamic") and "memory_total_bytes" not in facts:
         facts["memory_total_bytes"] = CEILING
-    seen.sightings.append(Sighting(vendor, route, facts))
+    seen.add(vendor, route, [facts])
 
 
 def _family(name: str | None) -> str | None:
@@ -123,15 +112,12 @@ def parse_ioreg(text: str) -> list[Facts]:
 
 def parse_system_profiler(text: str) -> list[dict[str, str]]:
     """Return the entries of ``SPDisplaysDataType``, from its JSON or its text."""
-    value = json_of(text, '"SPDisplaysDataType"')
     if text.lstrip().startswith("<?xml"):
-        value = {"SPDisplaysDataType": _of_plist(text)}
+        return [_entry(entry) for entry in records(_of_plist(text))]
+    value = json_of(text, '"SPDisplaysDataType"')
     if value is not None:
-        entries = value.get("SPDisplaysDataType") if isinstance(value, dict) else None
-        dicts = (
-            [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
-        )
-        return [_entry(entry) for entry in dicts]
+        listed = value.get("SPDisplaysDataType") if isinstance(value, dict) else None
+        return [_entry(entry) for entry in records(listed)]
     pieces = re.split(r"^[ \t]*Chipset Model:[ \t]*(.*)$", text, flags=re.M)
     found = []
     for before, model, after in zip(pieces[0::2], pieces[1::2], pieces[2::2], strict=False):
@@ -154,21 +140,5 @@ def _of_plist(text: str) -> list[Any]:
         return []
 
 
-# A field's names in JSON and in text; the first that is there counts.
-NAMES = {
-    "heading": ("_name",),
-    "model": ("sppci_model",),
-    "bus": ("sppci_bus", "Bus"),
-    "vendor": ("spdisplays_vendor", "Vendor"),
-    "device": ("spdisplays_device-id", "Device ID"),
-    "memory": ("spdisplays_vram", "VRAM (Total)"),
-    "dynamic": ("spdisplays_vram_shared", "VRAM (Dynamic, Max)"),
-    "metal": (
-        *("spdisplays_metal", "spdisplays_metalfamily", "spdisplays_mtlgpufamilysupport"),
-        *("Metal", "Metal Family", "Metal Support"),
-    ),
-}
-
-
 def _entry(fields: Mapping[str, Any]) -> dict[str, str]:
-    return {mine: str(value) for mine, value in by_names(fields, NAMES).items()}
+    return {mine: str(value) for mine, value in told(fields, "system_profiler").items()}

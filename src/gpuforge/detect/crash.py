@@ -16,6 +16,7 @@ from gpuforge.detect import stored
 from gpuforge.detect.seen import Seen
 from gpuforge.facts import Failed, VendorFailure
 from gpuforge.probe import LiveProbe, Output
+from gpuforge.probe.live import process_lives
 
 PREFIX = "in-native-code"
 
@@ -43,20 +44,8 @@ def left_by_dead(folder: Path, vendor: str) -> list[Path]:
     """Return the files that processes which are gone left of `vendor` on this machine."""
     with suppress(OSError):
         found = list(folder.glob(f"{PREFIX}.{_node()}.{vendor}.*"))
-        return [path for path in found if not _alive(path.suffix[1:])]
+        return [path for path in found if not process_lives(path.suffix[1:])]
     return []
-
-
-def _alive(pid: str) -> bool:
-    if not pid.isdecimal() or os.name != "posix":
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def in_child(vendor: str, seconds: float, left: list[Path]) -> Seen:

@@ -4,40 +4,20 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
+from gpuforge import registry
 from gpuforge.detect.free_memory import CGROUP, control_groups, limits
 from gpuforge.detect.notation import fields_of, lines_of, size, whole, word
 from gpuforge.detect.source import outputs_of, text_at
-from gpuforge.facts import NOT_SHOWN, Absent, Host, Reading
+from gpuforge.facts import NOT_SHOWN, Absent, Host, Reading, known
 from gpuforge.probe import Probe
 
 DMI = "/sys/class/dmi/id"
-VECTORS = (
-    *("sse4_2", "avx", "avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512_bf16"),
-    *("avx512_fp16", "avx512_vnni", "amx_tile", "amx_int8", "amx_bf16"),
-    *("asimd", "sve", "sve2", "bf16", "i8mm"),
-)
-LIBC_FILES = (
-    "/lib/x86_64-linux-gnu/libc.so.6",
-    "/lib/aarch64-linux-gnu/libc.so.6",
-    "/lib64/libc.so.6",
-    "/usr/lib/libc.so.6",
-)
-MUSL_FILES = ("/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1")
-# Words of the firmware's maker or product, and the hypervisor that writes them.
-HYPERVISORS = (
-    ("amazon ec2", "nitro"),
-    ("google", "kvm"),
-    ("microsoft corporation virtual", "hyper-v"),
-    ("vmware", "vmware"),
-    ("virtualbox", "virtualbox"),
-    ("innotek", "virtualbox"),
-    ("qemu", "kvm"),
-    ("kvm", "kvm"),
-    ("openstack", "kvm"),
-    ("parallels", "parallels"),
-    ("xen", "xen"),
-)
+
+
+def _signs() -> dict[str, Any]:
+    return registry.table(__file__, "host_signs")
 
 
 def read_host(probe: Probe) -> Host:
@@ -55,7 +35,7 @@ def read_host(probe: Probe) -> Host:
         cpu_model=word(cpu.get("model name") or cpu.get("cpu")) or NOT_SHOWN,
         cores=_cores(probe, text),
         memory_total_bytes=_memory(probe),
-        isa=tuple(name for name in VECTORS if name in flags),
+        isa=tuple(name for name in _signs()["vectors"] if name in flags),
         libc=_libc(probe),
         virtual_machine=_virtual_machine(probe, flags),
         container=_container(probe),
@@ -122,46 +102,41 @@ def _memory(probe: Probe) -> Reading[int]:
 
 def _libc(probe: Probe) -> Reading[str]:
     """Return ``glibc 2.36`` from the words inside the library itself."""
-    for path in LIBC_FILES:
+    for path in _signs()["glibc"]:
         content = probe.read_bytes(path)
         if isinstance(content, bytes):
             place = max(0, content.find(b"GNU C Library"))
             match = re.search(rb"version (\d+\.\d+)", content[place : place + 120])
             if match:
                 return f"glibc {match[1].decode()}"
-    for path in MUSL_FILES:
-        if isinstance(probe.read_bytes(path), bytes):
+    for path in _signs()["musl"]:
+        if known(probe.read_bytes(path)) is not None:
             return "musl"
     return NOT_SHOWN
 
 
-def _firmware(probe: Probe) -> str:
-    names = ("sys_vendor", "product_name")
-    return " ".join(text_at(probe, f"{DMI}/{name}") for name in names)
-
-
 def _virtual_machine(probe: Probe, flags: list[str]) -> Reading[str]:
-    firmware = _firmware(probe).lower()
-    for words, name in HYPERVISORS:
+    texts = (text_at(probe, f"{DMI}/{name}") for name in ("sys_vendor", "product_name"))
+    firmware = " ".join(texts).lower()
+    for words, name in _signs()["hypervisor"].items():
         if words in firmware and ".metal" not in firmware:
-            return name
+            return str(name)
     return "unknown hypervisor" if "hypervisor" in flags else Absent("no sign of a hypervisor")
 
 
 def _container(probe: Probe) -> Reading[str]:
-    signs = (("/.dockerenv", "docker"), ("/run/.containerenv", "podman"))
-    for path, name in signs:
-        if isinstance(probe.read_bytes(path), bytes):
-            return name
-    variables = (("KUBERNETES_SERVICE_HOST", "kubernetes"), ("APPTAINER_NAME", "apptainer"))
-    for variable, name in (*variables, ("SINGULARITY_NAME", "singularity")):
-        if variable in probe.environ:
-            return name
+    signs: dict[str, dict[str, str]] = _signs()["container"]
     group = text_at(probe, "/proc/self/cgroup")
-    for sign, name in (("kubepods", "kubernetes"), ("docker", "docker"), ("lxc", "lxc")):
-        if sign in group:
-            return name
-    return Absent("no sign of a container")
+    shown = [
+        *(
+            name
+            for path, name in signs["file"].items()
+            if known(probe.read_bytes(path)) is not None
+        ),
+        *(name for variable, name in signs["variable"].items() if variable in probe.environ),
+        *(name for sign, name in signs["cgroup"].items() if sign in group),
+    ]
+    return shown[0] if shown else Absent("no sign of a container")
 
 
 def _cloud_instance(probe: Probe) -> Reading[str]:

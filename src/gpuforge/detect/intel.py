@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from gpuforge.detect import pci
+from gpuforge.detect import pci, pci_ids
 from gpuforge.detect.notation import (
     Facts,
-    by_names,
     fields_of,
     json_of,
     kept,
@@ -23,22 +22,16 @@ from gpuforge.detect.notation import (
     records,
     rows_of,
     size,
+    told,
     usage_of,
     word,
 )
 from gpuforge.detect.report import Report, Teller
 from gpuforge.detect.seen import Seen
 from gpuforge.facts import Driver, Toolkit, Vendor
-from gpuforge.probe import Output, Probe
+from gpuforge.probe import Probe
 
-ERRORS = (
-    ("no_level_zero_permission", r"permission|render.?group|access denied"),
-    ("driver_not_loaded", r"level.?zero.*(not (be )?(found|loaded|initiali[sz]ed)|initiali[sz]ation"
-                          r" error|init(iali[sz]e)? failed)|failed to init|ze_result_error_"
-                          r"(uninitialized|dependency_unavailable)"),
-    ("no_devices", r"no device(s)? (is |was |were )?(found|discovered|detected)|device not found"),
-)  # fmt: skip
-INTEL = Teller("intel", "level_zero", "level_zero", ERRORS)
+INTEL = Teller("intel", "level_zero", "level_zero")
 # A card says A or B and a number; "Arc(TM) Graphics", "Arc(TM) 140V" and "Arc B390" (Panther Lake)
 # are parts of a processor.
 CARDS = re.compile(
@@ -51,32 +44,31 @@ def detect(probe: Probe) -> Seen:
     """Return the GPUs that Intel's tools show; the bus detector has read the rest."""
     seen = Seen()
     functions = [f for f in pci.read_sysfs(probe) if f.vendor == "8086" and f.kind in pci.DISPLAY]
-    needed = not functions or any(pci.integrated(f.pci_id) is False for f in functions)
-    for output in probe.outputs("xpu-smi", *([["discovery", "-d", "0", "-j"]] if needed else [])):
+    needed = not functions or any(pci_ids.integrated(f.pci_id) is False for f in functions)
+    command = ["discovery", "-d", "0", "-j"]
+    for output in seen.outputs("intel", probe, "xpu-smi", command, ask=needed):
         INTEL.take(seen, output, parse_xpu_smi)
-    for output in probe.outputs("sycl-ls", *([] if seen.sightings or functions else [[]])):
+    unseen = not (seen.sightings or functions)
+    for output in seen.outputs("intel", probe, "sycl-ls", [], ask=unseen):
         INTEL.take(seen, output, parse_sycl_ls)
-        if isinstance(output, Output):
-            for vendor, name in parse_sycl_ls_of_others(output.stdout):
-                seen.add(vendor, output.source, [{"name": name}], trust=2)
+        for vendor, name in parse_sycl_ls_of_others(output.stdout):
+            seen.add(vendor, output.source, [{"name": name}], trust=2)
     return seen
 
 
-def _device(
-    *, name: object, address: object = None, ident: object = None, uuid: object = None,
-    memory: object = None, driver: str | None = None, runtimes: tuple[Toolkit, ...] = (),
-) -> Facts:  # fmt: skip
-    product = name_of(name)
-    found = pci_id("8086", str(ident or "").strip()[-6:])
-    shared = pci.integrated(found)
+def _device(said: Mapping[str, object], runtimes: tuple[Toolkit, ...] = ()) -> Facts:
+    product = name_of(said.get("name"))
+    found = pci_id("8086", str(said.get("ident") or "").strip()[-6:])
+    shared = pci_ids.integrated(found)
     if shared is None and product:
         shared = False if CARDS.search(product) else True if PARTS.search(product) else None
+    driver = word(said.get("driver"))
     return kept(
         name=product,
-        pci_address=pci_address(address or ""),
+        pci_address=pci_address(said.get("address")),
         pci_id=found,
-        uuid=word(uuid),
-        memory_total_bytes=size(memory) if memory else None,
+        uuid=word(said.get("uuid")),
+        memory_total_bytes=size(said.get("memory")),
         driver=Driver("level_zero", driver) if driver else None,
         runtimes=runtimes or None,
         integrated=shared,
@@ -102,33 +94,17 @@ def _report(entries: Iterable[Mapping[str, object]]) -> Report:
     return Report([facts for entry in entries for facts in _of_fields(entry)])
 
 
-# A fact's names in JSON, and in tables and CSV; the first that is there counts.
-NAMES = {
-    "name": ("device_name", "Device Name"),
-    "address": ("pci_bdf_address", "PCI BDF Address"),
-    "ident": ("pci_device_id", "PCI Device ID"),
-    "uuid": ("uuid", "UUID", "SOC UUID"),
-    "memory": ("memory_physical_size_byte", "Memory Physical Size"),
-    "driver": ("driver_version", "Driver Version"),
-    "function": ("device_function_type", "Function Type"),
-    "kind": ("device_type", "Device Type"),
-    "maker": ("pci_vendor_id", "PCI Vendor ID"),
-}
-
-
 def _of_fields(fields: Mapping[str, object]) -> list[Facts]:
     """Return the GPU that an entry describes, or nothing for what is none."""
-    told = dict.fromkeys(NAMES) | by_names(fields, NAMES)
-    function, kind, maker = (told.pop(key) for key in ("function", "kind", "maker"))
-    if told["name"] is None and told["address"] is None:
+    said = told(fields, "xpu-smi")
+    if said.get("name") is None and said.get("address") is None:
         return []
-    if function == "virtual" or kind not in (None, "GPU"):
+    if said.get("function") == "virtual" or said.get("kind") not in (None, "GPU"):
         return []
-    if not str(maker or "8086").lower().endswith("8086"):
-        told["ident"] = None
-    version = word(told.pop("driver"))
-    runtimes = (Toolkit("level_zero", version),) if version else ()
-    return [_device(**told, driver=version, runtimes=runtimes)]
+    if not str(said.get("maker") or "8086").lower().endswith("8086"):
+        said.pop("ident", None)
+    version = word(said.get("driver"))
+    return [_device(said, (Toolkit("level_zero", version),) if version else ())]
 
 
 def _of_table(text: str) -> list[Facts]:
@@ -140,7 +116,7 @@ def _of_table(text: str) -> list[Facts]:
         head = re.match(r"(\d+)\s+(\S.*?)(?:\s+(On|Off|N/A))?$", cells[0])
         if head and len(cells) > 1 and pci_address(cells[1]):
             toolkits = (Toolkit("level_zero", runtime[1]),) if runtime else ()
-            devices.append(_device(name=head[2], address=cells[1], runtimes=toolkits))
+            devices.append(_device({"name": head[2], "address": cells[1]}, toolkits))
         elif devices and (usage := usage_of(line)):
             devices[-1].update(usage)
         elif (
@@ -170,7 +146,7 @@ def parse_sycl_ls(text: str) -> Report:
         if backend in lines
     )
     main = lines.get("level_zero") or lines.get("opencl") or []
-    return Report([_device(name=n, driver=v or None, runtimes=runtimes) for n, v in main])
+    return Report([_device({"name": n, "driver": v}, runtimes) for n, v in main])
 
 
 def parse_sycl_ls_of_others(text: str) -> list[tuple[Vendor, str]]:

@@ -10,9 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 from gpuforge import registry
-from gpuforge.detect import crash, opencl, visible
+from gpuforge.detect import crash, visible
 from gpuforge.detect.host import read_host
 from gpuforge.detect.merge import merge
+from gpuforge.detect.pci_ids import vendor_named_in
 from gpuforge.detect.score import best_of, identify, score_of
 from gpuforge.detect.seen import Seen
 from gpuforge.facts import Device, Failed, Host, Machine, Status, Toolkit, VendorFailure, known
@@ -151,7 +152,7 @@ def assemble(seen: list[Seen], probe: Probe, host: Host) -> Machine:
 def _finished(device: Device, toolkits: tuple[Toolkit, ...]) -> Device:
     """Return a device with what tables and registered OpenCL platforms add, and its score."""
     platforms = [toolkit.name for toolkit in toolkits if toolkit.name.startswith("opencl:")]
-    served = any(opencl.vendor_of(name) == device.vendor for name in platforms)
+    served = any(vendor_named_in(name) == device.vendor for name in platforms)
     if served and all(toolkit.name != "opencl" for toolkit in device.runtimes):
         device = replace(device, runtimes=(*device.runtimes, Toolkit("opencl")))
     device = identify(device)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from gpuforge import registry
 from gpuforge.detect.seen import Facts as Facts
 
 T = TypeVar("T")
@@ -150,23 +151,19 @@ def fields_of(text: str, separator: str = ":") -> dict[str, str]:
     return found
 
 
-def by_names(fields: Mapping[str, T], names: Mapping[str, Sequence[str]]) -> dict[str, T]:
-    """Return `fields` by what they mean: the first of a meaning's names that is there counts."""
+def words_of(tool: str) -> dict[str, list[str]]:
+    """Return what a tool calls each fact, in all its forms."""
+    found: dict[str, list[str]] = registry.table(__file__, "tool_words")[tool]
+    return found
+
+
+def told(fields: Mapping[str, T], tool: str) -> dict[str, T]:
+    """Return a tool's fields by what they mean: the first of a meaning's names that is there."""
     found = {
-        fact: [fields[name] for name in some if name in fields] for fact, some in names.items()
+        fact: [fields[name] for name in names if name in fields]
+        for fact, names in words_of(tool).items()
     }
     return {fact: values[0] for fact, values in found.items() if values}
-
-
-def first_error(text: str, table: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
-    """Return the kind and the line of the first pattern of `table` that `text` holds, or None."""
-    text = "\n".join(lines_of(text))
-    for kind, pattern in table:
-        match = re.search(pattern, text, re.I)
-        if match:
-            start = text.rfind("\n", 0, match.start()) + 1
-            return kind, word(text[start : start + 300].partition("\n")[0]) or kind
-    return None
 
 
 def json_of(text: str, sign: str = "") -> Any:
@@ -185,6 +182,24 @@ def json_of(text: str, sign: str = "") -> Any:
         except (ValueError, RecursionError):
             continue
     return None
+
+
+def flat(record: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a nested record in one level: keys in lower case, behind their section and a ``/``.
+
+    ``{"value": 8, "unit": "GB"}`` is one value.
+    """
+    found: dict[str, Any] = {}
+    for key, value in record.items():
+        name = str(key).strip(" :").lower()
+        if not isinstance(value, dict):
+            found.setdefault(name, value)
+        elif "value" in value:
+            found.setdefault(name, f"{value['value']} {value.get('unit', '')}")
+        else:
+            for inner, part in flat(value).items():
+                found.setdefault(f"{name}/{inner}", part)
+    return found
 
 
 def records(value: Any) -> list[dict[str, Any]]:

@@ -14,13 +14,13 @@ import re
 from gpuforge.detect import nvidia_smi, nvml
 from gpuforge.detect.notation import Facts, fields_of, kept, name_of, pci_address, word
 from gpuforge.detect.report import Teller
-from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.seen import Seen
 from gpuforge.detect.source import names_in, outputs_of, text_at
 from gpuforge.facts import Driver, known
 from gpuforge.probe import Probe
 
 NATIVE = True  # loads a library of the vendor into this process
-NVIDIA = Teller("nvidia", "nvidia", "cuda", nvidia_smi.ERRORS, always_runs=True)
+NVIDIA = Teller("nvidia", "nvidia", "cuda", always_runs=True)
 PROC = "/proc/driver/nvidia"
 MODEL_FILES = ("/proc/device-tree/model", "/sys/firmware/devicetree/base/model")
 # Modules and systems whose GPU shares the memory of the CPU.
@@ -33,7 +33,7 @@ def detect(probe: Probe) -> Seen:
     answered = _ask_nvml(seen, probe)
     _add_proc(seen, probe)
     if not answered:
-        for output in probe.outputs("nvidia-smi", ["-q", "-x"]):
+        for output in seen.outputs("nvidia", probe, "nvidia-smi", ["-q", "-x"]):
             NVIDIA.take(seen, output, nvidia_smi.parse)
     for said in outputs_of(probe, "nvidia-settings"):
         _add_settings(seen, nvidia_smi.parse_settings(said.stdout), said.source)
@@ -76,14 +76,14 @@ def _add_proc(seen: Seen, probe: Probe) -> None:
             driver=driver,
         )
         if "pci_address" in facts:
-            seen.sightings.append(Sighting("nvidia", PROC, facts))
+            seen.add("nvidia", PROC, [facts])
 
 
 def _add_settings(seen: Seen, devices: list[Facts], route: str) -> None:
     for facts in devices:
         version = facts.pop("version", None)
         more = kept(driver=Driver("nvidia", version) if version else None)
-        seen.sightings.append(Sighting("nvidia", route, {**facts, **more}, trust=2))
+        seen.add("nvidia", route, [{**facts, **more}], trust=2)
 
 
 def _add_jetson(seen: Seen, probe: Probe) -> None:
@@ -98,4 +98,4 @@ def _add_jetson(seen: Seen, probe: Probe) -> None:
             route = said.source
     if route:
         facts = kept(name=name, integrated=True, memory_total_bytes=nvidia_smi.UNIFIED)
-        seen.sightings.append(Sighting("nvidia", route, facts))
+        seen.add("nvidia", route, [facts])

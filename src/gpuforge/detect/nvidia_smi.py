@@ -11,8 +11,6 @@ from collections.abc import Mapping
 
 from gpuforge.detect.notation import (
     Facts,
-    by_names,
-    first_error,
     kept,
     lines_of,
     name_of,
@@ -20,48 +18,16 @@ from gpuforge.detect.notation import (
     pci_id,
     rows_of,
     size,
+    told,
     usage_of,
     word,
+    words_of,
 )
-from gpuforge.detect.report import Report
+from gpuforge.detect.report import Report, first_error
 from gpuforge.facts import Absent
 
 UNIFIED = Absent("shared with the CPU: nvidia-smi shows no memory of the GPU's own")
-LOST = (
-    "gpu_lost",
-    r"gpu is lost|unable to determine the device handle|gpu requires (a )?re(set|start)",
-)
-# Lines of a failed nvidia-smi, the most telling first; kinds as `detect --json` names them.
-ERRORS = (
-    ("version_mismatch", r"driver/library version mismatch"),
-    ("os_blocked", r"gpu access blocked by the operating system"),
-    LOST,
-    (
-        "driver_not_loaded",
-        r"couldn'?t communicate with the nvidia driver|driver (is )?not loaded"
-        r"|couldn'?t find (the )?(libnvidia-ml|nvml)",
-    ),
-    ("nvml_unknown_error", r"failed to initialize nvml: unknown error"),
-    ("no_devices", r"no (nvidia )?devices (were )?found"),
-    ("nvml_unknown_error", r"failed to initialize nvml"),
-)
 GPUS_AT_MOST = 1024
-# The names of one fact in XML, in `-q` (with its section where the name alone says too little) and
-# in CSV; the first that is there counts.
-NAMES = {
-    "name": ("product_name", "Product Name", "name", "gpu_name"),
-    "address": ("pci_bus_id", "Bus Id", "pci.bus_id", "gpu_bus_id"),
-    "ids": ("pci_device_id", "Device Id", "pci.device_id"),
-    "uuid": ("uuid", "GPU UUID", "gpu_uuid"),
-    "total": ("fb/total", "FB Memory Usage/Total", "Memory Usage/Total", "memory.total"),
-    "free": ("fb/free", "FB Memory Usage/Free", "Memory Usage/Free", "memory.free"),
-    "capability": ("compute_cap",),
-    "architecture": ("product_architecture", "Product Architecture"),
-    "mig": ("current_mig", "MIG Mode/Current", "mig.mode.current"),
-    "virtual": ("virtualization_mode", "Virtualization Mode"),
-    "driver": ("kmd_version", "driver_version"),
-}
-COLUMNS = {name for names in NAMES.values() for name in names}
 PRODUCT = re.compile(r"\b(NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|RTX|GTX)\b")
 
 
@@ -84,19 +50,19 @@ def _versions(text: str) -> tuple[str | None, str | None]:
     return driver[1] if driver else None, cuda[1] if cuda else None
 
 
-def _device(told: Mapping[str, str]) -> Facts:
+def _device(said: Mapping[str, str]) -> Facts:
     """Return the facts of one GPU from the words of the tool."""
-    total, capability = told.get("total"), told.get("capability", "")
-    device_id = re.fullmatch(r"(?:0x)?([0-9a-f]{4})(10de)", told.get("ids", "").strip(), re.I)
-    uuid, family = word(told.get("uuid")), word(told.get("architecture"))
-    product = name_of(told.get("name"))
+    total, capability = said.get("total"), said.get("capability", "")
+    device_id = re.fullmatch(r"(?:0x)?([0-9a-f]{4})(10de)", said.get("ids", "").strip(), re.I)
+    uuid, family = word(said.get("uuid")), word(said.get("architecture"))
+    product = name_of(said.get("name"))
     facts = kept(
         name=product,
-        pci_address=pci_address(told.get("address", "")),
+        pci_address=pci_address(said.get("address", "")),
         pci_id=pci_id(device_id[2], device_id[1]) if device_id else None,
         uuid=uuid if uuid and re.fullmatch(r"GPU-[0-9a-fA-F-]{8,}", uuid) else None,
         memory_total_bytes=size(total, "M") if total else None,
-        memory_free_bytes=size(told.get("free"), "M"),
+        memory_free_bytes=size(said.get("free"), "M"),
         compute_capability=capability if re.fullmatch(r"\d+\.\d", capability) else None,
         architecture=family.lower() if family else None,
     )
@@ -104,19 +70,19 @@ def _device(told: Mapping[str, str]) -> Facts:
         del facts["memory_free_bytes"]
     if total and "memory_total_bytes" not in facts and "not supported" in total.lower():
         facts["memory_total_bytes"] = UNIFIED
-    if word(told.get("mig")) == "Disabled":
+    if word(said.get("mig")) == "Disabled":
         facts["partitions"] = ()
-    if told.get("virtual") == "VGPU" or re.match(r"GRID |.+-\d+[ABCQ]$", product or ""):
+    if said.get("virtual") == "VGPU" or re.match(r"GRID |.+-\d+[ABCQ]$", product or ""):
         facts["virtual"] = True
     return facts
 
 
 def _add(report: Report, fields: Mapping[str, str], instances: int = 0) -> None:
-    told = by_names(fields, NAMES)
-    version = told.get("driver", "")
+    said = told(fields, "nvidia-smi")
+    version = said.get("driver", "")
     if re.fullmatch(r"\d+\.[\d.]+", version):
         report.driver = report.driver or version
-    facts = _device(told)
+    facts = _device(said)
     if instances:
         facts["partitions"] = ("MIG",) * instances
     report.devices.append(facts)
@@ -187,7 +153,7 @@ def parse_csv(text: str) -> Report | None:
     rows = rows_of(text[:200_000])
     names = [cell.partition("[")[0].strip() for cell in rows[0]] if rows else []
     report = Report()
-    if COLUMNS.intersection(names):
+    if any(set(names).intersection(known) for known in words_of("nvidia-smi").values()):
         for row in rows[1:]:
             if len(row) >= len(names):
                 _add(report, dict(zip(names, row, strict=False)))
@@ -232,7 +198,7 @@ def parse_list(text: str) -> Report:
         elif re.match(r"GPU\d+\s+(X|[A-Z]{2,4}\d*)\s", line):
             report.devices.append({})  # a row of `topo -m`
     report.trust = 2 if re.search(r"^[ \t]*Link \d+", text, re.M) else 0
-    report.error = first_error(text, (LOST,))
+    report.error = first_error(text, "nvidia", "gpu_lost")
     return report
 
 

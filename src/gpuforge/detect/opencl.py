@@ -19,20 +19,13 @@ from gpuforge.detect.notation import (
     pci_address_of,
     size,
 )
-from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.pci_ids import vendor_named_in
+from gpuforge.detect.seen import Seen
 from gpuforge.detect.source import names_in, outputs_of, text_at
 from gpuforge.facts import Absent, Failed, Toolkit, Vendor
 from gpuforge.probe import Probe
 
 ICD_FOLDER = "/etc/OpenCL/vendors"
-VENDORS: tuple[tuple[str, Vendor], ...] = (
-    ("nvidia", "nvidia"),
-    ("advanced micro", "amd"),
-    ("amd", "amd"),
-    ("intel", "intel"),
-    ("igdrcl", "intel"),
-    ("apple", "apple"),
-)
 CL_PLATFORM_VERSION, CL_PLATFORM_NAME = 0x0901, 0x0902  # cl.h
 AMD_KEYS = {
     "Board name": "Device Board Name (AMD)",
@@ -50,7 +43,7 @@ def detect(probe: Probe) -> Seen:
         seen.toolkits.append(Toolkit(f"opencl:{name}"))
     for output in outputs_of(probe, "clinfo"):
         for vendor, facts in parse_clinfo(output.stdout):
-            seen.sightings.append(Sighting(vendor, output.source, facts, trust=2))
+            seen.add(vendor, output.source, [facts], trust=2)
     return seen
 
 
@@ -82,12 +75,6 @@ def open_platforms(probe: Probe) -> list[Toolkit]:
     return found
 
 
-def vendor_of(text: str) -> Vendor | None:
-    """Return the vendor that a library or platform belongs to."""
-    lower = text.lower()
-    return next((vendor for word, vendor in VENDORS if word in lower), None)
-
-
 def parse_clinfo(text: str) -> list[tuple[Vendor, Facts]]:
     """Return the GPUs of ``clinfo``, each once though several platforms show it."""
     found: list[tuple[Vendor, Facts]] = []
@@ -99,7 +86,7 @@ def parse_clinfo(text: str) -> list[tuple[Vendor, Facts]]:
             if match:
                 key = match[1].rstrip(":")
                 fields.setdefault(AMD_KEYS.get(key, key), match[2].rstrip())
-        vendor = vendor_of(fields.get("Device Vendor", ""))
+        vendor = vendor_named_in(fields.get("Device Vendor", ""))
         if "GPU" not in fields.get("Device Type", "") or vendor is None:
             continue
         facts = _device(fields, vendor)
@@ -144,7 +131,7 @@ def _of_list(text: str) -> list[tuple[Vendor, Facts]]:
         platform = re.match(r"Platform #\d+: (.*)", line)
         device = re.match(r"\s{1,8}[`+|]?-*\s{0,4}Device #\d+: (.*)", line)
         if platform:
-            vendor = None if SOFTWARE.search(platform[1]) else vendor_of(platform[1])
+            vendor = None if SOFTWARE.search(platform[1]) else vendor_named_in(platform[1])
         elif device and vendor and not SOFTWARE.search(device[1]):
             found.append((vendor, kept(name=name_of(device[1]), runtimes=(Toolkit("opencl"),))))
     return found

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpuforge.detect import pci_ids
 from gpuforge.detect.notation import (
     fields_of,
     lines_of,
@@ -71,34 +72,14 @@ _TAIL = re.compile(r"(\s*\((rev|prog-if) [^)]*\))+\s*$")
 _QUOTED = re.compile(r'"([^"]*)"')
 _ID_AT_END = re.compile(r"\s*\[([0-9a-f]{4})\]$", re.I)
 _NAMELESS = re.compile(r"Device ([0-9a-f]{4})$", re.I)
-CLASSES = {
-    "vga compatible controller": 0x0300,
-    "xga compatible controller": 0x0301,
-    "3d controller": 0x0302,
-    "display controller": 0x0380,
-    "processing accelerators": 0x1200,
-    "co-processor": 0x0B40,
-    "bridge": 0x0680,
-}
-VENDOR_NAMES = (
-    ("10de", re.compile(r"nvidia( corporation| corp\.?)?( \[[^\]]*\])?", re.I)),
-    ("1002", re.compile(r"(advanced micro devices,? inc\.?|ati technologies inc\.?)"
-                        r"|advanced micro devices \[amd\]", re.I)),
-    ("8086", re.compile(r"intel( corporation| corp\.?)?(?= |$)", re.I)),
-    ("1a03", re.compile(r"aspeed technology,? inc\.?", re.I)),
-    ("102b", re.compile(r"matrox \w+ systems ltd\.?", re.I)),
-    ("1013", re.compile(r"cirrus logic", re.I)),
-    ("15ad", re.compile(r"vmware( inc\.?)?", re.I)),
-    ("1af4", re.compile(r"red hat,? inc\.?", re.I)),
-    ("1414", re.compile(r"microsoft corporation", re.I)),
-    ("80ee", re.compile(r"innotek systemberatung gmbh", re.I)),
-)  # fmt: skip
-_AMD_SUFFIX = re.compile(r"\s*((nee ati( technologies inc\.?)?|\[(amd(/ati)?|ati)\]),?\s*)+", re.I)
 
 
 def parse_uevent(text: str, slot: str = "") -> Function | None:
     """Return the function that a PCI device's ``uevent`` describes, or None if it does not."""
-    fields = fields_of(text.replace("\0", ""), "=")
+    return _of_uevent(fields_of(text.replace("\0", ""), "="), slot)
+
+
+def _of_uevent(fields: dict[str, str], slot: str = "") -> Function | None:
     address = pci_address(fields.get("PCI_SLOT_NAME", slot))
     vendor, _, device = fields.get("PCI_ID", "").lower().partition(":")
     kind = whole(fields.get("PCI_CLASS", ""), 16)
@@ -140,13 +121,13 @@ def _of_line(slot: str, rest: str) -> Function | None:
     words = _WORDS.match(rest)
     if words is None:
         return None
-    kind = int(words[2], 16) if words[2] else CLASSES.get(words[1].strip().lower())
+    kind = int(words[2], 16) if words[2] else pci_ids.class_of(words[1])
     name = _TAIL.sub("", words[3]).strip()
     last = _IDS.search(name)
     vendor, device = last.groups() if last else ("", "")
     # The id stands once and last: a name with another inside is no name.
     name = _IDS.sub("", name).rstrip()
-    named, name = split_vendor("" if _IDS_INSIDE.search(name) else name)
+    named, name = pci_ids.split_maker("" if _IDS_INSIDE.search(name) else name)
     nameless = _NAMELESS.search(name)
     if nameless or name == "Device":
         device, name = device or (nameless[1] if nameless else ""), ""
@@ -158,11 +139,11 @@ def _of_parts(address: str, kind: str, vendor: str, device: str) -> Function:
     found = [_ID_AT_END.search(text) for text in (kind, vendor, device)]
     codes = [match[1].lower() if match else "" for match in found]
     kind, vendor, device = (_ID_AT_END.sub("", text) for text in (kind, vendor, device))
-    code = int(codes[0], 16) if codes[0] else CLASSES.get(kind.lower())
+    code = int(codes[0], 16) if codes[0] else pci_ids.class_of(kind)
     nameless = _NAMELESS.search(device)
     ident = codes[2] or (nameless[1].lower() if nameless else "")
     name = "" if nameless else name_of(device) or ""
-    return Function(address, codes[1] or split_vendor(vendor)[0], ident, code, name)
+    return Function(address, codes[1] or pci_ids.split_maker(vendor)[0], ident, code, name)
 
 
 def _of_slot_block(block: str) -> Function | None:
@@ -177,19 +158,6 @@ def _of_slot_block(block: str) -> Function | None:
     return function
 
 
-def split_vendor(name: str) -> tuple[str, str]:
-    """Return the vendor id that a name begins with and the rest of it, or ``("", name)``."""
-    for vendor, pattern in VENDOR_NAMES:
-        match = pattern.match(name)
-        if match:
-            rest = name[match.end() :]
-            if vendor == "1002":
-                rest = _AMD_SUFFIX.sub("", rest, count=1)
-            ours = vendor in ("10de", "1002", "8086") or not rest.strip()
-            return vendor, rest.strip() if ours else name
-    return "", name
-
-
 def _records(text: str) -> Iterator[dict[str, str]]:
     for block in re.split(r"\r?\n\s*\n", text):
         lines = (line[3:] for line in lines_of(block) if line.startswith("E: "))
@@ -200,11 +168,10 @@ def parse_udev(text: str) -> list[Function]:
     """Return the functions in the output of ``udevadm info --export-db``."""
     functions = []
     for fields in _records(text):
-        if fields.get("PCI_ID"):
-            function = parse_uevent("\n".join(f"{k}={v}" for k, v in fields.items()))
-            if function is not None:
-                function.name = name_of(fields.get("ID_MODEL_FROM_DATABASE")) or ""
-                functions.append(function)
+        function = _of_uevent(fields)
+        if function is not None:
+            function.name = name_of(fields.get("ID_MODEL_FROM_DATABASE")) or ""
+            functions.append(function)
     return functions
 
 

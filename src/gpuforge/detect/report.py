@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gpuforge.detect.notation import Facts, first_error, kept
+from gpuforge import registry
+from gpuforge.detect.notation import Facts, kept, lines_of, word
 from gpuforge.detect.seen import Seen
-from gpuforge.facts import Driver, Failed, Reading, Toolkit, Vendor, VendorFailure
+from gpuforge.facts import Driver, Toolkit, Vendor, VendorFailure
 from gpuforge.probe import Output
-
-Errors = Iterable[tuple[str, str]]
 
 
 @dataclass
@@ -34,29 +34,23 @@ class Report:
 
 @dataclass(frozen=True)
 class Teller:
-    """A vendor's way to tell: its name, those of its driver and runtime, the errors of its tools.
+    """A vendor's way to tell: its name, and those of its driver and runtime.
 
     Attributes
     ----------
     always_runs : whether a driver that works serves the runtime, its version shown or not
-    errors : kinds of ``detect --json`` to patterns, the most telling first
     """
 
     vendor: Vendor
     driver: str
     runtime: str
-    errors: tuple[tuple[str, str], ...]
     always_runs: bool = False
 
-    def take(self, seen: Seen, output: Reading[Output], parse: Callable[[str], Report]) -> bool:
+    def take(self, seen: Seen, output: Output, parse: Callable[[str], Report]) -> bool:
         """Add what one output says; return whether it showed GPUs."""
-        if isinstance(output, Failed):
-            seen.fail(self.vendor, output)
-        if not isinstance(output, Output):
-            return False
         report = parse(output.stdout)
         if not report.devices:
-            said = first_error(f"{output.stdout}\n{output.stderr}", self.errors)
+            said = first_error(f"{output.stdout}\n{output.stderr}", self.vendor)
             report.error = report.error or said
         if output.status and not report.devices and report.error is None:
             words = (output.stderr or output.stdout).strip().partition("\n")[0][:200]
@@ -78,3 +72,21 @@ class Teller:
             seen.failures.append(VendorFailure(self.vendor, *report.error))
         devices = ({**common, **facts} for facts in report.devices)
         return seen.add(self.vendor, route, devices, trust=report.trust)
+
+
+def first_error(text: str, vendor: Vendor, only: str = "") -> tuple[str, str] | None:
+    """Return kind and line of the most telling error of a vendor's tools in `text`, or None.
+
+    Parameters
+    ----------
+    only
+        The one kind that counts; empty for any.
+    """
+    text = "\n".join(lines_of(text))
+    for error in registry.table(__file__, "tool_errors")[vendor]:
+        match = re.search(error["pattern"], text, re.I)
+        if match and only in ("", error["kind"]):
+            start = text.rfind("\n", 0, match.start()) + 1
+            line = word(text[start : start + 300].partition("\n")[0])
+            return error["kind"], line or error["kind"]
+    return None

@@ -22,13 +22,12 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import resources
 from typing import Any
 
+from gpuforge import registry
+from gpuforge.detect import pci_ids
 from gpuforge.facts import Absent, Device, Failed, known
 
 WEIGHTS = {"memory": 0.40, "compute": 0.25, "framework": 0.20, "bandwidth": 0.15}
@@ -47,11 +46,9 @@ class Part:
     why: str
 
 
-@cache
 def table() -> dict[str, Any]:
     """Return the shipped facts about architectures."""
-    text = resources.files("gpuforge.detect").joinpath("architectures.toml").read_text("utf-8")
-    return tomllib.loads(text)
+    return registry.table(__file__, "architectures")
 
 
 def architecture_of(device: Device) -> dict[str, Any] | None:
@@ -66,7 +63,7 @@ def architecture_of(device: Device) -> dict[str, Any] | None:
 
     tests: tuple[Callable[[dict[str, Any]], bool], ...] = (
         lambda row: device.vendor != "nvidia" and family == row["name"],
-        lambda row: any(low <= number <= high for low, high in _ranges(row)),
+        lambda row: pci_ids.within(row.get("ranges", ""), number),
         lambda row: fits(f"\\b({row['codes']})" if "codes" in row else None),
         lambda row: fits(row.get("products")),
     )
@@ -75,11 +72,6 @@ def architecture_of(device: Device) -> dict[str, Any] | None:
         rows = [row for row in rows if row.get("capability") == capability]
         tests = (*tests, lambda row: True)
     return next((row for test in tests for row in rows if test(row)), None)
-
-
-def _ranges(row: dict[str, Any]) -> list[tuple[int, int]]:
-    pairs = (part.split("-") for part in row.get("ranges", "").split())
-    return [(int(low, 16), int(high, 16)) for low, high in pairs]
 
 
 def identify(device: Device) -> Device:

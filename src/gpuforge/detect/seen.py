@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpuforge.facts import NOT_SHOWN, Failed, NotGpu, Toolkit, Vendor, VendorFailure
+from gpuforge.probe import Output, Probe
 
 Facts = dict[str, Any]
 
@@ -63,3 +64,24 @@ class Seen:
     def fail(self, vendor: str, reason: Failed) -> None:
         """Add a reading that failed as the vendor's failure."""
         self.failures.append(VendorFailure(vendor, reason.kind, reason.reason))
+
+    def outputs(
+        self,
+        vendor: str,
+        probe: Probe,
+        program: str,
+        *arguments: Sequence[str],
+        ask: bool = True,
+    ) -> list[Output]:
+        """Return what a program says; where it fails is the vendor's failure.
+
+        Parameters
+        ----------
+        ask
+            Whether it is run with each of `arguments` where programs can be run.
+        """
+        readings = probe.outputs(program, *(arguments if ask else ()))
+        for reading in readings:
+            if isinstance(reading, Failed):
+                self.fail(vendor, reading)
+        return [reading for reading in readings if isinstance(reading, Output)]

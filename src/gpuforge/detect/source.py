@@ -18,6 +18,15 @@ def names_in(probe: Probe, folder: str) -> tuple[str, ...]:
     return known(probe.list_dir(folder)) or ()
 
 
-def outputs_of(probe: Probe, program: str, *arguments: Sequence[str]) -> list[Output]:
-    """Return what a program said, leaving out where it failed or is not there."""
-    return [one for one in probe.outputs(program, *arguments) if isinstance(one, Output)]
+def outputs_of(
+    probe: Probe, program: str, *arguments: Sequence[str], ask: bool = True
+) -> list[Output]:
+    """Return what a program said, leaving out where it failed or is not there.
+
+    Parameters
+    ----------
+    ask
+        Whether it is run with each of `arguments` where programs can be run.
+    """
+    readings = probe.outputs(program, *(arguments if ask else ()))
+    return [reading for reading in readings if isinstance(reading, Output)]

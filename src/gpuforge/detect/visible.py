@@ -31,19 +31,16 @@ def split(
 ) -> tuple[list[Device], list[Device]]:
     """Return the devices that this process may use, and those that a variable hides from it."""
     visible = list(devices)
+    vendors = {device.vendor for device in devices}
     for variable, vendor in VARIABLES.items():
         text = environ.get(variable)
+        if variable == "HIP_VISIBLE_DEVICES" and text is None and "nvidia" not in vendors:
+            text = environ.get("CUDA_VISIBLE_DEVICES")  # HIP reads it where its own is not set
         if text is None:
             continue
         own = [device for device in visible if device.vendor == vendor]
         kept = _selected(text, own) if vendor == "intel" else _listed(text, own)
         visible = [device for device in visible if device.vendor != vendor or device in kept]
-    if environ.get("HIP_VISIBLE_DEVICES") is None and "CUDA_VISIBLE_DEVICES" in environ:
-        # HIP reads CUDA's variable where its own is not set.
-        own = [device for device in visible if device.vendor == "amd"]
-        if own and not any(device.vendor == "nvidia" for device in devices):
-            kept = _listed(environ["CUDA_VISIBLE_DEVICES"], own)
-            visible = [device for device in visible if device.vendor != "amd" or device in kept]
     return visible, [device for device in devices if device not in visible]
 
 

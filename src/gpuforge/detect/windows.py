@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gpuforge.detect import pci
+from gpuforge.detect import pci_ids
 from gpuforge.detect.notation import (
-    Facts,
     fields_of,
     json_of,
     kept,
@@ -22,12 +21,13 @@ from gpuforge.detect.notation import (
     records,
     rows_of,
     size,
+    told,
     whole,
 )
-from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.seen import Seen
 from gpuforge.detect.source import outputs_of
-from gpuforge.facts import Absent, Driver, Failed, Reading, Vendor
-from gpuforge.probe import Output, Probe
+from gpuforge.facts import Absent, Driver, Failed, Reading
+from gpuforge.probe import Probe
 
 CLASS_KEY = r"HKLM\SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}"
 CIM = "Get-CimInstance Win32_VideoController | ConvertTo-Json"
@@ -37,31 +37,28 @@ CAPPED = Absent("AdapterRAM holds at most 4 GiB: the size may be larger")
 SHARED = Absent("shared with the CPU")
 # What a listing has at least one of; other listings of WMI have none.
 KEYS = {"PNPDeviceID", "AdapterRAM", "VideoProcessor", "Name", "Caption"}
-NAMED: tuple[tuple[re.Pattern[str], Vendor], ...] = (
-    (re.compile(r"\bNVIDIA\b|GeForce|Quadro", re.I), "nvidia"),
-    (re.compile(r"\b(AMD|ATI|Radeon)\b", re.I), "amd"),
-    (re.compile(r"\bIntel\b", re.I), "intel"),
-)
 
 
 def detect(probe: Probe) -> Seen:
     """Return the GPUs that Windows shows."""
     seen = Seen()
     live = probe.platform == "win32"
-    command = [["-NoProfile", "-NonInteractive", "-Command", CIM]] if live else []
-    listings = ("win32_videocontroller", "wmic", "get-ciminstance", "get-wmiobject")
-    recorded = [output for name in listings for output in probe.outputs(name)]
-    for output in (*recorded, *probe.outputs("powershell", *command)):
-        if isinstance(output, Failed):
-            seen.fail("windows", output)
-        elif isinstance(output, Output):
-            for entry in parse_wmi(output.stdout):
-                _add(seen, entry, output.source)
+    command = ["-NoProfile", "-NonInteractive", "-Command", CIM]
+    listings = ("win32_videocontroller", "wmic", "get-ciminstance", "get-wmiobject", "powershell")
+    for name in listings:
+        ask = live and name == "powershell"
+        for said in seen.outputs("windows", probe, name, command, ask=ask):
+            for entry in parse_wmi(said.stdout):
+                _add(seen, entry, said.source)
     for said in () if seen.sightings else outputs_of(probe, "dxdiag"):
         for entry in parse_dxdiag(said.stdout):
             _add(seen, entry, said.source)
-    for said in outputs_of(probe, "reg", *([["query", CLASS_KEY, "/s"]] if live else [])):
-        _add_sizes(seen, parse_reg(said.stdout))
+    for said in outputs_of(probe, "reg", ["query", CLASS_KEY, "/s"], ask=live):
+        # An entry without an adapter is of a card long gone.
+        sizes = parse_reg(said.stdout)
+        for facts in (sighting.facts for sighting in seen.sightings):
+            if facts.get("pci_id") in sizes and not facts.get("integrated"):
+                facts["memory_total_bytes"] = sizes[facts["pci_id"]]
     return seen
 
 
@@ -69,20 +66,20 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     place = entry.get("PNPDeviceID", "").replace("&amp;", "&")
     ids = re.search(r"VEN_([0-9A-F]{4})&DEV_([0-9A-F]{4})", place, re.I)
     name = name_of(entry.get("Name")) or name_of(entry.get("Caption"))
-    vendor = pci.VENDORS.get(ids[1].lower()) if ids else None
-    if not place:  # a listing of chosen columns without the device's place
-        vendor = next((v for sign, v in NAMED if sign.search(name or "")), None)
+    maker = ids[1].lower() if ids else ""
+    # A listing of chosen columns may leave out the device's place.
+    vendor = pci_ids.vendor_of(maker) if place else pci_ids.vendor_named_in(name or "")
     if vendor is None:
-        why = "virtual" if ids is None or ids[1] in pci.NOT_COMPUTING["virtual"] else "other vendor"
-        seen.pass_over(why, name)
+        virtual = not maker or pci_ids.not_computing(maker, None) == "virtual"
+        seen.pass_over("virtual" if virtual else "other vendor", name)
         return
     found = pci_id(ids[1], ids[2]) if ids else None
-    shared = pci.integrated(found)
+    shared = pci_ids.integrated(found)
     facts = kept(name=name, pci_id=found, integrated=shared, driver=_driver(entry, vendor, name))
     memory = _memory(entry, shared)
     if memory is not None:
         facts["memory_total_bytes"] = memory
-    seen.sightings.append(Sighting(vendor, route, facts, trust=1))
+    seen.add(vendor, route, [facts], trust=1)
 
 
 def _driver(entry: Mapping[str, str], vendor: str, name: str | None) -> Reading[Driver] | None:
@@ -146,39 +143,23 @@ def _of_columns(lines: list[str]) -> list[dict[str, str]]:
 
 def parse_dxdiag(text: str) -> list[dict[str, str]]:
     """Return the adapters of ``dxdiag``'s text, each once though every screen shows it."""
-    names = {
-        "Card name": "Name",
-        "Device Key": "PNPDeviceID",
-        "Driver Version": "DriverVersion",
-        "Dedicated Memory": "DedicatedMemory",
-    }
     found: dict[str, dict[str, str]] = {}
     for block in re.split(r"^(?=[ \t]*Card name:)", text, flags=re.M)[1:]:
-        fields = fields_of(block)
-        entry = {mine: fields[theirs] for theirs, mine in names.items() if theirs in fields}
+        entry = told(fields_of(block), "dxdiag")
         entry["DedicatedMemory"] = entry.get("DedicatedMemory", "").replace("n/a", "")
         found.setdefault(entry.get("PNPDeviceID", entry["Name"]), entry)
     return list(found.values())
 
 
-def parse_reg(text: str) -> list[Facts]:
-    """Return id and memory of the adapters in ``reg query ... /s`` of the display class."""
-    found = []
+def parse_reg(text: str) -> dict[str, int]:
+    """Return the memory in bytes by PCI id, of ``reg query ... /s`` of the display class."""
+    found = {}
     for block in re.split(r"^HKEY_", text, flags=re.M)[1:]:
         values = dict(re.findall(r"^[ \t]+(\S+)[ \t]+REG_\w+[ \t]+(\S.*)", block, re.M))
         place = values.get("MatchingDeviceId", "")
         ids = re.search(r"ven_([0-9a-f]{4})&dev_([0-9a-f]{4})", place, re.I)
         count = whole(values.get("HardwareInformation.qwMemorySize"), 16)
-        if ids and count:
-            found.append(kept(pci_id=pci_id(ids[1], ids[2]), memory_total_bytes=count))
+        ident = pci_id(ids[1], ids[2]) if ids else None
+        if ident and count:
+            found[ident] = count
     return found
-
-
-def _add_sizes(seen: Seen, sizes: list[Facts]) -> None:
-    """Give each card the registry's size; an entry without an adapter is of a card long gone."""
-    for sighting in seen.sightings:
-        for entry in sizes:
-            if entry["pci_id"] == sighting.facts.get("pci_id") and not sighting.facts.get(
-                "integrated"
-            ):
-                sighting.facts["memory_total_bytes"] = entry["memory_total_bytes"]

@@ -139,7 +139,7 @@ def _companion(
     for entry in entries("companions", "companion"):
         if entry["name"] != name or entry["accelerator"] not in (build.accelerator, "any"):
             continue
-        obstacle = _companion_obstacle(entry, selection, target)
+        obstacle = next(_companion_obstacles(entry, selection, target), None)
         if obstacle:
             reasons.append(obstacle)
             continue
@@ -157,38 +157,30 @@ def _kind(build: Build) -> str:
     return f"CUDA {build.cuda_major}" if build.cuda_major else build.accelerator
 
 
-def _companion_obstacle(entry: dict[str, Any], selection: Selection, target: Target) -> str:
-    """Return why an entry does not fit, or empty text."""
-    build = selection.build
+def _companion_obstacles(
+    entry: dict[str, Any], selection: Selection, target: Target
+) -> Iterator[str]:
+    """Yield why an entry does not fit."""
     device = selection.devices[0] if selection.devices else None
-    on_nvidia = device is not None and device.vendor == "nvidia"
-    have = next(iter(capabilities(device)), None) if device and on_nvidia else None
-    version = driver_version(device) if device and on_nvidia else None
-    tests = (
-        ("cuda_major" in entry and entry["cuda_major"] != build.cuda_major, "another CUDA major"),
-        (target.platform not in entry["platforms"], f"no wheel for {target.platform}"),
-        (
-            target.python not in entry.get("python", (target.python,)),
-            f"no wheel for Python {target.python}",
-        ),
-        (_below(target.glibc, entry.get("glibc_min")), f"needs glibc {entry.get('glibc_min')}"),
-        (_below(target.macos, entry.get("macos_min")), f"needs macOS {entry.get('macos_min')}"),
-        (
-            _below(have, entry.get("capability_min")),
-            f"needs compute capability {entry.get('capability_min')}",
-        ),
-        (_below(version, entry.get("driver_min")), f"needs driver {entry.get('driver_min')}"),
-        (
-            "capability_below" in entry
-            and (have is None or at_least(have, entry["capability_below"])),
-            "for older devices",
-        ),
-    )
-    return next((reason for unfit, reason in tests if unfit), "")
-
-
-def _below(have: str | None, need: str | None) -> bool:
-    return have is not None and need is not None and not at_least(have, need)
+    nvidia = device if device and device.vendor == "nvidia" else None
+    have = next(iter(capabilities(nvidia)), None) if nvidia else None
+    if entry.get("cuda_major", selection.build.cuda_major) != selection.build.cuda_major:
+        yield "another CUDA major"
+    if target.platform not in entry["platforms"]:
+        yield f"no wheel for {target.platform}"
+    if target.python not in entry.get("python", (target.python,)):
+        yield f"no wheel for Python {target.python}"
+    for what, found, key in (
+        ("glibc", target.glibc, "glibc_min"),
+        ("macOS", target.macos, "macos_min"),
+        ("compute capability", have, "capability_min"),
+        ("driver", driver_version(nvidia) if nvidia else None, "driver_min"),
+    ):
+        if key in entry and found is not None and not at_least(found, entry[key]):
+            yield f"needs {what} {entry[key]}"
+    older = entry.get("capability_below")
+    if older and (have is None or at_least(have, older)):
+        yield "for older devices"
 
 
 def _bounded(entry: Requirement, asked: Requirement) -> Requirement:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuforge.environment.formats import conda, pixi
-from gpuforge.environment.installers import Installer, Pins, Report, Sources
+from gpuforge.environment.installers import MAKING, Installer, Pins, Report, Sources
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.process import Names, run_checked
 from gpuforge.environment.record import python_of
@@ -76,7 +76,7 @@ class Conda:
         argv += ["--override-channels", *(["--offline"] if sources.offline else [])]
         for channel in sources.channels:
             argv += ["--channel", channel]
-        run_checked([*argv, *conda.match_specs(plan)], "making the environment", self.known)
+        run_checked([*argv, *conda.match_specs(plan)], MAKING, self.known)
 
     def resolve(self, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
         return self.wheels.resolve(folder, plan, sources)
@@ -104,7 +104,7 @@ class Pixi:
 
     def resolve(self, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
         argv = [self.program, "install", "--manifest-path", str(folder / pixi.FILE_NAME)]
-        run_checked(argv, "making the environment", self.known)
+        run_checked(argv, MAKING, self.known)
         listed = run_checked([str(python_of(folder)), "-I", "-c", _LISTING], "listing", self.known)
         return {normal_name(name): version for name, version in json.loads(listed).items()}
 

@@ -90,8 +90,7 @@ def _fill(
     report("making the environment", 0, 1)
     installer.make(place.staging, plan, place.path.name, sources)
     report("resolving", 0, 1)
-    pins = installer.resolve(place.staging, plan, sources)
-    _refuse_problems(check_resolved(pins, plan))
+    pins = _resolve(installer, place.staging, plan, sources)
     installer.install(place.staging, pins, sources, report)
     return pins
 
@@ -105,8 +104,7 @@ def fetch_plan(
     with tempfile.TemporaryDirectory() as scratch, _disk_errors(sources.wheelhouse):
         folder = Path(scratch) / "environment"
         Pip(tuple).make(folder, plan, "fetch", sources)
-        pins = installer.resolve(folder, plan, sources)
-        _refuse_problems(check_resolved(pins, plan))
+        pins = _resolve(installer, folder, plan, sources)
         fetch(folder, pins, sources, report, tuple)
     return pins
 
@@ -137,12 +135,15 @@ def _with_indexes(sources: Sources, plan: Plan) -> Sources:
     return replace(sources, extra=(*sources.extra, *plan.indexes))
 
 
-def _refuse_problems(problems: list[str]) -> None:
-    if problems:
+def _resolve(installer: Installer, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
+    """Return all packages with their versions, or raise if they cannot work together."""
+    pins = installer.resolve(folder, plan, sources)
+    if problems := check_resolved(pins, plan):
         raise EnvironmentMismatch(
             f"it resolves but cannot work: {'; '.join(problems)}",
             hint="take the package that brings it out of the profile",
         )
+    return pins
 
 
 @contextmanager

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
+from gpuforge import registry
 from gpuforge.errors import EnvironmentMismatch, nearest
 
 _NOT_FOUND = re.compile(
@@ -30,8 +29,7 @@ def explain_failure(
     known
         Names of packages, from which a misspelt one is guessed.
     """
-    causes = Path(__file__).with_name("failures.toml").read_text(encoding="utf-8")
-    for cause in tomllib.loads(causes)["cause"]:
+    for cause in registry.table(__file__, "failures")["cause"]:
         found = re.search(cause["pattern"], tail)
         if found:
             said = " ".join(tail[tail.rfind("\n", 0, found.start()) + 1 :].split())[:200]

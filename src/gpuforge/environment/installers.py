@@ -26,7 +26,7 @@ from gpuforge.errors import EnvironmentMismatch
 
 PARALLEL_DOWNLOADS = 4
 
-_MAKING = "making the environment"
+MAKING = "making the environment"
 
 Report = Callable[[str, int, int], None]
 Pins = Mapping[str, str]
@@ -153,7 +153,7 @@ class Uv:
     def make(self, folder: Path, plan: Plan, prompt: str, sources: Sources) -> None:
         python = find_python(plan.target.python)
         argv = [self.program, "venv", "--allow-existing", "--python", python]
-        run_checked([*argv, "--prompt", prompt, str(folder)], _MAKING, self.known)
+        run_checked([*argv, "--prompt", prompt, str(folder)], MAKING, self.known)
 
     def resolve(self, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
         with _requirements_file(p.requirement for p in plan.packages) as file:
@@ -187,7 +187,7 @@ class Pip:
 
     def make(self, folder: Path, plan: Plan, prompt: str, sources: Sources) -> None:
         argv = [find_python(plan.target.python), "-m", "venv", "--prompt", prompt, str(folder)]
-        run_checked(argv, _MAKING, self.known)
+        run_checked(argv, MAKING, self.known)
 
     def resolve(self, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
         requirements = (p.requirement for p in plan.packages)

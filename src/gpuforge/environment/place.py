@@ -16,6 +16,7 @@ from pathlib import Path
 
 from gpuforge.environment.record import is_environment
 from gpuforge.errors import PlanRefused
+from gpuforge.probe.live import process_lives
 
 _MARK = ".gpuforge-unfinished"
 # Larger files are libraries; conda says itself into which of them it wrote the path.
@@ -93,7 +94,7 @@ class Place:
                 f"{self.staging} is in the way and is not of gpuforge", hint="move it away"
             )
         owner = mark.read_text(encoding="utf-8")
-        if owner.isdecimal() and int(owner) != os.getpid() and _alive(int(owner)):
+        if owner != str(os.getpid()) and process_lives(owner):
             raise PlanRefused(
                 f"process {owner} is making {self.path}", hint="wait for it, or end it"
             )
@@ -142,13 +143,3 @@ def _patch(path: Path, old: bytes, new: bytes) -> None:
         part.write_bytes(content.replace(old, new))
         shutil.copymode(path, part)
         part.replace(path)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -145,7 +145,9 @@ class Plan:
             "virtual_packages": self.virtual_packages,
             "refusal": {
                 "reason": refusal.reason,
-                "change": _change_as_dict(change),
+                "change": {"kind": change.kind, "need": change.need, "text": str(change)}
+                if change
+                else None,
                 "offer": "cpu" if self.accelerator != "cpu" else None,
             }
             if refusal
@@ -153,12 +155,6 @@ class Plan:
             "warnings": list(self.warnings),
             "facts_checked": self.checked.isoformat(),
         }
-
-
-def _change_as_dict(change: Change | None) -> dict[str, str] | None:
-    if change is None:
-        return None
-    return {"kind": change.kind, "need": change.need, "text": str(change)}
 
 
 def plan_environment(

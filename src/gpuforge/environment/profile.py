@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,6 @@ from gpuforge.errors import InvalidSettings, UnknownName, suggestion
 PROJECT_FOLDER = Path(".gpuforge") / "profiles"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 _SYSTEM_PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}", re.ASCII)
-_KEYS = (
-    "summary",
-    "optimises_for",
-    "extends",
-    "minimum_memory_gb",
-    "cpu_fit",
-    "pinned",
-    "packages",
-    "frameworks",
-    "accelerators",
-    "system",
-)
 
 
 @dataclass(frozen=True)
@@ -74,6 +62,9 @@ class Profile:
         return tuple(merged.values())
 
 
+_KEYS = ("extends", *(f.name for f in fields(Profile) if f.name not in ("name", "origin")))
+
+
 def folders(config: Path, start: Path) -> tuple[Path, ...]:
     """Return the folders of users' profiles, the one that wins last."""
     for parent in (start, *start.parents):
@@ -90,13 +81,12 @@ def load_profiles(where: Iterable[Path] = ()) -> dict[str, Profile]:
     InvalidSettings
         If a file is no profile; the message names the file and the key.
     """
-    texts: dict[str, tuple[str, str]] = {}
-    for entry in Path(__file__).with_name("profiles").glob("*.toml"):
-        texts[entry.stem] = (entry.read_text(encoding="utf-8"), "gpuforge")
-    tables = {name: _read(name, text, origin) for name, (text, origin) in texts.items()}
-    for folder in where:
-        for path in sorted(folder.glob("*.toml")) if folder.is_dir() else ():
-            tables[path.stem] = _read(path.stem, _text(path), str(path), tables)
+    shipped = Path(__file__).with_name("profiles")
+    tables: dict[str, tuple[dict[str, Any], str]] = {}
+    for folder in (shipped, *where):
+        for path in sorted(folder.glob("*.toml")):
+            origin = "gpuforge" if folder == shipped else str(path)
+            tables[path.stem] = _read(path.stem, _text(path), origin, tables)
     return {name: parse_profile(name, *tables[name], tables) for name in sorted(tables)}
 
 
@@ -190,9 +180,7 @@ def _text(path: Path) -> str:
         raise InvalidSettings(f"{path} cannot be read: {error}") from None
 
 
-def _read(
-    name: str, text: str, origin: str, below: Tables | None = None
-) -> tuple[dict[str, Any], str]:
+def _read(name: str, text: str, origin: str, below: Tables) -> tuple[dict[str, Any], str]:
     """Return the table of a profile's text, its keys checked."""
     try:
         table = tomllib.loads(text)
@@ -201,7 +189,7 @@ def _read(
     for key in table:
         if key not in _KEYS:
             raise InvalidSettings(f"{origin}: unknown key {key!r}", hint=suggestion(key, _KEYS))
-    if table.get("extends") == name and below and name in below:
+    if table.get("extends") == name and name in below:
         # An override that builds on the profile of the same name.
         return _merge(below[name][0], {k: v for k, v in table.items() if k != "extends"}), origin
     return table, origin

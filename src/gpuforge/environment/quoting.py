@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 
 def quoted(text: str) -> str:
@@ -14,12 +15,10 @@ def quoted(text: str) -> str:
     return "".join(char if _plain(char) else f"\\u{ord(char):04x}" for char in body)
 
 
-def quoted_list(items: tuple[str, ...] | list[str], indent: str = "") -> str:
-    """Return a TOML array, one item a line; empty arrays stay on their line."""
-    if not items:
-        return "[]"
-    lines = "".join(f"{indent}    {quoted(item)},\n" for item in items)
-    return f"[\n{lines}{indent}]"
+def quoted_list(items: Iterable[str]) -> str:
+    """Return a TOML array, one item a line."""
+    lines = "".join(f"    {quoted(item)},\n" for item in items)
+    return f"[\n{lines}]"
 
 
 def comment(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from gpuforge.environment.process import surroundings
 from gpuforge.environment.record import is_environment, python_of, read_record
 from gpuforge.environment.requirement import normal_name
 from gpuforge.errors import EnvironmentMismatch
+from gpuforge.probe import Output
+from gpuforge.probe.process import run
 
 TIMEOUT_SECONDS = 300.0
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0", "PYTHONWARNINGS": "ignore"}
@@ -107,25 +108,17 @@ def _framework_in(folder: Path) -> str:
 def _ask(folder: Path, code: str, *arguments: str) -> Any:
     """Run `code` in an environment and return the JSON document that it wrote last."""
     argv = [str(python_of(folder)), "-I", "-c", code, *arguments]
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT_SECONDS,
-            env=surroundings(_QUIET),
-            check=False,
+    done = run(argv, TIMEOUT_SECONDS, surroundings(_QUIET))
+    if not isinstance(done, Output):
+        raise EnvironmentMismatch(
+            f"the Python of {folder} does not run: {done.reason}",
+            hint="create it again with --replace",
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentMismatch(
-            f"the Python of {folder} does not run: {error}", hint="create it again with --replace"
-        ) from None
-    lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
     try:
-        return json.loads(lines[-1])
+        return json.loads(done.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError):
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-3:]
+        said = done.stderr.strip().splitlines()[-3:]
         raise EnvironmentMismatch(
-            f"the Python of {folder} ended with status {done.returncode}: {' '.join(said)[:400]}",
+            f"the Python of {folder} ended with status {done.status}: {' '.join(said)[:400]}",
             hint="create it again with --replace",
         ) from None

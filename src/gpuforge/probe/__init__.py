@@ -5,19 +5,11 @@ settings know, they know through one of these, so every one of them can be teste
 nobody here owns.
 """
 
-from gpuforge.probe.contract import (
-    DEFAULT_TIMEOUT_SECONDS,
-    FILE_LIMIT_BYTES,
-    OUTPUT_LIMIT_BYTES,
-    Output,
-    Probe,
-)
+from gpuforge.probe.contract import OUTPUT_LIMIT_BYTES, Output, Probe
 from gpuforge.probe.live import LiveProbe
 from gpuforge.probe.snapshot import SnapshotProbe, recorded_name
 
 __all__ = [
-    "DEFAULT_TIMEOUT_SECONDS",
-    "FILE_LIMIT_BYTES",
     "OUTPUT_LIMIT_BYTES",
     "LiveProbe",
     "Output",

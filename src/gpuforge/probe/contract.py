@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from gpuforge.facts import Reading
+from gpuforge.probe.files import decoded
 
 if TYPE_CHECKING:
     import ctypes
 
 OUTPUT_LIMIT_BYTES = 4 * 2**20
-FILE_LIMIT_BYTES = 64 * 2**20
 DEFAULT_TIMEOUT_SECONDS = 2.0
 
 
@@ -51,6 +51,7 @@ class Probe(Protocol):
 
     def read_text(self, path: str) -> Reading[str]:
         """Return the content of a file as text, undecodable bytes replaced."""
+        return decoded(self.read_bytes(path))
 
     def list_dir(self, path: str) -> Reading[tuple[str, ...]]:
         """Return the names in a folder, sorted."""
@@ -66,13 +67,15 @@ class Probe(Protocol):
     ) -> Reading[Output]:
         """Run a program to its end, its output cut at `OUTPUT_LIMIT_BYTES` a stream."""
 
-    def outputs(
-        self,
-        program: str,
-        *arguments: Sequence[str],
-        timeout: float = DEFAULT_TIMEOUT_SECONDS,
-    ) -> tuple[Reading[Output], ...]:
+    def recorded(self, program: str) -> tuple[Reading[Output], ...] | None:
+        """Return all recorded outputs of `program`, or None where programs can be run."""
+
+    def outputs(self, program: str, *arguments: Sequence[str]) -> tuple[Reading[Output], ...]:
         """Return what `program` says: live, once for each of `arguments`; else all recorded."""
+        recorded = self.recorded(program)
+        if recorded is not None:
+            return recorded
+        return tuple(self.run([program, *rest]) for rest in arguments)
 
     def load_library(self, name: str) -> Reading[ctypes.CDLL]:
         """Open a shared library."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gpuforge.facts import Absent, Failed, Reading
-from gpuforge.probe.contract import DEFAULT_TIMEOUT_SECONDS, Output
-from gpuforge.probe.files import decoded, read
+from gpuforge.probe.contract import DEFAULT_TIMEOUT_SECONDS, Output, Probe
+from gpuforge.probe.files import read
 
 if TYPE_CHECKING:
     import ctypes
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TOOL_FOLDERS = ("/usr/lib/wsl/lib", "/opt/rocm/bin", "/usr/local/bin", "/usr/sbin", "/sbin")
 
 
-class LiveProbe:
+class LiveProbe(Probe):
     """The machine this process runs on."""
 
     @property
@@ -32,9 +32,6 @@ class LiveProbe:
 
     def read_bytes(self, path: str) -> Reading[bytes]:
         return read(path, path)
-
-    def read_text(self, path: str) -> Reading[str]:
-        return decoded(self.read_bytes(path))
 
     def list_dir(self, path: str) -> Reading[tuple[str, ...]]:
         try:
@@ -66,13 +63,8 @@ class LiveProbe:
 
         return run([path, *argv[1:]], timeout)
 
-    def outputs(
-        self,
-        program: str,
-        *arguments: Sequence[str],
-        timeout: float = DEFAULT_TIMEOUT_SECONDS,
-    ) -> tuple[Reading[Output], ...]:
-        return tuple(self.run([program, *rest], timeout=timeout) for rest in arguments)
+    def recorded(self, program: str) -> None:
+        return None
 
     def load_library(self, name: str) -> Reading[ctypes.CDLL]:
         import ctypes
@@ -84,3 +76,16 @@ class LiveProbe:
 
     def clock(self) -> float:
         return time.monotonic()
+
+
+def process_lives(number: str) -> bool:
+    """Return whether a process of this number runs; where that cannot be asked, it does not."""
+    if not number.isdecimal() or os.name != "posix":
+        return False
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -16,7 +17,9 @@ from gpuforge.probe.contract import OUTPUT_LIMIT_BYTES, Output
 from gpuforge.probe.files import text_of
 
 
-def run(argv: list[str], timeout: float) -> Reading[Output]:
+def run(
+    argv: list[str], timeout: float, environ: Mapping[str, str] = os.environ
+) -> Reading[Output]:
     """Run `argv`; at the time limit, or over the output limit, end it and all it started."""
     name = Path(argv[0]).name
     try:
@@ -25,7 +28,7 @@ def run(argv: list[str], timeout: float) -> Reading[Output]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "LC_ALL": "C"},
+            env={**environ, "LC_ALL": "C"},
             start_new_session=True,
         )
     except (OSError, ValueError) as error:

@@ -9,30 +9,18 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gpuforge import registry
 from gpuforge.facts import Absent, Reading
 from gpuforge.probe.contract import DEFAULT_TIMEOUT_SECONDS, Output, Probe
-from gpuforge.probe.files import decoded
 from gpuforge.probe.snapshot import recorded_name
 
 T = TypeVar("T")
 
-# What names a machine or its user, in the notations of sysfs, NVIDIA, AMD, Windows and macOS.
-PRIVATE: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\b((?:GPU|MIG)-)[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
-     r"\g<1>00000000-0000-0000-0000-000000000000"),
-    (re.compile(r"(<(?:serial|board_serial|chassis_serial_number)>)[^<]*"), r"\1N/A"),
-    (re.compile(r"(?im)^(.*?\bserial(?: number)?\b[\s\"']*[:=]\s*\"?)[^\",\r\n]+"), r"\1N/A"),
-    (re.compile(r"(?im)^(\s*\"?unique[_ ]id\"?[\s:]+\"?)(?:0x)?[0-9a-f]+"), r"\g<1>0"),
-    (re.compile(r"(\"?asic_serial\"?\s*:\s*\"?)[0-9a-fA-Fx]+", re.I), r"\1N/A"),
-    (re.compile(r"(?m)^(SystemName\s*[=:]\s*).*"), r"\1MASKED"),
-    (re.compile(r"(/home/|/Users/|\\Users\\)[^/\\\s\"']+"), r"\1user"),
-    (re.compile(r"(?s)(<processes>).*?(</processes>)"), r"\1\2"),
-)  # fmt: skip
 RECORDED_FILE_BYTES = 2**20
 VISIBLE = re.compile(r"(CUDA|HIP|ROCR|GPU|NVIDIA|ZE|ONEAPI)_\w*|HSA_OVERRIDE_GFX_VERSION")
 
 
-class RecordingProbe:
+class RecordingProbe(Probe):
     """What `probe` sees, read once, remembered, and bounded by a deadline.
 
     Parameters
@@ -75,9 +63,6 @@ class RecordingProbe:
     def read_bytes(self, path: str) -> Reading[bytes]:
         return self._once("file", path, lambda: self._probe.read_bytes(path))
 
-    def read_text(self, path: str) -> Reading[str]:
-        return decoded(self.read_bytes(path))
-
     def list_dir(self, path: str) -> Reading[tuple[str, ...]]:
         return self._once("folder", path, lambda: self._probe.list_dir(path))
 
@@ -93,17 +78,8 @@ class RecordingProbe:
         left = min(timeout, max(0.05, self._deadline - self._probe.clock()))
         return self._once("run", tuple(argv), lambda: self._probe.run(argv, timeout=left))
 
-    def outputs(
-        self,
-        program: str,
-        *arguments: Sequence[str],
-        timeout: float = DEFAULT_TIMEOUT_SECONDS,
-    ) -> tuple[Reading[Output], ...]:
-        left = min(timeout, max(0.05, self._deadline - self._probe.clock()))
-        key = (program, tuple(map(tuple, arguments)))
-        return self._once(
-            "outputs", key, lambda: self._probe.outputs(program, *arguments, timeout=left)
-        )
+    def recorded(self, program: str) -> tuple[Reading[Output], ...] | None:
+        return self._once("recorded", program, lambda: self._probe.recorded(program))
 
     def load_library(self, name: str) -> Reading[ctypes.CDLL]:
         if not self._libraries:
@@ -127,7 +103,7 @@ class RecordingProbe:
                     files["sysroot" + str(key)] = found.decode("utf-8", "replace")
             elif what == "link" and isinstance(found, str):
                 files[f"sysroot{key}.link"] = found
-            elif what in ("run", "outputs"):
+            elif what in ("run", "recorded"):
                 readings = found if isinstance(found, tuple) else (found,)
                 files.update(_named(out) for out in readings if isinstance(out, Output))
         chosen = {k: v for k, v in self.environ.items() if VISIBLE.fullmatch(k)}
@@ -150,6 +126,6 @@ def _named(output: Output) -> tuple[str, str]:
 
 def without_names(text: str) -> str:
     """Return `text` without serial numbers, UUIDs, and the names of user and machine."""
-    for pattern, instead in PRIVATE:
-        text = pattern.sub(instead, text)
-    return re.sub(r"(?s)\| Processes:.*", "", text)
+    for entry in registry.table(__file__, "private")["private"]:
+        text = re.sub(entry["pattern"], entry["instead"], text)
+    return text

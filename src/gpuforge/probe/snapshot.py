@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpuforge.errors import WorkloadError
 from gpuforge.facts import Absent, Failed, Reading
-from gpuforge.probe.contract import DEFAULT_TIMEOUT_SECONDS, Output
+from gpuforge.probe.contract import DEFAULT_TIMEOUT_SECONDS, Output, Probe
 from gpuforge.probe.files import decoded, read
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ FORMAT_OPTIONS = {"-x", "--json", "-json", "-j", "--csv", "-xml"}
 NOT_OUTPUTS = ("source.txt", "expected.toml", "environ.txt")
 
 
-class SnapshotProbe:
+class SnapshotProbe(Probe):
     """A recorded machine: raw outputs named by their command, and a partial ``sysroot``.
 
     A link is a file ``<name>.link`` that holds its target. What was not recorded is `Absent`;
@@ -69,9 +69,6 @@ class SnapshotProbe:
         found = self._find(path)
         return found if isinstance(found, Absent) else read(found, path)
 
-    def read_text(self, path: str) -> Reading[str]:
-        return decoded(self.read_bytes(path))
-
     def list_dir(self, path: str) -> Reading[tuple[str, ...]]:
         found = self._find(path)
         if isinstance(found, Absent) or not found.is_dir():
@@ -105,12 +102,7 @@ class SnapshotProbe:
                 return self._output(stem + ending)
         return Absent(f"no output of '{' '.join(argv)}' was recorded")
 
-    def outputs(
-        self,
-        program: str,
-        *arguments: Sequence[str],
-        timeout: float = DEFAULT_TIMEOUT_SECONDS,
-    ) -> tuple[Reading[Output], ...]:
+    def recorded(self, program: str) -> tuple[Reading[Output], ...]:
         ways = (program + ".", program + "-")
         found = [name for name in self._programs if name.lower().startswith(ways)]
         return tuple(self._output(name) for name in found)

@@ -18,7 +18,7 @@ from gpuforge.cli.main import FINE
 from gpuforge.diagnose.run import run_checks
 from gpuforge.diagnose.site import Site
 from gpuforge.probe import LiveProbe
-from gpuforge.probe.recording import PRIVATE
+from gpuforge.probe.recording import without_names
 
 SUMMARY = "write a redacted bundle for a bug report; nothing is sent"
 
@@ -94,7 +94,8 @@ def _redact(value: object, name: str) -> object:
         return value
     if SECRET_NAME.search(name):
         return "***"
-    for pattern, replacement in (*PRIVATE, *SECRETS):
+    value = without_names(value)
+    for pattern, replacement in SECRETS:
         value = pattern.sub(replacement, value)
     return _nameless(value)
 

@@ -87,8 +87,7 @@ def export(found: argparse.Namespace) -> int:
     module = advice.format_module(found.format)
     made = plan_of(found)
     text = advice.export(made, found.format)
-    for warning in made.warnings:
-        render.message(f"warning: {warning}")
+    warn(made)
     if found.json:
         render.document({"format": found.format, "file": module.FILE_NAME, "text": text})
     elif found.output is None:
@@ -111,9 +110,14 @@ def describe(made: Plan) -> str:
     return f"{title}\n{render.table(rows, indent='  ')}"
 
 
-def _say(made: Plan) -> None:
+def warn(made: Plan) -> None:
+    """Say what is to be known about a plan."""
     for warning in made.warnings:
         render.message(f"warning: {warning}")
+
+
+def _say(made: Plan) -> None:
+    warn(made)
     if made.refusal is None:
         return
     render.message(f"refused: {made.refusal.reason}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from gpuforge import settings
 from gpuforge.environment import advice
@@ -82,17 +81,13 @@ def machine_of(found: argparse.Namespace) -> Machine:
 
 def loaded(found: argparse.Namespace) -> settings.Settings:
     """Return the settings in force, the flags above all others."""
-    flags: dict[str, Any] = {}
-    for flag, name in (
-        ("index", "package_index"),
-        ("framework_index", "framework_index"),
-        ("find_links", "find_links"),
-    ):
-        value = getattr(found, flag, None)
-        if value:
-            flags[name] = value
-    if getattr(found, "cpu_only", False):
-        flags["cpu_only"] = True
+    given = {
+        "package_index": getattr(found, "index", ""),
+        "framework_index": getattr(found, "framework_index", ""),
+        "find_links": getattr(found, "find_links", []),
+        "cpu_only": getattr(found, "cpu_only", False),
+    }
+    flags = {name: value for name, value in given.items() if value}
     return settings.load(flags=flags).settings
 
 

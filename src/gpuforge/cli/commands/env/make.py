@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from gpuforge.cli import render
-from gpuforge.cli.commands.env.advise import describe
+from gpuforge.cli.commands.env.advise import describe, warn
 from gpuforge.cli.commands.env.arguments import loaded, plan_of
-from gpuforge.cli.commands.env.progress import Progress
+from gpuforge.cli.commands.env.progress import progress
 from gpuforge.environment.companions import known_names
 from gpuforge.environment.conda import PROGRAMS
 from gpuforge.environment.create import Created, create_environment, fetch_plan, switched_path
@@ -30,7 +30,7 @@ def create(found: argparse.Namespace) -> int:
     made.check()
     if not found.json:
         render.data(describe(made))
-    _warn(made)
+    warn(made)
     _confirm(found, f"create {found.path}?")
     created = _create(found, made, found.path)
     return _prove(found, created)
@@ -38,8 +38,8 @@ def create(found: argparse.Namespace) -> int:
 
 def verify(found: argparse.Namespace) -> int:
     """Run a real kernel in an environment."""
-    with Progress(quiet=found.json) as progress:
-        progress.report("verifying", 0, 1)
+    with progress(quiet=found.json) as report:
+        report("verifying", 0, 1)
         result = verify_environment(found.path)
     _show(found, result)
     return FINE if result.ok else PROBLEM
@@ -58,7 +58,7 @@ def switch(found: argparse.Namespace) -> int:
         return _prove(found, Created(path, there, reused=True))
     made = plan_of(found)
     made.check()
-    _warn(made)
+    warn(made)
     _confirm(found, f"create {path}?")
     created = _create(found, made, path, base=record.base)
     return _prove(found, created)
@@ -69,8 +69,8 @@ def fetch(found: argparse.Namespace) -> int:
     made = plan_of(found)
     made.check()
     sources = _sources(found, made)
-    with Progress(quiet=found.json) as progress:
-        pins = fetch_plan(made, _installer(found), sources, progress.report)
+    with progress(quiet=found.json) as report:
+        pins = fetch_plan(made, _installer(found), sources, report)
     if found.json:
         render.document({"wheelhouse": str(sources.wheelhouse), "packages": pins})
     else:
@@ -80,9 +80,9 @@ def fetch(found: argparse.Namespace) -> int:
 
 def _create(found: argparse.Namespace, made: Plan, path: Path, *, base: str = "") -> Created:
     installer, sources = _installer(found), _sources(found, made)
-    with Progress(quiet=found.json) as progress:
+    with progress(quiet=found.json) as report:
         return create_environment(
-            made, path, installer, sources, progress.report, overwrite=found.replace, base=base
+            made, path, installer, sources, report, overwrite=found.replace, base=base
         )
 
 
@@ -101,11 +101,6 @@ def _sources(found: argparse.Namespace, made: Plan) -> Sources:
         offline=getattr(found, "offline", False),
         channels=tuple(getattr(found, "channel", None) or ("conda-forge",)),
     )
-
-
-def _warn(made: Plan) -> None:
-    for warning in made.warnings:
-        render.message(f"warning: {warning}")
 
 
 def _confirm(found: argparse.Namespace, question: str) -> None:

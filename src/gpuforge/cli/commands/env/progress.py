@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gpuforge.environment.installers import Report
 
 
-class Progress:
-    """Shows how many of how many packages are done."""
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[Report]:
+    """Give a function that shows what is being done, and how many of how many packages are."""
+    from tqdm import tqdm
 
-    def __init__(self, *, quiet: bool) -> None:
-        self.shown = not quiet and sys.stderr.isatty()
-        self.bar: Any = None
+    # None: shown on a terminal alone.
+    hidden = True if quiet else None
+    with tqdm(total=1, unit="package", leave=False, dynamic_ncols=True, disable=hidden) as bar:
 
-    def __enter__(self) -> Progress:
-        if self.shown:
-            from tqdm import tqdm
+        def report(what: str, done: int, total: int) -> None:
+            bar.total, bar.n = total, done
+            bar.set_description_str(what[:40])
 
-            self.bar = tqdm(total=1, unit="package", leave=False, dynamic_ncols=True)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.bar is not None:
-            self.bar.close()
-
-    def report(self, what: str, done: int, total: int) -> None:
-        """Show that `done` of `total` packages are done, and what is being done."""
-        if self.bar is not None:
-            self.bar.total, self.bar.n = total, done
-            self.bar.set_description_str(what[:40], refresh=True)
+        yield report

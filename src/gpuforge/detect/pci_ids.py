@@ -1,0 +1,80 @@
+"""Who made what on the PCI bus, and what of it computes; pure functions over ``pci_ids.toml``."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from gpuforge import registry
+from gpuforge.facts import Vendor
+
+
+def _table(kind: str) -> Any:
+    return registry.table(__file__, "pci_ids")[kind]
+
+
+def vendor_of(maker: str) -> Vendor | None:
+    """Return the vendor with the id `maker`, None for a maker of nothing that computes."""
+    vendors: dict[str, Vendor] = {entry["id"]: entry["vendor"] for entry in _table("maker")}
+    return vendors.get(maker)
+
+
+def maker_of(vendor: Vendor) -> str:
+    """Return the PCI id of a vendor."""
+    return next(str(m["id"]) for m in _table("maker") if m["vendor"] == vendor)
+
+
+def vendor_named_in(text: str) -> Vendor | None:
+    """Return the vendor that a product, a platform or a library is named after."""
+    for entry in _table("maker"):
+        if re.search(entry["words"], text, re.I):
+            vendor: Vendor = entry["vendor"]
+            return vendor
+    return None
+
+
+def not_computing(maker: str, pci_id: str | None) -> str | None:
+    """Return why a display computes nothing, ``virtual`` or ``bmc``, or None."""
+    kinds: dict[str, str] = _table("not_computing")
+    return next((why for why, ids in kinds.items() if {maker, pci_id} & set(ids.split())), None)
+
+
+def integrated(pci_id: str | None) -> bool | None:
+    """Return whether a GPU is part of the processor or chipset, from its PCI id."""
+    maker, _, device = (pci_id or "").partition(":")
+    for entry in _table("maker"):
+        listed = entry.get("parts") or entry.get("cards")
+        if entry["id"] == maker and listed:
+            return within(listed, int(device, 16)) == ("parts" in entry)
+    return None
+
+
+def within(listed: str, number: int) -> bool:
+    """Return whether a number is in one of the ranges ``01a0-01a0 2b00-2b7f``."""
+    return any(low <= number <= high for low, high in ranges(listed))
+
+
+@cache
+def ranges(listed: str) -> tuple[tuple[int, int], ...]:
+    """Return the first and the last number of each range."""
+    pairs = (part.split("-") for part in listed.split())
+    return tuple((int(low, 16), int(high, 16)) for low, high in pairs)
+
+
+def class_of(words: str) -> int | None:
+    """Return the class code that lspci writes as `words`."""
+    found: int | None = _table("class").get(words.strip().lower())
+    return found
+
+
+def split_maker(name: str) -> tuple[str, str]:
+    """Return the maker's id that a name begins with and the rest of it, or ``("", name)``."""
+    for entry in _table("name"):
+        match = re.match(entry["words"], name, re.I)
+        if match:
+            rest = re.sub(
+                entry.get("also", ""), "", name[match.end() :], count=1, flags=re.I
+            ).strip()
+            return entry["id"], rest if entry.get("product") or not rest else name
+    return "", name
