@@ -457,6 +457,16 @@ def test_a_named_variable_that_is_set_otherwise_is_left_to_the_user(
     assert done["repairs"] == [] and "max_split_size_mb:128" in done["findings"][0]["message"]
 
 
+def test_the_repair_that_is_named_repairs(
+    environment: Environment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["doctor", "gpu_memory_fragmentation"])
+    shown = capsys.readouterr().out
+    command = next(line for line in shown.splitlines() if "safe repair" in line)
+    main([*command.split("gpuforge ")[1].split(), "--yes"])
+    assert "repaired" in capsys.readouterr().out
+
+
 def test_conda_environments_and_rocm_builds_get_their_own(
     environment: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -78,8 +78,16 @@ def _finding(finding: Finding) -> str:
     lines += [f"         {text}" for text in finding.evidence]
     lines += [f"         {line.strip()}" for line in _numbered(finding.steps)]
     if finding.repair:
-        lines.append(f"         safe repair: gpuforge doctor --fix {finding.check}")
+        lines.append(f"         safe repair: gpuforge doctor --fix {_repaired_as(finding)}")
     return "\n".join(lines)
+
+
+def _repaired_as(finding: Finding) -> str:
+    """Return what to name for the repair: some causes are looked for only where they are named."""
+    from gpuforge.diagnose.known_error import causes, known_error
+
+    known = finding.cause in causes() and known_error(finding.cause).repaired_by == finding.check
+    return finding.cause if known else finding.check
 
 
 def _numbered(steps: tuple[str, ...]) -> list[str]:
