@@ -47,7 +47,7 @@ from gpuforge.runtime.structure import flatten
 SAMPLES = 25
 MAX_CELL_SECONDS = 0.12
 HOPELESS, LONG_SECONDS = 5.0, 0.02
-BACKENDS = "torch,jax"
+BACKENDS = "torch,jax,mlx,dpnp"
 FIRST_CALLS, LEARNING_CALLS, STEADY_CALLS = 500, 20_000, 5_000
 RESULTS = Path(__file__).parent / "results"
 
@@ -61,7 +61,9 @@ def sample(names: list[str], libraries: list[str], path: Path) -> dict[str, Any]
         for library in session.libraries.values():
             session.open(library)
         backends = [session.reference, *session.backends()]
-        content = read(path) if path.exists() else header(backends)
+        content = read(path) if path.exists() else {}
+        if versions(content) != versions(found := header(backends)):
+            content = found
         if "calibration" not in content:
             content["calibration"] = calibration(session)
             write(path, content)
@@ -72,6 +74,11 @@ def sample(names: list[str], libraries: list[str], path: Path) -> dict[str, Any]
                 print(f"{name} {dtype}: {perf_counter() - start:.0f} s", flush=True)
             write(path, content)
     return content
+
+
+def versions(content: dict[str, Any]) -> dict[str, str]:
+    """Return which libraries samples were taken with, and of which release."""
+    return {name: facts["version"] for name, facts in content.get("backends", {}).items()}
 
 
 def header(backends: list[Any]) -> dict[str, Any]:
@@ -418,6 +425,24 @@ def write(path: Path, content: dict[str, Any]) -> None:
         json.dump(rounded, file)
 
 
+def only(content: dict[str, Any], libraries: list[str]) -> dict[str, Any]:
+    """Return samples without those of other libraries than `libraries` and NumPy."""
+    gone = {name for name in content["backends"] if name.split(":")[0] not in (NUMPY, *libraries)}
+
+    def left(table: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in table.items() if name not in gone}
+
+    cells = {
+        kind: {"sizes": {size: left(cell) for size, cell in found["sizes"].items()},
+               "first": left(found["first"]), "refused": left(found["refused"])}
+        for kind, found in content["cells"].items()
+    }  # fmt: skip
+    ratios = {name: left(by) for name, by in content["calibration"]["ratios"].items()}
+    calibration = {**content["calibration"], "ratios": ratios}
+    kept = left(content["backends"])
+    return {**content, "backends": kept, "calibration": calibration, "cells": cells}
+
+
 def show(rows: list[dict[str, Any]], added: dict[str, float]) -> None:
     heading = ("policy", "total", "learning", "with it", "geo-mean", "near best", "seconds")
     print(f"{heading[0]:58}" + "".join(f"{h:>11}" for h in heading[1:]))
@@ -434,16 +459,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--functions", default=",".join(workloads.WORKLOADS))
-    parser.add_argument("--backends", default=BACKENDS)
+    parser.add_argument(
+        "--backends", help=f"libraries: {BACKENDS} to sample, all in FILE to replay"
+    )
     parser.add_argument("--samples", type=Path, default=RESULTS / "placement-samples.json.gz")
     parser.add_argument("--sample-only", action="store_true")
     parser.add_argument("--replay", type=Path)
     parser.add_argument("--out", type=Path, default=RESULTS / "placement.json")
     arguments = parser.parse_args()
     path = arguments.replay or arguments.samples
+    libraries = (arguments.backends or BACKENDS).split(",")
     content = read(path) if arguments.replay else sample(
-        arguments.functions.split(","), arguments.backends.split(","), path
+        arguments.functions.split(","), libraries, path
     )  # fmt: skip
+    if arguments.replay and arguments.backends:
+        content = only(content, libraries)
     if arguments.sample_only:
         return
     rows, added = replay(content, arguments.seed), overhead()
