@@ -23,7 +23,7 @@ TRY_FACTOR = 5.0
 TRY_FLOOR_SECONDS = 1e-3
 UNKNOWN_RATIO, UNKNOWN_SPREAD = 1.5, 0.7
 """A backend never tried is taken to need this many times NumPy's call."""
-CALIBRATED_SPREAD, RELATED_SPREAD = 0.7, 0.4
+CALIBRATED_SPREAD, RELATED_SPREAD = 0.5, 0.4
 """Of what a class of operations suggests, and of what other kinds of the same function do."""
 FAR_SPREAD = 0.3
 """What knows less than this is joined with them."""
@@ -32,7 +32,7 @@ TELLING = (1, 3)
 """After so many samples of a signature, what it took is told to other functions."""
 TRIAL_CALLS = 1.0
 """What a comparison with NumPy's result costs, in calls: the first ones are often the slowest."""
-BUY_AT = 1.0
+BUY_AT = 1.2
 """A price is paid once this share of it might have been saved, the call at hand included."""
 UNSEEN_FACTOR = 10.0
 """A rival never measured at a signature is, after this many times the price in calls there."""
