@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuforge.detect.source import outputs_of
 from gpuforge.facts import NOT_SHOWN, Failed, NotGpu, Toolkit, Vendor, VendorFailure
 from gpuforge.probe import Output, Probe
 
@@ -73,15 +74,7 @@ class Seen:
         *arguments: Sequence[str],
         ask: bool = True,
     ) -> list[Output]:
-        """Return what a program says; where it fails is the vendor's failure.
-
-        Parameters
-        ----------
-        ask
-            Whether it is run with each of `arguments` where programs can be run.
-        """
-        readings = probe.outputs(program, *(arguments if ask else ()))
-        for reading in readings:
-            if isinstance(reading, Failed):
-                self.fail(vendor, reading)
-        return [reading for reading in readings if isinstance(reading, Output)]
+        """Return what a program says (`outputs_of`); where it fails is the vendor's failure."""
+        return outputs_of(
+            probe, program, *arguments, ask=ask, fail=lambda reason: self.fail(vendor, reason)
+        )

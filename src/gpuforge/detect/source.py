@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from gpuforge.facts import known
+from gpuforge.facts import Failed, known
 from gpuforge.probe import Output, Probe
 
 
@@ -19,7 +19,11 @@ def names_in(probe: Probe, folder: str) -> tuple[str, ...]:
 
 
 def outputs_of(
-    probe: Probe, program: str, *arguments: Sequence[str], ask: bool = True
+    probe: Probe,
+    program: str,
+    *arguments: Sequence[str],
+    ask: bool = True,
+    fail: Callable[[Failed], None] | None = None,
 ) -> list[Output]:
     """Return what a program said, leaving out where it failed or is not there.
 
@@ -27,6 +31,11 @@ def outputs_of(
     ----------
     ask
         Whether it is run with each of `arguments` where programs can be run.
+    fail
+        Told of each failure.
     """
     readings = probe.outputs(program, *(arguments if ask else ()))
+    for reading in readings:
+        if fail and isinstance(reading, Failed):
+            fail(reading)
     return [reading for reading in readings if isinstance(reading, Output)]

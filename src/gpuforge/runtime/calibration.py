@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import inf
 from time import perf_counter
 from typing import Any
 
@@ -171,8 +170,25 @@ def measure_points(
     if isinstance(template, str):
         return [Point(name, backend.name, size, None, template) for backend in backends]
     programs = [Program(b, probe, spec, copies=False) for b in (reference, *backends)]
+    fastest, failed = _in_turns(programs, (values,), template)
+    base = fastest.get(reference.name)
+    if base is None:
+        reason = f"{reference.name}: {failed[reference.name]}"
+        return [Point(name, backend.name, size, None, reason) for backend in backends]
+    return [
+        Point(name, b.name, size, None, failed[b.name])
+        if b.name in failed
+        else Point(name, b.name, size, fastest[b.name] / base)
+        for b in backends
+    ]
+
+
+def _in_turns(
+    programs: list[Program], arguments: tuple[Any, ...], template: Template
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Return each backend's fastest call in seconds, the first turn left out; and what failed."""
+    fastest: dict[str, float] = {}
     failed: dict[str, str] = {}
-    fastest = {program.backend.name: inf for program in programs}
     start = perf_counter()
     for turn in range(MOST_TURNS + 1):
         for program in programs:
@@ -180,22 +196,18 @@ def measure_points(
             if backend in failed:
                 continue
             try:
-                took = _fastest_in_a_row(program, (values,), template)
+                took = _fastest_in_a_row(program, arguments, template)
             except Disagreement as difference:
                 failed[backend] = str(difference)
             except Exception as error:  # noqa: BLE001 - a library may fail in any way; it says how
                 failed[backend] = describe_error(error)
             else:
-                fastest[backend] = min(fastest[backend], took) if turn else inf
+                if turn:
+                    fastest[backend] = min(took, fastest.get(backend, took))
         spent = perf_counter() - start
         if turn and (spent > CELL_SECONDS or (turn >= LEAST_TURNS and spent > ENOUGH_SECONDS)):
             break
-    return [
-        Point(name, b.name, size, None, failed[b.name])
-        if b.name in failed
-        else Point(name, b.name, size, fastest[b.name] / fastest[reference.name])
-        for b in backends
-    ]
+    return {name: took for name, took in fastest.items() if name not in failed}, failed
 
 
 def _fastest_in_a_row(program: Program, arguments: tuple[Any, ...], template: Template) -> float:

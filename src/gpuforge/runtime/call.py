@@ -119,3 +119,4 @@ def _recall(session: Session, function: FunctionRecord) -> None:
                 record.sizes[timing.signature] = timing.size
                 for seconds in timing.seconds:
                     curve.add(timing.signature, timing.size, seconds)
+                curve.cell(timing.signature).row.clear()  # none of them ran in this process

@@ -147,7 +147,9 @@ def _notes(call: Call) -> list[str]:
         )
         if kind.outlay_seconds:
             compiling = format_seconds(kind.outlay_seconds)
-            notes.append(f"compiling for what was known to be faster took {compiling} besides")
+            notes.append(
+                f"compiling for what was pinned or expected to be faster took {compiling} besides"
+            )
     if call.relaxed:
         notes.append("numerics are relaxed: dtypes and precision are the backend's own")
     return notes

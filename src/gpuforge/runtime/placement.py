@@ -33,7 +33,7 @@ TELLING = (1, 3)
 TRIAL_CALLS = 1.0
 """What a comparison with NumPy's result costs, in calls: the first ones are often the slowest."""
 BUY_AT = 1.2
-"""A price is paid once this share of it might have been saved, the call at hand included."""
+"""A price is paid once so many times it might have been saved, the call at hand included."""
 UNSEEN_FACTOR = 10.0
 """A rival never measured at a signature is, after this many times the price in calls there."""
 BUSY_FLOOR_SECONDS = 2e-3

@@ -189,7 +189,7 @@ def _run_elsewhere(call: Call, decision: Decision) -> Placed:
     given_back = give_memory_back(session, backend)
     seconds = perf_counter() - start
     if fresh:
-        _learn_first(call, name, seconds, bought=decision.bought)
+        _learn_first(call, name, seconds, bought=decision.bought or not decision.exploring)
     else:
         learn(call, name, seconds, exploring=decision.exploring)
     # Where memory has to be given back, each call is looked at.
