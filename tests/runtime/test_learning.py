@@ -188,6 +188,19 @@ class TestCalibration:
             found += list(calibrate(History(tmp_path, "m"), held.reference, backends, limit=0))
         assert found == []
 
+    def test_a_reference_that_fails_gives_no_ratio(
+        self, other: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(value: Any, *, share: bool) -> Any:
+            raise MemoryError("none left")
+
+        with gf.session(history=False) as held:
+            backend = held.find(other)
+            monkeypatch.setattr(held.reference, "put", refuse)
+            [point] = measure_points("light", held.reference, [backend], 256)
+        assert point.ratio is None
+        assert point.reason == "numpy: MemoryError: none left"
+
     def test_every_probe_runs_or_says_why_not(self, other: str) -> None:
         with gf.session(history=False) as held:
             backend = held.find(other)
