@@ -16,7 +16,17 @@ from gpuforge.detect.merge import merge
 from gpuforge.detect.pci_ids import vendor_named_in
 from gpuforge.detect.score import best_of, identify, score_of
 from gpuforge.detect.seen import Seen
-from gpuforge.facts import Device, Failed, Host, Machine, Status, Toolkit, VendorFailure, known
+from gpuforge.facts import (
+    Absent,
+    Device,
+    Failed,
+    Host,
+    Machine,
+    Status,
+    Toolkit,
+    VendorFailure,
+    known,
+)
 from gpuforge.probe import LiveProbe, Probe
 from gpuforge.probe.recording import RecordingProbe
 
@@ -48,12 +58,16 @@ def detect_machine(
         Folder that remembers a vendor's library which took its process along.
     """
     started = probe.clock()
+    live = isinstance(probe, LiveProbe)
     memory = probe if isinstance(probe, RecordingProbe) else RecordingProbe(probe)
+    if memory.recorded("") is not None:
+        from gpuforge.detect.text import unpacked
+
+        memory = RecordingProbe(unpacked(memory))
     loaded = registry.load("gpuforge.detect", entry_points=ENTRY_POINTS if plugins else None)
     detectors = {
         name: module for name, module in loaded.modules.items() if hasattr(module, "detect")
     }
-    live = isinstance(probe, LiveProbe)
     tasks = {
         name: _Task(name, _reader(name, module, memory, crumbs if live else None, vendor_seconds))
         for name, module in detectors.items()
@@ -131,6 +145,9 @@ def assemble(seen: list[Seen], probe: Probe, host: Host) -> Machine:
     merged = merge([sighting for one in seen for sighting in one.sightings])
     everything = [_finished(device, toolkits) for device in merged]
     devices, hidden = visible.split(everything, probe.environ)
+    for one in seen:
+        told = {k: v for k, v in one.host.items() if isinstance(getattr(host, k), Absent)}
+        host = replace(host, **told)
     failures = tuple(dict.fromkeys(failure for one in seen for failure in one.failures))
     error = judge(everything, list(failures))
     status: Status = "driver_error" if error else "ok" if devices else "no_gpu"
@@ -162,10 +179,15 @@ def _finished(device: Device, toolkits: tuple[Toolkit, ...]) -> Device:
 def judge(devices: list[Device], failures: list[VendorFailure]) -> VendorFailure | None:
     """Return the failure that makes the whole machine a ``driver_error``, or None.
 
+    A GPU that was lost counts whatever the others do.
+
     A vendor that fails counts unless its GPUs answer all the same, or unless GPUs of other
     vendors work and none of its own are seen. GPUs without a driver count when no GPU has one.
     """
     working = [device for device in devices if not isinstance(device.driver, Failed)]
+    lost = next((failure for failure in failures if failure.kind == "gpu_lost"), None)
+    if lost:
+        return lost
     for failure in failures:
         own = [device for device in devices if device.vendor == failure.vendor]
         answering = [one for one in own if known(one.memory_total_bytes) or one.runtimes]

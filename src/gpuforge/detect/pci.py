@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from gpuforge.detect import pci_ids
-from gpuforge.detect.notation import kept
+from gpuforge.detect.notation import kept, pci_address
 from gpuforge.detect.pci_text import (
     Function,
+    of_config,
     parse_lspci,
     parse_pciconf,
     parse_udev,
@@ -20,7 +22,7 @@ from gpuforge.detect.pci_text import (
 )
 from gpuforge.detect.seen import Facts, Seen
 from gpuforge.detect.source import names_in, outputs_of, text_at
-from gpuforge.facts import Absent, Driver, Failed, Reading
+from gpuforge.facts import Absent, Driver, Failed, Reading, known
 from gpuforge.probe import Probe
 
 BUS = "/sys/bus/pci/devices"
@@ -34,15 +36,15 @@ ACCELERATORS = (0x0B40, 0x1200)
 def detect(probe: Probe) -> Seen:
     """Return the GPUs that the PCI bus shows."""
     seen = Seen()
-    known: set[str] = set()
+    passed: set[str] = set()
     for route, functions in routes(probe):
         for function in functions:
             why = why_not(function, functions)
             vendor = pci_ids.vendor_of(function.vendor)
             if vendor and why == "":
                 seen.add(vendor, route, [_facts(function, route)], trust=1)
-            elif why and function.address not in known:
-                known.add(function.address)
+            elif why and function.address not in passed:
+                passed.add(function.address)
                 seen.pass_over(why, function.name, function.address, function.pci_id)
     for output in outputs_of(probe, "udevadm"):  # display devices on no bus, as a Raspberry Pi's
         for name in parse_udev_platforms(output.stdout):
@@ -71,14 +73,27 @@ def routes(probe: Probe) -> Iterator[tuple[str, list[Function]]]:
 def read_sysfs(probe: Probe) -> list[Function]:
     """Return the functions of the bus; of the display cards alone where the bus is not shown."""
     folders = [f"{BUS}/{name}" for name in names_in(probe, BUS)]
-    if not folders:
-        cards = names_in(probe, CARDS)
-        folders = [f"{CARDS}/{name}/device" for name in cards if name[4:].isdigit()]
     functions = [f for folder in folders if (f := function_at(probe, folder)) is not None]
+    if all(function.kind not in DISPLAY for function in functions):
+        cards = {f.address: f for folder in _cards(probe) if (f := function_at(probe, folder))}
+        for card in cards.values():
+            card.kind = card.kind or DISPLAY[-1]  # what has a card of DRM is a display
+        functions += cards.values()
     if any(function.driver for function in functions):
         for function in functions:
             function.driver_shown = True
     return functions
+
+
+def _cards(probe: Probe) -> Iterator[str]:
+    """Yield the folders of the PCI devices behind DRM's cards, connectors and render nodes."""
+    for name in names_in(probe, CARDS):
+        link = probe.read_link(f"{CARDS}/{name}")
+        place = re.search(r"devices/pci[\w:./-]*(?=/drm/)", link) if isinstance(link, str) else None
+        if place:
+            yield f"/sys/{place[0]}"
+        if name[4:].isdigit():
+            yield f"{CARDS}/{name}/device"
 
 
 def function_at(probe: Probe, folder: str) -> Function | None:
@@ -89,9 +104,15 @@ def function_at(probe: Probe, folder: str) -> Function | None:
     if function is None:
         texts = (text_at(probe, f"{folder}/{part}") for part in ID_FILES)
         function = Function.of_files(slot, *texts)
+    if function is None:
+        function = of_config(slot, known(probe.read_bytes(f"{folder}/config")) or b"")
+    driver = probe.read_link(f"{folder}/driver") if function is None or not function.driver else ""
+    bound = driver.rpartition("/")[2] if isinstance(driver, str) else ""
+    if function is None and (maker := pci_ids.maker_of_driver(bound)):
+        address = pci_address(slot)
+        function = Function(address, maker, "", None) if address else None
     if function is not None and not function.driver:
-        driver = probe.read_link(f"{folder}/driver")
-        function.driver = driver.rpartition("/")[2] if isinstance(driver, str) else ""
+        function.driver = bound
     return function
 
 

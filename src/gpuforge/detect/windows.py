@@ -53,6 +53,8 @@ def detect(probe: Probe) -> Seen:
     for said in () if seen.sightings else outputs_of(probe, "dxdiag"):
         for entry in parse_dxdiag(said.stdout):
             _add(seen, entry, said.source)
+    if seen.sightings and not live:
+        seen.host["platform"] = "windows"
     for said in outputs_of(probe, "reg", ["query", CLASS_KEY, "/s"], ask=live):
         # An entry without an adapter is of a card long gone.
         sizes = parse_reg(said.stdout)
