@@ -52,6 +52,8 @@ def merge(sightings: Sequence[Sighting]) -> list[Device]:
         _place(list(batch), groups)
     for sighting in (s for s in sightings if s.everywhere):
         own = [group for group in groups if group.vendor == sighting.vendor]
+        if "name" in sighting.facts and len(own) > 1:
+            continue
         groups += [] if own else [Group(sighting.vendor)]
         for group in own or groups[-1:]:
             group.sightings.append(sighting)

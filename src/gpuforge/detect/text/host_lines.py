@@ -15,7 +15,8 @@ PLATFORMS = {
     "windows": (
         r"^\s*OS\s*: (Microsoft )?Windows",
         r"Python platform\s*: Windows|system='Windows'|^\s*Operating System: Windows",
-        r"\bMSC v\.\d|with MSVC|^PS [A-Z]:\\|^[A-Z]:\\[\w\\ .-]*>",
+        r"\bMSC v\.\d|with MSVC|\bnvcuda\.dll|^\s*PNP Device ID\s+PCI",
+        r"^PS [A-Z]:\\|^[A-Z]:\\[\w\\ .-]*>",
         r"^\s*\|.*(TCC/WDDM|\bWDDM\s+\|)",
     ),
     "macos": (
@@ -26,7 +27,7 @@ PLATFORMS = {
     "jetson": (r"L4T|\bJetson (Orin|Xavier|Nano|AGX|TX)|-tegra\b",),
     "linux": (
         r"^\s*OS\s*: (?!Microsoft|mac|Mac|Windows)\S",
-        r"Python platform\s*: Linux|^Linux \S+ \d+\.\d+|Linux version \d|system='Linux'",
+        r"[Pp]latform\s*: Linux|^Linux \S+ \d+\.\d+|Linux version \d|system='Linux'",
         r"operatingSystem: linux|kubernetes\.io/os[=:]\s*\"?linux",
     ),
 }
@@ -36,7 +37,7 @@ FACTS = {
         r"^\s*Architecture:\s+(x86_64|aarch64|arm64|ppc64le)\b",
         r"^\s*OS\s*: .*\((x86_64|aarch64|arm64)\)",
         r"^Linux \S+ \d.* (x86_64|aarch64) GNU/Linux",
-        r"Python platform: .*-(x86_64|aarch64|arm64)-",
+        r"[Pp]latform: .*-(x86_64|aarch64|arm64)-",
     ),
     "cores": (r"^\s*CPU\(s\):\s+(\d+)$",),
     "libc": (r"^\s*Libc version\s*:\s+(glibc-[\d.]+)", r"-with-(glibc\d[\d.]+)"),

@@ -20,7 +20,7 @@ _ADDRESS = r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _OF_DRIVER = re.compile(rf"(amdgpu|radeon|nouveau|nvidia|i915|xe) {_ADDRESS}: ")
 _READY = re.compile(rf"Initialized (amdgpu|radeon|nouveau|i915|xe|nvidia-drm) .* for {_ADDRESS}")
 _SETTING = re.compile(
-    r"initializing kernel modesetting \((\w+) 0x([0-9a-f]{4}):0x([0-9a-f]{4})", re.I
+    r"initializing kernel modesetting \(([\w ]+) 0x([0-9a-f]{4}):0x([0-9a-f]{4})", re.I
 )
 _MEMORY = re.compile(
     r"\bVRAM: (\d+)M\b|: (\d+)M of VRAM memory ready|Detected VRAM RAM=(\d+)M|fb: (\d+) MiB|"
@@ -74,6 +74,8 @@ class _Log:
             self._bind(ready[1], ready[2])
             self._current = None
         elif setting := _SETTING.search(line):
+            if driver := _OF_DRIVER.search(line):
+                self._bind(driver[1], driver[2])
             self._set(setting[2].lower(), setting[3])
         elif bus := _BUS.search(line):
             if pci_ids.vendor_of(bus[2]) and not pci_ids.not_computing(bus[2], None):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 from gpuforge.detect.notation import Facts, gfx, kept, name_of, pci_id, size, whole
-from gpuforge.detect.seen import Seen
+from gpuforge.detect.pci_ids import vendor_of
+from gpuforge.detect.seen import Seen, Sighting
 from gpuforge.facts import Driver, Toolkit
 
 PROGRAM = "lines"
 GPUS_AT_MOST = 64
 _PAIR = re.compile(
-    r"\b((?:nvidia|amd|beta\.amd|gpu\.intel)\.com/[\w.-]+)\"?\s*[=:]\s*\"?([^\s\",]{1,80})"
+    r"\b((?:nvidia|amd|beta\.amd|gpu\.intel)\.com/[\w.-]+)[\"']?\s*[=:]\s*[\"']?([^\s\"',]{1,80})"
 )
 # Labels hold no blanks; some hyphens belong to the name.
 _SPACES = re.compile(
@@ -24,6 +25,10 @@ _HAMI = re.compile(
 
 def read(text: str, route: str, seen: Seen) -> None:
     """Add the GPUs that the node of a text offers."""
+    for maker in set(re.findall(r"pci-(?:03\d\d_)?(10de|1002)\w*\.present", text)):
+        vendor = vendor_of(maker)
+        if vendor:
+            seen.sightings.append(Sighting(vendor, route, {}, 2, everywhere=True))
     if ".com/" not in text and "hami.io" not in text:
         return
     words = dict(reversed(_PAIR.findall(text)))
