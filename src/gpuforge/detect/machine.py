@@ -14,7 +14,7 @@ from gpuforge.detect import crash, visible
 from gpuforge.detect.host import read_host
 from gpuforge.detect.merge import merge
 from gpuforge.detect.pci_ids import vendor_named_in
-from gpuforge.detect.score import best_of, identify, score_of
+from gpuforge.detect.score import IDLE_DRIVERS, best_of, identify, score_of
 from gpuforge.detect.seen import Seen
 from gpuforge.facts import (
     Absent,
@@ -176,6 +176,11 @@ def _finished(device: Device, toolkits: tuple[Toolkit, ...]) -> Device:
     return replace(device, score=score_of(device))
 
 
+def _is_served(device: Device) -> bool:
+    driver = known(device.driver)
+    return driver is not None and driver.name not in IDLE_DRIVERS
+
+
 def judge(devices: list[Device], failures: list[VendorFailure]) -> VendorFailure | None:
     """Return the failure that makes the whole machine a ``driver_error``, or None.
 
@@ -191,6 +196,9 @@ def judge(devices: list[Device], failures: list[VendorFailure]) -> VendorFailure
     for failure in failures:
         own = [device for device in devices if device.vendor == failure.vendor]
         answering = [one for one in own if known(one.memory_total_bytes) or one.runtimes]
+        if failure.kind == "no_devices" and failure.vendor != "nvidia":
+            # The tools of AMD and Intel know fewer GPUs than their drivers serve.
+            answering += [one for one in own if _is_served(one)]
         if not answering and (own or not working):
             return failure
     if devices and not working:

@@ -104,10 +104,13 @@ def parse_lspci(text: str) -> list[Function]:
         elif blocks and not match:
             blocks[-1][1].append(line)
     shows_drivers = "driver in use:" in text
+    picked = re.search(r"^--$", text, re.M) is not None  # by grep, that parts its matches so
     for function, lines in blocks:
         _add_details(function, lines)
         last = function is blocks[-1][0]
-        function.driver_shown = shows_drivers and not _is_cut(lines, last and text[-1:] != "\n")
+        function.driver_shown = shows_drivers and not _is_cut(
+            lines, last and text[-1:] != "\n", picked
+        )
     return [function for function, _ in blocks]
 
 
@@ -123,7 +126,7 @@ def _add_details(function: Function, lines: list[str]) -> None:
                 function.kind = function.kind or shown.kind
 
 
-def _is_cut(lines: list[str], unfinished: bool) -> bool:
+def _is_cut(lines: list[str], unfinished: bool, picked: bool) -> bool:
     """Return whether the part of a function that names its driver may be missing.
 
     ``-v`` and ``-k`` name the drivers last: what ends before, or what ``grep`` picked, shows none.
@@ -134,7 +137,7 @@ def _is_cut(lines: list[str], unfinished: bool) -> bool:
     verbose = any(line.startswith(("Flags:", "Control:", "Memory at", "Region 0")) for line in told)
     ended = any(line.startswith("Capabilities:") for line in told)
     marks = any(_CUT.fullmatch(line) for line in told)
-    return marks or not told or (verbose and (unfinished or not ended))
+    return picked or marks or not told or (verbose and (unfinished or not ended))
 
 
 def of_config(slot: str, content: bytes) -> Function | None:

@@ -21,7 +21,7 @@ def names_in(probe: Probe, folder: str) -> tuple[str, ...]:
 
 # A kernel or a tool of WSL, or nvidia-smi of Linux that shows the driver of Windows.
 WSL = re.compile(
-    r"microsoft-standard|WSL environment detected|^\s*WSL version|/usr/lib/wsl|"
+    r"microsoft-standard|WSL environment detected|^[ \t]*WSL version|/usr/lib/wsl|"
     r"NVIDIA-SMI (?P<tool>[\d.]+) +Driver Version: (?!(?P=tool)\b)\d",
     re.M,
 )

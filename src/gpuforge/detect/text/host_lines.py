@@ -13,34 +13,34 @@ PROGRAM = "lines"
 PLATFORMS = {
     "wsl2": (WSL.pattern,),
     "windows": (
-        r"^\s*OS\s*: (Microsoft )?Windows",
-        r"Python platform\s*: Windows|system='Windows'|^\s*Operating System: Windows",
-        r"\bMSC v\.\d|with MSVC|\bnvcuda\.dll|^\s*PNP Device ID\s+PCI",
+        r"^[ \t]*OS\s*: (Microsoft )?Windows",
+        r"Python platform\s*: Windows|system='Windows'|^[ \t]*Operating System: Windows",
+        r"\bMSC v\.\d|with MSVC|\bnvcuda\.dll|^[ \t]*PNP Device ID\s+PCI",
         r"^PS [A-Z]:\\|^[A-Z]:\\[\w\\ .-]*>",
-        r"^\s*\|.*(TCC/WDDM|\bWDDM\s+\|)",
+        r"^[ \t]*\|.*(TCC/WDDM|\bWDDM\s+\|)",
     ),
     "macos": (
-        r"^\s*OS\s*: (macOS|Mac OS)",
+        r"^[ \t]*OS\s*: (macOS|Mac OS)",
         r"Python platform\s*: (macOS|Darwin)|Darwin Kernel Version",
     ),
     "freebsd": (r"\bFreeBSD \d+\.\d",),
     "jetson": (r"L4T|\bJetson (Orin|Xavier|Nano|AGX|TX)|-tegra\b",),
     "linux": (
-        r"^\s*OS\s*: (?!Microsoft|mac|Mac|Windows)\S",
+        r"^[ \t]*OS\s*: (?!Microsoft|mac|Mac|Windows)\S",
         r"[Pp]latform\s*: Linux|^Linux \S+ \d+\.\d+|Linux version \d|system='Linux'",
         r"operatingSystem: linux|kubernetes\.io/os[=:]\s*\"?linux",
     ),
 }
 FACTS = {
-    "cpu_model": (r"^\s*[Mm]odel name\s*:\s+(\S.*)$", r"^CPU:\s*\n\s*Name: (\S.*)$"),
+    "cpu_model": (r"^[ \t]*[Mm]odel name\s*:\s+(\S.*)$", r"^CPU:\s*\n\s*Name: (\S.*)$"),
     "machine": (
-        r"^\s*Architecture:\s+(x86_64|aarch64|arm64|ppc64le)\b",
-        r"^\s*OS\s*: .*\((x86_64|aarch64|arm64)\)",
+        r"^[ \t]*Architecture:\s+(x86_64|aarch64|arm64|ppc64le)\b",
+        r"^[ \t]*OS\s*: .*\((x86_64|aarch64|arm64)\)",
         r"^Linux \S+ \d.* (x86_64|aarch64) GNU/Linux",
         r"[Pp]latform: .*-(x86_64|aarch64|arm64)-",
     ),
-    "cores": (r"^\s*CPU\(s\):\s+(\d+)$",),
-    "libc": (r"^\s*Libc version\s*:\s+(glibc-[\d.]+)", r"-with-(glibc\d[\d.]+)"),
+    "cores": (r"^[ \t]*CPU\(s\):\s+(\d+)$",),
+    "libc": (r"^[ \t]*Libc version\s*:\s+(glibc-[\d.]+)", r"-with-(glibc\d[\d.]+)"),
 }
 
 

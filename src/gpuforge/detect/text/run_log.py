@@ -53,7 +53,7 @@ def read(text: str, route: str, seen: Seen) -> None:
             for match in pattern.finditer(line):
                 said = {name: value for name, value in match.groupdict().items() if value}
                 _add(entry, said, number, found, seen)
-    devices = [device for device in found.values() if "name" in device.facts or device.vendor]
+    devices = [device for device in found.values() if device.vendor]
     for tool, vendor in dict.fromkeys((one.tool, one.vendor) for one in devices):
         own = [one.facts for one in devices if (one.tool, one.vendor) == (tool, vendor)]
         if vendor:
@@ -70,7 +70,7 @@ def _add(
     """Add what one line says: of a device, of the one before it, or of each of a vendor."""
     tool, name = entry["tool"], said.get("name", "")
     last = next((one for one in reversed(found.values()) if one.tool == tool), None)
-    near = last is not None and number - last.line <= REACH
+    near = last is not None and number - last.line <= entry.get("reach", REACH)
     vendor = entry.get("vendor") or _LIBRARIES.get(said.get("library", "").lower())
     vendor = vendor or pci_ids.vendor_of(said.get("maker", "").lower())
     vendor = vendor or pci_ids.vendor_named_in(name)
@@ -103,7 +103,8 @@ def facts_of(said: dict[str, str], vendor: Vendor) -> Facts:
     """Return facts from the groups of a line."""
     compute = said.get("compute", said.get("capability", ""))
     uuid, runtime = said.get("uuid", ""), said.get("runtime")
-    place = said.get("decimal", "").split(":")
+    numbers = [said.get(key, "") for key in ("domain", "bus", "slot", "function")]
+    place = numbers if said.get("bus") else ["0", *said.get("decimal", "").split(":")]
     kinds = {"nvidia": "cuda", "amd": "rocm", "intel": "level_zero"}
     device, maker, name = (said.get(key, "").strip() for key in ("device", "maker", "name"))
     maker = maker or (pci_ids.maker_of(vendor) if device and vendor != "other" else "")
@@ -115,7 +116,7 @@ def facts_of(said: dict[str, str], vendor: Vendor) -> Facts:
         compute_capability=compute if re.fullmatch(r"\d+\.\d", compute) else None,
         architecture=gfx(said.get("gfx", compute)),
         pci_address=pci_address(said.get("address", ""))
-        or (pci_address_of(0, *place) if len(place) == 3 else None),
+        or (pci_address_of(*place) if len(place) == 4 else None),
         pci_id=pci_id(maker, device) if device and maker else None,
         integrated={"0": False, "1": True}.get(said.get("shared", "")),
         driver=Driver(vendor, said["driver"]) if "driver" in said else None,

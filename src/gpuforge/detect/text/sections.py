@@ -10,8 +10,8 @@ from functools import cache
 from gpuforge import registry
 from gpuforge.probe import Output
 
-# Beyond these a text is not read: a table of GPUs stands at the beginning of a log.
-LINES_AT_MOST, LINE_LIMIT = 200_000, 4000
+# Of a long text its beginning and its end are read: machines are described there, not amid a log.
+FIRST_LINES, LAST_LINES, LINE_LIMIT, MARGIN_LIMIT = 20_000, 2_000, 4000, 120
 LINES = "lines"
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07]{0,200}\x07")
 _QUOTE = re.compile(r"^(?:> ?)+|^[+](?=\s+\S)")
@@ -45,20 +45,35 @@ class Section:
         return "\n".join(cut)
 
 
+@dataclass(frozen=True)
+class _Sign:
+    """How the output of one program is known by a line."""
+
+    program: str
+    words: tuple[str, ...]
+    sign: re.Pattern[str]
+    head: re.Pattern[str] | None
+    alone: bool
+
+    def fits(self, line: str, folded: str) -> bool:
+        return any(word in folded for word in self.words) and bool(self.sign.search(line))
+
+
 @cache
-def _signs() -> list[tuple[str, re.Pattern[str], re.Pattern[str] | None, bool]]:
+def _signs() -> tuple[_Sign, ...]:
     def compiled(text: str) -> re.Pattern[str]:
         return re.compile(text.replace("\n", ""), re.I)
 
-    return [
-        (
+    return tuple(
+        _Sign(
             entry["program"],
+            tuple(entry["words"]),
             compiled(entry["sign"]),
             compiled(entry["head"]) if "head" in entry else None,
             entry.get("lines", False),
         )
         for entry in registry.table(__file__, "sections")["section"]
-    ]
+    )
 
 
 def asked_for(source: str) -> bool:
@@ -82,8 +97,11 @@ def outputs_in(text: str, source: str = "") -> list[tuple[str, Output]]:
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield the lines with their numbers, without what terminals and Markdown put around them."""
-    for number, raw in enumerate(text.splitlines()[:LINES_AT_MOST], 1):
-        line = _QUOTE.sub("", _ESCAPE.sub("", raw[:LINE_LIMIT]).replace("\t", "        "))
+    numbered = list(enumerate(text.splitlines(), 1))
+    for number, raw in numbered[:FIRST_LINES] + numbered[FIRST_LINES:][-LAST_LINES:]:
+        line = _ESCAPE.sub("", raw[:LINE_LIMIT]) if "\x1b" in raw else raw[:LINE_LIMIT]
+        line = _QUOTE.sub("", line.replace("\t", "        ")).rstrip()
+        line = line[max(0, len(line) - len(line.lstrip()) - MARGIN_LIMIT) :]
         parts = [line]
         if line.count("(UUID: GPU-") > 1:  # a list that lost its line ends
             parts = re.split(r"\s+(?=GPU \d+: )", line)
@@ -113,9 +131,10 @@ def sections_of(lines: list[tuple[int, str]]) -> list[Section]:
 
 def _recognised(line: str) -> tuple[str, bool, bool]:
     """Return the program that a line belongs to or ``""``, whether it begins an output of it."""
-    for program, sign, head, alone in _signs():
-        if sign.search(line):
-            return program, bool(head and head.search(line)), alone
+    folded = line.lower()
+    for sign in _signs():
+        if sign.fits(line, folded):
+            return sign.program, bool(sign.head and sign.head.search(line)), sign.alone
     return "", False, False
 
 

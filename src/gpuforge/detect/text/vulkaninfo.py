@@ -47,10 +47,10 @@ def _same(facts: Facts, other: Facts) -> bool:
 def parse_vulkaninfo(text: str) -> list[tuple[Vendor, Facts]]:
     """Return vendor and facts of each device that is no software."""
     found: list[tuple[Vendor, Facts]] = []
-    blocks = re.split(r"^\s*GPU\d+:", text, flags=re.M)
+    blocks = re.split(r"^[ \t]*GPU\d+:", text, flags=re.M)
     if len(blocks) == 1:
         blocks = re.split(
-            r"^(?=\s*(?:apiVersion|vendorID|deviceName)\s+=)", text, maxsplit=1, flags=re.M
+            r"^(?=[ \t]*(?:apiVersion|vendorID|deviceName)\s+=)", text, maxsplit=1, flags=re.M
         )
     for block in blocks[1:]:
         device = _device({key.strip(): v for key, v in fields_of(block, "=").items()}, block)
