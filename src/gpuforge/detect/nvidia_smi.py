@@ -49,7 +49,7 @@ def _parse(text: str) -> Report:
         return parse_xml(text)
     if "NVSMI LOG" in text or _BLOCKS.search(text):
         return parse_query(text)
-    if re.search(r"^[ \t]*[+|][-= |+]{6}", text, re.M):
+    if re.search(r"^[ \t]*([+|][-= |+]{6}|\| *NVIDIA-SMI )", text, re.M):
         return parse_table(text)
     return parse_csv(text) or parse_list(text)
 

@@ -13,8 +13,8 @@ PROGRAM = "inxi"
 # The next key of a line, which ends the value of the one before.
 _NEXT = r"(?=\s+(?:[a-zA-Z][\w-]*(?: ID| bits)?:|$)|$)"
 _PARTS = re.compile(
-    r"^[ \t]*(System|Machine|Battery|Memory|CPU|Graphics|Audio|Network|Bluetooth|RAID|Drives|Partition|"
-    r"Swap|Sensors|Info|Repos|Processes):",
+    r"^[ \t]*(System|Machine|Battery|Memory|CPU|Graphics|Audio|Network|Bluetooth|RAID|Drives|"
+    r"Partition|Swap|Sensors|Info|Repos|Processes):",
     re.M,
 )
 
