@@ -199,6 +199,18 @@ def test_lost_gpu_beside_a_valid_table_is_told_and_the_numbers_stay(
     assert [device.index for device in machine.devices] == [0, 1, 3]
 
 
+def test_lost_gpu_that_the_bus_still_shows_is_not_the_best(tmp_path: Path) -> None:
+    lspci = "".join(
+        f"{bus}:00.0 3D controller [0302]: NVIDIA Corporation GA100 [A100] [10de:20b0]\n"
+        for bus in ("07", "87")
+    )
+    table = LOST + HEADING + ROW.format(n=0, bus="07")
+    machine = machine_of(tmp_path, **{"nvidia-smi__txt": table, "lspci-nn__txt": lspci})
+    good, lost = machine.devices
+    assert isinstance(lost.driver, Failed) and lost.driver.kind == "gpu_lost"
+    assert machine.best_device == good.index == 0
+
+
 def test_list_that_misses_a_number_keeps_the_others(tmp_path: Path) -> None:
     text = (
         "GPU 0: NVIDIA A100 (UUID: GPU-88b1d6aa-9bbf-4bd8-b3a8-6a8e7f2d0d20)\n"
@@ -208,6 +220,12 @@ def test_list_that_misses_a_number_keeps_the_others(tmp_path: Path) -> None:
     machine = machine_of(tmp_path, **{"nvidia-smi-L__txt": text})
     assert [device.index for device in machine.devices] == [0, 2]
     assert machine.error and "GPU 1" in machine.error.message
+
+
+def test_driver_that_counts_no_gpus_shows_none(tmp_path: Path) -> None:
+    text = "<nvidia_smi_log><driver_version>535.54.03</driver_version><attached_gpus>0</attached_gpus></nvidia_smi_log>"
+    machine = machine_of(tmp_path, **{"nvidia-smi-q__xml": text})
+    assert not machine.devices and machine.error and machine.error.kind == "no_devices"
 
 
 # clinfo
@@ -475,6 +493,25 @@ def test_version_of_the_kernel_module_alone_shows_a_gpu_and_its_driver(tmp_path:
     )
     devices = machine_of(tmp_path, **{"lspci-nn__txt": lspci}).devices
     assert [known(d.driver) and known(d.driver).version for d in devices] == ["535.54.03"] * 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("Xorg__0__log", "[    20.1] (--) PCI:*(1@0:0:0) 10de:2204:1458:403b rev 161, Mem @ 0xa3000000/16777216\n", ("nvidia", "0000:01:00.0", "10de:2204")),
+        ("glxinfo-B__txt", "OpenGL renderer string: AMD Radeon RX 6800 XT (radeonsi, navi21, LLVM 15.0.7)\n", ("amd", None, None)),
+        ("hipinfo__txt", "Name:                             AMD Radeon RX 7900 XTX\ntotalGlobalMem:                   23.98 GB\ngcnArchName:                      gfx1100\n", ("amd", None, None)),
+        ("inxi-Gx__txt", "Graphics:\n  Device-1: AMD Navi 21 driver: amdgpu v: kernel bus-ID: 0b:00.0 chip-ID: 1002:73bf\n", ("amd", "0000:0b:00.0", "1002:73bf")),
+        ("hwinfo--gfxcard__txt", "19: PCI 100.0: 0300 VGA compatible controller (VGA)\n  SysFS BusID: 0000:01:00.0\n  Vendor: pci 0x10de \"nVidia Corporation\"\n  Device: pci 0x2204 \"GA102\"\n  Driver: \"nvidia\"\n", ("nvidia", "0000:01:00.0", "10de:2204")),
+        ("kubectl-describe-node__txt", "nvidia.com/gpu.product=NVIDIA-A100-SXM4-40GB\nnvidia.com/gpu.count=1\nnvidia.com/cuda.driver.major=535\nnvidia.com/cuda.driver.minor=54\nnvidia.com/cuda.driver.rev=03\n", ("nvidia", None, None)),
+        ("torch-collect-env__txt", "Is CUDA available: True\nGPU models and configuration: GPU 0: NVIDIA L4\nNvidia driver version: 535.54.03\n", ("nvidia", None, None)),
+    ],
+)  # fmt: skip
+def test_files_of_other_tools_in_a_snapshot_are_read(
+    tmp_path: Path, name: str, text: str, expected: tuple[object, ...]
+) -> None:
+    (device,) = machine_of(tmp_path, **{name: text}).devices
+    assert shown(device) == expected
 
 
 # Windows by nvidia-smi alone, and garbage

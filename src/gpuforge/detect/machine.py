@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from gpuforge import registry
 from gpuforge.detect import crash, visible
 from gpuforge.detect.host import read_host
 from gpuforge.detect.merge import merge
+from gpuforge.detect.notation import pci_address
 from gpuforge.detect.pci_ids import vendor_named_in
 from gpuforge.detect.score import IDLE_DRIVERS, best_of, identify, score_of
 from gpuforge.detect.seen import Seen
@@ -144,11 +145,12 @@ def assemble(seen: list[Seen], probe: Probe, host: Host) -> Machine:
     toolkits = tuple(dict.fromkeys(toolkit for one in seen for toolkit in one.toolkits))
     merged = merge([sighting for one in seen for sighting in one.sightings])
     everything = [_finished(device, toolkits) for device in merged]
+    failures = tuple(dict.fromkeys(failure for one in seen for failure in one.failures))
+    everything = [_unless_lost(device, failures) for device in everything]
     devices, hidden = visible.split(everything, probe.environ)
     for one in seen:
         told = {k: v for k, v in one.host.items() if isinstance(getattr(host, k), Absent)}
         host = replace(host, **told)
-    failures = tuple(dict.fromkeys(failure for one in seen for failure in one.failures))
     error = judge(everything, list(failures))
     status: Status = "driver_error" if error else "ok" if devices else "no_gpu"
     return Machine(
@@ -164,6 +166,18 @@ def assemble(seen: list[Seen], probe: Probe, host: Host) -> Machine:
         best_device=best_of(devices),
         notes=tuple(note for one in seen for note in one.notes),
     )
+
+
+def _unless_lost(device: Device, failures: Sequence[VendorFailure]) -> Device:
+    """Return the device, its driver failed where a tool says that the GPU at its place is lost."""
+    driver = known(device.driver)
+    lost = next((f for f in failures if f.kind == "gpu_lost" and pci_address(f.message)), None)
+    if lost is None or known(device.pci_address) != pci_address(lost.message):
+        return device
+    if known(device.memory_total_bytes) or (driver and known(driver.version)):
+        return device
+    device = replace(device, driver=Failed(lost.message, kind=lost.kind))
+    return replace(device, score=score_of(device))
 
 
 def _finished(device: Device, toolkits: tuple[Toolkit, ...]) -> Device:

@@ -40,7 +40,8 @@ def parse(text: str) -> Report:
     missing = [str(n) for n in range(max(numbers, default=-1)) if n not in numbers]
     if lost and missing and len(missing) <= len(numbers):
         lost = (lost[0], f"{lost[1]} (not listed: GPU {', '.join(missing)})")
-    report.error = report.error or lost
+    none = re.search(r"<attached_gpus>0<|^\s*Attached GPUs\s*:\s*0\s*$", text, re.M)
+    report.error = report.error or lost or (("no_devices", "Attached GPUs: 0") if none else None)
     return report
 
 
