@@ -62,7 +62,7 @@ class Teller:
         text = f"{output.stdout}\n{output.stderr}"
         if not report.devices:
             report.error = report.error or first_error(text, self.vendor, passing_over=normal)
-        if not report.devices and report.error is None and not NOT_INSTALLED.search(text):
+        if not report.devices and report.error is None and not re.search(NOT_INSTALLED, text, re.M):
             words = word((output.stderr or output.stdout).strip().partition("\n")[0]) or ""
             if output.status:
                 said = f"{output.source}: status {output.status}: {words[:200]}"
@@ -91,9 +91,7 @@ class Teller:
         return seen.add(self.vendor, route, devices, trust=report.trust)
 
 
-NOT_INSTALLED = re.compile(
-    r"command not found|not recognized as (an internal|the name)|: not found$", re.M
-)
+NOT_INSTALLED = r"command not found|not recognized as (an internal|the name)|: not found$"
 
 
 def first_error(

@@ -20,10 +20,9 @@ def names_in(probe: Probe, folder: str) -> tuple[str, ...]:
 
 
 # A kernel or a tool of WSL, or nvidia-smi of Linux that shows the driver of Windows.
-WSL = re.compile(
+WSL = (
     r"microsoft-standard|WSL environment detected|^[ \t]*WSL version|/usr/lib/wsl|"
-    r"NVIDIA-SMI (?P<tool>[\d.]+) +Driver Version: (?!(?P=tool)\b)\d",
-    re.M,
+    r"NVIDIA-SMI (?P<tool>[\d.]+) +Driver Version: (?!(?P=tool)\b)\d"
 )
 
 
@@ -32,7 +31,9 @@ def under_wsl(probe: Probe) -> bool:
     if "microsoft" in text_at(probe, "/proc/version").lower():
         return True
     outputs = probe.recorded("") or ()
-    return any(isinstance(out, Output) and bool(WSL.search(out.stdout)) for out in outputs)
+    return any(
+        isinstance(out, Output) and bool(re.search(WSL, out.stdout, re.M)) for out in outputs
+    )
 
 
 def outputs_of(

@@ -22,9 +22,9 @@ LINK_LIMIT = 40
 # Options that choose a format; in a snapshot the file's ending says it.
 FORMAT_OPTIONS = {"-x", "--json", "-json", "-j", "--csv", "-xml"}
 # NVIDIA's driver models of Windows, in the table, in `-q` and in XML.
-WINDOWS_DRIVER = re.compile(
-    r"\b(TCC/WDDM|Driver-Model)\b|^\|.*\b(WDDM|TCC|MCDM)\s+\||(Current\s*:\s*|<current_dm>)(WDDM|TCC|MCDM)",
-    re.M,
+WINDOWS_DRIVER = (
+    r"\b(TCC/WDDM|Driver-Model)\b|^\|.*\b(WDDM|TCC|MCDM)\s+\||"
+    r"(Current\s*:\s*|<current_dm>)(WDDM|TCC|MCDM)"
 )
 NOT_OUTPUTS = ("source.txt", "expected.toml", "environ.txt")
 
@@ -74,7 +74,9 @@ class SnapshotProbe(Probe):
         alone = names and all(name.startswith("nvidia-smi") for name in self._programs)
         if alone and not self._sysroot.exists():
             texts = (out.stdout for out in self.recorded("nvidia-smi") if isinstance(out, Output))
-            return "win32" if any(WINDOWS_DRIVER.search(text) for text in texts) else "linux"
+            return (
+                "win32" if any(re.search(WINDOWS_DRIVER, text, re.M) for text in texts) else "linux"
+            )
         return "linux"
 
     def read_bytes(self, path: str) -> Reading[bytes]:

@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from gpuforge import log, settings
 from gpuforge.cli import machine_view, render
@@ -15,7 +15,7 @@ from gpuforge.cli.main import NOTHING
 from gpuforge.detect import read_machine
 from gpuforge.detect.differences import differences
 from gpuforge.errors import UnknownName, WorkloadError
-from gpuforge.facts import Machine
+from gpuforge.facts import Host, Machine
 from gpuforge.probe import LiveProbe, Probe, SnapshotProbe
 from gpuforge.units import format_seconds
 
@@ -52,26 +52,21 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.why and (reasons := machine_view.reasons(machine)):
         show = render.message if arguments.json else render.data
         show(reasons)
-    if arguments.pasted and machine == replace(Machine("no_gpu"), **_incidental(machine)):
+    told = machine.devices or machine.failures or machine.others or machine.toolkits
+    if arguments.pasted and not told and machine.host == Host():
         render.message("nothing in the text was recognised as a machine")
         return NOTHING
     if machine.error and not arguments.json:
-        explain = (
-            f"'gpuforge explain {arguments.pasted}'" if arguments.pasted else "'gpuforge doctor'"
-        )
-        render.message(f"next: {explain} says how to mend it")
+        command = f"explain {arguments.pasted}" if arguments.pasted else "doctor"
+        render.message(f"next: 'gpuforge {command}' says how to mend it")
     if arguments.watch:
         _watch(machine, arguments)
     return 1 if machine.status == "driver_error" else 0
 
 
 def _machine(arguments: argparse.Namespace) -> Machine:
-    given = {
-        "--snapshot": arguments.snapshot,
-        "--record": arguments.record,
-        "--from": arguments.pasted,
-    }
-    sources = [flag for flag, value in given.items() if value]
+    flags = {"snapshot": "--snapshot", "record": "--record", "pasted": "--from"}
+    sources = [flag for name, flag in flags.items() if getattr(arguments, name)]
     if len(sources) > 1:
         raise UnknownName(
             f"gpuforge detect: {' and '.join(sources)} exclude each other", hint="give one of them"
@@ -88,11 +83,6 @@ def _machine(arguments: argparse.Namespace) -> Machine:
 
         machine = replace(machine, toolkits=(*machine.toolkits, *open_platforms(probe)))
     return machine
-
-
-def _incidental(machine: Machine) -> dict[str, Any]:
-    """Return the fields of a machine that say nothing about it."""
-    return {name: getattr(machine, name) for name in ("elapsed_seconds", "timings", "notes")}
 
 
 def _pasted(arguments: argparse.Namespace) -> Machine:

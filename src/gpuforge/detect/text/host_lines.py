@@ -11,7 +11,7 @@ from gpuforge.detect.source import WSL
 PROGRAM = "lines"
 # Of each platform, lines that only it writes; the first platform that is told of counts.
 PLATFORMS = {
-    "wsl2": (WSL.pattern,),
+    "wsl2": (WSL,),
     "windows": (
         r"^[ \t]*OS\s*: (Microsoft )?Windows",
         r"Python platform\s*: Windows|system='Windows'|^[ \t]*Operating System: Windows",
