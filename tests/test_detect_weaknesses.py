@@ -479,6 +479,22 @@ def test_links_of_connectors_lead_to_the_cards(tmp_path: Path) -> None:
     ]
 
 
+def test_card_whose_folder_was_copied_has_its_place_from_its_connectors(tmp_path: Path) -> None:
+    files = {
+        "sys/class/drm/card0/device/vendor": "0x1002\n",
+        "sys/class/drm/card0/device/device": "0x73bf\n",
+        "sys/class/drm/card0/device/mem_info_vram_total": "17163091968\n",
+    }
+    write(tmp_path, **files)
+    (device,) = detect_machine(SnapshotProbe(tmp_path)).devices
+    assert shown(device) == ("amd", None, "1002:73bf")
+    assert known(device.memory_total_bytes) == 17163091968
+    link = "../../devices/pci0000:00/0000:00:03.1/0000:0b:00.0/drm/card0/card0-DP-1"
+    write(tmp_path, **{"sys/class/drm/card0-DP-1.link": link})
+    (device,) = detect_machine(SnapshotProbe(tmp_path)).devices
+    assert shown(device) == ("amd", "0000:0b:00.0", "1002:73bf")
+
+
 def test_version_of_the_kernel_module_alone_shows_a_gpu_and_its_driver(tmp_path: Path) -> None:
     version = (
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03  Tue Jun  6 22:20:39 UTC 2023\n"

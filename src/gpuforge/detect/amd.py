@@ -131,7 +131,7 @@ def read_cards(probe: Probe) -> list[Facts]:
         revision = text_at(probe, f"{folder}/revision")
         product = name_of(text_at(probe, f"{folder}/product_name"))
         facts = kept(
-            pci_address=function.address,
+            pci_address=function.address or None,
             pci_id=function.pci_id,
             memory_total_bytes=total,
             memory_free_bytes=free_of(total, used),

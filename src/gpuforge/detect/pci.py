@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from gpuforge.detect import pci_ids
 from gpuforge.detect.notation import kept, pci_address
 from gpuforge.detect.pci_text import (
+    PLACELESS,
     Function,
     of_config,
     parse_lspci,
@@ -75,7 +76,8 @@ def read_sysfs(probe: Probe) -> list[Function]:
     folders = [f"{BUS}/{name}" for name in names_in(probe, BUS)]
     functions = [f for folder in folders if (f := function_at(probe, folder)) is not None]
     if all(function.kind not in DISPLAY for function in functions):
-        cards = {f.address: f for folder in _cards(probe) if (f := function_at(probe, folder))}
+        found = ((folder, function_at(probe, folder)) for folder in _cards(probe))
+        cards = {card.address or folder: card for folder, card in found if card}
         for card in cards.values():
             card.kind = card.kind or DISPLAY[-1]  # what has a card of DRM is a display
         functions += cards.values()
@@ -100,6 +102,8 @@ def function_at(probe: Probe, folder: str) -> Function | None:
     """Return one function from its uevent, or from its id files where there is none."""
     target = probe.read_link(folder)  # a card's folder is a link to its place on the bus
     slot = (target if isinstance(target, str) else folder).rpartition("/")[2]
+    if slot == PLACELESS and folder.startswith(CARDS):
+        slot = _slot_of_connector(probe, folder) or slot
     function = parse_uevent(text_at(probe, f"{folder}/uevent"), slot)
     if function is None:
         texts = (text_at(probe, f"{folder}/{part}") for part in ID_FILES)
@@ -114,6 +118,17 @@ def function_at(probe: Probe, folder: str) -> Function | None:
     if function is not None and not function.driver:
         function.driver = bound
     return function
+
+
+def _slot_of_connector(probe: Probe, folder: str) -> str:
+    """Return the place of a card whose folder is a copy, from the links of its connectors."""
+    card = folder.split("/")[-2]
+    for name in names_in(probe, CARDS):
+        link = probe.read_link(f"{CARDS}/{name}") if name.startswith(f"{card}-") else None
+        place = re.search(r"([^/]+)/drm/", link) if isinstance(link, str) else None
+        if place:
+            return place[1]
+    return ""
 
 
 def why_not(function: Function, others: Iterable[Function]) -> str | None:
@@ -148,7 +163,7 @@ def _facts(function: Function, route: str) -> Facts:
     else:
         driver = Absent(f"{route} does not show drivers")
     return kept(
-        pci_address=function.address,
+        pci_address=function.address or None,
         pci_id=function.pci_id,
         name=function.name or None,
         integrated=pci_ids.integrated(function.pci_id),

@@ -17,6 +17,9 @@ from gpuforge.detect.notation import (
     whole,
 )
 
+# The folder of a card's device that was copied, not linked to its place on the bus.
+PLACELESS = "device"
+
 
 @dataclass
 class Function:
@@ -24,6 +27,7 @@ class Function:
 
     Attributes
     ----------
+    address : empty where a copied folder does not show it
     vendor, device : four hex digits, empty where not shown
     kind : the 16-bit class code, or None
     driver : the bound kernel driver, empty where there is none
@@ -54,10 +58,10 @@ class Function:
             pairs = zip(numbers, parts, strict=True)
             numbers = [int(part, 16) if number is None else number for number, part in pairs]
         maker, product, code = numbers
-        if address is None or maker is None:
+        if maker is None or (address is None and slot != PLACELESS):
             return None
         ident = "" if product is None else f"{product:04x}"
-        return Function(address, f"{maker:04x}", ident, None if code is None else code >> 8)
+        return Function(address or "", f"{maker:04x}", ident, None if code is None else code >> 8)
 
 
 _MODALIAS = re.compile(
