@@ -81,7 +81,8 @@ def read_sysfs(probe: Probe) -> list[Function]:
         for card in cards.values():
             card.kind = card.kind or DISPLAY[-1]  # what has a card of DRM is a display
         functions += cards.values()
-    if any(function.driver for function in functions):
+    # Of folders without a uevent, links to drivers were recorded for all or for none.
+    if any(function.driver and not function.driver_shown for function in functions):
         for function in functions:
             function.driver_shown = True
     return functions
