@@ -252,3 +252,64 @@ def test_detector_of_another_package_is_asked_when_the_setting_says_so(
     own = devices()
     assert ("other", "Acme X1") not in own
     assert devices(GPUFORGE_DETECT_PLUGINS="1") == [*own, ("other", "Acme X1")]
+
+
+REPORT = """\
+```
+Unable to determine the device handle for GPU 0000:87:00.0: Unknown Error
+| NVIDIA-SMI 550.54.14     Driver Version: 550.54.14     CUDA Version: 12.4     |
+|   0  NVIDIA L40S     On  | 00000000:17:00.0 Off |                    0 |
+| N/A   30C    P8    35W / 350W |   1MiB / 46068MiB |      0%      Default |
+```
+OS: Ubuntu 22.04.3 LTS (x86_64)
+"""
+
+
+def test_machine_of_a_pasted_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "report.md"
+    path.write_text(REPORT)
+    assert main(["detect", "--from", str(path), "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    (device,) = document["devices"]
+    assert device["name"] == "NVIDIA L40S" and device["driver_version"] == "550.54.14"
+    assert document["error"]["kind"] == "gpu_lost" and document["host"]["platform"] == "linux"
+    assert document["host"]["cores"] is None, "nothing of this machine"
+    assert main(["detect", "--from", str(path)]) == 1
+    streams = capsys.readouterr()
+    assert "NVIDIA L40S" in streams.out and f"gpuforge explain {path}" in streams.err
+
+
+def test_machine_of_a_text_on_stdin() -> None:
+    command = [sys.executable, "-m", "gpuforge", "detect", "--from", "-", "--json"]
+    done = subprocess.run(command, input=REPORT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and json.loads(done.stdout)["devices"][0]["index"] == 0
+
+
+def test_text_without_a_machine_is_said_to_show_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "note.txt"
+    path.write_text("It does not work on my computer.\n")
+    assert main(["detect", "--from", str(path)]) == 3
+    assert "nothing in the text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--snapshot", "x"], ["--record", "x"], ["--watch"], ["--cpu-only"], []],
+    ids=lambda arguments: " ".join(arguments) or "no such file",
+)
+def test_pasted_text_excludes_other_machines(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["detect", "--from", str(tmp_path / "absent"), *arguments]) == 2
+    assert "hint:" in capsys.readouterr().err
+
+
+def test_readers_of_pasted_texts_are_not_loaded_for_a_live_machine() -> None:
+    code = (
+        "import sys, gpuforge; gpuforge.detect(refresh=True);"
+        "loaded = [m for m in sys.modules if m.startswith('gpuforge.detect.text.')];"
+        "assert not loaded, loaded"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -265,7 +265,8 @@ def test_nvml_name_that_is_no_text_is_no_name(nvml_file: Path) -> None:
 def test_nvml_with_one_bad_gpu_tells_of_the_others(nvml_file: Path, code: int, kind: str) -> None:
     machine = with_nvml(nvml_file, NVML_COUNT=3, NVML_BAD=2, NVML_BAD_CODE=code)
     assert [known(d.pci_address) for d in machine.devices] == ["0001:01:00.0", "0003:01:00.0"]
-    assert kinds(machine) == [kind] and machine.status == "ok"
+    assert kinds(machine) == [kind] and [d.index for d in machine.devices] == [0, 2]
+    assert machine.status == ("driver_error" if kind == "gpu_lost" else "ok")
 
 
 def test_nvml_without_gpus_says_so(nvml_file: Path) -> None:

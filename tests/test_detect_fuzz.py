@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,16 @@ from gpuforge.detect import (
     stored,
     windows,
 )
+from gpuforge.detect.text import hwinfo, inxi, lshw, machine_from_text, vulkaninfo
 from gpuforge.facts import Device, Machine, known
 from gpuforge.probe import SnapshotProbe
 from gpuforge.probe.files import text_of
 
+REPORTS = [
+    report
+    for path in sorted((Path(__file__).parent / "reports").glob("*.toml"))
+    for report in tomllib.loads(path.read_text(encoding="utf-8"))["report"]
+]
 PARSERS: dict[str, Callable[[str], Any]] = {
     "nvidia-smi": nvidia_smi.parse,
     "nvidia-settings": nvidia_smi.parse_settings,
@@ -50,6 +57,10 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "wmi": windows.parse_wmi,
     "reg": windows.parse_reg,
     "clinfo": opencl.parse_clinfo,
+    "lshw": lshw.parse_lshw,
+    "inxi": inxi.parse_inxi,
+    "hwinfo": hwinfo.parse_block,
+    "vulkaninfo": vulkaninfo.parse_vulkaninfo,
 }
 WORDS = st.sampled_from(
     (
@@ -168,3 +179,40 @@ def test_one_mutation_of_every_snapshot(corpus: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_many_mutations_of_every_snapshot(corpus: Path, tmp_path: Path) -> None:
     check_mutations(corpus, tmp_path, range(1, 12))
+
+
+def damaged(text: str, rng: random.Random) -> str:
+    """Return a text that was cut, shuffled, mixed with another, or is no text at all."""
+    way = rng.randrange(6)
+    lines = text.splitlines(keepends=True)
+    if way == 0:
+        return text_of(rng.randbytes(rng.randrange(4000)))
+    if way == 1:
+        start = rng.randrange(len(text))
+        return text[start : start + rng.randrange(len(text))]
+    if way == 2:
+        rng.shuffle(lines)
+        return "".join(lines)
+    if way == 3:
+        return "".join(line[rng.randrange(20) :] for line in lines)
+    if way == 4:
+        mixed = lines + rng.choice(REPORTS)["text"].splitlines(keepends=True)
+        return "".join(rng.choices(mixed, k=rng.randrange(1, 200)))
+    return text_of(mutated(text.encode(), rng))
+
+
+def check_pasted(seeds: range) -> None:
+    for seed in seeds:
+        rng = random.Random(seed)
+        machine = machine_from_text(damaged(rng.choice(REPORTS)["text"], rng))
+        assert_sane(machine)
+        assert not [f for f in machine.failures if f.kind in ("detector_failed", "timeout")], seed
+
+
+def test_no_pasted_text_raises() -> None:
+    check_pasted(range(120))
+
+
+@pytest.mark.slow
+def test_no_pasted_text_raises_in_a_thousand() -> None:
+    check_pasted(range(120, 1120))

@@ -28,7 +28,7 @@ from gpuforge.detect.notation import (
 )
 from gpuforge.detect.report import Report, Teller
 from gpuforge.detect.seen import Seen
-from gpuforge.detect.source import names_in, text_at
+from gpuforge.detect.source import names_in, text_at, under_wsl
 from gpuforge.facts import Driver, Toolkit
 from gpuforge.probe import Probe
 
@@ -60,9 +60,11 @@ def detect(probe: Probe) -> Seen:
         ("rocminfo", [], amd_tools.parse_rocminfo),
         ("amdgpu_top", ["-J", "-d"], amd_tools.parse_amdgpu_top),
     )
+    # WSL has no kernel module: what the runtime says there is the news.
+    normal = ("kfd_not_loaded", "driver_not_loaded") if under_wsl(probe) else ()
     for tool, arguments, parse in tools:
         for output in seen.outputs("amd", probe, tool, arguments, ask=not complete):
-            complete = AMD.take(seen, output, parse) or complete
+            complete = AMD.take(seen, output, parse, *normal) or complete
     if any(sighting.facts for sighting in seen.sightings):
         seen.failures = [f for f in seen.failures if f.kind != "tool_failed"]
     return seen
@@ -80,9 +82,8 @@ def read_kfd(probe: Probe) -> list[Facts]:
         facts = parse_node(text_at(probe, f"{NODES}/{number}/properties"))
         if facts is None:
             continue
-        if not facts.get("integrated"):
-            total = _node_memory(probe, f"{NODES}/{number}/mem_banks")
-            facts.update(kept(memory_total_bytes=total))
+        total = _node_memory(probe, f"{NODES}/{number}/mem_banks")
+        facts.update(kept(memory_total_bytes=total))
         found.append(facts)
     return found
 
@@ -130,7 +131,7 @@ def read_cards(probe: Probe) -> list[Facts]:
         revision = text_at(probe, f"{folder}/revision")
         product = name_of(text_at(probe, f"{folder}/product_name"))
         facts = kept(
-            pci_address=function.address,
+            pci_address=function.address or None,
             pci_id=function.pci_id,
             memory_total_bytes=total,
             memory_free_bytes=free_of(total, used),

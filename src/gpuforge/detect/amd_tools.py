@@ -33,6 +33,7 @@ from gpuforge.detect.notation import (
     words_of,
 )
 from gpuforge.detect.report import Report
+from gpuforge.facts import Toolkit
 
 T = TypeVar("T")
 
@@ -96,6 +97,8 @@ def parse_rocm_smi(text: str) -> Report:
 
 def _cards_of_lines(text: str) -> dict[str, dict[str, Any]]:
     cards: dict[str, dict[str, Any]] = {}
+    for card, block in re.findall(r'"(card\d+|system)"\s*:\s*\{([^{}]*)', text):  # JSON that is cut
+        cards[card] = dict(re.findall(r'"([^"]{1,80})"\s*:\s*"([^"]{0,200})"', block))
     for line in lines_of(text):
         match = re.match(r"GPU\[(\d+)\]\s*:\s*([^:]+):\s*(.*)", line)
         if match:
@@ -116,7 +119,7 @@ def _concise(text: str) -> list[Facts]:
     devices: list[Facts] = []
     for line in lines_of(text):
         new = re.match(r"\d+\s+\d+\s+(0x[0-9a-f]{4}),\s+\d+\s", line)
-        old = re.match(r"(?:GPU\[)?\d+\]?\s+:?\s*(\d+\.\d+\s?°?c|N/A)\s", line, re.I)
+        old = re.match(r"\s*(?:GPU\[)?\d+\]?\s+:?\s*(\d+(\.\d+)?\s?°?c|N/A)\s", line, re.I)
         between = re.match(r"\d+\s+\[0x[0-9a-f]+\s*:\s*0x[0-9a-f]+\]\s", line, re.I)
         if new or old or between:
             devices.append(_device({"device id": new[1]} if new else {}))
@@ -179,33 +182,44 @@ def parse_rocminfo(text: str) -> Report:
     """Return the GPU agents of ``rocminfo``; its BDFID is decimal."""
     version = re.search(r"ROCk module version ([\d.]+) is loaded", text)
     report = Report(driver=version[1] if version else None)
-    for agent in re.split(r"^\*+\s*\nAgent \d+\s*\n\*+\s*$", text, flags=re.M)[1:]:
+    shared = 0
+    for agent in re.split(r"^Agent \d+[ \t]*$", text, flags=re.M)[1:]:
         fields = flat(fields_of(agent))
-        if fields.get("device type") == "GPU":
-            report.devices.append(_agent(agent, fields))
+        if fields.get("device type") == "CPU":
+            shared = max(_pools(agent), default=0)
+        # A listing that is cut may end before the type.
+        elif fields.get("device type", fields.get("vendor name")) in ("GPU", "AMD"):
+            report.devices.append(_agent(agent, fields, shared))
     return report
 
 
-def _agent(agent: str, fields: dict[str, str]) -> Facts:
+def _pools(agent: str) -> list[int]:
+    """Return the sizes of an agent's global memory pools, in bytes."""
+    pools = re.findall(r"Segment:\s+GLOBAL;.*\n\s+Size:\s+(\d+)", agent)
+    return [found for pool in pools if (found := size(pool, "K"))]
+
+
+def _agent(agent: str, fields: dict[str, str], shared: int) -> Facts:
     place = whole(fields.get("bdfid"))
     chip = re.search(r"\((0x[0-9a-f]{4})\)", fields.get("chip id", ""))
-    pools = re.findall(r"Segment:\s+GLOBAL;.*\n\s+Size:\s+(\d+)", agent)
-    sizes = [found for pool in pools if (found := size(pool, "K"))]
+    sizes = _pools(agent)
     facts = _device(
         {**fields, "device id": chip[1] if chip else None},
         pci_address=pci_address_of(0, place >> 8, place >> 3 & 31, place & 7) if place else None,
     )
     if "APU" in fields.get("memory properties", ""):
         facts["integrated"] = True
-    if sizes and not facts.get("integrated"):
+    # A pool as large as the CPU's is the CPU's; an integrated GPU may have one of its own.
+    if sizes and not (facts.get("integrated") and max(sizes) >= shared > 0):
         facts["memory_total_bytes"] = max(sizes)
+    facts["runtimes"] = (Toolkit("rocm"),)  # an agent is what the runtime can use
     return facts
 
 
 def parse_amdgpu_top(text: str) -> Report:
     """Return the GPUs of ``amdgpu_top``'s JSON dump."""
     report = Report()
-    for entry in map(flat, records(json_of(text, '"DeviceName"'))):
+    for entry in map(flat, records(json_of(text, '"DeviceName"')) or _cut_entries(text)):
         number = whole(entry.get("deviceid") or entry.get("devicepath/deviceid"))
         report.runtime = report.runtime or _told(entry, "runtime", _version)
         kinds = {"APU": True, "dGPU": False}
@@ -216,3 +230,14 @@ def parse_amdgpu_top(text: str) -> Report:
             )
         )
     return report
+
+
+def _cut_entries(text: str) -> list[dict[str, Any]]:
+    """Return what ``amdgpu_top`` says of each card in JSON that is cut."""
+    found = []
+    for block in re.split(r'(?="ASIC Name"\s*:)', text)[1:]:
+        values = dict(
+            reversed(re.findall(r'"(\w[\w ]{1,30})"\s*:\s*"?([^",{}\[\]]{1,200})', block))
+        )
+        found.append({**values, "gfx version": values.get("ASIC Name")})
+    return found

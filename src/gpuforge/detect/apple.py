@@ -45,6 +45,8 @@ def detect(probe: Probe) -> Seen:
     for said in seen.outputs("apple", probe, "system_profiler", command, ask=ask):
         for entry in parse_system_profiler(said.stdout):
             _add(seen, entry, said.source)
+    if seen.sightings and not live:
+        seen.host["platform"] = "macos"
     memory = _memory(probe) if live and seen.sightings else None
     for sighting in seen.sightings:
         if sighting.vendor == "apple":

@@ -9,7 +9,7 @@ from typing import Any
 from gpuforge import registry
 from gpuforge.detect.free_memory import CGROUP, control_groups, limits
 from gpuforge.detect.notation import fields_of, lines_of, size, whole, word
-from gpuforge.detect.source import outputs_of, text_at
+from gpuforge.detect.source import outputs_of, text_at, under_wsl
 from gpuforge.facts import NOT_SHOWN, Absent, Host, Reading, known
 from gpuforge.probe import Probe
 
@@ -22,6 +22,8 @@ def _signs() -> dict[str, Any]:
 
 def read_host(probe: Probe) -> Host:
     """Return the host, as far as its files say."""
+    if probe.platform == "unknown":
+        return Host()
     if probe.platform == "darwin":
         return _mac(probe)
     if probe.platform == "win32":
@@ -46,7 +48,7 @@ def read_host(probe: Probe) -> Host:
 def _platform(probe: Probe) -> Reading[str]:
     if probe.platform.startswith("freebsd"):
         return "freebsd"
-    if "microsoft" in text_at(probe, "/proc/version").lower():
+    if under_wsl(probe):
         return "wsl2"
     model = text_at(probe, "/proc/device-tree/model")
     tegra = isinstance(probe.read_text("/etc/nv_tegra_release"), str) or probe.outputs("tegrastats")

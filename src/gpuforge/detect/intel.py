@@ -32,12 +32,6 @@ from gpuforge.facts import Driver, Toolkit, Vendor
 from gpuforge.probe import Probe
 
 INTEL = Teller("intel", "level_zero", "level_zero")
-# A card says A or B and a number; "Arc(TM) Graphics", "Arc(TM) 140V" and "Arc B390" (Panther Lake)
-# are parts of a processor.
-CARDS = re.compile(
-    r"Arc(\(TM\))? (Pro )?(A\d|B[1-24-9])\d{1,2}|Data Center GPU|\bFlex\b|Iris\S* Xe MAX", re.I
-)
-PARTS = re.compile(r"\b(U?HD|Iris)\b|Arc(\(TM\))? (Pro )?(Graphics|\d{3}[VT]|B3\d0)", re.I)
 
 
 def detect(probe: Probe) -> Seen:
@@ -60,8 +54,9 @@ def _device(said: Mapping[str, object], runtimes: tuple[Toolkit, ...] = ()) -> F
     product = name_of(said.get("name"))
     found = pci_id("8086", str(said.get("ident") or "").strip()[-6:])
     shared = pci_ids.integrated(found)
-    if shared is None and product:
-        shared = False if CARDS.search(product) else True if PARTS.search(product) else None
+    if shared is None:  # the oldest releases of sycl-ls show the platform alone
+        shown = product or str(said.get("platform") or "")
+        shared = pci_ids.integrated_by_name("intel", shown, "")
     driver = word(said.get("driver"))
     return kept(
         name=product,
@@ -85,7 +80,7 @@ def parse_xpu_smi(text: str) -> Report:
     if re.match(r"(\w[\w ]+,)*Device Name(,|\s*$)", text.partition("\n")[0]):
         heading, *rows = rows_of(text)
         return _report(dict(zip(heading, row, strict=False)) for row in rows)
-    blocks = re.split(r"^\|\s*\d+\s*\|", text, flags=re.M)[1:]
+    blocks = re.split(r"^\|?\s*\d+\s*(?:\||(?=\s{3}Device \w+:))", text, flags=re.M)[1:]
     bare = (re.sub(r"^[| ]+|[| ]+$", "", block, flags=re.M) for block in blocks)
     return _report(fields_of(block) for block in bare)
 
@@ -99,7 +94,7 @@ def _of_fields(fields: Mapping[str, object]) -> list[Facts]:
     said = told(fields, "xpu-smi")
     if said.get("name") is None and said.get("address") is None:
         return []
-    if said.get("function") == "virtual" or said.get("kind") not in (None, "GPU"):
+    if said.get("function") == "virtual" or not str(said.get("kind", "GPU")).endswith("GPU"):
         return []
     if not str(said.get("maker") or "8086").lower().endswith("8086"):
         said.pop("ident", None)
@@ -135,18 +130,19 @@ _SYCL_LINE = re.compile(
 
 def parse_sycl_ls(text: str) -> Report:
     """Return Intel's GPUs that ``sycl-ls`` lists, each once though several backends show it."""
-    lines: dict[str, list[tuple[str | None, str]]] = {}
+    lines: dict[str, list[tuple[str | None, str, str]]] = {}
     for line in lines_of(text):
-        match = _SYCL_LINE.match(line)
+        match = _SYCL_LINE.search(line)
         if match and match[1] in ("level_zero", "opencl") and re.search("intel", match[2], re.I):
-            lines.setdefault(match[1], []).append(_split_device(match[2]))
+            device = (*_split_device(match[2]), match[2].partition(",")[0])
+            lines.setdefault(match[1], []).append(device)
     runtimes = tuple(
         Toolkit(backend, lines[backend][0][1])
         for backend in ("level_zero", "opencl")
         if backend in lines
     )
     main = lines.get("level_zero") or lines.get("opencl") or []
-    return Report([_device({"name": n, "driver": v}, runtimes) for n, v in main])
+    return Report([_device({"name": n, "driver": v, "platform": p}, runtimes) for n, v, p in main])
 
 
 def parse_sycl_ls_of_others(text: str) -> list[tuple[Vendor, str]]:
@@ -154,7 +150,7 @@ def parse_sycl_ls_of_others(text: str) -> list[tuple[Vendor, str]]:
     found: list[tuple[Vendor, str]] = []
     vendors: dict[str, Vendor] = {"cuda": "nvidia", "hip": "amd"}
     for line in lines_of(text):
-        match = _SYCL_LINE.match(line)
+        match = _SYCL_LINE.search(line)
         vendor = vendors.get(match[1]) if match else None
         name = _split_device(match[2])[0] if match else None
         if vendor and name:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +13,21 @@ from gpuforge import registry
 from gpuforge.detect import crash, visible
 from gpuforge.detect.host import read_host
 from gpuforge.detect.merge import merge
+from gpuforge.detect.notation import pci_address
 from gpuforge.detect.pci_ids import vendor_named_in
-from gpuforge.detect.score import best_of, identify, score_of
+from gpuforge.detect.score import IDLE_DRIVERS, best_of, identify, score_of
 from gpuforge.detect.seen import Seen
-from gpuforge.facts import Device, Failed, Host, Machine, Status, Toolkit, VendorFailure, known
+from gpuforge.facts import (
+    Absent,
+    Device,
+    Failed,
+    Host,
+    Machine,
+    Status,
+    Toolkit,
+    VendorFailure,
+    known,
+)
 from gpuforge.probe import LiveProbe, Probe
 from gpuforge.probe.recording import RecordingProbe
 
@@ -48,12 +59,16 @@ def detect_machine(
         Folder that remembers a vendor's library which took its process along.
     """
     started = probe.clock()
+    live = isinstance(probe, LiveProbe)
     memory = probe if isinstance(probe, RecordingProbe) else RecordingProbe(probe)
+    if memory.recorded("") is not None:
+        from gpuforge.detect.text import unpacked
+
+        memory = RecordingProbe(unpacked(memory))
     loaded = registry.load("gpuforge.detect", entry_points=ENTRY_POINTS if plugins else None)
     detectors = {
         name: module for name, module in loaded.modules.items() if hasattr(module, "detect")
     }
-    live = isinstance(probe, LiveProbe)
     tasks = {
         name: _Task(name, _reader(name, module, memory, crumbs if live else None, vendor_seconds))
         for name, module in detectors.items()
@@ -130,8 +145,12 @@ def assemble(seen: list[Seen], probe: Probe, host: Host) -> Machine:
     toolkits = tuple(dict.fromkeys(toolkit for one in seen for toolkit in one.toolkits))
     merged = merge([sighting for one in seen for sighting in one.sightings])
     everything = [_finished(device, toolkits) for device in merged]
-    devices, hidden = visible.split(everything, probe.environ)
     failures = tuple(dict.fromkeys(failure for one in seen for failure in one.failures))
+    everything = [_unless_lost(device, failures) for device in everything]
+    devices, hidden = visible.split(everything, probe.environ)
+    for one in seen:
+        told = {k: v for k, v in one.host.items() if isinstance(getattr(host, k), Absent)}
+        host = replace(host, **told)
     error = judge(everything, list(failures))
     status: Status = "driver_error" if error else "ok" if devices else "no_gpu"
     return Machine(
@@ -149,6 +168,18 @@ def assemble(seen: list[Seen], probe: Probe, host: Host) -> Machine:
     )
 
 
+def _unless_lost(device: Device, failures: Sequence[VendorFailure]) -> Device:
+    """Return the device, its driver failed where a tool says that the GPU at its place is lost."""
+    driver = known(device.driver)
+    lost = next((f for f in failures if f.kind == "gpu_lost" and pci_address(f.message)), None)
+    if lost is None or known(device.pci_address) != pci_address(lost.message):
+        return device
+    if known(device.memory_total_bytes) or (driver and known(driver.version)):
+        return device
+    device = replace(device, driver=Failed(lost.message, kind=lost.kind))
+    return replace(device, score=score_of(device))
+
+
 def _finished(device: Device, toolkits: tuple[Toolkit, ...]) -> Device:
     """Return a device with what tables and registered OpenCL platforms add, and its score."""
     platforms = [toolkit.name for toolkit in toolkits if toolkit.name.startswith("opencl:")]
@@ -159,16 +190,29 @@ def _finished(device: Device, toolkits: tuple[Toolkit, ...]) -> Device:
     return replace(device, score=score_of(device))
 
 
+def _is_served(device: Device) -> bool:
+    driver = known(device.driver)
+    return driver is not None and driver.name not in IDLE_DRIVERS
+
+
 def judge(devices: list[Device], failures: list[VendorFailure]) -> VendorFailure | None:
     """Return the failure that makes the whole machine a ``driver_error``, or None.
+
+    A GPU that was lost counts whatever the others do.
 
     A vendor that fails counts unless its GPUs answer all the same, or unless GPUs of other
     vendors work and none of its own are seen. GPUs without a driver count when no GPU has one.
     """
     working = [device for device in devices if not isinstance(device.driver, Failed)]
+    lost = next((failure for failure in failures if failure.kind == "gpu_lost"), None)
+    if lost:
+        return lost
     for failure in failures:
         own = [device for device in devices if device.vendor == failure.vendor]
         answering = [one for one in own if known(one.memory_total_bytes) or one.runtimes]
+        if failure.kind == "no_devices" and failure.vendor != "nvidia":
+            # The tools of AMD and Intel know fewer GPUs than their drivers serve.
+            answering += [one for one in own if _is_served(one)]
         if not answering and (own or not working):
             return failure
     if devices and not working:

@@ -1,17 +1,19 @@
 """One device from what several routes saw of it; pure functions.
 
 Sightings are the same GPU when they share a PCI address, else a UUID. A route that shows neither
-is matched to the vendor's GPUs by id and name, else one to one when the counts agree. Where routes
-differ, the most trusted word counts, and `origins` says whose it is.
+is matched to the vendor's GPUs by id and name, else in order to those that it does not contradict.
+Where routes differ, the most trusted word counts, and `origins` says whose it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any
 
+from gpuforge.detect.notation import product_of
+from gpuforge.detect.pci_ids import id_in_name
 from gpuforge.detect.seen import Sighting
 from gpuforge.facts import Absent, Device, Driver, Failed, Toolkit, Vendor, known
 
@@ -37,52 +39,113 @@ def merge(sightings: Sequence[Sighting]) -> list[Device]:
     """Return the devices in the order in which the routes show them."""
     groups: list[Group] = []
     by_address: dict[str, Group] = {}
-    placed = [s for s in sightings if "pci_address" in s.facts]
+    single = [_with_id(s) for s in sightings if not s.everywhere]
+    placed = [s for s in single if "pci_address" in s.facts]
     for sighting in sorted(placed, key=lambda s: s.trust != 1):
         address = sighting.facts["pci_address"]
         if address not in by_address:
             by_address[address] = Group(sighting.vendor)
             groups.append(by_address[address])
         by_address[address].sightings.append(sighting)
-    loose = [s for s in sightings if "pci_address" not in s.facts]
+    loose = [s for s in single if "pci_address" not in s.facts]
     for _, batch in groupby(loose, key=lambda s: (s.vendor, s.route)):
         _place(list(batch), groups)
-    return [_device(index, group) for index, group in enumerate(groups)]
+    for sighting in (s for s in sightings if s.everywhere):
+        own = [group for group in groups if group.vendor == sighting.vendor]
+        if "name" in sighting.facts and len(own) > 1:
+            continue
+        groups += [] if own else [Group(sighting.vendor)]
+        for group in own or groups[-1:]:
+            group.sightings.append(sighting)
+    numbers = _printed_numbers(groups)
+    return [_device(index, group) for index, group in zip(numbers, groups, strict=True)]
+
+
+def _with_id(sighting: Sighting) -> Sighting:
+    """Return a sighting with the PCI id that its name may hold."""
+    name = str(sighting.facts.get("name", ""))
+    ident = id_in_name(sighting.vendor, name) if "pci_id" not in sighting.facts else None
+    return replace(sighting, facts={**sighting.facts, "pci_id": ident}) if ident else sighting
+
+
+def _printed_numbers(groups: Sequence[Group]) -> Sequence[int]:
+    """Return the numbers that the vendor's tool printed, which tell where a GPU is missing."""
+    printed = [group.values("index") for group in groups]
+    numbers = [min(found) for found in printed if len(found) == 1]
+    if len(groups) == len(set(numbers)) and numbers == sorted(numbers):
+        return numbers
+    return range(len(groups))
 
 
 def _place(batch: list[Sighting], groups: list[Group]) -> None:
-    """Match the GPUs of a route without addresses to the groups, or make groups of them."""
-    free = [group for group in groups if group.vendor == batch[0].vendor]
-    new = not free
-    rest = []
+    """Match the GPUs of a route without addresses to the groups, or make groups of them.
+
+    A route that shows more GPUs of the vendor than are known shows new ones; one that shows fewer
+    is matched where only one of the known GPUs can be meant.
+    """
+    vendor, route = batch[0].vendor, batch[0].route
+    free = [
+        group
+        for group in groups
+        if group.vendor == vendor and all(s.route != route for s in group.sightings)
+    ]
+    for same in (_by_uuid, _surely, _alike):
+        rest = []
+        for sighting in batch:
+            match = next((group for group in free if same(sighting, group)), None)
+            if match is None:
+                rest.append(sighting)
+            else:
+                match.sightings.append(sighting)
+                free.remove(match)
+        batch = rest
+    ambiguous = len(batch) < len(free)
     for sighting in batch:
-        match = next((g for g in free if _surely(sighting, g)), None)
-        if match is None:
-            rest.append(sighting)
-        else:
-            match.sightings.append(sighting)
-            free.remove(match)
-    if len(rest) == len(free):
-        for sighting, group in zip(rest, free, strict=True):
-            if not _contradicts(sighting, group):
-                group.sightings.append(sighting)
-        return
-    if new:
-        groups += [Group(sighting.vendor, [sighting]) for sighting in rest]
+        fitting = [group for group in free if not _contradicts(sighting, group)]
+        if not fitting and not (ambiguous and sighting.trust > 1):
+            groups.append(Group(sighting.vendor, [sighting]))
+        elif fitting and (len(fitting) == 1 or not ambiguous):
+            fitting[0].sightings.append(sighting)
+            free.remove(fitting[0])
+
+
+def _by_uuid(sighting: Sighting, group: Group) -> bool:
+    uuid = sighting.facts.get("uuid")
+    return bool(uuid and uuid.strip("GPU-0") and uuid in group.values("uuid"))
 
 
 def _surely(sighting: Sighting, group: Group) -> bool:
-    uuid, ident, name = (sighting.facts.get(key) for key in ("uuid", "pci_id", "name"))
-    if uuid and uuid.strip("GPU-0") and uuid in group.values("uuid"):
-        return True
-    return bool(
+    ident, name = (sighting.facts.get(key) for key in ("pci_id", "name"))
+    return not _contradicts(sighting, group) and bool(
         (ident and ident in group.values("pci_id")) or (name and name in group.values("name"))
     )
 
 
+def _alike(sighting: Sighting, group: Group) -> bool:
+    """Return whether names that are cut, or written another way, are of one product."""
+    name = sighting.facts.get("name")
+    return not _contradicts(sighting, group) and any(
+        product_of(str(name)) and product_of(str(name)) == product_of(str(other))
+        for other in (group.values("name") if name else ())
+    )
+
+
 def _contradicts(sighting: Sighting, group: Group) -> bool:
-    ident, seen = sighting.facts.get("pci_id"), group.values("pci_id")
-    return bool(ident and seen and ident not in seen)
+    """Return whether both cannot be one GPU."""
+    for fact in ("pci_id", "uuid", "integrated", "architecture", "compute_capability", "index"):
+        said, seen = sighting.facts.get(fact), group.values(fact)
+        if fact == "uuid" and not (str(said).startswith("GPU-") and _nvidia_uuids(seen)):
+            continue  # runtimes number the GPUs by UUIDs of their own
+        if said is not None and seen and said not in seen and not isinstance(said, Absent | Failed):
+            return True
+    names = group.values("name")
+    product = product_of(str(sighting.facts.get("name", "")))
+    others = [product_of(str(name)) for name in names]
+    return bool(product and others and all(one and not one & product for one in others))
+
+
+def _nvidia_uuids(seen: set[Any]) -> bool:
+    return all(str(uuid).startswith("GPU-") for uuid in seen)
 
 
 def _device(index: int, group: Group) -> Device:

@@ -41,6 +41,17 @@ def name_of(text: object) -> str | None:
     return None if found is None or _BARE_ID.fullmatch(found) or len(found) > 200 else found
 
 
+def product_of(name: str) -> frozenset[str]:
+    """Return the model's words in a name, such as 3090 and ti; of lspci's, those in brackets.
+
+    >>> product_of("GA102 [GeForce RTX 3090 Ti]") == product_of("NVIDIA GeForce RTX 3090 Ti")
+    True
+    """
+    inside = re.search(r"\[([^\]]*)\]\s*$", name[:200])
+    text = (inside[1] if inside else name[:200]).lower()
+    return frozenset(re.findall(r"\b[a-z]*\d{2,}[a-z]*\b|\bti\b|\bsuper\b", text))
+
+
 def whole(text: object, base: int = 10) -> int | None:
     """Return a non-negative whole number of at most 64 bits."""
     try:

@@ -14,13 +14,14 @@ import re
 from gpuforge.detect import nvidia_smi, nvml
 from gpuforge.detect.notation import Facts, fields_of, kept, name_of, pci_address, word
 from gpuforge.detect.report import Teller
-from gpuforge.detect.seen import Seen
+from gpuforge.detect.seen import Seen, Sighting
 from gpuforge.detect.source import names_in, outputs_of, text_at
 from gpuforge.facts import Driver, known
 from gpuforge.probe import Probe
 
 NATIVE = True  # loads a library of the vendor into this process
-NVIDIA = Teller("nvidia", "nvidia", "cuda", always_runs=True)
+SPEECH = r"NVIDIA|NVSMI|nvidia_smi|^ *#|\bpid\b|Legend|No running|processes|driver_version"
+NVIDIA = Teller("nvidia", "nvidia", "cuda", always_runs=True, speech=SPEECH)
 PROC = "/proc/driver/nvidia"
 MODEL_FILES = ("/proc/device-tree/model", "/sys/firmware/devicetree/base/model")
 # Modules and systems whose GPU shares the memory of the CPU.
@@ -35,14 +36,12 @@ def detect(probe: Probe) -> Seen:
     if not answered:
         for output in seen.outputs("nvidia", probe, "nvidia-smi", ["-q", "-x"]):
             NVIDIA.take(seen, output, nvidia_smi.parse)
+        if seen.sightings:
+            seen.failures = [f for f in seen.failures if f.kind != "tool_failed"]
     for said in outputs_of(probe, "nvidia-settings"):
         _add_settings(seen, nvidia_smi.parse_settings(said.stdout), said.source)
     if not seen.sightings:
         _add_jetson(seen, probe)
-    for sighting in seen.sightings:
-        if "name" in sighting.facts:
-            shared = bool(INTEGRATED.search(sighting.facts["name"]))
-            sighting.facts.setdefault("integrated", shared)
     return seen
 
 
@@ -63,7 +62,10 @@ def _add_proc(seen: Seen, probe: Probe) -> None:
     """Add what the kernel module shows; folders alone, without a file, still count GPUs."""
     version = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", text_at(probe, f"{PROC}/version"))
     driver = Driver("nvidia", version[1]) if version else Driver("nvidia")
-    for slot in names_in(probe, f"{PROC}/gpus"):
+    slots = names_in(probe, f"{PROC}/gpus")
+    if version and not slots:  # the module does not stay loaded where it finds no GPU
+        seen.sightings.append(Sighting("nvidia", PROC, {"driver": driver}, everywhere=True))
+    for slot in slots:
         fields = fields_of(text_at(probe, f"{PROC}/gpus/{slot}/information"))
         # Drivers before 346 number the folders, and write the place as 0000:01.00.0.
         place = re.sub(r"\.(?=\d\d\.)", ":", fields.get("Bus Location", ""))

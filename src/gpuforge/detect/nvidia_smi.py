@@ -20,6 +20,7 @@ from gpuforge.detect.notation import (
     size,
     told,
     usage_of,
+    whole,
     word,
     words_of,
 )
@@ -32,12 +33,24 @@ PRODUCT = re.compile(r"\b(NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|RTX|GTX)\b")
 
 
 def parse(text: str) -> Report:
-    """Return what one output says, whichever form it has."""
+    """Return what one output says, whichever form it has; a lost GPU is an error of it."""
+    report = _parse(text)
+    lost = first_error(text, "nvidia", "gpu_lost")
+    numbers = {device["index"] for device in report.devices if "index" in device}
+    missing = [str(n) for n in range(max(numbers, default=-1)) if n not in numbers]
+    if lost and missing and len(missing) <= len(numbers):
+        lost = (lost[0], f"{lost[1]} (not listed: GPU {', '.join(missing)})")
+    none = re.search(r"<attached_gpus>0<|^\s*Attached GPUs\s*:\s*0\s*$", text, re.M)
+    report.error = report.error or lost or (("no_devices", "Attached GPUs: 0") if none else None)
+    return report
+
+
+def _parse(text: str) -> Report:
     if "<nvidia_smi_log" in text or "<gpu id=" in text:
         return parse_xml(text)
     if "NVSMI LOG" in text or _BLOCKS.search(text):
         return parse_query(text)
-    if re.search(r"^[ \t]*[+|][-= |+]{6}", text, re.M):
+    if re.search(r"^[ \t]*([+|][-= |+]{6}|\| *NVIDIA-SMI )", text, re.M):
         return parse_table(text)
     return parse_csv(text) or parse_list(text)
 
@@ -57,6 +70,7 @@ def _device(said: Mapping[str, str]) -> Facts:
     uuid, family = word(said.get("uuid")), word(said.get("architecture"))
     product = name_of(said.get("name"))
     facts = kept(
+        index=whole(said.get("number")),
         name=product,
         pci_address=pci_address(said.get("address", "")),
         pci_id=pci_id(device_id[2], device_id[1]) if device_id else None,
@@ -191,14 +205,14 @@ def parse_list(text: str) -> Report:
         gpu = re.match(r"\s*GPU (\d+): (.+?)(?: \((?:UUID|S/N): ([^)]*)\))?\s*$", line)
         mig = re.match(r"\s+MIG (\S+)\s+Device\s+\d+:", line)
         if gpu:
-            report.devices.append(_device({"name": gpu[2], "uuid": gpu[3] or ""}))
+            said = {"number": gpu[1], "name": gpu[2], "uuid": gpu[3] or ""}
+            report.devices.append(_device(said))
         elif mig and report.devices:
             names = report.devices[-1].get("partitions", ())
             report.devices[-1]["partitions"] = (*names, mig[1])
-        elif re.match(r"GPU\d+\s+(X|[A-Z]{2,4}\d*)\s", line):
+        elif re.match(r"\s*GPU\d+\s+(?!GPU)(X|[A-Z]{2,4}\d*)\s", line):
             report.devices.append({})  # a row of `topo -m`
     report.trust = 2 if re.search(r"^[ \t]*Link \d+", text, re.M) else 0
-    report.error = first_error(text, "nvidia", "gpu_lost")
     return report
 
 
@@ -210,7 +224,8 @@ def parse_table(text: str) -> Report:
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         head = re.match(r"(\d+)\s+(\S.*?)(?:\s+(On|Off|WDDM|TCC|MCDM|N/A|ERR!))?$", cells[0])
         if head and len(cells) > 1 and re.match(r"[0-9A-Fa-f:.]{7,}\s|N/A", cells[1] + " "):
-            report.devices.append(_device({"name": head[2], "address": cells[1]}))
+            said = {"number": head[1], "name": head[2], "address": cells[1]}
+            report.devices.append(_device(said))
         elif report.devices and len(cells) > 1:
             _second_line(report.devices[-1], cells)
     return report

@@ -75,7 +75,8 @@ def _read(nvml: Any) -> Report:
     count = nvml.nvmlDeviceGetCount()
     for index in range(min(count, GPUS_AT_MOST)):
         try:
-            report.devices.append(_device(nvml, nvml.nvmlDeviceGetHandleByIndex(index)))
+            facts = _device(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
+            report.devices.append({"index": index, **facts})
         except nvml.NVMLError as error:
             kind = KINDS.get(error.value, UNKNOWN)
             report.error = (kind, f"NVML, GPU {index}: {error}")

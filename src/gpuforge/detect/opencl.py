@@ -17,9 +17,12 @@ from gpuforge.detect.notation import (
     name_of,
     pci_address,
     pci_address_of,
+    pci_id,
+    product_of,
     size,
+    whole,
 )
-from gpuforge.detect.pci_ids import vendor_named_in
+from gpuforge.detect.pci_ids import integrated_by_name, maker_of, vendor_named_in, vendor_of
 from gpuforge.detect.seen import Seen
 from gpuforge.detect.source import names_in, outputs_of, text_at
 from gpuforge.facts import Absent, Failed, Toolkit, Vendor
@@ -31,9 +34,14 @@ AMD_KEYS = {
     "Board name": "Device Board Name (AMD)",
     "Name": "Device Name",
     "Vendor": "Device Vendor",
+    "Vendor ID": "Device Vendor ID",
     "Version": "Device Version",
 }
-SOFTWARE = re.compile(r"llvmpipe|pocl|portable computing|swrast|oclgrind|cpu", re.I)
+SOFTWARE = re.compile(
+    r"llvmpipe|pocl|portable computing|swrast|oclgrind|cpu|Core\(TM\)|Xeon|Ryzen|EPYC|Threadripper|"
+    r"Processor$|FPGA",
+    re.I,
+)
 
 
 def detect(probe: Probe) -> Seen:
@@ -78,33 +86,59 @@ def open_platforms(probe: Probe) -> list[Toolkit]:
 def parse_clinfo(text: str) -> list[tuple[Vendor, Facts]]:
     """Return the GPUs of ``clinfo``, each once though several platforms show it."""
     found: list[tuple[Vendor, Facts]] = []
-    # AMD's own clinfo begins a device with its type and writes "Key: value".
-    for block in re.split(r"^(?=[ \t]*Device (?:Name[ \t]{2}|Type:))", text, flags=re.M)[1:]:
-        fields: dict[str, str] = {}
-        for line in lines_of(block):
-            match = re.match(r"\s*(\S.*?)(?:\s{2,}|:\s+)(\S.*)", line[:400])
-            if match:
-                key = match[1].rstrip(":")
-                fields.setdefault(AMD_KEYS.get(key, key), match[2].rstrip())
-        vendor = vendor_named_in(fields.get("Device Vendor", ""))
-        if "GPU" not in fields.get("Device Type", "") or vendor is None:
-            continue
-        facts = _device(fields, vendor)
-        if not any(_same(facts, other) for _, other in found):
-            found.append((vendor, facts))
+    for platform in re.split(r"^(?=Number of devices)", text, flags=re.M):
+        # AMD's own clinfo begins a device with its type and writes "Key: value".
+        blocks = re.split(r"^(?=[ \t]*Device (?:Name[ \t]{2}|Type:))", platform, flags=re.M)[1:]
+        _join(found, [device for block in blocks if (device := _of_block(block))])
     return found or _of_list(text)
 
 
-def _device(fields: dict[str, str], vendor: Vendor) -> Facts:
+def _join(found: list[tuple[Vendor, Facts]], platform: list[tuple[Vendor, Facts]]) -> None:
+    """Add the GPUs of one platform that no platform before it showed."""
+    before = list(found)
+    for device in platform:
+        same = next((one for one in before if _same(device, one)), None)
+        if same:
+            before.remove(same)
+        else:
+            found.append(device)
+
+
+def _of_block(block: str) -> tuple[Vendor, Facts] | None:
+    fields: dict[str, str] = {}
+    for line in lines_of(block):
+        match = re.match(r"\s*(\S.*?)(?:\s{2,}|:\s+)(\S.*)", line[:400])
+        if match:
+            key = match[1].rstrip(":")
+            fields.setdefault(AMD_KEYS.get(key, key), match[2].rstrip())
+    number = re.match(r"(?:0x)?([0-9a-f]{4})h?$", fields.get("Device Vendor ID", ""), re.I)
+    maker = number[1].lower() if number else ""
+    name = fields.get("Device Board Name (AMD)") or fields.get("Device Name") or ""
+    vendor = vendor_named_in(fields.get("Device Vendor", "")) or vendor_of(maker)
+    if vendor is None or "GPU" not in fields.get("Device Type", "GPU") or SOFTWARE.search(name):
+        return None
+    facts = _device(fields, vendor, maker)
+    # Without its type, a device is a GPU by what only GPUs have.
+    signs = ("pci_address", "pci_id", "architecture", "compute_capability")
+    known_as = integrated_by_name(vendor, name, "") is not None
+    if "Device Type" not in fields and not known_as and not any(sign in facts for sign in signs):
+        return None
+    return vendor, facts
+
+
+def _device(fields: dict[str, str], vendor: Vendor, maker: str) -> Facts:
     name = fields.get("Device Board Name (AMD)") or fields.get("Device Name")
     capability = fields.get("Compute Capability (NV)", "").strip()
     place = " ".join(value for key, value in fields.items() if re.search(r"PCI|Topology", key))
+    ids = [v for key, v in fields.items() if re.search(r"\bPCI-?E? ID\b|^Device ID\b", key, re.I)]
+    number = whole(ids[0].split()[0], 0) if ids else None
     unified = fields.get("Unified memory for Host and Device") in ("Yes", "1")
     total = re.match(r"\d+", fields.get("Global memory size", ""))
     version = re.search(r"OpenCL (\d\.\d)", fields.get("Device Version", ""))
     return kept(
         name=name_of(name),
         pci_address=pci_address(place) or _decimal_place(place),
+        pci_id=pci_id(maker or maker_of(vendor), f"{number:x}") if number else None,
         compute_capability=capability if re.fullmatch(r"\d+\.\d", capability) else None,
         architecture=gfx(fields.get("Device Name", "")) if vendor == "amd" else None,
         memory_total_bytes=size(total[0]) if total and not unified else None,
@@ -118,20 +152,26 @@ def _decimal_place(text: str) -> str | None:
     return pci_address_of(0, *match.groups()) if match else None
 
 
-def _same(one: Facts, other: Facts) -> bool:
-    key = "pci_address" if "pci_address" in one and "pci_address" in other else "name"
-    return bool(one.get(key) == other.get(key))
+def _same(one: tuple[Vendor, Facts], other: tuple[Vendor, Facts]) -> bool:
+    """Return whether two platforms show one GPU: by its place, else by what they call it."""
+    (vendor, facts), (maker, others) = one, other
+    if "pci_address" in facts and "pci_address" in others:
+        return bool(facts["pci_address"] == others["pci_address"])
+    names = [product_of(str(each.get("name", ""))) for each in (facts, others)]
+    return vendor == maker and (not all(names) or bool(names[0] & names[1]))
 
 
 def _of_list(text: str) -> list[tuple[Vendor, Facts]]:
     """Return the GPUs of ``clinfo -l``, which shows platforms and names alone."""
     found: list[tuple[Vendor, Facts]] = []
-    vendor: Vendor | None = None
-    for line in lines_of(text):
-        platform = re.match(r"Platform #\d+: (.*)", line)
-        device = re.match(r"\s{1,8}[`+|]?-*\s{0,4}Device #\d+: (.*)", line)
-        if platform:
-            vendor = None if SOFTWARE.search(platform[1]) else vendor_named_in(platform[1])
-        elif device and vendor and not SOFTWARE.search(device[1]):
-            found.append((vendor, kept(name=name_of(device[1]), runtimes=(Toolkit("opencl"),))))
+    for block in re.split(r"^(?=Platform #\d+: )", text, flags=re.M)[1:]:
+        platform, *lines = lines_of(block)
+        listed: list[tuple[Vendor, Facts]] = []
+        for line in () if SOFTWARE.search(platform) else lines:
+            device = re.match(r"\s{1,8}[`+|]?-*\s{0,4}Device #\d+: (.*)", line)
+            vendor = vendor_named_in(platform) or vendor_named_in(device[1]) if device else None
+            if device and vendor and not SOFTWARE.search(device[1]):
+                facts = kept(name=name_of(device[1]), runtimes=(Toolkit("opencl"),))
+                listed.append((vendor, facts))
+        _join(found, listed)
     return found

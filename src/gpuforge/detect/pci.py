@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from gpuforge.detect import pci_ids
-from gpuforge.detect.notation import kept
+from gpuforge.detect.notation import kept, pci_address
 from gpuforge.detect.pci_text import (
+    PLACELESS,
     Function,
+    of_config,
     parse_lspci,
     parse_pciconf,
     parse_udev,
@@ -20,7 +23,7 @@ from gpuforge.detect.pci_text import (
 )
 from gpuforge.detect.seen import Facts, Seen
 from gpuforge.detect.source import names_in, outputs_of, text_at
-from gpuforge.facts import Absent, Driver, Failed, Reading
+from gpuforge.facts import Absent, Driver, Failed, Reading, known
 from gpuforge.probe import Probe
 
 BUS = "/sys/bus/pci/devices"
@@ -34,15 +37,15 @@ ACCELERATORS = (0x0B40, 0x1200)
 def detect(probe: Probe) -> Seen:
     """Return the GPUs that the PCI bus shows."""
     seen = Seen()
-    known: set[str] = set()
+    passed: set[str] = set()
     for route, functions in routes(probe):
         for function in functions:
             why = why_not(function, functions)
             vendor = pci_ids.vendor_of(function.vendor)
             if vendor and why == "":
                 seen.add(vendor, route, [_facts(function, route)], trust=1)
-            elif why and function.address not in known:
-                known.add(function.address)
+            elif why and function.address not in passed:
+                passed.add(function.address)
                 seen.pass_over(why, function.name, function.address, function.pci_id)
     for output in outputs_of(probe, "udevadm"):  # display devices on no bus, as a Raspberry Pi's
         for name in parse_udev_platforms(output.stdout):
@@ -71,28 +74,62 @@ def routes(probe: Probe) -> Iterator[tuple[str, list[Function]]]:
 def read_sysfs(probe: Probe) -> list[Function]:
     """Return the functions of the bus; of the display cards alone where the bus is not shown."""
     folders = [f"{BUS}/{name}" for name in names_in(probe, BUS)]
-    if not folders:
-        cards = names_in(probe, CARDS)
-        folders = [f"{CARDS}/{name}/device" for name in cards if name[4:].isdigit()]
     functions = [f for folder in folders if (f := function_at(probe, folder)) is not None]
-    if any(function.driver for function in functions):
+    if all(function.kind not in DISPLAY for function in functions):
+        found = ((folder, function_at(probe, folder)) for folder in _cards(probe))
+        cards = {card.address or folder: card for folder, card in found if card}
+        for card in cards.values():
+            card.kind = card.kind or DISPLAY[-1]  # what has a card of DRM is a display
+        functions += cards.values()
+    # Of folders without a uevent, links to drivers were recorded for all or for none.
+    if any(function.driver and not function.driver_shown for function in functions):
         for function in functions:
             function.driver_shown = True
     return functions
+
+
+def _cards(probe: Probe) -> Iterator[str]:
+    """Yield the folders of the PCI devices behind DRM's cards, connectors and render nodes."""
+    for name in names_in(probe, CARDS):
+        link = probe.read_link(f"{CARDS}/{name}")
+        place = re.search(r"devices/pci[\w:./-]*(?=/drm/)", link) if isinstance(link, str) else None
+        if place:
+            yield f"/sys/{place[0]}"
+        if name[4:].isdigit():
+            yield f"{CARDS}/{name}/device"
 
 
 def function_at(probe: Probe, folder: str) -> Function | None:
     """Return one function from its uevent, or from its id files where there is none."""
     target = probe.read_link(folder)  # a card's folder is a link to its place on the bus
     slot = (target if isinstance(target, str) else folder).rpartition("/")[2]
+    if slot == PLACELESS and folder.startswith(CARDS):
+        slot = _slot_of_connector(probe, folder) or slot
     function = parse_uevent(text_at(probe, f"{folder}/uevent"), slot)
     if function is None:
         texts = (text_at(probe, f"{folder}/{part}") for part in ID_FILES)
         function = Function.of_files(slot, *texts)
+    if function is None:
+        function = of_config(slot, known(probe.read_bytes(f"{folder}/config")) or b"")
+    driver = probe.read_link(f"{folder}/driver") if function is None or not function.driver else ""
+    bound = driver.rpartition("/")[2] if isinstance(driver, str) else ""
+    if function is None and (maker := pci_ids.maker_of_driver(bound)):
+        address = pci_address(slot)
+        function = Function(address, maker, "", None) if address else None
     if function is not None and not function.driver:
-        driver = probe.read_link(f"{folder}/driver")
-        function.driver = driver.rpartition("/")[2] if isinstance(driver, str) else ""
+        function.driver = bound
     return function
+
+
+def _slot_of_connector(probe: Probe, folder: str) -> str:
+    """Return the place of a card whose folder is a copy, from the links of its connectors."""
+    card = folder.split("/")[-2]
+    for name in names_in(probe, CARDS):
+        link = probe.read_link(f"{CARDS}/{name}") if name.startswith(f"{card}-") else None
+        place = re.search(r"([^/]+)/drm/", link) if isinstance(link, str) else None
+        if place:
+            return place[1]
+    return ""
 
 
 def why_not(function: Function, others: Iterable[Function]) -> str | None:
@@ -127,7 +164,7 @@ def _facts(function: Function, route: str) -> Facts:
     else:
         driver = Absent(f"{route} does not show drivers")
     return kept(
-        pci_address=function.address,
+        pci_address=function.address or None,
         pci_id=function.pci_id,
         name=function.name or None,
         integrated=pci_ids.integrated(function.pci_id),

@@ -25,6 +25,11 @@ def maker_of(vendor: Vendor) -> str:
     return next(str(m["id"]) for m in _table("maker") if m["vendor"] == vendor)
 
 
+def maker_of_driver(driver: str) -> str:
+    """Return the PCI id of the maker whose GPUs a kernel driver serves, or ``""``."""
+    return next((str(m["id"]) for m in _table("maker") if driver in m.get("drivers", ())), "")
+
+
 def vendor_named_in(text: str) -> Vendor | None:
     """Return the vendor that a product, a platform or a library is named after."""
     for entry in _table("maker"):
@@ -48,6 +53,38 @@ def integrated(pci_id: str | None) -> bool | None:
         if entry["id"] == maker and listed:
             return within(listed, int(device, 16)) == ("parts" in entry)
     return None
+
+
+def integrated_by_name(vendor: Vendor, name: str, family: str) -> bool | None:
+    """Return whether a GPU is part of a processor, from its name and gfx name or capability."""
+    if vendor == "apple":
+        return True
+    entry: dict[str, Any] = next(
+        (entry for entry in _table("maker") if entry["vendor"] == vendor), {}
+    )
+    if family:
+        for kind in ("part", "card"):
+            if re.fullmatch(entry.get(f"{kind}_families", "-"), family):
+                return kind == "part"
+    # A name of one kind may hold a word of the other: "Iris Xe MAX", "Navi ... [Radeon 780M]".
+    for kind in ("part", "card") if vendor != "intel" else ("card", "part"):
+        if name and re.search(entry.get(f"{kind}_words", "$-"), name):
+            return kind == "part"
+    return None
+
+
+def id_in_name(vendor: Vendor, name: str) -> str | None:
+    """Return the PCI id that stands in a name: ``Graphics [0xa7a0]``, ``Device 66a1``."""
+    found = re.search(
+        r"\[(?:0x)?(?:([0-9a-f]{4}):)?(?:0x)?([0-9a-f]{4})\]|(?:^| )Device (?:0x)?([0-9a-f]{4})$",
+        name,
+        re.I,
+    )
+    if found is None or (found[1] and vendor_of(found[1].lower()) != vendor):
+        return None
+    if not found[1] and "0x" not in name.lower() and not found[3]:
+        return None  # a model number may stand in brackets
+    return f"{maker_of(vendor)}:{(found[2] or found[3]).lower()}"
 
 
 def within(listed: str, number: int) -> bool:

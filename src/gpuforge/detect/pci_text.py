@@ -17,6 +17,9 @@ from gpuforge.detect.notation import (
     whole,
 )
 
+# The folder of a card's device that was copied, not linked to its place on the bus.
+PLACELESS = "device"
+
 
 @dataclass
 class Function:
@@ -24,6 +27,7 @@ class Function:
 
     Attributes
     ----------
+    address : empty where a copied folder does not show it
     vendor, device : four hex digits, empty where not shown
     kind : the 16-bit class code, or None
     driver : the bound kernel driver, empty where there is none
@@ -54,10 +58,10 @@ class Function:
             pairs = zip(numbers, parts, strict=True)
             numbers = [int(part, 16) if number is None else number for number, part in pairs]
         maker, product, code = numbers
-        if address is None or maker is None:
+        if maker is None or (address is None and slot != PLACELESS):
             return None
         ident = "" if product is None else f"{product:04x}"
-        return Function(address, f"{maker:04x}", ident, None if code is None else code >> 8)
+        return Function(address or "", f"{maker:04x}", ident, None if code is None else code >> 8)
 
 
 _MODALIAS = re.compile(
@@ -71,6 +75,8 @@ _IDS_INSIDE = re.compile(r"\[[0-9a-f]{4}:[0-9a-f]{4}\]", re.I)
 _TAIL = re.compile(r"(\s*\((rev|prog-if) [^)]*\))+\s*$")
 _QUOTED = re.compile(r'"([^"]*)"')
 _ID_AT_END = re.compile(r"\s*\[([0-9a-f]{4})\]$", re.I)
+_DUMP = re.compile(r"\s*00:((?: [0-9a-f]{2}){12,16})\s*$", re.I)
+_CUT = re.compile(r"(\[?(\.{3,}|\u2026)\]?|<snip>|-+|.*\btruncated\b.*|.*\.{3})", re.I)
 _NAMELESS = re.compile(r"Device ([0-9a-f]{4})$", re.I)
 
 
@@ -93,19 +99,58 @@ def parse_lspci(text: str) -> list[Function]:
     """Return the functions in any form of ``lspci``: plain or with ``-n -nn -v -k -mm -vmm -D``."""
     if re.search(r"^Slot:\s", text, re.M):
         return [f for block in re.split(r"\n\s*\n", text) if (f := _of_slot_block(block))]
-    functions: list[Function] = []
+    blocks: list[tuple[Function, list[str]]] = []
     for line in lines_of(text):
         match = _LINE.match(line)
-        if match:
-            found = _of_line(match[1], match[2])
-            if found is not None:
-                functions.append(found)
-        elif functions and "driver in use:" in line:
-            functions[-1].driver = line.partition(":")[2].strip()
+        found = _of_line(match[1], match[2]) if match else None
+        if found is not None:
+            blocks.append((found, []))
+        elif blocks and not match:
+            blocks[-1][1].append(line)
     shows_drivers = "driver in use:" in text
-    for function in functions:
-        function.driver_shown = shows_drivers
-    return functions
+    picked = re.search(r"^--$", text, re.M) is not None  # by grep, that parts its matches so
+    for function, lines in blocks:
+        _add_details(function, lines)
+        last = function is blocks[-1][0]
+        function.driver_shown = shows_drivers and not _is_cut(
+            lines, last and text[-1:] != "\n", picked
+        )
+    return [function for function, _ in blocks]
+
+
+def _add_details(function: Function, lines: list[str]) -> None:
+    """Add what stands below a function's own line: its driver, and ids in its dump."""
+    for line in lines:
+        if "driver in use:" in line:
+            function.driver = line.partition(":")[2].strip()
+        elif dump := _DUMP.match(line):
+            shown = of_config(function.address, bytes.fromhex(dump[1]))
+            if shown and not function.device:
+                function.vendor, function.device = shown.vendor, shown.device
+                function.kind = function.kind or shown.kind
+
+
+def _is_cut(lines: list[str], unfinished: bool, picked: bool) -> bool:
+    """Return whether the part of a function that names its driver may be missing.
+
+    ``-v`` and ``-k`` name the drivers last: what ends before, or what ``grep`` picked, shows none.
+    """
+    told = [line.strip() for line in lines if line.strip()]
+    if any("Kernel modules:" in line for line in told):
+        return False
+    verbose = any(line.startswith(("Flags:", "Control:", "Memory at", "Region 0")) for line in told)
+    ended = any(line.startswith("Capabilities:") for line in told)
+    marks = any(_CUT.fullmatch(line) for line in told)
+    return picked or marks or not told or (verbose and (unfinished or not ended))
+
+
+def of_config(slot: str, content: bytes) -> Function | None:
+    """Return a function from its configuration space, of which the first 12 bytes are enough."""
+    address = pci_address(slot)
+    vendor, device = (int.from_bytes(content[n : n + 2], "little") for n in (0, 2))
+    if address is None or len(content) < 12 or vendor in (0, 0xFFFF):
+        return None
+    return Function(address, f"{vendor:04x}", f"{device:04x}", content[11] << 8 | content[10])
 
 
 def _of_line(slot: str, rest: str) -> Function | None:

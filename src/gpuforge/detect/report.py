@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpuforge import registry
 from gpuforge.detect.notation import Facts, kept, lines_of, word
-from gpuforge.detect.seen import Seen
+from gpuforge.detect.seen import Seen, Sighting
 from gpuforge.facts import Driver, Toolkit, Vendor, VendorFailure
 from gpuforge.probe import Output
 
@@ -39,22 +39,37 @@ class Teller:
     Attributes
     ----------
     always_runs : whether a driver that works serves the runtime, its version shown or not
+    speech : what the tools say when nothing went wrong; a text without any of it is garbage
     """
 
     vendor: Vendor
     driver: str
     runtime: str
     always_runs: bool = False
+    speech: str = r"GPU|Device|Driver|Agent|[Vv]ersion|HSA|ROC[mk]|AMD|Intel|sycl|opencl|[\]}] *$"
 
-    def take(self, seen: Seen, output: Output, parse: Callable[[str], Report]) -> bool:
-        """Add what one output says; return whether it showed GPUs."""
+    def take(
+        self, seen: Seen, output: Output, parse: Callable[[str], Report], *normal: str
+    ) -> bool:
+        """Add what one output says; return whether it showed GPUs.
+
+        Parameters
+        ----------
+        normal
+            Kinds of errors that are none on this machine.
+        """
         report = parse(output.stdout)
+        text = f"{output.stdout}\n{output.stderr}"
         if not report.devices:
-            said = first_error(f"{output.stdout}\n{output.stderr}", self.vendor)
-            report.error = report.error or said
-        if output.status and not report.devices and report.error is None:
-            words = (output.stderr or output.stdout).strip().partition("\n")[0][:200]
-            report.error = ("tool_failed", f"{output.source}: status {output.status}: {words}")
+            report.error = report.error or first_error(text, self.vendor, passing_over=normal)
+        if not report.devices and report.error is None and not re.search(NOT_INSTALLED, text, re.M):
+            words = word((output.stderr or output.stdout).strip().partition("\n")[0]) or ""
+            if output.status:
+                said = f"{output.source}: status {output.status}: {words[:200]}"
+                report.error = ("tool_failed", said)
+            elif words and not re.search(self.speech, text):
+                said = f"{output.source} is no output of the tool: {words[:200]}"
+                report.error = ("tool_failed", said)
         return self.add(seen, report, output.source)
 
     def add(self, seen: Seen, report: Report, route: str) -> bool:
@@ -70,22 +85,31 @@ class Teller:
         )
         if report.error:
             seen.failures.append(VendorFailure(self.vendor, *report.error))
+        if self.always_runs and report.driver and not (report.devices or report.error):
+            seen.sightings.append(Sighting(self.vendor, route, common, everywhere=True))
         devices = ({**common, **facts} for facts in report.devices)
         return seen.add(self.vendor, route, devices, trust=report.trust)
 
 
-def first_error(text: str, vendor: Vendor, only: str = "") -> tuple[str, str] | None:
+NOT_INSTALLED = r"command not found|not recognized as (an internal|the name)|: not found$"
+
+
+def first_error(
+    text: str, vendor: Vendor, only: str = "", passing_over: Sequence[str] = ()
+) -> tuple[str, str] | None:
     """Return kind and line of the most telling error of a vendor's tools in `text`, or None.
 
     Parameters
     ----------
     only
         The one kind that counts; empty for any.
+    passing_over
+        Kinds that do not count.
     """
     text = "\n".join(lines_of(text))
     for error in registry.table(__file__, "tool_errors")[vendor]:
         match = re.search(error["pattern"], text, re.I)
-        if match and only in ("", error["kind"]):
+        if match and only in ("", error["kind"]) and error["kind"] not in passing_over:
             start = text.rfind("\n", 0, match.start()) + 1
             line = word(text[start : start + 300].partition("\n")[0])
             return error["kind"], line or error["kind"]

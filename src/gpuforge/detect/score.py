@@ -75,15 +75,21 @@ def architecture_of(device: Device) -> dict[str, Any] | None:
 
 
 def identify(device: Device) -> Device:
-    """Return the device with capability and architecture from the table, where no route told."""
-    row = architecture_of(device)
-    if row is None:
-        return device
+    """Return the device with what the tables know of it, where no route told."""
+    row = architecture_of(device) or {}
     found: dict[str, Any] = {}
     if "capability" in row and known(device.compute_capability) is None:
         found["compute_capability"] = row["capability"]
-    if known(device.architecture) is None:
+    if row and known(device.architecture) is None:
         found["architecture"] = row["name"]
+    if known(device.integrated) is None:
+        family = known(device.compute_capability) or known(device.architecture) or ""
+        shared = pci_ids.integrated(known(device.pci_id))
+        if shared is None:
+            name = known(device.name) or ""
+            shared = pci_ids.integrated_by_name(device.vendor, name, family)
+        if shared is not None:
+            found["integrated"] = shared
     origins = {**device.origins, **dict.fromkeys(found, "table by PCI id or name")}
     return replace(device, **found, origins=origins) if found else device
 

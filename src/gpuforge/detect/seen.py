@@ -24,12 +24,14 @@ class Sighting:
     facts : fields of `gpuforge.facts.Device` to values or readings; what is left out is not shown
     trust : whose word counts where routes differ, the lower first: 0 the vendor's own driver or
         tool, 1 the PCI bus, 2 a bystander such as OpenCL
+    everywhere : whether the facts hold for each GPU of the vendor, of which there is at least one
     """
 
     vendor: Vendor
     route: str
     facts: Facts = field(default_factory=dict)
     trust: int = 0
+    everywhere: bool = False
 
 
 @dataclass
@@ -43,6 +45,7 @@ class Seen:
     others : what looks like a GPU and is none
     toolkits : runtimes of the machine
     notes : what was skipped, one sentence each
+    host : fields of `gpuforge.facts.Host` that a recorded text tells
     """
 
     sightings: list[Sighting] = field(default_factory=list)
@@ -50,6 +53,7 @@ class Seen:
     others: list[NotGpu] = field(default_factory=list)
     toolkits: list[Toolkit] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    host: Facts = field(default_factory=dict)
 
     def add(self, vendor: Vendor, route: str, devices: Iterable[Facts], *, trust: int = 0) -> bool:
         """Add what one route says of each GPU; return whether it said anything."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from gpuforge.facts import Failed, known
@@ -16,6 +17,23 @@ def text_at(probe: Probe, path: str) -> str:
 def names_in(probe: Probe, folder: str) -> tuple[str, ...]:
     """Return the names in a folder, sorted, or none."""
     return known(probe.list_dir(folder)) or ()
+
+
+# A kernel or a tool of WSL, or nvidia-smi of Linux that shows the driver of Windows.
+WSL = (
+    r"microsoft-standard|WSL environment detected|^[ \t]*WSL version|/usr/lib/wsl|"
+    r"NVIDIA-SMI (?P<tool>[\d.]+) +Driver Version: (?!(?P=tool)\b)\d"
+)
+
+
+def under_wsl(probe: Probe) -> bool:
+    """Return whether the machine is Windows Subsystem for Linux, which has no driver of its own."""
+    if "microsoft" in text_at(probe, "/proc/version").lower():
+        return True
+    outputs = probe.recorded("") or ()
+    return any(
+        isinstance(out, Output) and bool(re.search(WSL, out.stdout, re.M)) for out in outputs
+    )
 
 
 def outputs_of(

@@ -53,6 +53,8 @@ def detect(probe: Probe) -> Seen:
     for said in () if seen.sightings else outputs_of(probe, "dxdiag"):
         for entry in parse_dxdiag(said.stdout):
             _add(seen, entry, said.source)
+    if seen.sightings and not live:
+        seen.host["platform"] = "windows"
     for said in outputs_of(probe, "reg", ["query", CLASS_KEY, "/s"], ask=live):
         # An entry without an adapter is of a card long gone.
         sizes = parse_reg(said.stdout)
@@ -76,7 +78,7 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     found = pci_id(ids[1], ids[2]) if ids else None
     shared = pci_ids.integrated(found)
     facts = kept(name=name, pci_id=found, integrated=shared, driver=_driver(entry, vendor, name))
-    memory = _memory(entry, shared)
+    memory = _memory(entry, vendor, shared)
     if memory is not None:
         facts["memory_total_bytes"] = memory
     seen.add(vendor, route, [facts], trust=1)
@@ -93,11 +95,12 @@ def _driver(entry: Mapping[str, str], vendor: str, name: str | None) -> Reading[
     return Driver(vendor, version) if re.fullmatch(r"[\d.]+", version) else None
 
 
-def _memory(entry: Mapping[str, str], shared: bool | None) -> Reading[int] | None:
-    if shared:
+def _memory(entry: Mapping[str, str], vendor: str, shared: bool | None) -> Reading[int] | None:
+    # AMD's driver shows the part that the firmware keeps for the GPU, Intel's a share of it all.
+    if shared and vendor != "amd":
         return SHARED
     if "DedicatedMemory" in entry:
-        return size(entry["DedicatedMemory"], "M")
+        return size(entry["DedicatedMemory"], "M") or (SHARED if shared else None)
     count = whole(entry.get("AdapterRAM"))
     if count and count >= CAPPED_FROM_BYTES:
         return CAPPED

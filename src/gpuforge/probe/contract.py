@@ -68,7 +68,10 @@ class Probe(Protocol):
         """Run a program to its end, its output cut at `OUTPUT_LIMIT_BYTES` a stream."""
 
     def recorded(self, program: str) -> tuple[Reading[Output], ...] | None:
-        """Return all recorded outputs of `program`, or None where programs can be run."""
+        """Return all recorded outputs of `program`, or None where programs can be run.
+
+        An empty name stands for every program.
+        """
 
     def outputs(self, program: str, *arguments: Sequence[str]) -> tuple[Reading[Output], ...]:
         """Return what `program` says: live, once for each of `arguments`; else all recorded."""

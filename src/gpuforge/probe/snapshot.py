@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 LINK_LIMIT = 40
 # Options that choose a format; in a snapshot the file's ending says it.
 FORMAT_OPTIONS = {"-x", "--json", "-json", "-j", "--csv", "-xml"}
+# NVIDIA's driver models of Windows, in the table, in `-q` and in XML.
+WINDOWS_DRIVER = (
+    r"\b(TCC/WDDM|Driver-Model)\b|^\|.*\b(WDDM|TCC|MCDM)\s+\||"
+    r"(Current\s*:\s*|<current_dm>)(WDDM|TCC|MCDM)"
+)
 NOT_OUTPUTS = ("source.txt", "expected.toml", "environ.txt")
 
 
@@ -63,7 +68,16 @@ class SnapshotProbe(Probe):
             return "darwin"
         if re.search(r"\.wmi|wmic|win32_|Get-(Cim|Wmi)|dxdiag|powershell", names, re.I):
             return "win32"
-        return "freebsd" if "pciconf" in names else "linux"
+        if "pciconf" in names:
+            return "freebsd"
+        # What else was recorded, lspci or a file under /sys, is of Linux, WSL's among it.
+        alone = names and all(name.startswith("nvidia-smi") for name in self._programs)
+        if alone and not self._sysroot.exists():
+            texts = (out.stdout for out in self.recorded("nvidia-smi") if isinstance(out, Output))
+            return (
+                "win32" if any(re.search(WINDOWS_DRIVER, text, re.M) for text in texts) else "linux"
+            )
+        return "linux"
 
     def read_bytes(self, path: str) -> Reading[bytes]:
         found = self._find(path)
@@ -103,7 +117,7 @@ class SnapshotProbe(Probe):
         return Absent(f"no output of '{' '.join(argv)}' was recorded")
 
     def recorded(self, program: str) -> tuple[Reading[Output], ...]:
-        ways = (program + ".", program + "-")
+        ways = (program + ".", program + "-") if program else ("",)
         found = [name for name in self._programs if name.lower().startswith(ways)]
         return tuple(self._output(name) for name in found)
 

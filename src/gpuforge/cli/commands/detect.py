@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import NoReturn
 
 from gpuforge import log, settings
 from gpuforge.cli import machine_view, render
+from gpuforge.cli.main import NOTHING
 from gpuforge.detect import read_machine
 from gpuforge.detect.differences import differences
 from gpuforge.errors import UnknownName, WorkloadError
-from gpuforge.facts import Machine
+from gpuforge.facts import Host, Machine
 from gpuforge.probe import LiveProbe, Probe, SnapshotProbe
 from gpuforge.units import format_seconds
 
@@ -24,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the command."""
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--snapshot", metavar="DIR", help="read a recorded machine, not this one")
+    parser.add_argument(
+        "--from", dest="pasted", metavar="FILE|-", help="read the machine that a pasted text shows"
+    )
     parser.add_argument("--record", metavar="DIR", help="write this machine down, for a bug report")
     parser.add_argument("--refresh", action="store_true", help="do not believe the cache")
     parser.add_argument("--cpu-only", action="store_true", help="leave the GPUs out")
@@ -47,18 +52,27 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.why and (reasons := machine_view.reasons(machine)):
         show = render.message if arguments.json else render.data
         show(reasons)
+    told = machine.devices or machine.failures or machine.others or machine.toolkits
+    if arguments.pasted and not told and machine.host == Host():
+        render.message("nothing in the text was recognised as a machine")
+        return NOTHING
     if machine.error and not arguments.json:
-        render.message("next: 'gpuforge doctor' says how to mend it")
+        command = f"explain {arguments.pasted}" if arguments.pasted else "doctor"
+        render.message(f"next: 'gpuforge {command}' says how to mend it")
     if arguments.watch:
         _watch(machine, arguments)
     return 1 if machine.status == "driver_error" else 0
 
 
 def _machine(arguments: argparse.Namespace) -> Machine:
-    if arguments.snapshot and arguments.record:
+    flags = {"snapshot": "--snapshot", "record": "--record", "pasted": "--from"}
+    sources = [flag for name, flag in flags.items() if getattr(arguments, name)]
+    if len(sources) > 1:
         raise UnknownName(
-            "gpuforge detect: --snapshot and --record exclude each other", hint="give one of them"
+            f"gpuforge detect: {' and '.join(sources)} exclude each other", hint="give one of them"
         )
+    if arguments.pasted:
+        return _pasted(arguments)
     probe: Probe = SnapshotProbe(arguments.snapshot) if arguments.snapshot else LiveProbe()
     if arguments.record:
         return _record(Path(arguments.record))
@@ -69,6 +83,26 @@ def _machine(arguments: argparse.Namespace) -> Machine:
 
         machine = replace(machine, toolkits=(*machine.toolkits, *open_platforms(probe)))
     return machine
+
+
+def _pasted(arguments: argparse.Namespace) -> Machine:
+    """Return the machine of a text, a file or stdin."""
+    from gpuforge.detect.text import machine_from_text
+    from gpuforge.probe.files import read, text_of
+
+    if arguments.cpu_only or arguments.watch:
+        raise UnknownName(
+            "gpuforge detect: --from reads a text once, GPUs and all",
+            hint="leave out --cpu-only and --watch",
+        )
+    if arguments.pasted == "-":
+        return machine_from_text(text_of(sys.stdin.buffer.read()))
+    content = read(arguments.pasted, arguments.pasted)
+    if not isinstance(content, bytes):
+        raise WorkloadError(
+            f"no text to read: {content.reason}", hint="name a file, or - for stdin"
+        )
+    return machine_from_text(text_of(content))
 
 
 def _watch(before: Machine, arguments: argparse.Namespace) -> NoReturn:

@@ -1,0 +1,41 @@
+"""Machines that were pasted into a text: an issue report, a log, the dump of an environment.
+
+The text is parted into the outputs that it holds (`sections`), and those are read as if each had
+been recorded under its own name. Readers of what no detector asks a live machine for lie here, one
+module for each tool: what has ``PROGRAM`` and ``read(text, route, seen)`` is a reader. None of them
+is imported on a live machine.
+"""
+
+from __future__ import annotations
+
+from gpuforge.facts import Machine
+from gpuforge.probe import Probe
+
+__all__ = ["machine_from_text", "unpacked"]
+
+
+def machine_from_text(text: str) -> Machine:
+    """Return the machine that `text` shows; what it does not show is left unknown.
+
+    The text may be of any kind and length; it never raises. Nothing of this machine is read.
+    """
+    from gpuforge.detect.machine import detect_machine
+    from gpuforge.detect.text.pasted import PastedProbe
+    from gpuforge.detect.text.sections import outputs_in
+
+    return detect_machine(PastedProbe(outputs_in(text)), vendor_seconds=60, parallel=False)
+
+
+def unpacked(probe: Probe) -> Probe:
+    """Return a recorded machine with the outputs that its files under other names hold."""
+    from gpuforge.detect.text.pasted import PastedProbe
+    from gpuforge.detect.text.sections import asked_for, outputs_in
+    from gpuforge.probe import Output
+
+    found = []
+    if probe.platform == "unknown":  # a text alone was parted already
+        return probe
+    for output in probe.recorded("") or ():
+        if isinstance(output, Output) and not asked_for(output.source):
+            found += outputs_in(output.stdout, output.source)
+    return PastedProbe(found, probe) if found else probe

@@ -1,0 +1,69 @@
+"""Dumps of environments: PyTorch's and vLLM's ``collect_env``, and those that quote them."""
+
+from __future__ import annotations
+
+import re
+
+from gpuforge.detect.notation import Facts, kept, lines_of, name_of, word
+from gpuforge.detect.nvidia_smi import parse_list
+from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.facts import Driver, Toolkit
+
+PROGRAM = "lines"
+_PAIR = re.compile(
+    r"^[ \t*\-]{0,8}(PyTorch version|CUDA used to build PyTorch|ROCM used to build PyTorch|"
+    r"CUDA runtime version|HIP runtime version|Nvidia driver version|cuDNN version|"
+    r"Is CUDA available|Is XPU available)\s*:[ \t]*(\S.*)?$",
+    re.I | re.M,
+)
+_MODELS = re.compile(
+    r"^[ \t*\-]{0,8}GPU models and configuration\s*:[ \t]*(.*(?:\n[ \t]*GPU \d+: .*)*)", re.I | re.M
+)
+_INTEL = re.compile(r"^[ \t*\-]{0,8}Intel GPU models onboard:((?:\s*\n[ \t]*\* .*)+)", re.M)
+# What the dumps say where there is nothing.
+_NOTHING = re.compile(r"no cuda|could not collect|n/?a|none|", re.I)
+
+
+def read(text: str, route: str, seen: Seen) -> None:
+    """Add the GPUs and versions of the dumps in a text."""
+    said: dict[str, str] = {}
+    for key, value in _PAIR.findall(text):
+        value = word(value) or ""
+        if not _NOTHING.fullmatch(value):
+            said.setdefault(key.lower(), value)
+    rocm = "hip runtime version" in said or "rocm used to build pytorch" in said
+    for number, models in enumerate(_MODELS.findall(text)):
+        if not _NOTHING.fullmatch(models.strip()):
+            _add_models(models, rocm, f"environment dump {number}", seen)
+    for number, listed in enumerate(_INTEL.findall(text)):
+        names = [line.strip(" \t*") for line in lines_of(listed) if line.strip()]
+        devices: list[Facts] = [kept(name=name_of(name)) for name in names]
+        seen.add("intel", f"environment dump {number}", devices, trust=2)
+    driver = re.match(r"\d+\.[\d.]+", said.get("nvidia driver version", ""))
+    if driver:
+        facts = {"driver": Driver("nvidia", driver[0]), "runtimes": (Toolkit("cuda"),)}
+        seen.sightings.append(Sighting("nvidia", "environment dump", facts, everywhere=True))
+    versions = {
+        "pytorch version": "torch",
+        "cuda used to build pytorch": "torch's cuda",
+        "rocm used to build pytorch": "torch's rocm",
+        "cuda runtime version": "cuda toolkit",
+        "cudnn version": "cudnn",
+    }
+    seen.toolkits += [
+        Toolkit(name, said[key])
+        for key, name in versions.items()
+        if key in said and re.match(r"\d", said[key])
+    ]
+
+
+def _add_models(models: str, rocm: bool, route: str, seen: Seen) -> None:
+    devices = [
+        {k: v for k, v in facts.items() if k != "index"}
+        for facts in parse_list(models.replace("\n\n", "\n")).devices
+    ]
+    names = [part for line in lines_of(models) if (part := line.strip())]
+    devices = devices or [kept(name=name_of(name) or name) for name in names]
+    runtime = (Toolkit("rocm" if rocm else "cuda"),)
+    devices = [{**facts, "runtimes": runtime} for facts in devices]
+    seen.add("amd" if rocm else "nvidia", route, devices)

@@ -1,0 +1,66 @@
+"""``inxi``: its Graphics, CPU and System lines, wrapped as the terminal was wide."""
+
+from __future__ import annotations
+
+import re
+
+from gpuforge.detect import pci_ids
+from gpuforge.detect.notation import kept, name_of, pci_address, pci_id, word
+from gpuforge.detect.seen import Seen
+from gpuforge.facts import Driver, Failed
+
+PROGRAM = "inxi"
+# The next key of a line, which ends the value of the one before.
+_NEXT = r"(?=\s+(?:[a-zA-Z][\w-]*(?: ID| bits)?:|$)|$)"
+_PARTS = re.compile(
+    r"^[ \t]*(System|Machine|Battery|Memory|CPU|Graphics|Audio|Network|Bluetooth|RAID|Drives|"
+    r"Partition|Swap|Sensors|Info|Repos|Processes):",
+    re.M,
+)
+
+
+def read(text: str, route: str, seen: Seen) -> None:
+    """Add the GPUs and the host that one output shows."""
+    for part, body in parse_inxi(text):
+        if part == "Graphics":
+            _add_graphics(body, route, seen)
+        elif part == "System" and "FreeBSD" in body:
+            seen.host["platform"] = "freebsd"
+        elif part == "CPU":
+            words = r"(?:model: |(?:^|Info: )\s*(?:\w+|\d+x? ?\d*)[ -]core )(.+?)"
+            model = re.search(rf"{words}(?=\s+[\[(]|\s+\w+: |$)", body, re.I)
+            if model and (name := word(model[1])):
+                seen.host["cpu_model"] = name
+
+
+def parse_inxi(text: str) -> list[tuple[str, str]]:
+    """Return name and one-line text of each part."""
+    pieces = _PARTS.split(text)
+    bodies = (" ".join(body.split()) for body in pieces[2::2])
+    return list(zip(pieces[1::2], bodies, strict=False))
+
+
+def _add_graphics(body: str, route: str, seen: Seen) -> None:
+    for card in re.split(r"(?=\b(?:Device|Card)-\d+:)|(?=^Card:)", body)[1:]:
+        card = re.split(r"\s(?:Display|OpenGL|API|Monitor-\d|EGL|Vulkan|Info):?\s", card)[0]
+        named = re.match(rf"(?:Device|Card)(?:-\d+)?: (.+?){_NEXT}", card)
+        maker, product = pci_ids.split_maker(re.sub(r" +AMD/ATI", "", named[1]) if named else "")
+        vendor = pci_ids.vendor_of(maker) or pci_ids.vendor_named_in(named[1] if named else "")
+        ids = re.search(r"chip[- ]ID: ([0-9a-f]{4}):([0-9a-f]{4})", card)
+        place = re.search(r"bus[- ]ID: (\S+)", card)
+        if vendor is None:
+            seen.pass_over("no display GPU", name_of(product))
+            continue
+        driver = re.search(r"driver: (\S+)(?: v: ([\d.]+))?", card)
+        bound: Driver | Failed | None = None
+        if driver and driver[1].rstrip(",") in ("N/A", "none"):
+            bound = Failed("inxi shows no driver for it", kind="no_kernel_driver")
+        elif driver and driver[1] != "vgapci":
+            bound = Driver(driver[1], driver[2]) if driver[2] else Driver(driver[1])
+        facts = kept(
+            name=name_of(product),
+            pci_address=pci_address(place[1]) if place else None,
+            pci_id=pci_id(ids[1], ids[2]) if ids else None,
+            driver=bound,
+        )
+        seen.add(vendor, route, [facts], trust=1)

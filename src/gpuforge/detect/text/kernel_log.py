@@ -1,0 +1,130 @@
+"""The kernel's log, from ``dmesg``, the journal or a file: what each driver says of its cards."""
+
+from __future__ import annotations
+
+import re
+
+from gpuforge.detect import pci_ids
+from gpuforge.detect.notation import Facts, kept, lines_of, pci_address, pci_id, size, whole
+from gpuforge.detect.report import first_error
+from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.facts import Driver, VendorFailure
+
+PROGRAM = "lines"
+_STAMP = re.compile(r"^.{0,80}?\bkernel: (?:\[[\s\d.]+\] )?|^\s*(?:<\d+>)?\[[\s\d.]{6,20}\]\s?")
+_KERNEL = re.compile(
+    r"\[drm|amdgpu[ :]|radeon[ :]|NVRM:|nouveau |nvidia |i915 |\bxe 0|drmn\d+: |kfd kfd: |"
+    r"\[[0-9a-f]{4}:[0-9a-f]{4}\] type"
+)
+_ADDRESS = r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+_OF_DRIVER = re.compile(rf"(amdgpu|radeon|nouveau|nvidia|i915|xe) {_ADDRESS}: ")
+_READY = re.compile(rf"Initialized (amdgpu|radeon|nouveau|i915|xe|nvidia-drm) .* for {_ADDRESS}")
+_SETTING = re.compile(
+    r"initializing kernel modesetting \(([\w ]+) 0x([0-9a-f]{4}):0x([0-9a-f]{4})", re.I
+)
+_MEMORY = re.compile(
+    r"\bVRAM: (\d+)M\b|: (\d+)M of VRAM memory ready|Detected VRAM RAM=(\d+)M|fb: (\d+) MiB|"
+    r"VRAM\[\d, \d\]: Actual physical size (0x[0-9a-f]+)"
+)
+_BUS = re.compile(
+    rf"pci {_ADDRESS}: \[([0-9a-f]{{4}}):([0-9a-f]{{4}})\] type .* class 0x(03\d\d|1200)"
+)
+_MODULE = re.compile(r"loading NVIDIA UNIX .*?\s(\d{3}\.\d+(?:\.\d+)?)\s")
+_NVIDIA = re.compile(
+    r"NVRM: .*?\b(?:GPU|PCI)[ :]+(?:at )?(?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})(\.\d)?"
+)
+_UUID = re.compile(r"NVRM: GPU at PCI:\S+: (GPU-[0-9a-f-]{36})")
+
+
+def read(text: str, route: str, seen: Seen) -> None:
+    """Add the GPUs that the kernel's lines in a text show."""
+    lines = [_STAMP.sub("", line) for line in lines_of(text) if _KERNEL.search(line)]
+    log = _Log()
+    for line in lines:
+        log.take(line)
+    for facts in log.cards:
+        maker = facts.pop("maker", "") or pci_ids.maker_of_driver(facts.pop("bound", ""))
+        vendor = pci_ids.vendor_of(maker)
+        if vendor:
+            seen.add(vendor, "kernel log", [facts], trust=1)
+    said = "\n".join(line for line in lines if "NVRM:" in line)
+    error = first_error(said, "nvidia") if said else None
+    if error:
+        seen.failures.append(VendorFailure("nvidia", *error))
+    if log.nvidia and not (error and error[0] == "no_devices"):
+        driver = {"driver": Driver("nvidia", log.nvidia)}
+        seen.sightings.append(Sighting("nvidia", "kernel log", driver, everywhere=True))
+
+
+class _Log:
+    """The cards as far as the lines have told of them.
+
+    Lines without an address speak of the card that the driver is setting up: the one that was
+    named last, until it is ready.
+    """
+
+    def __init__(self) -> None:
+        self.cards: list[Facts] = []
+        self.nvidia: str | None = None
+        self._current: Facts | None = None
+
+    def take(self, line: str) -> None:
+        """Read one line."""
+        if ready := _READY.search(line):
+            self._bind(ready[1], ready[2])
+            self._current = None
+        elif setting := _SETTING.search(line):
+            if driver := _OF_DRIVER.search(line):
+                self._bind(driver[1], driver[2])
+            self._set(setting[2].lower(), setting[3])
+        elif bus := _BUS.search(line):
+            if pci_ids.vendor_of(bus[2]) and not pci_ids.not_computing(bus[2], None):
+                card = self._at(bus[1])
+                card.update(maker=bus[2], pci_id=f"{bus[2]}:{bus[3]}")
+        elif module := _MODULE.search(line + " "):
+            self.nvidia = module[1]
+        elif place := _NVIDIA.search(line):
+            card = self._at(f"{place[1]}{place[2] or '.0'}")
+            card["maker"] = "10de"
+            card.update(kept(uuid=found[1] if (found := _UUID.search(line)) else None))
+            self._current = card
+        elif ident := re.search(r"PCI ID: (10de):([0-9a-f]{4})", line):
+            self._open()["pci_id"] = f"{ident[1]}:{ident[2]}"
+        elif driver := _OF_DRIVER.search(line):
+            self._bind(driver[1], driver[2])
+        if memory := _MEMORY.search(line):
+            shown = next(part for part in memory.groups() if part)
+            total = whole(shown, 16) if shown.startswith("0x") else size(shown, "M")
+            self._open().update(kept(memory_total_bytes=total or None))
+            if driver_named := re.search(r"(amdgpu|radeon): \d+M of VRAM", line):
+                self._open().setdefault("bound", driver_named[1])
+
+    def _open(self) -> Facts:
+        if self._current is None:
+            self._current = {}
+            self.cards.append(self._current)
+        return self._current
+
+    def _at(self, address: str) -> Facts:
+        place = pci_address(address) or address
+        card = next((card for card in self.cards if card.get("pci_address") == place), None)
+        if card is None:
+            card = kept(pci_address=pci_address(address))
+            self.cards.append(card)
+        return card
+
+    def _bind(self, driver: str, address: str) -> None:
+        """Say that a driver serves the card at an address, which may be the one being set up."""
+        name = driver.removesuffix("-drm")
+        place = pci_address(address)
+        known = any(card.get("pci_address") == place for card in self.cards)
+        if not known and self._current is not None and "pci_address" not in self._current:
+            self._current["pci_address"] = place
+        card = self._at(address)
+        card.update(bound=name, driver=Driver(name))
+        self._current = card
+
+    def _set(self, maker: str, device: str) -> None:
+        if self._current is not None and "pci_id" in self._current:
+            self._current = None
+        self._open().update(maker=maker, **kept(pci_id=pci_id(maker, device)))

@@ -1,0 +1,124 @@
+"""Logs of programs that name the GPU they run on, by the lines in ``run_log.toml``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from gpuforge import registry
+from gpuforge.detect import pci_ids
+from gpuforge.detect.notation import (
+    Facts,
+    gfx,
+    kept,
+    lines_of,
+    name_of,
+    pci_address,
+    pci_address_of,
+    pci_id,
+    size,
+)
+from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.facts import Driver, Toolkit, Vendor
+
+PROGRAM = "lines"
+_LIBRARIES: dict[str, Vendor] = {"cuda": "nvidia", "rocm": "amd", "oneapi": "intel"}
+# How many lines a device's own lines stand apart at most.
+REACH = 4
+
+
+@dataclass
+class _Device:
+    tool: str
+    vendor: Vendor | None
+    line: int
+    facts: Facts = field(default_factory=dict)
+
+
+@cache
+def _lines() -> list[tuple[dict[str, Any], re.Pattern[str]]]:
+    entries = registry.table(__file__, "run_log")["line"]
+    return [(entry, re.compile(entry["pattern"], re.I)) for entry in entries]
+
+
+def read(text: str, route: str, seen: Seen) -> None:
+    """Add the GPUs that programs name in a text."""
+    folded = text.lower()
+    entries = [(entry, pattern) for entry, pattern in _lines() if entry["word"] in folded]
+    found: dict[tuple[str, str], _Device] = {}
+    for number, line in enumerate(lines_of(text)) if entries else ():
+        for entry, pattern in entries:
+            for match in pattern.finditer(line):
+                said = {name: value for name, value in match.groupdict().items() if value}
+                _add(entry, said, number, found, seen)
+    devices = [device for device in found.values() if device.vendor]
+    for tool, vendor in dict.fromkeys((one.tool, one.vendor) for one in devices):
+        own = [one.facts for one in devices if (one.tool, one.vendor) == (tool, vendor)]
+        if vendor:
+            seen.add(vendor, f"log of {tool}", own, trust=2)
+
+
+def _add(
+    entry: dict[str, Any],
+    said: dict[str, str],
+    number: int,
+    found: dict[tuple[str, str], _Device],
+    seen: Seen,
+) -> None:
+    """Add what one line says: of a device, of the one before it, or of each of a vendor."""
+    tool, name = entry["tool"], said.get("name", "")
+    last = next((one for one in reversed(found.values()) if one.tool == tool), None)
+    near = last is not None and number - last.line <= entry.get("reach", REACH)
+    vendor = entry.get("vendor") or _LIBRARIES.get(said.get("library", "").lower())
+    vendor = vendor or pci_ids.vendor_of(said.get("maker", "").lower())
+    vendor = vendor or pci_ids.vendor_named_in(name)
+    if entry.get("everywhere"):
+        if vendor:
+            facts = facts_of(said, vendor)
+            seen.sightings.append(Sighting(vendor, f"log of {tool}", facts, 2, everywhere=True))
+        return
+    unique = said.get("uuid") or said.get("index") or said.get("address") or name
+    if entry.get("fresh") or not unique:
+        unique = f"line {number}"
+    if entry.get("continues") and near and last is not None:
+        device = last
+    elif vendor or entry.get("continues"):
+        # What stands before a device, such as its memory, waits for it without a vendor.
+        waits = last is not None and near and last.vendor is None
+        device = (
+            last
+            if waits and last
+            else found.setdefault((tool, unique), _Device(tool, vendor, number))
+        )
+    else:
+        return
+    device.vendor = device.vendor or vendor
+    facts = facts_of(said, device.vendor or "other")
+    device.facts.update({key: value for key, value in facts.items() if key not in device.facts})
+
+
+def facts_of(said: dict[str, str], vendor: Vendor) -> Facts:
+    """Return facts from the groups of a line."""
+    compute = said.get("compute", said.get("capability", ""))
+    uuid, runtime = said.get("uuid", ""), said.get("runtime")
+    numbers = [said.get(key, "") for key in ("domain", "bus", "slot", "function")]
+    place = numbers if said.get("bus") else ["0", *said.get("decimal", "").split(":")]
+    kinds = {"nvidia": "cuda", "amd": "rocm", "intel": "level_zero"}
+    device, maker, name = (said.get(key, "").strip() for key in ("device", "maker", "name"))
+    maker = maker or (pci_ids.maker_of(vendor) if device and vendor != "other" else "")
+    compute = compute or ".".join(said[key] for key in ("major", "minor") if key in said)
+    return kept(
+        name=name_of(pci_ids.split_maker(name)[1] if "[" in name else name),
+        uuid=uuid if uuid.startswith("GPU-") else None,
+        memory_total_bytes=size(said.get("total")),
+        compute_capability=compute if re.fullmatch(r"\d+\.\d", compute) else None,
+        architecture=gfx(said.get("gfx", compute)),
+        pci_address=pci_address(said.get("address", ""))
+        or (pci_address_of(*place) if len(place) == 4 else None),
+        pci_id=pci_id(maker, device) if device and maker else None,
+        integrated={"0": False, "1": True}.get(said.get("shared", "")),
+        driver=Driver(vendor, said["driver"]) if "driver" in said else None,
+        runtimes=(Toolkit(kinds.get(vendor, vendor), runtime),) if runtime else None,
+    )

@@ -1,0 +1,143 @@
+"""Which tools' outputs a text holds; pure functions over ``sections.toml``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+
+from gpuforge import registry
+from gpuforge.probe import Output
+
+# Of a long text its beginning and its end are read: machines are described there, not amid a log.
+FIRST_LINES, LAST_LINES, LINE_LIMIT, MARGIN_LIMIT = 20_000, 2_000, 4000, 120
+LINES = "lines"
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07]{0,200}\x07")
+_QUOTE = re.compile(r"^(?:> ?)+|^[+](?=\s+\S)")
+_FENCE = re.compile(r"^\s*(```+|~~~+|</?(?:details|summary|pre|code)\b[^>]*>)\w*\s*")
+# A prompt or a heading of Markdown ends an output.
+_END = re.compile(r"^\s*([\w.@~:/\\ \[\]()-]{0,80}[$%➜❯] \S|#{1,6} \S|PS [A-Z]:\\|- \[[ x]\] )")
+# Files of a snapshot that detectors ask for by these names.
+_ASKED_FOR = (
+    "nvidia-smi nvidia-settings tegrastats rocm-smi amd-smi rocminfo amdgpu_top xpu-smi sycl-ls "
+    "clinfo lspci udevadm pciconf ioreg system_profiler sysctl win32_videocontroller wmic "
+    "get-ciminstance get-wmiobject powershell dxdiag reg lshw inxi vulkaninfo hwinfo lines"
+).split()
+
+
+@dataclass
+class Section:
+    """One output in a text."""
+
+    program: str
+    line: int
+    alone: bool = False
+    lines: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        """Return its lines, the indentation of the first taken off each, a line feed after each.
+
+        The last line has none: whether more followed is not known.
+        """
+        margin = min(len(line) - len(line.lstrip()) for line in self.lines[:1])
+        cut = (line[margin:] if not line[:margin].strip() else line.lstrip() for line in self.lines)
+        return "\n".join(cut)
+
+
+@dataclass(frozen=True)
+class _Sign:
+    """How the output of one program is known by a line."""
+
+    program: str
+    words: tuple[str, ...]
+    sign: re.Pattern[str]
+    head: re.Pattern[str] | None
+    alone: bool
+
+    def fits(self, line: str, folded: str) -> bool:
+        return any(word in folded for word in self.words) and bool(self.sign.search(line))
+
+
+@cache
+def _signs() -> tuple[_Sign, ...]:
+    def compiled(text: str) -> re.Pattern[str]:
+        return re.compile(text.replace("\n", ""), re.I)
+
+    return tuple(
+        _Sign(
+            entry["program"],
+            tuple(entry["words"]),
+            compiled(entry["sign"]),
+            compiled(entry["head"]) if "head" in entry else None,
+            entry.get("lines", False),
+        )
+        for entry in registry.table(__file__, "sections")["section"]
+    )
+
+
+def asked_for(source: str) -> bool:
+    """Return whether a recorded file is named by a tool whose output detectors read."""
+    name = source.lower()
+    return any(name == tool or name.startswith((f"{tool}.", f"{tool}-")) for tool in _ASKED_FOR)
+
+
+def outputs_in(text: str, source: str = "") -> list[tuple[str, Output]]:
+    """Return program and output of each section of `text`, and the whole text as ``lines``."""
+    cleaned = list(_lines(text))
+    where = f"{source}, " if source else ""
+    found = [
+        (one.program, Output(0, one.text(), "", source=f"{one.program} ({where}line {one.line})"))
+        for one in sections_of(cleaned)
+    ]
+    whole = "\n".join(line for _, line in cleaned)
+    found.append((LINES, Output(0, whole, "", source=source or "text")))
+    return found
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines with their numbers, without what terminals and Markdown put around them."""
+    numbered = list(enumerate(text.splitlines(), 1))
+    for number, raw in numbered[:FIRST_LINES] + numbered[FIRST_LINES:][-LAST_LINES:]:
+        line = _ESCAPE.sub("", raw[:LINE_LIMIT]) if "\x1b" in raw else raw[:LINE_LIMIT]
+        line = _QUOTE.sub("", line.replace("\t", "        ")).rstrip()
+        line = line[max(0, len(line) - len(line.lstrip()) - MARGIN_LIMIT) :]
+        parts = [line]
+        if line.count("(UUID: GPU-") > 1:  # a list that lost its line ends
+            parts = re.split(r"\s+(?=GPU \d+: )", line)
+        for part in parts:
+            yield number, part
+
+
+def sections_of(lines: list[tuple[int, str]]) -> list[Section]:
+    """Return the outputs that numbered lines hold, in their order."""
+    found: list[Section] = []
+    current: Section | None = None
+    for number, line in lines:
+        fence = _FENCE.match(line)
+        if fence:
+            line, current = line[fence.end() :], None
+        program, is_head, alone = _recognised(line)
+        if program and (current is None or current.program != program or is_head):
+            if not (current and program == current.program and _has_no_head(current)):
+                current = Section(program, number, alone)
+                found.append(current)
+        elif not program and current and (current.alone or _END.match(line)):
+            current = None
+        if current is not None:
+            current.lines.append(line)
+    return found
+
+
+def _recognised(line: str) -> tuple[str, bool, bool]:
+    """Return the program that a line belongs to or ``""``, whether it begins an output of it."""
+    folded = line.lower()
+    for sign in _signs():
+        if sign.fits(line, folded):
+            return sign.program, bool(sign.head and sign.head.search(line)), sign.alone
+    return "", False, False
+
+
+def _has_no_head(section: Section) -> bool:
+    """Return whether what stands so far, such as an error, may belong to the output that begins."""
+    return not any(_recognised(line)[1] for line in section.lines)
