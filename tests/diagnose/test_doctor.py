@@ -234,7 +234,7 @@ def test_doctor_lists_checks_and_causes(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["doctor", "--list", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert "gpu_access" in document["checks"]
-    assert len(document["causes"]) == 80
+    assert len(document["causes"]) >= 80
 
 
 def test_recorded_machine_is_not_repaired(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuforge.diagnose.known_error import Clue, KnownError, candidates, compiled
-from gpuforge.diagnose.log import Log, Place
+from gpuforge.diagnose.log import Log, Place, is_setting
 from gpuforge.diagnose.memory_figures import is_fragmented
 from gpuforge.diagnose.surroundings import Surroundings
 from gpuforge.facts import Machine
@@ -65,6 +65,11 @@ class Explanation:
 
     matches: tuple[Match, ...] = ()
     lines_read: int = 0
+
+    def __str__(self) -> str:
+        from gpuforge.diagnose.explanation_text import render_explanation
+
+        return render_explanation(self)
 
     @property
     def cause(self) -> Match | None:
@@ -120,7 +125,7 @@ def explain(
             for case, confidence in ranked
             if confidence >= LISTED
         ),
-        lines_read=log.folded.count("\n") + 1,
+        lines_read=len(log.folded.splitlines()) if log.folded.strip() else 0,
     )
 
 
@@ -160,6 +165,8 @@ def _find(clue: Clue, log: Log, around: Surroundings) -> Place | None:
 
 def _fits(clue: Clue, place: Place, around: Surroundings) -> bool:
     if clue.match and not compiled(clue.match).search(place.window):
+        return False
+    if not clue.setting and is_setting(place.window):
         return False
     if clue.when == "fragmented":
         return is_fragmented(place.window, around.memory_total_bytes)
@@ -206,7 +213,7 @@ def _match(case: _Case, confidence: float, log: Log, around: Surroundings) -> Ma
             [Evidence(0, text) for text in case.from_machine]
             + [Evidence(number, text) for number, text in list(lines.items())[:EVIDENCE_LINES]]
         ),
-        steps=around.steps(error.steps),
+        steps=around.steps(error.steps, error.area),
         safe_fix=bool(error.repaired_by),
         repaired_by=error.repaired_by,
     )

@@ -22,6 +22,25 @@ _CONTROLS = dict.fromkeys(
 _QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x00A0: " "}
 # U+0130 is the one character whose lower case is longer, which would shift every position.
 _TABLE = {**_CONTROLS, **_QUOTES, 0x0130: "I"}
+# Of what is no text, such as a shared library or an archive, this share at least is removed.
+BINARY_SHARE, BLOCK, FEW = 0.02, 4096, 64
+# A line of arguments, settings, variables or installed packages: it tells where, not what failed.
+_SETTING = re.compile(
+    r"\W{0,20}(?:"
+    r"(?:export |set |setx |declare -x |env )?(?!\w*(?:err|fail|exit|code|stat|sig))[\w.-]{2,60}="
+    r"['\"]?[\w./:+,@%-]{0,200}['\"]?[,;)]?\s{0,9}$|"
+    r"['\"]?(?!\w*(?:err|fail|exit|code|stat|sig|xid|total|pend|count))[a-z][\w.-]{1,60}['\"]?: ?"
+    r"(?:[\d.]{1,20}|true|false|none|null|\[\]|\{\}|['\"]{2}),?\s{0,9}$|"
+    r"(?:\[?(?:pip3?|conda)\]? {1,9})?[a-z][\w.-]{1,60}(?:==| @ | {1,60})"
+    r"v?\d{1,9}(?:\.[\w+!-]{1,40}){1,9}"
+    r"(?: {1,60}[\w.:/+-]{1,60}){0,3}\s{0,9}$|"
+    r"(?:successfully installed|installing collected packages|requirement already satisfied|"
+    r"downloading|using cached|collecting) )"
+)
+_DUMP = re.compile(
+    r".{0,200}?\b(?:namespace|\w{0,40}args?|\w{0,40}config|\w{0,40}settings?|options|arguments|hparams|"
+    r"parameters|environ)\b['\"]?\s{0,3}[:=]?\s{0,3}\w{0,40}[({\[](?=.{0,600}?[=:].{1,200}?[=:].{1,200}?[=:])"
+)
 _TO_WORDS = bytes(
     byte if 97 <= byte <= 122 else byte + 32 if 65 <= byte <= 90 else 32 for byte in range(256)
 )
@@ -40,12 +59,37 @@ def clean(text: str) -> str:
     """Return `text` without terminal escapes and invisible characters, lines ending in LF."""
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
-    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_TABLE)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    shown = text.translate(_TABLE)
+    # Old progress bars are full of backspaces; few other texts hold control characters at all.
+    if len(text) - len(shown) - text.count("\b") <= FEW:
+        return shown
+    return _without_binary(text)
+
+
+def _without_binary(text: str) -> str:
+    """Return what is text in `text`: the lines of the rest stay, empty."""
+    parts, binary = [], 0
+    for start in range(0, len(text), BLOCK):
+        block = text[start : start + BLOCK]
+        shown = block.translate(_TABLE)
+        if len(block) - len(shown) - block.count("\b") > BINARY_SHARE * len(block):
+            shown = "\n" * block.count("\n")
+            binary += 1
+        parts.append(shown)
+    if binary * BLOCK > len(text) / 4:
+        return "\n" * text.count("\n")
+    return "".join(parts)
 
 
 def words_of(text: str) -> frozenset[str]:
     """Return the runs of letters in lower-case `text`."""
     return frozenset(_WORD.findall(text))
+
+
+def is_setting(line: str) -> bool:
+    """Return whether a line of a folded log only tells what was set, given or installed."""
+    return bool(_SETTING.match(line) or _DUMP.match(line))
 
 
 class Log:
