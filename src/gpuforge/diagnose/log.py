@@ -22,6 +22,9 @@ _CONTROLS = dict.fromkeys(
 _QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x00A0: " "}
 # U+0130 is the one character whose lower case is longer, which would shift every position.
 _TABLE = {**_CONTROLS, **_QUOTES, 0x0130: "I"}
+# The NVIDIA driver breaks its kernel messages into lines, each with the kernel's own prefix.
+_WRAPPED = re.compile(r"\n[^\n]{0,100}?NVRM: {1,20}(?=[a-z(])")
+_WRAPPED_MESSAGE = re.compile(r"NVRM:[^\n]{1,300}(?:\n[^\n]{0,100}?NVRM: {1,20}[a-z(][^\n]{0,300}){1,9}")
 # Of what is no text, such as a shared library or an archive, this share at least is removed.
 BINARY_SHARE, BLOCK, FEW = 0.02, 4096, 64
 # A line of arguments, settings, variables or installed packages: it tells where, not what failed.
@@ -67,6 +70,14 @@ def clean(text: str) -> str:
     return _without_binary(text)
 
 
+def _joined(message: re.Match[str]) -> str:
+    """Return a wrapped message as one line, padded so that no later line or position moves."""
+    text = message[0]
+    joined = _WRAPPED.sub(" ", text)
+    lines = text.count("\n") - joined.count("\n")
+    return joined + " " * (len(text) - len(joined) - lines) + "\n" * lines
+
+
 def _without_binary(text: str) -> str:
     """Return what is text in `text`: the lines of the rest stay, empty."""
     parts, binary = [], 0
@@ -97,6 +108,8 @@ class Log:
 
     def __init__(self, text: str) -> None:
         self.text = clean(text)
+        if "NVRM:" in self.text:
+            self.text = _WRAPPED_MESSAGE.sub(_joined, self.text)
         self.folded = self.text.lower()
 
     @cached_property
