@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuforge.diagnose.known_error import Clue, KnownError, candidates, compiled
-from gpuforge.diagnose.log import Log, Place, is_setting
+from gpuforge.diagnose.log import Log, Place, is_advice, is_setting
 from gpuforge.diagnose.memory_figures import is_fragmented
 from gpuforge.diagnose.surroundings import Surroundings
 from gpuforge.facts import Machine
@@ -24,7 +24,7 @@ CERTAIN = 0.97
 YIELDED = 0.5
 EVIDENCE_LINES = 4
 INFORMATION = 0.75
-_INFORMATION = re.compile(r".{0,60}?(?<![\w.])(info|debug)(?![\w.])")
+_INFORMATION = re.compile(r".{0,60}?(?<![\w.])(info|debug)(?![\w.])|i\d{4} \d\d:")
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def _find(clue: Clue, log: Log, around: Surroundings) -> Place | None:
 def _fits(clue: Clue, place: Place, around: Surroundings) -> bool:
     if clue.match and not compiled(clue.match).search(place.window):
         return False
-    if not clue.setting and is_setting(place.window):
+    if not clue.setting and (is_setting(place.window) or is_advice(place.before)):
         return False
     if clue.when == "fragmented":
         return is_fragmented(place.window, around.memory_total_bytes)

@@ -44,6 +44,11 @@ _DUMP = re.compile(
     r".{0,200}?\b(?:namespace|\w{0,40}args?|\w{0,40}config|\w{0,40}settings?|options|arguments|hparams|"
     r"parameters|environ)\b['\"]?\s{0,3}[:=]?\s{0,3}\w{0,40}[({\[](?=.{0,600}?[=:].{1,200}?[=:].{1,200}?[=:])"
 )
+# What comes after these words may happen, or is said to be avoided: it did not happen.
+_ADVICE = re.compile(
+    r"\b(?:if (?:you|it|there|the|your)\b|in case of|(?:to|helps?|can) (?:avoid|prevent|reduce)\b|"
+    r"(?:may|might|could|can) (?:cause|lead to|result in|run)\b)[^.!?:;,\n]{0,60}$"
+)
 _TO_WORDS = bytes(
     byte if 97 <= byte <= 122 else byte + 32 if 65 <= byte <= 90 else 32 for byte in range(256)
 )
@@ -56,6 +61,7 @@ class Place:
 
     position: int
     window: str
+    before: str = ""
 
 
 def clean(text: str) -> str:
@@ -101,6 +107,11 @@ def words_of(text: str) -> frozenset[str]:
 def is_setting(line: str) -> bool:
     """Return whether a line of a folded log only tells what was set, given or installed."""
     return bool(_SETTING.match(line) or _DUMP.match(line))
+
+
+def is_advice(before: str) -> bool:
+    """Return whether a folded line names, after `before`, what might happen and not what did."""
+    return bool(_ADVICE.search(before[-160:]))
 
 
 class Log:
@@ -160,7 +171,7 @@ class Log:
             if right >= 0
             else end + WINDOW_AFTER
         ]
-        return Place(start, window)
+        return Place(start, window, self.folded[max(left + 1, start - WINDOW_BEFORE, 0) : start])
 
 
 def _same_kind(left: str, right: str) -> bool:
