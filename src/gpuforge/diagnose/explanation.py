@@ -24,6 +24,7 @@ CERTAIN = 0.97
 YIELDED = 0.5
 EVIDENCE_LINES = 4
 INFORMATION = 0.75
+_HARMLESS = ("you can ignore th", "can be ignored", "can be safely ignored", "can safely be ignored")
 _INFORMATION = re.compile(r".{0,60}?(?<![\w.])(info|debug)(?![\w.])|i\d{4} \d\d:")
 
 
@@ -146,6 +147,8 @@ def _weigh(error: KnownError, log: Log, around: Surroundings) -> _Case | None:
 def _trust(clue: Clue, place: Place, around: Surroundings) -> float:
     """Return how much a line counts: less where its author calls it information, or all is well."""
     share = 0.5 if clue.passing and around.has("@healthy_run") else 1.0
+    if any(words in place.window for words in _HARMLESS):
+        share *= 0.5
     return share * INFORMATION if _INFORMATION.match(place.window) else share
 
 
