@@ -185,7 +185,9 @@ def _rank(cases: list[_Case]) -> list[tuple[_Case, float]]:
     ranked.sort(key=lambda item: (-round(item[1], 1), item[0].first))
     if len(ranked) > 1:
         (first, confidence), (_, rival) = ranked[0], ranked[1]
-        ranked[0] = (first, min(CERTAIN, confidence) - max(0.0, rival - NAMED) * 0.3)
+        confidence = min(CERTAIN, confidence) - max(0.0, rival - NAMED) * 0.3
+        ranked[0] = (first, confidence)
+        ranked[1:] = [(case, min(confidence, other)) for case, other in ranked[1:]]
     return [(case, max(0.0, min(CERTAIN, confidence))) for case, confidence in ranked]
 
 
