@@ -216,6 +216,20 @@ def test_unknown_check_suggests_the_nearest() -> None:
     assert "disk_space" in caught.value.hint
 
 
+def test_cause_without_a_repair_is_known_to_doctor() -> None:
+    (finding,) = run_checks("tensors_on_different_devices").findings
+    assert (finding.status, finding.cause) == ("skipped", "tensors_on_different_devices")
+    assert "gpuforge explain" in finding.message
+
+
+def test_steps_of_a_finding_fit_the_machine(corpus: Path) -> None:
+    folders = (corpus / "devices").glob("*/expected.toml")
+    wsl = [f.parent for f in folders if 'platform = "wsl2"' in f.read_text("utf-8")]
+    for folder in wsl:
+        for finding in run_checks(probe=SnapshotProbe(folder)).having("error"):
+            assert finding.steps, (folder.name, finding.cause)
+
+
 def test_doctor_that_checked_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "package_index"]) == 3
     assert "not checked" in capsys.readouterr().out

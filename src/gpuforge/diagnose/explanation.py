@@ -24,7 +24,12 @@ CERTAIN = 0.97
 YIELDED = 0.5
 EVIDENCE_LINES = 4
 INFORMATION = 0.75
-_HARMLESS = ("you can ignore th", "can be ignored", "can be safely ignored", "can safely be ignored")
+_HARMLESS = (
+    "you can ignore th",
+    "can be ignored",
+    "can be safely ignored",
+    "can safely be ignored",
+)
 _INFORMATION = re.compile(r".{0,60}?(?<![\w.])(info|debug)(?![\w.])|i\d{4} \d\d:")
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from gpuforge.diagnose.large_log import LARGE, reduced
+
 LINES_PER_CLUE = 64
 WINDOW_BEFORE, WINDOW_AFTER = 600, 1400
 SHOWN_CHARACTERS = 240
@@ -24,7 +26,9 @@ _QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x00A0: " "}
 _TABLE = {**_CONTROLS, **_QUOTES, 0x0130: "I"}
 # The NVIDIA driver breaks its kernel messages into lines, each with the kernel's own prefix.
 _WRAPPED = re.compile(r"\n[^\n]{0,100}?NVRM: {1,20}(?=[a-z(])")
-_WRAPPED_MESSAGE = re.compile(r"NVRM:[^\n]{1,300}(?:\n[^\n]{0,100}?NVRM: {1,20}[a-z(][^\n]{0,300}){1,9}")
+_WRAPPED_MESSAGE = re.compile(
+    r"NVRM:[^\n]{1,300}(?:\n[^\n]{0,100}?NVRM: {1,20}[a-z(][^\n]{0,300}){1,9}"
+)
 # Of what is no text, such as a shared library or an archive, this share at least is removed.
 BINARY_SHARE, BLOCK, FEW = 0.02, 4096, 64
 # A line of arguments, settings, variables or installed packages: it tells where, not what failed.
@@ -118,7 +122,7 @@ class Log:
     """The text of a report: as shown (`text`) and as searched (`folded`, lower case)."""
 
     def __init__(self, text: str) -> None:
-        self.text = clean(text)
+        self.text = clean(reduced(text) if len(text) > LARGE else text)
         if "NVRM:" in self.text:
             self.text = _WRAPPED_MESSAGE.sub(_joined, self.text)
         self.folded = self.text.lower()
