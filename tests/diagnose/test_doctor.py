@@ -15,8 +15,10 @@ import pytest
 import gpuforge as gf
 from gpuforge.cli.main import main
 from gpuforge.diagnose import Finding, Report
+from gpuforge.diagnose.finding import fitted, of_cause
 from gpuforge.diagnose.requirement import parse_requirement, satisfies
 from gpuforge.diagnose.run import load_checks, run_checks
+from gpuforge.diagnose.site import Site
 from gpuforge.errors import UnknownName
 from gpuforge.probe import SnapshotProbe
 
@@ -218,16 +220,19 @@ def test_unknown_check_suggests_the_nearest() -> None:
 
 def test_cause_without_a_repair_is_known_to_doctor() -> None:
     (finding,) = run_checks("tensors_on_different_devices").findings
-    assert (finding.status, finding.cause) == ("skipped", "tensors_on_different_devices")
+    assert (finding.state, finding.cause) == ("skipped", "tensors_on_different_devices")
     assert "gpuforge explain" in finding.message
 
 
 def test_steps_of_a_finding_fit_the_machine(corpus: Path) -> None:
-    folders = (corpus / "devices").glob("*/expected.toml")
-    wsl = [f.parent for f in folders if 'platform = "wsl2"' in f.read_text("utf-8")]
-    for folder in wsl:
-        for finding in run_checks(probe=SnapshotProbe(folder)).having("error"):
-            assert finding.steps, (folder.name, finding.cause)
+    def steps(folder: str, cause: str) -> str:
+        site = Site(SnapshotProbe(corpus / "devices" / folder), False, ())
+        return "\n".join(fitted(of_cause(cause, "error"), site).steps)
+
+    assert "wsl" in steps("nv-wsl2-t1000-510", "wsl_gpu_not_exposed").lower()
+    linux = steps("amd-mi100-rocm602-json", "nvidia_driver_not_loaded")
+    assert "lsmod" in linux
+    assert "Device Manager" not in linux
 
 
 def test_doctor_that_checked_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
