@@ -51,7 +51,7 @@ _DUMP = re.compile(
 # What comes after these words may happen, or is said to be avoided: it did not happen.
 _ADVICE = re.compile(
     r"\b(?:if (?:you|it|there|the|your)\b|in case of|(?:to|helps?|can) (?:avoid|prevent|reduce)\b|"
-    r"(?:may|might|could|can) (?:cause|lead to|result in|run)\b)[^.!?:;,\n]{0,60}$"
+    r"(?:may|might|could|can) (?:cause|lead to|result in|run)\b)[^.!?;,\n]{0,60}$"
 )
 _TO_WORDS = bytes(
     byte if 97 <= byte <= 122 else byte + 32 if 65 <= byte <= 90 else 32 for byte in range(256)
