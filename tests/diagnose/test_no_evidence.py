@@ -21,7 +21,11 @@ from .test_fresh_reports import CASES
 
 ERRORS = [case["text"] for case in CASES if case["cause"] != "none"]
 FINE = [case["text"] for case in CASES if case["cause"] == "none" and not case["also"]]
-FINE_LINES = [line for text in FINE for line in text.splitlines() if "Error 1" not in line]
+# Beside lines of another log, these two would be evidence: a failed build, a CPU wheel by a GPU.
+TELLING = ("Error 1", "+cpu")
+FINE_LINES = [
+    line for text in FINE for line in text.splitlines() if not any(part in line for part in TELLING)
+]
 
 
 def _cut(text: str, rng: random.Random) -> str:
