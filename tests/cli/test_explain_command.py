@@ -54,6 +54,29 @@ def test_text_without_a_cause_is_status_3_and_an_empty_list(
     assert json.loads(capsys.readouterr().out)["matches"] == []
 
 
+def test_pasted_text_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", OOM.strip()]) == 0
+    assert "gpu_out_of_memory" in capsys.readouterr().out
+    assert main(["explain", "step 1 of 10\n" * 999]) == 3
+    assert "999 lines read" in capsys.readouterr().out
+
+
+def test_empty_text_is_called_empty(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "  "]) == 2
+    assert "the text is empty" in capsys.readouterr().err
+    assert ask(monkeypatch, b" \n", "-") == 3
+    assert "empty" in capsys.readouterr().out
+
+
+def test_explanation_prints_as_text() -> None:
+    shown = str(explain("ImportError: libcuda.so.1: cannot open shared object file on WSL2"))
+    assert "wsl_gpu_not_exposed" in shown
+    assert "What to do:" in shown
+    assert "object at 0x" not in shown
+
+
 def test_hostile_text_is_shown_without_what_a_terminal_obeys(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

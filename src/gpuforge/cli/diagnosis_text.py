@@ -4,30 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpuforge.diagnose.explanation_text import numbered
 from gpuforge.diagnose.finding import SEVEREST_FIRST, Finding, Report
 from gpuforge.units import format_seconds
 
 if TYPE_CHECKING:
-    from gpuforge.diagnose.explanation import Explanation, Match
+    from gpuforge.diagnose.explanation import Explanation
     from gpuforge.diagnose.known_error import KnownError
 
-NOT_NAMED = "No known cause is recognised in the text."
 STEPS_IN_SHORT = 2
-
-
-def render_explanation(answer: Explanation) -> str:
-    """Return every cause that was found, the most likely first."""
-    if answer.cause is None and not answer.matches:
-        return f"{NOT_NAMED} ({answer.lines_read} lines read)"
-    named = answer.matches[0] if answer.cause else None
-    parts = [_full(named)] if named else [f"{NOT_NAMED} The nearest ones:"]
-    others = answer.matches[1:] if named else answer.matches
-    if others:
-        parts.append("\n".join(
-            [*(["Less likely, or a consequence:"] if named else []),
-             *(f"  {m.confidence:4.0%}  {m.cause}: {m.title}" for m in others)]
-        ))  # fmt: skip
-    return "\n\n".join(parts)
 
 
 def render_short(answer: Explanation) -> str:
@@ -45,7 +30,7 @@ def render_page(error: KnownError, steps: tuple[str, ...]) -> str:
     repair = f"repaired by: gpuforge doctor {error.cause} --fix"
     fix = repair if error.repaired_by else "doctor has no repair for it"
     head = [error.title, f"{error.cause}, {error.area}, {error.severity}; {fix}", "", error.summary]
-    return "\n".join([*head, "", *_numbered(steps), "", f"Source: {error.source}"])
+    return "\n".join([*head, "", *numbered(steps), "", f"Source: {error.source}"])
 
 
 def render_report(report: Report) -> str:
@@ -58,25 +43,13 @@ def render_report(report: Report) -> str:
     return "\n".join([*blocks, "", f"{', '.join(counts) or 'nothing was checked'}{network}"])
 
 
-def _full(match: Match) -> str:
-    head = f"{match.title}\n{match.cause}, {match.severity}, {match.confidence:.0%} sure"
-    lines = [head, "", match.summary, ""]
-    for evidence in match.evidence:
-        where = f"line {evidence.line}" if evidence.line else "machine"
-        lines.append(f"  {where}: {evidence.text}")
-    lines += ["", "What to do:", *_numbered(match.steps)]
-    if match.safe_fix:
-        lines.append(f"  'gpuforge doctor {match.cause} --fix' repairs it if it finds it here.")
-    return "\n".join([*lines, f"Source: {match.source}"])
-
-
 def _finding(finding: Finding) -> str:
     took = f" [{format_seconds(finding.elapsed_seconds)}]" if finding.elapsed_seconds > 1 else ""
     lines = [f"{finding.state:<8} {finding.check}: {finding.message}{took}"]
     if finding.state in ("ok", "skipped"):
         return lines[0]
     lines += [f"         {text}" for text in finding.evidence]
-    lines += [f"         {line.strip()}" for line in _numbered(finding.steps)]
+    lines += [f"         {line.strip()}" for line in numbered(finding.steps)]
     if finding.repair:
         lines.append(f"         safe repair: gpuforge doctor --fix {_repaired_as(finding)}")
     return "\n".join(lines)
@@ -88,7 +61,3 @@ def _repaired_as(finding: Finding) -> str:
 
     known = finding.cause in causes() and known_error(finding.cause).repaired_by == finding.check
     return finding.cause if known else finding.check
-
-
-def _numbered(steps: tuple[str, ...]) -> list[str]:
-    return [f"  {number}. {step}" for number, step in enumerate(steps, 1)]

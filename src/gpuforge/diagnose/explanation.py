@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuforge.diagnose.known_error import Clue, KnownError, candidates, compiled
-from gpuforge.diagnose.log import Log, Place
+from gpuforge.diagnose.log import Log, Place, is_advice, is_setting
 from gpuforge.diagnose.memory_figures import is_fragmented
 from gpuforge.diagnose.surroundings import Surroundings
 from gpuforge.facts import Machine
@@ -24,7 +24,13 @@ CERTAIN = 0.97
 YIELDED = 0.5
 EVIDENCE_LINES = 4
 INFORMATION = 0.75
-_INFORMATION = re.compile(r".{0,60}?(?<![\w.])(info|debug)(?![\w.])")
+_HARMLESS = (
+    "you can ignore th",
+    "can be ignored",
+    "can be safely ignored",
+    "can safely be ignored",
+)
+_INFORMATION = re.compile(r".{0,60}?(?<![\w.])(info|debug)(?![\w.])|i\d{4} \d\d:")
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,11 @@ class Explanation:
 
     matches: tuple[Match, ...] = ()
     lines_read: int = 0
+
+    def __str__(self) -> str:
+        from gpuforge.diagnose.explanation_text import render_explanation
+
+        return render_explanation(self)
 
     @property
     def cause(self) -> Match | None:
@@ -120,7 +131,7 @@ def explain(
             for case, confidence in ranked
             if confidence >= LISTED
         ),
-        lines_read=log.folded.count("\n") + 1,
+        lines_read=len(log.folded.splitlines()) if log.folded.strip() else 0,
     )
 
 
@@ -141,6 +152,8 @@ def _weigh(error: KnownError, log: Log, around: Surroundings) -> _Case | None:
 def _trust(clue: Clue, place: Place, around: Surroundings) -> float:
     """Return how much a line counts: less where its author calls it information, or all is well."""
     share = 0.5 if clue.passing and around.has("@healthy_run") else 1.0
+    if any(words in place.window for words in _HARMLESS):
+        share *= 0.5
     return share * INFORMATION if _INFORMATION.match(place.window) else share
 
 
@@ -161,6 +174,8 @@ def _find(clue: Clue, log: Log, around: Surroundings) -> Place | None:
 def _fits(clue: Clue, place: Place, around: Surroundings) -> bool:
     if clue.match and not compiled(clue.match).search(place.window):
         return False
+    if not clue.setting and (is_setting(place.window) or is_advice(place.before)):
+        return False
     if clue.when == "fragmented":
         return is_fragmented(place.window, around.memory_total_bytes)
     if clue.when == "other_cuda_major":
@@ -175,7 +190,9 @@ def _rank(cases: list[_Case]) -> list[tuple[_Case, float]]:
     ranked.sort(key=lambda item: (-round(item[1], 1), item[0].first))
     if len(ranked) > 1:
         (first, confidence), (_, rival) = ranked[0], ranked[1]
-        ranked[0] = (first, min(CERTAIN, confidence) - max(0.0, rival - NAMED) * 0.3)
+        confidence = min(CERTAIN, confidence) - max(0.0, rival - NAMED) * 0.3
+        ranked[0] = (first, confidence)
+        ranked[1:] = [(case, min(confidence, other)) for case, other in ranked[1:]]
     return [(case, max(0.0, min(CERTAIN, confidence))) for case, confidence in ranked]
 
 
@@ -206,7 +223,7 @@ def _match(case: _Case, confidence: float, log: Log, around: Surroundings) -> Ma
             [Evidence(0, text) for text in case.from_machine]
             + [Evidence(number, text) for number, text in list(lines.items())[:EVIDENCE_LINES]]
         ),
-        steps=around.steps(error.steps),
+        steps=around.steps(error.steps, error.area),
         safe_fix=bool(error.repaired_by),
         repaired_by=error.repaired_by,
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from gpuforge.changes.action import Action
+    from gpuforge.diagnose.site import Site
 
 State = Literal["crashed", "error", "unknown", "warning", "skipped", "ok"]
 SEVEREST_FIRST: tuple[State, ...] = ("crashed", "error", "unknown", "warning", "skipped", "ok")
@@ -65,11 +66,20 @@ def of_cause(
     evidence: tuple[str, ...] = (),
     repair: tuple[Action, ...] = (),
 ) -> Finding:
-    """Return a finding with the title and steps of a known error."""
+    """Return a finding with the title of a known error; its steps come with `fitted`."""
     from gpuforge.diagnose.known_error import known_error
+
+    return Finding(state, message or known_error(cause).title, cause, evidence, (), repair)
+
+
+def fitted(finding: Finding, site: Site) -> Finding:
+    """Return `finding` with the steps of its known error that apply on the machine of `site`."""
+    from gpuforge.diagnose.known_error import causes, known_error
     from gpuforge.diagnose.log import Log
     from gpuforge.diagnose.surroundings import Surroundings
 
-    error = known_error(cause)
-    steps = Surroundings(Log("")).steps(error.steps)
-    return Finding(state, message or error.title, cause, evidence, steps, repair)
+    if finding.steps or finding.cause not in causes():
+        return finding
+    error = known_error(finding.cause)
+    steps = Surroundings(Log(""), site.machine).steps(error.steps, error.area)
+    return replace(finding, steps=steps)

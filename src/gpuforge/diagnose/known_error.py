@@ -33,6 +33,7 @@ class Clue:
     needs, unless : texts or ``@context`` names, one of which must, or none of which may, be there
     when : name of a predicate over the line; empty: none
     passing : healthy logs carry this line too
+    setting : lines that show arguments, settings and packages count too
     machine : kind of a detection failure that counts as this sign; empty: none
     """
 
@@ -43,6 +44,7 @@ class Clue:
     unless: tuple[str, ...] = ()
     when: str = ""
     passing: bool = False
+    setting: bool = False
     machine: str = ""
 
     @property
@@ -167,6 +169,7 @@ def parse_clue(table: dict[str, Any]) -> Clue:
         unless=tuple(table.get("unless", ())),
         when=table.get("when", ""),
         passing=table.get("kind") == "passing",
+        setting=table.get("kind") == "setting",
         machine=table.get("machine", ""),
     )
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from gpuforge.diagnose.large_log import LARGE, reduced
+
 LINES_PER_CLUE = 64
 WINDOW_BEFORE, WINDOW_AFTER = 600, 1400
 SHOWN_CHARACTERS = 240
@@ -22,6 +24,35 @@ _CONTROLS = dict.fromkeys(
 _QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x00A0: " "}
 # U+0130 is the one character whose lower case is longer, which would shift every position.
 _TABLE = {**_CONTROLS, **_QUOTES, 0x0130: "I"}
+# The NVIDIA driver breaks its kernel messages into lines, each with the kernel's own prefix.
+_WRAPPED = re.compile(r"\n[^\n]{0,100}?NVRM: {1,20}(?=[a-z(])")
+_WRAPPED_MESSAGE = re.compile(
+    r"NVRM:[^\n]{1,300}(?:\n[^\n]{0,100}?NVRM: {1,20}[a-z(][^\n]{0,300}){1,9}"
+)
+# Of what is no text, such as a shared library or an archive, this share at least is removed.
+BINARY_SHARE, BLOCK, FEW = 0.02, 4096, 64
+# A line of arguments, settings, variables or installed packages: it tells where, not what failed.
+_SETTING = re.compile(
+    r"\W{0,20}(?:"
+    r"(?:export |set |setx |declare -x |env )?(?!\w*(?:err|fail|exit|code|stat|sig))[\w.-]{2,60}="
+    r"['\"]?[\w./:+,@%-]{0,200}['\"]?[,;)]?\s{0,9}$|"
+    r"['\"]?(?!\w*(?:err|fail|exit|code|stat|sig|xid|total|pend|count))[a-z][\w.-]{1,60}['\"]?: ?"
+    r"(?:[\d.]{1,20}|true|false|none|null|\[\]|\{\}|['\"]{2}),?\s{0,9}$|"
+    r"(?:\[?(?:pip3?|conda)\]? {1,9})?[a-z][\w.-]{1,60}(?:==| @ | {1,60})"
+    r"v?\d{1,9}(?:\.[\w+!-]{1,40}){1,9}"
+    r"(?: {1,60}[\w.:/+-]{1,60}){0,3}\s{0,9}$|"
+    r"(?:successfully installed|installing collected packages|requirement already satisfied|"
+    r"downloading|using cached|collecting) )"
+)
+_DUMP = re.compile(
+    r".{0,200}?\b(?:namespace|\w{0,40}args?|\w{0,40}config|\w{0,40}settings?|options|arguments|hparams|"
+    r"parameters|environ)\b['\"]?\s{0,3}[:=]?\s{0,3}\w{0,40}[({\[](?=.{0,600}?[=:].{1,200}?[=:].{1,200}?[=:])"
+)
+# What comes after these words may happen, or is said to be avoided: it did not happen.
+_ADVICE = re.compile(
+    r"\b(?:if (?:you|it|there|the|your)\b|in case of|(?:to|helps?|can) (?:avoid|prevent|reduce)\b|"
+    r"(?:may|might|could|can) (?:cause|lead to|result in|run)\b)[^.!?;,\n]{0,60}$"
+)
 _TO_WORDS = bytes(
     byte if 97 <= byte <= 122 else byte + 32 if 65 <= byte <= 90 else 32 for byte in range(256)
 )
@@ -34,13 +65,42 @@ class Place:
 
     position: int
     window: str
+    before: str = ""
 
 
 def clean(text: str) -> str:
     """Return `text` without terminal escapes and invisible characters, lines ending in LF."""
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
-    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_TABLE)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    shown = text.translate(_TABLE)
+    # Old progress bars are full of backspaces; few other texts hold control characters at all.
+    if len(text) - len(shown) - text.count("\b") <= FEW:
+        return shown
+    return _without_binary(text)
+
+
+def _joined(message: re.Match[str]) -> str:
+    """Return a wrapped message as one line, padded so that no later line or position moves."""
+    text = message[0]
+    joined = _WRAPPED.sub(" ", text)
+    lines = text.count("\n") - joined.count("\n")
+    return joined + " " * (len(text) - len(joined) - lines) + "\n" * lines
+
+
+def _without_binary(text: str) -> str:
+    """Return what is text in `text`: the lines of the rest stay, empty."""
+    parts, binary = [], 0
+    for start in range(0, len(text), BLOCK):
+        block = text[start : start + BLOCK]
+        shown = block.translate(_TABLE)
+        if len(block) - len(shown) - block.count("\b") > BINARY_SHARE * len(block):
+            shown = "\n" * block.count("\n")
+            binary += 1
+        parts.append(shown)
+    if binary * BLOCK > len(text) / 4:
+        return "\n" * text.count("\n")
+    return "".join(parts)
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -48,11 +108,23 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text))
 
 
+def is_setting(line: str) -> bool:
+    """Return whether a line of a folded log only tells what was set, given or installed."""
+    return bool(_SETTING.match(line) or _DUMP.match(line))
+
+
+def is_advice(before: str) -> bool:
+    """Return whether a folded line names, after `before`, what might happen and not what did."""
+    return bool(_ADVICE.search(before[-160:]))
+
+
 class Log:
     """The text of a report: as shown (`text`) and as searched (`folded`, lower case)."""
 
     def __init__(self, text: str) -> None:
-        self.text = clean(text)
+        self.text = clean(reduced(text) if len(text) > LARGE else text)
+        if "NVRM:" in self.text:
+            self.text = _WRAPPED_MESSAGE.sub(_joined, self.text)
         self.folded = self.text.lower()
 
     @cached_property
@@ -103,7 +175,7 @@ class Log:
             if right >= 0
             else end + WINDOW_AFTER
         ]
-        return Place(start, window)
+        return Place(start, window, self.folded[max(left + 1, start - WINDOW_BEFORE, 0) : start])
 
 
 def _same_kind(left: str, right: str) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import ModuleType
 
 from gpuforge import log, registry
-from gpuforge.diagnose.finding import Finding, Report
+from gpuforge.diagnose.finding import Finding, Report, fitted
 from gpuforge.diagnose.site import Site
 from gpuforge.errors import UnknownName
 from gpuforge.probe import LiveProbe, Probe
@@ -36,7 +36,7 @@ def run_checks(
     ----------
     names
         The checks to run; all by default, the slow ones only when named. A cause stands for the
-        check that repairs it.
+        check that repairs it; for one that none repairs all run, and what is found of it is kept.
     probe
         The machine; this one by default.
     network
@@ -52,21 +52,39 @@ def run_checks(
         If no check has one of the names.
     """
     loaded = load_checks(plugins=plugins)
-    asked = tuple(name for name in names if name not in loaded.modules)
-    if asked:
-        from gpuforge.diagnose.known_error import causes, known_error
-
-        asked = tuple(name for name in asked if name in causes())
-        names = tuple(known_error(n).repaired_by or n if n in asked else n for n in names)
-    chosen = _chosen(loaded.modules, names, tuple(skip))
+    asked, unrepaired, names = _causes_among(names, loaded.modules)
+    chosen = _chosen(loaded.modules, () if unrepaired else names, tuple(skip))
     site = Site(probe or LiveProbe(), network, asked)
     findings = [
         Finding("unknown", f"the check does not load: {failure.reason}", check=failure.name)
         for failure in loaded.failures
     ]
     for name, check in chosen.items():
-        findings += _run(name, check, site, named=name in names)
+        found = _run(name, check, site, named=name in names)
+        wanted = not unrepaired or name in names
+        findings += [f for f in found if wanted or f.cause in unrepaired]
+    known = {finding.cause for finding in findings}
+    findings += [_unseen(cause) for cause in unrepaired if cause not in known]
     return Report.of(findings, network_checked=network)
+
+
+def _causes_among(
+    names: tuple[str, ...], checks: Mapping[str, ModuleType]
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the causes among `names`, those that no check repairs, and the checks to run."""
+    if all(name in checks for name in names):
+        return (), (), names
+    from gpuforge.diagnose.known_error import causes, known_error
+
+    asked = tuple(name for name in names if name not in checks and name in causes())
+    unrepaired = tuple(cause for cause in asked if not known_error(cause).repaired_by)
+    named = (known_error(n).repaired_by if n in asked else n for n in names)
+    return asked, unrepaired, tuple(name for name in named if name)
+
+
+def _unseen(cause: str) -> Finding:
+    message = f"{cause}: no check finds it here; error texts show it: gpuforge explain LOG"
+    return Finding("skipped", message, cause, check="known causes")
 
 
 def _chosen(
@@ -92,7 +110,8 @@ def _run(name: str, check: ModuleType, site: Site, *, named: bool) -> list[Findi
         return [Finding("skipped", reason, check=name)]
     started = site.probe.clock()
     with log.phase(f"check {name}"):
-        found = _within(getattr(check, "SECONDS", CHECK_SECONDS), name, check.check(site))
+        answers = (fitted(finding, site) for finding in check.check(site))
+        found = _within(getattr(check, "SECONDS", CHECK_SECONDS), name, answers)
     elapsed = site.probe.clock() - started
     return [replace(finding, check=name, elapsed_seconds=elapsed) for finding in found]
 

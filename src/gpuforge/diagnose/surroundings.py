@@ -11,6 +11,8 @@ from gpuforge.facts import Machine, known
 
 PLATFORMS = ("linux", "windows", "macos", "wsl", "container")
 TOOLS = ("uv", "pixi", "conda", "pip")
+# Causes of these areas happen there only, whether or not the log says so.
+PLATFORM_OF_AREA = {"wsl": "wsl", "windows": "windows", "apple_metal_mlx": "macos"}
 _STEP = re.compile(rf"({'|'.join((*PLATFORMS, *TOOLS))}): ")
 _LIBRARY_MAJOR = re.compile(r"lib(?:cudart|cublas|cublaslt|nvrtc)\.so\.(\d+)")
 _CUDA_MAJOR = re.compile(
@@ -55,19 +57,22 @@ class Surroundings:
         majors = {next(filter(None, m.groups())) for m in _CUDA_MAJOR.finditer(text)}
         return bool(majors - {wanted[1]})
 
-    def steps(self, steps: tuple[str, ...]) -> tuple[str, ...]:
+    def steps(self, steps: tuple[str, ...], area: str = "") -> tuple[str, ...]:
         """Return the steps for the platform and tool at hand, with their commands filled in."""
         shown = []
+        here = self.platforms
+        if own := PLATFORM_OF_AREA.get(area):
+            here = (here - {"linux"} if own in ("windows", "macos") else here) | {own}
         for step in steps:
             prefix = _STEP.match(step)
-            if prefix is None or self._applies(prefix[1]):
+            if prefix is None or self._applies(prefix[1], here):
                 text = step[prefix.end() :] if prefix else step
                 shown.append(text.replace("{pip}", self._installer))
         return tuple(shown)
 
-    def _applies(self, prefix: str) -> bool:
+    def _applies(self, prefix: str, here: frozenset[str]) -> bool:
         if prefix in PLATFORMS:
-            return prefix in self.platforms
+            return prefix in here
         if prefix == "pip":
             return self.tool in ("pip", "uv")
         return prefix == self.tool

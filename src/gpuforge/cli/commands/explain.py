@@ -16,17 +16,22 @@ from gpuforge.diagnose.known_error import causes, known_error
 from gpuforge.diagnose.log import Log
 from gpuforge.diagnose.surroundings import Surroundings
 from gpuforge.errors import WorkloadError
-from gpuforge.facts import Machine
+from gpuforge.facts import Host, Machine
 
 SUMMARY = "name the cause of an error and what to do about it"
 
+PLATFORMS = {"win32": "windows", "darwin": "macos"}
 READ_LIMIT_BYTES = 64 * 2**20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "subject", metavar="FILE|-|CAUSE", nargs="?", default="-", help="a log, stdin, or a cause"
+        "subject",
+        metavar="FILE|-|CAUSE|TEXT",
+        nargs="?",
+        default="-",
+        help="a log, stdin, a cause, or the error text itself in quotes",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--snapshot", metavar="DIR", help="the recorded machine the log comes from")
@@ -41,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Explain a log, or print the page of a cause."""
     subject = arguments.subject
+    if not subject.strip():
+        raise WorkloadError("the text is empty", hint="give a file, '-' for stdin, or a text")
     if subject in causes() and not Path(subject).exists():
         return _page(subject, as_json=arguments.json)
     text = _read(subject)
@@ -52,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         matches = [_document(asdict(match)) for match in answer.matches if answer.cause]
         render.document({"matches": matches})
     else:
-        render.data(diagnosis_text.render_explanation(answer))
+        render.data(str(answer))
     return FINE if answer.cause else NOTHING
 
 
@@ -66,7 +73,8 @@ def _document(match: dict[str, object]) -> dict[str, object]:
 
 def _page(cause: str, *, as_json: bool) -> int:
     error = known_error(cause)
-    steps = Surroundings(Log("")).steps(error.steps)
+    here = Machine("no_gpu", host=Host(platform=PLATFORMS.get(sys.platform, "linux")))
+    steps = Surroundings(Log(""), here).steps(error.steps, error.area)
     if as_json:
         names = ("cause", "title", "area", "severity", "safe_fix", "summary", "source")
         render.document({**{n: getattr(error, n) for n in names}, "steps": steps})
@@ -82,6 +90,8 @@ def _read(subject: str) -> str:
         if sys.stdin.isatty():
             render.message("reading the log from the terminal; end it with Ctrl-D")
         return text_of(sys.stdin.buffer.read(READ_LIMIT_BYTES))
+    if _is_text(subject):
+        return subject
     try:
         with open(subject, "rb") as file:
             return text_of(file.read(READ_LIMIT_BYTES))
@@ -90,6 +100,16 @@ def _read(subject: str) -> str:
             f"{subject} is neither a readable file nor a known cause: {error.strerror}",
             hint=_near(subject),
         ) from None
+
+
+def _is_text(subject: str) -> bool:
+    """Return whether an argument is the error text itself: it has white space and is no file."""
+    if not any(map(str.isspace, subject)):
+        return False
+    try:
+        return not Path(subject).exists()
+    except (OSError, ValueError):  # too long for a path, or with a null character
+        return True
 
 
 def _near(subject: str) -> str:

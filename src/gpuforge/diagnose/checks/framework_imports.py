@@ -44,12 +44,12 @@ def _judge(module: str, output: object) -> Finding:
     from gpuforge.diagnose.explanation import explain
 
     last = tuple(output.stderr.strip().splitlines()[-3:])
-    cause = explain(output.stderr).cause
     if output.status < 0:
         name = signal.Signals(-output.status).name
+        cause = explain(f"{output.stderr}\n{name}").cause
         message = f"import {module} ended its process by {name}"
-        steps = cause.steps if cause else ()
-        return Finding("crashed", message, cause.cause if cause else "", last, steps)
+        return Finding("crashed", message, cause.cause if cause else "", last)
+    cause = explain(output.stderr).cause
     if output.status == 0:
         return Finding("ok", f"{module} imports")
     if cause is None:
