@@ -149,12 +149,13 @@ class TestTaming:
         assert run(code, "scipy.linalg") in (["[0, 14]"], ["[14]"])  # or SciPy has no copy
 
     def test_what_cannot_be_done_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(openblas, "FUNCTIONS", (*openblas.FUNCTIONS, "openblas_none"))
-        assert openblas.calm(14).reason == "this OpenBLAS has no openblas_none"
+        with monkeypatch.context() as patch:
+            patch.setattr(openblas, "FUNCTIONS", (*openblas.FUNCTIONS, "openblas_none"))
+            assert openblas.calm(14).reason == "this OpenBLAS has no openblas_none"
         monkeypatch.setattr(openblas.Copy, "is_numpys", False)
-        assert "other libraries" in openblas.calm(14).reason
+        assert "other libraries" in openblas.calm(15).reason  # no time-out that any copy has
         monkeypatch.setattr(openblas, "copies", list)  # as with MKL or Accelerate
-        assert openblas.calm(14) == openblas.Outcome()
+        assert openblas.calm(15) == openblas.Outcome()
 
 
 @OPENBLAS
@@ -324,3 +325,5 @@ class TestForkWarning:
         assert self.warned(imports="import jax")
         assert self.warned(later="import jax.numpy as jnp")
         assert self.warned(later="from jax import jit")
+        module = "new = type(sys)('new'); sys.modules['new'] = new; "
+        assert self.warned(later=module + "exec('import jax', vars(new)); del new")

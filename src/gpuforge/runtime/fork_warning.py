@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from types import FunctionType, ModuleType
 
 LIBRARY = "jax"
+NOT_THE_PROGRAM = ("gpuforge", "jax", "jaxlib")
 MESSAGE = r"os\.fork\(\) was called\. .* JAX is multithreaded"
 
 
@@ -27,7 +28,7 @@ def spared() -> Iterator[None]:
         yield
     finally:
         if LIBRARY in sys.modules and LIBRARY not in before and hasattr(os, "register_at_fork"):
-            quiet = _Quiet(frozenset(set(sys.modules) - before))
+            quiet = _Quiet(frozenset(sys.modules) - {"__main__"})
             os.register_at_fork(
                 before=quiet.begin, after_in_parent=quiet.end, after_in_child=quiet.end
             )
@@ -39,8 +40,8 @@ class _Quiet:
     Python's warning filters are the whole process's: forks of several threads take turns.
     """
 
-    def __init__(self, loaded: frozenset[str]) -> None:
-        self._loaded = loaded
+    def __init__(self, without: frozenset[str]) -> None:
+        self._without = without
         self._one_fork = threading.Lock()
         self._filters: warnings.catch_warnings[None] | None = None
 
@@ -58,11 +59,14 @@ class _Quiet:
         self._one_fork.release()
 
     def _wanted(self) -> bool:
-        """Return whether a module of the program refers to JAX by now."""
+        """Return whether the program imported JAX in the meantime, by what its modules refer to.
+
+        Those that were loaded when JAX was not have not imported it, but the main one goes on.
+        """
         return any(
             _is_of_jax(value)
             for name, module in list(sys.modules.items())
-            if name not in self._loaded and not name.startswith(("gpuforge", "jax"))
+            if name not in self._without and name.split(".")[0] not in NOT_THE_PROGRAM
             for value in list(getattr(module, "__dict__", {}).values())
         )
 

@@ -103,15 +103,15 @@ def calm(timeout: int) -> Outcome:
     found = copies()
     if not found or os.name != "posix":  # on Windows, its workers wait without spinning
         return Outcome()
-    own = [copy.library for copy in found if copy.is_numpys]
-    if not own:
-        return Outcome(reason="NumPy's OpenBLAS is one that other libraries may be using")
-    missing = [name for name in FUNCTIONS if not hasattr(own[0], name)]
+    copy = next((each for each in found if each.is_numpys), found[0])
+    missing = [name for name in FUNCTIONS if not hasattr(copy.library, name)]
     if missing:
         return Outcome(reason=f"this OpenBLAS has no {' and no '.join(missing)}")
-    if own[0].openblas_thread_timeout() == timeout:
+    if copy.library.openblas_thread_timeout() == timeout:
         return Outcome()
-    return _restart(own[0], timeout)
+    if not copy.is_numpys:
+        return Outcome(reason="OpenBLAS is a copy that other libraries may be using")
+    return _restart(copy.library, timeout)
 
 
 def _restart(library: ctypes.PyDLL, timeout: int) -> Outcome:

@@ -146,7 +146,7 @@ def _thread_notes(session: Session) -> list[str]:
 def _spinning_notes(session: Session, state: contention.Threads) -> list[str]:
     if not state.reason or not session.backends():
         return []
-    text = f"NumPy's idle BLAS threads take cores from other backends: {state.reason}"
+    text = f"idle BLAS threads take cores from other backends: {state.reason}"
     if state.limited_calls:
         text += f"; {state.limited_calls} short NumPy calls ran with one BLAS thread"
     if state.too_late:
