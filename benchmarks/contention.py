@@ -3,10 +3,10 @@
 usage: contention.py [--out FILE]
 
 Each mode runs in a process of its own: *tamed* (what `gpuforge run` sets before anything loads),
-*late* (the program loaded NumPy before gpuforge), *untamed* (GPUFORGE_TAME_THREADS=0), and as a
-control *serial* (each library has one thread: nothing can fight, and what a call still costs more
-after another library's is cold caches). Every mode runs `REPEATS` times, the modes in turn, and a
-ratio is the median of the repeats'. For every
+*late* (the program loaded NumPy before gpuforge, which starts its threads anew), *untamed*
+(GPUFORGE_TAME_THREADS=0), and as a control *serial* (each library has one thread: nothing can
+fight, and what a call still costs more after another library's is cold caches). Every mode runs
+`REPEATS` times, the modes in turn, and a ratio is the median of the repeats'. For every
 ordered pair of backends, rounds of three calls are interleaved: B alone (B follows B), B after A,
 and B after a pause as long as A's call in which no library runs (a core that has gone to sleep
 wakes up slower: that part is not contention). The mixed stream calls placed functions in random
@@ -80,6 +80,7 @@ def measure() -> dict[str, Any]:
     return {
         "set": state.set_variables,
         "too_late": state.too_late,
+        "restarted": state.restarted,
         "limited_calls": state.limited_calls,
         "pairs": pairs,
         "stream": stream,
@@ -193,6 +194,7 @@ def show(name: str, repeats: list[dict[str, Any]]) -> None:
     """Print one mode: medians over its repeats, and the range of the ratio."""
     first = repeats[0]
     print(f"\n{name}: set {first['set'] or 'nothing'}, too late for {first['too_late']}, "
+          f"started anew: {first['restarted']}, "
           f"{first['limited_calls']} calls limited")  # fmt: skip
     print(f"{'work':16}{'call':8}{'after':8}{'alone µs':>10}{'after µs':>10}{'ratio':>8}"
           f"{'from':>8}{'to':>8}{'to paused':>11}")  # fmt: skip

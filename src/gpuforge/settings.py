@@ -160,7 +160,7 @@ class Settings:
     tame_threads: bool = setting(
         True,
         parse_flag,
-        "before a library loads, ask its idle threads to sleep instead of spin, where unset",
+        "have idle threads of NumPy's BLAS sleep instead of spin while other libraries are in use",
     )
     history: bool = setting(
         True, parse_flag, "keep learned timings on disk, shared between processes"

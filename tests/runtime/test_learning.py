@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 
 import gpuforge as gf
 from gpuforge.history import FILE, History
-from gpuforge.runtime import contention, summary
+from gpuforge.runtime import summary
 from gpuforge.runtime.calibration import PROBES, calibrate, measure_points
 from gpuforge.runtime.fingerprint import describe_machine, machine_fingerprint
 from gpuforge.runtime.priors import CONSTANT, Priors, classify
@@ -126,46 +125,6 @@ class TestSummary:
         counted = {name: calls for name, calls, _ in found["heavy"].placements}
         assert sum(counted.values()) == 5 == found["heavy"].calls
         assert found["<lambda>"].as_written == (("no NumPy array among the arguments", 1),)
-
-    def test_thread_note_says_when_a_library_was_too_early(
-        self, torch: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        state = contention.Threads(too_late=["numpy"], limited_calls=3)
-        monkeypatch.setattr(contention, "state", state)
-        with gf.session(history=False):
-            gf.offload(backend="torch")(heavy)(X)
-            notes = "\n".join(summary.collect().notes)
-        assert "numpy loaded before gpuforge" in notes
-        assert "3 short NumPy calls" in notes
-
-
-class TestContention:
-    def run(self, code: str, **variables: str) -> str:
-        base = {k: v for k, v in os.environ.items()
-                if not k.startswith(("GOMP", "OMP", "OPENBLAS"))}  # fmt: skip
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, text=True,
-                              capture_output=True, env={**base, **variables})  # fmt: skip
-        return done.stdout.strip()
-
-    def test_variables_are_set_before_libraries_load_and_only_where_unset(self) -> None:
-        code = "import gpuforge.runtime.contention as c; print(sorted(c.state.set_variables))"
-        assert self.run(code) == "['OPENBLAS_THREAD_TIMEOUT']"
-        assert self.run(code, OPENBLAS_NUM_THREADS="1") == "[]"
-        assert self.run(code, GPUFORGE_TAME_THREADS="0") == "[]"
-        kept = "import gpuforge.runtime.contention as c, os; print(os.environ[c.VARIABLE])"
-        assert self.run(kept, OPENBLAS_THREAD_TIMEOUT="7") == "7"
-
-    def test_a_library_loaded_first_is_remembered(self) -> None:
-        code = "import numpy, gpuforge.runtime.contention as c; print(c.state.too_late)"
-        assert self.run(code) == "['numpy']"
-
-    def test_thread_counts_are_given_back(self) -> None:
-        limit = contention.BlasLimit()
-        libraries = limit._find()
-        before = [library.get_num_threads() for library in libraries]
-        with limit.one_thread():
-            assert all(library.get_num_threads() == 1 for library in libraries)
-        assert [library.get_num_threads() for library in libraries] == before
 
 
 class TestCalibration:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime import contention, staging
+from gpuforge.runtime import contention, fork_warning, staging
 from gpuforge.runtime.backends import Backend, load
 from gpuforge.runtime.execution import Program, describe_error
 from gpuforge.runtime.reference import Template, compare
@@ -46,10 +46,12 @@ def open_library(name: str) -> Opened:
     contention.prepare_environment()
     start = perf_counter()
     try:
-        devices = load(name).open_devices()
+        with fork_warning.spared():
+            devices = load(name).open_devices()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail to import in any way
         failed = Failure(name, describe_error(error))
         return Opened((), (failed,), perf_counter() - start)
+    contention.tame(name)
     good: list[Backend] = []
     failures: list[Failure] = []
     for backend in devices:

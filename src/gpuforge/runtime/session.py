@@ -401,6 +401,7 @@ def _flush_all() -> None:
 def _after_fork() -> None:
     global _default_lock
     _default_lock = threading.Lock()
+    contention.BlasLimit.after_fork()
     for each in _all:
         each.fork()
 

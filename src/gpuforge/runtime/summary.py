@@ -138,17 +138,20 @@ def _notes(session: Session) -> list[str]:
 def _thread_notes(session: Session) -> list[str]:
     state = contention.state
     notes = [f"set {name}={value}" for name, value in state.set_variables.items()]
-    return notes + _too_late_notes(session, state)
+    if state.restarted:
+        notes.append(f"started the BLAS threads of {' and '.join(state.restarted)} anew with it")
+    return notes + _spinning_notes(session, state)
 
 
-def _too_late_notes(session: Session, state: contention.Threads) -> list[str]:
-    if not state.too_late or not session.backends():
+def _spinning_notes(session: Session, state: contention.Threads) -> list[str]:
+    if not state.reason or not session.backends():
         return []
-    libraries = " and ".join(state.too_late)
-    text = f"{libraries} loaded before gpuforge could keep its threads from spinning"
+    text = f"idle BLAS threads take cores from other backends: {state.reason}"
     if state.limited_calls:
         text += f"; {state.limited_calls} short NumPy calls ran with one BLAS thread"
-    return [f"{text} (import gpuforge first, or use 'gpuforge run')"]
+    if state.too_late:
+        text += " (import gpuforge before NumPy, or use 'gpuforge run')"
+    return [text]
 
 
 def _next_step(functions: list[FunctionSummary], informed: bool) -> str:

@@ -1,0 +1,125 @@
+"""OpenBLAS as it is loaded in this process: its number of threads, and its workers started anew.
+
+OpenBLAS reads ``OPENBLAS_THREAD_TIMEOUT`` when it loads, and hands it to its workers when they are
+started. It also stops them before each fork of the process and starts them again with the next
+call that needs them; this does the same without a fork.
+
+Stopping them while another thread is inside a BLAS call hangs, or gives that call's buffers away.
+Hence the workers are restarted only where no such thread can be:
+
+- Only the copy that NumPy's wheel brings, which nobody but NumPy calls. SciPy's copy is also called
+  by JAX, from threads that Python does not know; a system's copy by any library.
+- Only while the calling thread is the only one of Python's, and without giving up the interpreter's
+  lock in between.
+
+The number of threads is set by OpenBLAS's own function: threadpoolctl lets only the first thread
+that sets it set it ever again.
+
+Sources: OpenBLAS, ``driver/others/blas_server.c``, ``openblas_env.c`` and ``memory.c``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+FUNCTIONS = (
+    "openblas_read_env",
+    "openblas_thread_timeout",
+    "blas_thread_shutdown_",
+    "blas_thread_init",
+)
+_PREFIXES, _SUFFIXES = ("", "scipy_"), ("", "64_", "_64")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the workers.
+
+    Attributes
+    ----------
+    restarted : whether they were stopped and started again
+    reason : why they still spin; empty if they do not, or if there are none
+    """
+
+    restarted: bool = False
+    reason: str = ""
+
+
+class Copy:
+    """One loaded copy of OpenBLAS that has workers of its own, shared by all threads."""
+
+    def __init__(self, path: Path) -> None:
+        loaded = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0)
+        self.library = ctypes.PyDLL(str(path), mode=loaded)  # its calls keep the interpreter's lock
+        self.path = path
+        affixes = product(_PREFIXES, _SUFFIXES)
+        self._prefix, self._suffix = next(
+            (p, s) for p, s in affixes if hasattr(self.library, f"{p}openblas_get_num_threads{s}")
+        )
+
+    def _named(self, name: str) -> ctypes._NamedFuncPointer:
+        function: ctypes._NamedFuncPointer = getattr(
+            self.library, f"{self._prefix}{name}{self._suffix}"
+        )
+        return function
+
+    @property
+    def threads(self) -> int:
+        """The number of threads that calls use, in the whole process."""
+        return int(self._named("openblas_get_num_threads")())
+
+    @threads.setter
+    def threads(self, number: int) -> None:
+        self._named("openblas_set_num_threads")(number)
+
+    @property
+    def is_numpys(self) -> bool:
+        """Whether NumPy's wheel brought it, so that nobody but NumPy calls it."""
+        package = Path(np.__file__).parent
+        return self.path.parent in (package.with_name("numpy.libs"), package / ".dylibs")
+
+
+def copies() -> list[Copy]:
+    """Return the loaded copies whose workers are OpenBLAS's own (not OpenMP's)."""
+    from threadpoolctl import ThreadpoolController
+
+    found = ThreadpoolController().select(internal_api="openblas").lib_controllers
+    return [Copy(Path(copy.filepath)) for copy in found if copy.threading_layer == "pthreads"]
+
+
+def calm(timeout: int) -> Outcome:
+    """Make idle workers sleep after two to the power `timeout` cycles, as the environment says.
+
+    `timeout` is what ``OPENBLAS_THREAD_TIMEOUT`` is set to. Nothing is changed where the workers
+    have it already, or where restarting them is not known to be safe.
+    """
+    found = copies()
+    if not found or os.name != "posix":  # on Windows, its workers wait without spinning
+        return Outcome()
+    copy = next((each for each in found if each.is_numpys), found[0])
+    missing = [name for name in FUNCTIONS if not hasattr(copy.library, name)]
+    if missing:
+        return Outcome(reason=f"this OpenBLAS has no {' and no '.join(missing)}")
+    if copy.library.openblas_thread_timeout() == timeout:
+        return Outcome()
+    if not copy.is_numpys:
+        return Outcome(reason="OpenBLAS is a copy that other libraries may be using")
+    return _restart(copy.library, timeout)
+
+
+def _restart(library: ctypes.PyDLL, timeout: int) -> Outcome:
+    if len(sys._current_frames()) > 1:  # before the environment is read: what was read counts
+        return Outcome(reason="other threads were running, and might have been using BLAS")
+    library.openblas_read_env()
+    if library.openblas_thread_timeout() != timeout:
+        return Outcome(reason="OpenBLAS does not take its time-out from the environment")
+    library.blas_thread_shutdown_()
+    library.blas_thread_init()
+    return Outcome(restarted=True)
