@@ -1,0 +1,1 @@
+"""What a program over arrays means, plain and offloaded: patterns, a comparison and a fuzzer."""

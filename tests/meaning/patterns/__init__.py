@@ -1,0 +1,1 @@
+"""Patterns by class, one file each."""

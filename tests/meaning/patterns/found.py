@@ -1,0 +1,111 @@
+"""Small programs in which a search over random ones found another meaning than NumPy's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.meaning.arrays import ints, mat, pos, vec
+from tests.meaning.pattern import pattern
+
+
+@pattern(lambda: (ints(4, np.int32), np.array([-1, 2, 3, -3])))
+def written_before_a_power_raises(x, y):
+    x[:] = x[::-1]
+    return x**y
+
+
+@pattern(lambda: (ints(4), np.array([-1, 2, 3, 0])))
+def power_raises_and_is_caught(x, y):
+    double = x * 2
+    try:
+        np.power(x, y)
+    except ValueError:
+        return double + 1
+
+
+@pattern(lambda: (mat(2, 3), np.array([7])))
+def written_before_an_index_is_out_of_range(x, i):
+    x += 1
+    return x[i]
+
+
+@pattern(lambda: np.array([[1.0, 2], [np.inf, 0]]))
+def written_before_a_factorisation_raises(x):
+    x += 1
+    np.linalg.svd(x, compute_uv=False)
+    return x
+
+
+@pattern(lambda: vec(6))
+def written_before_too_few_values_for_a_mask(x):
+    x -= 1
+    x[x < 1] = x
+    return x
+
+
+@pattern(lambda: np.array(4))
+def infinity_added_to_one_whole_number(x):
+    x[()] += np.inf
+    return x
+
+
+@pattern(lambda: ints(3))
+def nan_put_in_the_place_of_a_whole_number(x):
+    x[1] = np.log(np.float64(-1.0)) + x[0]
+    return x
+
+
+@pattern(lambda: vec(4))
+def complex_put_in_the_place_of_real_numbers(x):
+    np.put(x, [0, -1], 1j)
+    return x
+
+
+@pattern(lambda: np.ones(4, bool), lambda: np.array([False, True, False, False]))
+def truth_values_added_at_places(x):
+    np.add.at(x[1:], [0, 0, -1], 1)
+    return x
+
+
+@pattern(lambda: np.array([True, False, True]))
+def square_of_truth_values(x):
+    return x**2
+
+
+@pattern(lambda: np.array([[4, 3.75, -3.5, 1], [1.5, 0.75, 1.5, -4], [-0.25, 4, 4, -0.25]], "f2"))
+def spread_beyond_half_precision(x):
+    return np.std(np.cumprod(x)), np.var(np.cumprod(x))
+
+
+@pattern(lambda: np.array([-np.inf, -0.0, 0.0, 4, np.inf]))
+def roots_of_limits(x):
+    return x**0.5, x**-0.5, x**1.5, x**-1.5, x**-1
+
+
+@pattern(lambda: mat())
+def diagonal_of_a_new_matrix_is_read_only(x):
+    return np.diag(np.arange(x.size).reshape(x.shape)), np.diagonal(np.full(x.shape, 1e-3))
+
+
+@pattern(lambda: (np.array(0.75), np.array(False)), lambda: (np.array(0.75), np.array(True)))
+def written_through_a_view_of_no_dimensions(x, y):
+    a = np.where(y == -1, y, 2.0)
+    np.maximum(a, 0, out=a)
+    a[None] += y.any(axis=-1)
+    return a % y
+
+
+@pattern(lambda: (pos(3), np.array([0, 0, -1])))
+def sums_at_places_of_a_slice(x, i):
+    np.add.at(x[::-1], i, 2)
+    return x
+
+
+@pattern(lambda: (np.array([100, 100], np.int8), np.array([3, 4], np.int8)))
+def vector_product_of_small_whole_numbers(x, y):
+    return np.vecdot(x, y), np.linalg.vecdot(x > 3, y > 3)
+
+
+@pattern(lambda: np.arange(12).reshape(3, 4))
+def imaginary_part_of_whole_numbers_is_read_only(x):
+    return np.imag(x - 1)[1:3], np.imag(x)
