@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs every GPU test and benchmark of gpuforge; raw results go to the folder OUT.
-# usage: gpu.sh [OUT]     (default: benchmarks/results/gpu)
+# usage: [NPBENCH=CLONE] gpu.sh [OUT]     (default: benchmarks/results/gpu)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out=${1:-benchmarks/results/gpu}
@@ -24,5 +24,13 @@ step placement "$python" benchmarks/placement.py --samples "$out/placement-sampl
     --out "$out/placement.json" --backends torch,jax,cupy --functions affine,wave,total,square_product,gram,ordered,spectrum
 step contention "$python" benchmarks/contention.py --out "$out/contention.json"
 step overhead "$python" benchmarks/overhead.py --out "$out/overhead.json"
+step everyday "$python" benchmarks/everyday.py --output "$out/everyday.json"
+step stream "$python" benchmarks/stream.py --repeats 1 --out "$out/stream.json.gz"
+step nothing_to_gain "$python" benchmarks/nothing_to_gain.py --repeats 3 --out "$out/nothing_to_gain.json"
+if [ -n "${NPBENCH:-}" ]; then
+    step npbench "$python" benchmarks/npbench.py --npbench "$NPBENCH" --quick --presets M --out "$out/npbench.json"
+else
+    echo "== npbench left out: NPBENCH names no clone of NPBench"
+fi
 rm -rf "$GPUFORGE_CACHE_FOLDER"
 exit $failed

@@ -1,4 +1,4 @@
-"""What gpuforge costs when it has nothing to do: its import, and a known call on 16 elements.
+"""What gpuforge costs when it has nothing to do: its import, a known call, recording alone.
 
 usage: overhead.py [--out FILE]
 """
@@ -67,6 +67,47 @@ def call_cost() -> dict[str, Any]:
     return found
 
 
+class Nothing:
+    """Evaluates nothing: what is left is the cost of recording."""
+
+    def __init__(self) -> None:
+        self.able: dict[Any, str] = {}
+
+    def supports(self, operation: Any, dtype: Any) -> str:
+        return ""
+
+    def get(self, value: Any) -> Any:
+        return value
+
+    def run(self, tape: Any, wanted: list[int], modes: Any) -> list[Any]:
+        return [tape.inputs[0] for _ in wanted]
+
+
+def recording_cost() -> dict[str, Any]:
+    """Time recording short and long chains of operations, and tell operations and call apart."""
+    import numpy as np
+
+    from gpuforge.runtime.recording import record
+
+    def chain(x: Any, steps: int) -> Any:
+        for _ in range(steps):
+            x = x * 2.0 + 1.0
+        return x
+
+    small, engine = np.ones(16), Nothing()
+    short, long = 1, 21
+    times: dict[int, list[float]] = {short: [], long: []}
+    for _ in range(ROUNDS):
+        for steps, out in times.items():
+            start = perf_counter()
+            for _ in range(CALLS // 10):
+                record(chain, (small, steps), {}, engine)
+            out.append((perf_counter() - start) / (CALLS // 10))
+    each = [(b - a) / (2 * (long - short)) for a, b in zip(*times.values(), strict=True)]
+    call = [a - 2 * short * one for a, one in zip(times[short], each, strict=True)]
+    return {"operation_seconds": spread(each), "call_seconds": spread(call)}
+
+
 def spread(values: list[float]) -> dict[str, float]:
     low, middle, high = quantiles(values, n=4)
     return {"median": middle, "lower_quartile": low, "upper_quartile": high}
@@ -76,7 +117,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, default=RESULTS / "overhead.json")
     arguments = parser.parse_args()
-    results = {"import": import_cost(), "call": call_cost()}
+    results = {"import": import_cost(), "call": call_cost(),
+               "recording": recording_cost()}  # fmt: skip
     low, middle, high = (1e3 * results["import"]["added_seconds"][q] for q in QUARTILES)
     print(f"import gpuforge adds {middle:.1f} ms ({low:.1f} to {high:.1f})")
     for name, row in results["call"].items():
@@ -84,6 +126,10 @@ def main() -> None:
         low, middle, high = (1e6 * row["added_seconds"][q] for q in QUARTILES)
         print(f"a known call, {name}: {middle:.2f} µs ({low:.2f} to {high:.2f}) more than the")
         print(f"  {direct:.2f} µs of the function itself")
+    for name, row in results["recording"].items():
+        low, middle, high = (1e6 * row[q] for q in QUARTILES)
+        print(f"recording, each {name.removesuffix('_seconds')}: {middle:.2f} µs"
+              f" ({low:.2f} to {high:.2f})")  # fmt: skip
     arguments.out.write_text(json.dumps(results, indent=1) + "\n")
 
 

@@ -3,9 +3,9 @@
 usage: placement.py [--seed N] [--backends NAME,...] [--functions NAME,...] [--samples FILE]
                     [--replay FILE] [--out FILE]
 
-Sampling times every function of `workloads` at half-octave sizes on every backend through the
-runtime's own `Program.measure` (arguments put, run, waited for, result brought back), interleaved;
-NumPy's BLAS has the threads that the runtime gives it (`contention.BlasLimit`).
+Sampling times every function of `workloads` at half-octave sizes on every backend as the runtime
+calls it (recorded, arguments put, run, waited for, result brought back), interleaved; NumPy's BLAS
+has the threads that the runtime gives it (`contention.BlasLimit`).
 Replaying feeds resampled times to the same `Policy` that the runtime uses, and scores its choices
 on cell medians. A function's sizes end where NumPy takes over `MAX_CELL_SECONDS`; a backend whose
 calls take over `LONG_SECONDS` and over `HOPELESS` times the best after 5 samples (4 times that:
@@ -23,6 +23,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from statistics import geometric_mean, median
 from time import perf_counter
@@ -36,13 +37,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 import workloads
 
 import gpuforge as gf
-from gpuforge.runtime.captures import read_captures
-from gpuforge.runtime.execution import Program, try_backend
+from gpuforge.runtime.engine import BackendEngine, Programs
 from gpuforge.runtime.peers import Peer, Peers
 from gpuforge.runtime.placement import NUMPY, Candidate, Kind, Policy, charge, observe
-from gpuforge.runtime.priors import CANCELLING_CLASSES, CONSTANT, Priors, classify
-from gpuforge.runtime.reference import CANCELLING, ELEMENTWISE, describe
-from gpuforge.runtime.structure import flatten
+from gpuforge.runtime.priors import CONSTANT, Priors, classify
+from gpuforge.runtime.reading import read_operations
+from gpuforge.runtime.recording import StartAgain, record
 
 SAMPLES = 25
 MAX_CELL_SECONDS = 0.12
@@ -110,7 +110,7 @@ def sample_kind(name: str, dtype: str, backends: list[Any]) -> dict[str, Any]:
     """Return the samples of one function and dtype: size -> backend -> seconds."""
     function, make, _ = workloads.WORKLOADS[name]
     cells: dict[str, Any] = {"sizes": {}, "refused": {}, "first": {}}
-    operations = classify(read_captures(function).operations)
+    operations = classify(read_operations(function))
     seen: set[int] = set()
     for size in workloads.SIZES:
         arguments = make(np.random.default_rng(size), size, dtype)
@@ -125,32 +125,54 @@ def sample_kind(name: str, dtype: str, backends: list[Any]) -> dict[str, Any]:
     return cells
 
 
+class Timed:
+    """A function recorded on one backend, its graphs compiled once."""
+
+    def __init__(self, function: Callable[..., Any], backend: Any, reference: Any) -> None:
+        self.function, self.backend, self.reference = function, backend, reference
+        self.programs = Programs()
+
+    def call(self, arguments: tuple[Any, ...], *, comparing: bool = False) -> tuple[float, Any]:
+        """Make one recorded call; return its seconds and what became of it."""
+        engine = BackendEngine(self.backend, self.reference, self.programs, comparing=comparing)
+        start = perf_counter()
+        recorded = record(self.function, arguments, {}, engine)
+        seconds = perf_counter() - start
+        if not (recorded.recorder.evaluated or engine.outcome.refused):
+            engine.outcome.refused = "nothing in it runs there"
+        return seconds, engine.outcome
+
+    def first(self, arguments: tuple[Any, ...]) -> tuple[float, str]:
+        """Return what compiling takes, and why the backend is left out; empty if it is not."""
+        try:
+            _, outcome = self.call(arguments, comparing=True)
+        except StartAgain as why:
+            return 0.0, str(why)
+        return outcome.compile_seconds, outcome.refused
+
+
 def sample_cell(
     function: Callable[..., Any], arguments: tuple[Any, ...], backends: list[Any],
     cells: dict[str, Any], operations: str,
 ) -> dict[str, list[float]]:  # fmt: skip
-    leaves: list[Any] = []
-    spec = flatten((arguments, {}), leaves)
-    expected = function(*arguments)
-    template = describe(expected, arguments)
-    assert not isinstance(template, str), template
-    copies = read_captures(function).may_write
-    floor = CANCELLING if operations in CANCELLING_CLASSES else ELEMENTWISE
-    programs = {}
+    calls: dict[str, Callable[[], float]] = {}
     for backend in backends:
         if backend.name in cells["refused"]:
             continue
-        program = Program(backend, function, spec, copies)
-        if backend.name != NUMPY and (backend.compiles or not cells["sizes"]):
-            trial = try_backend(program, arguments, template, expected, floor=floor, exact=True)
-            cells["first"].setdefault(backend.name, []).append(trial.first_seconds)
-            if trial.refused:
-                cells["refused"][backend.name] = trial.refused
+        if backend.name == NUMPY:
+            calls[NUMPY] = partial(plainly, function, arguments)
+            continue
+        timed = Timed(function, backend, backends[0])
+        if backend.compiles or not cells["sizes"]:
+            seconds, refused = timed.first(arguments)
+            cells["first"].setdefault(backend.name, []).append(seconds)
+            if refused:
+                cells["refused"][backend.name] = refused
                 for other in cells["sizes"].values():
                     other.pop(backend.name, None)
                 continue
-        programs[backend.name] = program
-    return interleave(programs, arguments, template, operations)
+        calls[backend.name] = lambda timed=timed: timed.call(arguments)[0]  # type: ignore[misc]
+    return interleave(calls, operations)
 
 
 def enough(times: list[float], best: float) -> bool:
@@ -160,24 +182,20 @@ def enough(times: list[float], best: float) -> bool:
     return (len(times) >= 5 and ratio > HOPELESS) or (len(times) >= 2 and ratio > 4 * HOPELESS)
 
 
-def interleave(
-    programs: dict[str, Any], arguments: Any, template: Any, operations: str
-) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {name: [] for name in programs}
+def interleave(calls: dict[str, Callable[[], float]], operations: str) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {name: [] for name in calls}
     blas = contention.BlasLimit()
-    for program in programs.values():
-        program.measure(arguments, template)
+    for call in calls.values():
+        call()
     for _ in range(SAMPLES):
         best = min((median(t) for t in times.values() if t), default=0.0)
-        for name, program in programs.items():
+        for name, call in calls.items():
             if enough(times[name], best):
                 continue
-            if name != NUMPY:
-                times[name].append(float(program.measure(arguments, template)[1]))
-                continue
-            limited = bool(times[name]) and blas.needed(operations, min(times[name]))
+            short = name == NUMPY and bool(times[name])
+            limited = short and blas.needed(operations, min(times[name]))
             with blas.one_thread() if limited else nullcontext():
-                times[name].append(plainly(program.function, arguments))
+                times[name].append(call())
     return times
 
 
@@ -325,12 +343,12 @@ def prior_of(kind: str, content: dict[str, Any]) -> Any:
         def constant(self, name: str) -> Any:
             return content["calibration"]
 
-    return Priors(Kept()).of(read_captures(function).operations)  # type: ignore[arg-type]
+    return Priors(Kept()).of(read_operations(function))  # type: ignore[arg-type]
 
 
 def peer_of(kind: str, peers: Peers) -> Peer:
     function = workloads.WORKLOADS[kind.split()[0]][0]
-    return Peer(peers, classify(read_captures(function).operations), id(function))
+    return Peer(peers, classify(read_operations(function)), id(function))
 
 
 def medians_of(cells: dict[str, Any]) -> dict[int, dict[str, float]]:

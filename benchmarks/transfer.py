@@ -5,13 +5,13 @@ usage: transfer.py [--out FILE] [--only NAME]
 Sizes from 4 KiB to 64 MiB, 10 MB among them, each way, on every backend with memory of its own. A
 backend that shares the host's memory (`torch:cpu`, `jax:cpu`) copies nothing and is left out.
 
-Like is compared with like: each copy is called as a backend's is, through a function of Python that
-takes `share` (0.2 µs: as much as 15 % of MLX's smallest copy), and each way to the host fills a
-NumPy array of its own. The pages of
-a fresh array are given by the system while it is filled, which takes longer than the copy itself;
-those of a freed one are used again: one and the same copy takes 13 or 150 ms by chance. Therefore
-the two ways take turns in an order drawn anew each time, and the ratio is the median of the ratios
-of the turns. Medians and quartiles are in seconds, and the raw samples are kept.
+Like is compared with like: each copy is called as a backend's is, through a function of Python (0.2
+µs: as much as 15 % of MLX's smallest copy), and each way to the host fills a NumPy array of its
+own. The pages of a fresh array are given by the system while it is filled, which takes longer than
+the copy itself; those of a freed one are used again: one and the same copy takes 13 or 150 ms by
+chance. Therefore the two ways take turns in an order drawn anew each time, and the ratio is the
+median of the ratios of the turns. Medians and quartiles are in seconds, and the raw samples are
+kept.
 
 PyOpenCL's `get` keeps up to ten host arrays alive with the device's array, until its `finish` is
 called. Left alone, they push each other and the arrays of the other way out of the caches: 4 MiB
@@ -52,24 +52,26 @@ def own_copies(backend: Any) -> Copies | None:
     library, _, device = backend.name.partition(":")
     if library == "torch" and device != "cpu":
         torch = backend.torch
-        return (lambda a, share: torch.from_numpy(a).to(backend.device), lambda t: t.cpu().numpy(),
+        return (lambda a: torch.from_numpy(a).to(backend.device), lambda t: t.cpu().numpy(),
                 backend.wait)  # fmt: skip
     if library == "cupy":
-        return (lambda a, share: backend.cupy.asarray(a), lambda a: backend.cupy.asnumpy(a),
+        return (lambda a: backend.cupy.asarray(a), lambda a: backend.cupy.asnumpy(a),
                 backend.wait)  # fmt: skip
     if library == "jax" and not device.startswith("cpu"):
         jax = backend.jax
-        return (lambda a, share: jax.device_put(a, backend.device), lambda a: np.array(a),
+        return (lambda a: jax.device_put(a, backend.device), lambda a: np.array(a),
                 backend.wait)  # fmt: skip
     if library == "mlx":
-        return lambda a, share: backend.mx.array(a), lambda a: np.array(a), backend.wait
+        return lambda a: backend.mx.array(a), lambda a: np.array(a), backend.wait
     if library == "dpnp":
         dpnp, queue = backend.dpnp, backend.queue
-        return (lambda a, share: dpnp.asarray(a, sycl_queue=queue), lambda a: dpnp.asnumpy(a),
+        return (lambda a: dpnp.asarray(a, sycl_queue=queue), lambda a: dpnp.asnumpy(a),
                 backend.wait)  # fmt: skip
     if library == "opencl":
-        to_device, pool = backend.arrays.to_device, backend.pool
-        return (lambda a, share: to_device(backend.queue, a, allocator=pool), lambda a: a.get(),
+        from pyopencl.array import to_device
+
+        pool = backend.pool
+        return (lambda a: to_device(backend.queue, a, allocator=pool), lambda a: a.get(),
                 backend.wait)  # fmt: skip
     return None
 
@@ -88,11 +90,11 @@ def measure(backend: Any, copies: Copies, size: int) -> dict[str, dict[str, list
     host = np.random.default_rng(0).random(size // 4, dtype=np.float32)
     samples: dict[str, dict[str, list[float]]] = {}
     with backend.scope():
-        ours, theirs = backend.put(host, share=True), to_device(host, share=True)
+        ours, theirs = backend.put(host), to_device(host)
         wait([ours] if backend.name.startswith("mlx") else ours)
         ways = {
-            "to device": {"gpuforge": (lambda a: backend.put(a, share=True), host, wait),
-                          "library": (lambda a: to_device(a, share=True), host, wait)},
+            "to device": {"gpuforge": (backend.put, host, wait),
+                          "library": (to_device, host, wait)},
             "to host": {"gpuforge": (backend.get, ours, lambda done: None),
                         "library": (to_host, theirs, lambda done: None)},
         }  # fmt: skip

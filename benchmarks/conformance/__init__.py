@@ -1,0 +1,1 @@
+"""NumPy's namespace as offloaded calls, and how a test suite is run over it."""
