@@ -148,3 +148,12 @@ def run(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True,
                           text=True, check=True, timeout=60)  # fmt: skip
     return done.stdout
+
+
+def test_constants_are_found_by_how_their_names_begin(tmp_path: Path) -> None:
+    history = History(tmp_path, "m")
+    for name in ("refused:a:1", "refused:a:2", "refused:ab", "Refused:a:3", "refused_a:4"):
+        history.keep_constant(name, name.upper())
+    found = history.constants("refused:a:")
+    assert found == {"refused:a:1": "REFUSED:A:1", "refused:a:2": "REFUSED:A:2"}
+    assert History(tmp_path, "other").constants("refused:a:") == {}

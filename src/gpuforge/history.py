@@ -115,6 +115,20 @@ class History:
             self._say(f"constant {name!r} is unreadable: {error}")
             return None
 
+    def constants(self, start: str) -> dict[str, Any]:
+        """Return the constants of this machine whose names begin with `start`."""
+        rows = self._rows(
+            "SELECT name, value FROM constant WHERE machine = ? AND substr(name, 1, ?) = ?",
+            (self.machine, len(start), start),
+        )
+        found: dict[str, Any] = {}
+        for name, value in rows:
+            try:
+                found[name] = json.loads(value)
+            except (ValueError, TypeError) as error:
+                self._say(f"constant {name!r} is unreadable: {error}")
+        return found
+
     def keep_constant(self, name: str, value: Any) -> None:
         """Keep a measured constant, replacing the old one."""
         row = (self.machine, name, json.dumps(value), time.time())

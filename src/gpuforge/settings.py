@@ -130,8 +130,9 @@ class Settings:
     )
     numerics: str = setting(
         "strict",
-        one_of("strict", "relaxed"),
-        "strict: dtypes and precision are NumPy's; relaxed: the backend's own may differ",
+        one_of("strict", "exact", "relaxed"),
+        "strict: NumPy's results within rounding; exact: nothing that could differ for any value;"
+        " relaxed: warnings may be missing, precision may be the backend's own",
     )
     deterministic: bool = setting(
         False, parse_flag, "placements come from a recorded plan; nothing is explored"

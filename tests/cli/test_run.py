@@ -480,6 +480,39 @@ def test_the_summary_comes_last_and_once(tmp_path: Path) -> None:
     assert lines[2].endswith("no offloaded function was called") and len(lines) == 4
 
 
+def test_a_call_that_raised_is_in_the_summary(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import numpy as np, gpuforge as gf\n"
+        "@gf.offload\n"
+        "def refuse(x):\n"
+        "    raise LookupError('no')\n"
+        "refuse(np.ones(3))\n"
+    )
+    status, _, err = start([*RUN, "program.py"], tmp_path)
+    assert status == 1
+    assert b"LookupError: no" in err and b"no offloaded function was called" not in err
+    assert re.search(rb"refuse +1 .*numpy 1\xc3\x97", err), err
+
+
+def test_calls_of_threads_are_counted_in_the_summary(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import threading, numpy as np, gpuforge as gf\n"
+        "@gf.offload\n"
+        "def twice(x):\n"
+        "    return x * 2\n"
+        "def work():\n"
+        "    for _ in range(1000):\n"
+        "        twice(x)\n"
+        "x = np.ones(3)\n"
+        "threads = [threading.Thread(target=work) for _ in range(4)]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join()\n"
+    )
+    status, _, err = start([*RUN, "program.py"], tmp_path)
+    assert status == 0
+    assert re.search(rb"twice +4000 ", err), err
+
+
 def test_backend_and_verbose_reach_the_program_and_its_children(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import os; print(os.environ['GPUFORGE_BACKEND'], os.environ['GPUFORGE_VERBOSE'])"

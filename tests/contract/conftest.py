@@ -14,7 +14,10 @@ from gpuforge.runtime import backends as registered
 from gpuforge.runtime.backends import list_backends
 from gpuforge.runtime.opening import open_library
 
+from ..runtime.conftest import warnings_told
 from . import null
+
+__all__ = ["warnings_told"]
 
 LISTED = {entry.name: entry for entry in list_backends()}
 NAMES = [*LISTED, "null"]
@@ -69,6 +72,6 @@ def null_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, null.Nul
     for place in (registered, __import__("gpuforge.runtime.opening", fromlist=["load"])):
         monkeypatch.setattr(place, "load", lambda name: Module if name == "null" else real(name))
     monkeypatch.setattr("gpuforge.runtime.session.names", registered.names)
-    monkeypatch.setattr("gpuforge.runtime.session.open_library", open_library.__wrapped__)
+    monkeypatch.setattr("gpuforge.runtime.opening.open_library", open_library.__wrapped__)
     with gf.session(history=False) as held:
         yield held, device

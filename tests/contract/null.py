@@ -9,8 +9,9 @@ import numpy as np
 
 from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.errors import DeviceOutOfMemory
+from gpuforge.runtime.array.table import OPERATIONS
 from gpuforge.runtime.backends import Array, Backend
-from gpuforge.runtime.watching import EagerBackend, Library
+from gpuforge.runtime.lowering import Lowering
 
 LIBRARY = "numpy"
 
@@ -29,7 +30,7 @@ class Account:
     waits, releases : how often
     free_percent : of its memory; None where the device does not say
     limit_bytes : a `put` of more raises `DeviceOutOfMemory`
-    refused : operations that are declared not exact, with the reason
+    refused : operations that it is said not to do as NumPy, with the reason
     """
 
     put_bytes: int = 0
@@ -41,34 +42,27 @@ class Account:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-class NullBackend(EagerBackend):
+class NullBackend(Backend):
     version = "1"
-    writes = True
 
     def __init__(self, name: str = "null:gpu:0") -> None:
         self.name = name
         self.account = Account()
-        self.library = Library(
-            "null", np, self.owns, lambda v: v.dtype if self.owns(v) else None,
-            lambda name, given: self.account.refused.get(name, ""),
-        )  # fmt: skip
+        self.lowering = Lowering(
+            "null",
+            {name: _on_device(row.compute) for name, row in OPERATIONS.items()},
+            frozenset("?bBhHiIlLqQefdFD"),
+            guards={"add": lambda left, right: False},  # kept on NumPy by "exact" numerics
+            refused={name: self._refusal(name) for name in OPERATIONS},
+        )
 
-    @staticmethod
-    def owns(value: Any) -> bool:
-        return isinstance(value, NullArray)
+    def _refusal(self, name: str) -> Any:
+        return lambda dtype: self.account.refused.get(name, "")
 
-    def is_array(self, value: Any) -> bool:
-        return isinstance(value, NullArray)
-
-    def put(self, array: Array, *, share: bool) -> Any:
+    def put(self, array: Array) -> Any:
         if array.nbytes > self.account.limit_bytes:
             raise DeviceOutOfMemory(f"{array.nbytes} B asked of {self.account.limit_bytes} B")
-        made = super().put(array, share=share)
         self.account.put_bytes += array.nbytes
-        made.flags.writeable = not share
-        return made
-
-    def _to_device(self, array: Array) -> Any:
         return array.copy(order="K").view(NullArray)
 
     def get(self, array: Any) -> Array:
@@ -87,6 +81,16 @@ class NullBackend(EagerBackend):
     def memory(self) -> FreeMemory | None:
         free = self.account.free_percent
         return None if free is None else FreeMemory(free, 100)
+
+
+def _on_device(compute: Any) -> Any:
+    def row(*given: Any) -> Any:
+        made = compute(*given)
+        if isinstance(made, tuple):
+            return tuple(np.array(one).view(NullArray) for one in made)
+        return np.array(made).view(NullArray)
+
+    return row
 
 
 def open_devices() -> list[Backend]:

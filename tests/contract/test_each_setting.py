@@ -101,12 +101,11 @@ def explained(**options: Any) -> Callable[[World], Any]:
     return act
 
 
-def ran(*, refused: bool = False, **options: Any) -> Callable[[World], Any]:
+def ran(**options: Any) -> Callable[[World], Any]:
     """Return an act: call a function; what it gives is where it ran, and what the device did."""
 
     def act(world: World) -> Any:
         account = world.device.account
-        account.refused = {"__add__": "an example"} if refused else {}
         account.releases = 0
         function = gf.offload(**options)(doubled)
         with gf.session(history=False) as held:
@@ -241,7 +240,7 @@ EFFECTS: dict[str, tuple[str, Callable[[World], Any]]] = {
     "forbid": ("null", explained()),
     "device": ("cpu", explained()),
     "fallback": ("on", ran(backend="null:tpu")),
-    "numerics": ("relaxed", ran(refused=True, backend="null")),
+    "numerics": ("exact", ran(backend="null")),
     "deterministic": ("on", explained()),
     "plan": ("example.plan", plan_files),
     "learn": ("off", explained()),

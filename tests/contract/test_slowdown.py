@@ -46,7 +46,7 @@ def work(x: Any) -> Any:
 def timed(null_device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Hold a session on the test's clock, with a null device whose results take their time."""
     held, device = null_device
-    for name in ("placer", "execution", "opening", "session"):
+    for name in ("offload", "pipeline", "engine", "opening", "session"):
         monkeypatch.setattr(import_module(f"gpuforge.runtime.{name}"), "perf_counter", CLOCK)
     real = device.get
 

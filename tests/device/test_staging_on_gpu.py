@@ -36,7 +36,7 @@ SIZES = (LEAST_BYTES, LEAST_BYTES + 1, 3 * CHUNK_BYTES - 8, 7 * CHUNK_BYTES + 40
 def test_bytes_go_there_and_back(size: int, device: Any) -> None:
     values = np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8)
     for _ in range(5):
-        there = device.put(values, share=True)
+        there = device.put(values)
         assert np.array_equal(device.get(there), values)
 
 
@@ -44,7 +44,7 @@ def test_bytes_go_there_and_back(size: int, device: Any) -> None:
 def test_every_dtype_and_order_goes_there_and_back(dtype: str, device: Any) -> None:
     values = np.random.default_rng(0).integers(0, 2, (1500, 1 + LEAST_BYTES // 1000)).astype(dtype)
     for given in (values, np.asfortranarray(values), values.T, values[::2, ::-1]):
-        back = device.get(device.put(given, share=True))
+        back = device.get(device.put(given))
         assert back.dtype == given.dtype
         assert np.array_equal(back, given)
 
@@ -54,7 +54,7 @@ def test_a_result_is_waited_for_and_an_array_is_there_when_it_is_used(device: An
     expected = None
     for _ in range(10):
         with device.scope():
-            there = device.put(values, share=True)
+            there = device.put(values)
             made = there
             for _ in range(20):  # long enough that a copy that does not wait comes too early
                 made = made @ there / 1500
@@ -71,10 +71,10 @@ def test_memory_that_was_just_in_use_is_not_overwritten(device: Any) -> None:
     second = np.full(2 * LEAST_BYTES, 7, np.uint8)
     for _ in range(10):
         with device.scope():
-            there = device.put(first, share=True)
+            there = device.put(first)
             sums = [there + number for number in range(20)]
             del there
-            device.put(second, share=True)
+            device.put(second)
             assert all(int(device.get(s)[-1]) == 1 + n for n, s in enumerate(sums))
 
 
@@ -85,14 +85,14 @@ def test_the_users_stream_and_device_stay(device: Any) -> None:
         before = cuda.current_device(), cuda.current_stream()
         stream = cuda.Stream(device.device)
         with cuda.stream(stream):
-            device.get(device.put(values, share=True))
+            device.get(device.put(values))
             assert cuda.current_stream() == stream
         assert (cuda.current_device(), cuda.current_stream()) == before
     else:
         cuda = device.cupy.cuda
         before = cuda.Device().id, cuda.get_current_stream()
         with cuda.Stream(non_blocking=True) as stream:
-            device.get(device.put(values, share=True))
+            device.get(device.put(values))
             assert cuda.get_current_stream() == stream
         assert (cuda.Device().id, cuda.get_current_stream()) == before
 

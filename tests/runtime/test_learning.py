@@ -14,8 +14,15 @@ import pytest
 
 import gpuforge as gf
 from gpuforge.history import FILE, History
-from gpuforge.runtime import summary
-from gpuforge.runtime.calibration import PROBES, calibrate, measure_points
+from gpuforge.runtime import calibration, summary
+from gpuforge.runtime.calibration import (
+    PROBES,
+    SIZES,
+    calibrate,
+    forget,
+    measure_points,
+    plan_probes,
+)
 from gpuforge.runtime.fingerprint import describe_machine, machine_fingerprint
 from gpuforge.runtime.priors import CONSTANT, Priors, classify
 from gpuforge.runtime.session import current_session
@@ -36,7 +43,7 @@ def test_timings_are_kept_and_found_by_the_next_session(other: str, tmp_path: Pa
         placed = gf.offload(heavy)
         for _ in range(5):
             placed(X)
-        assert places(placed)[f"{other}:cpu"] >= 4
+        assert places(placed) == {f"{other}:cpu": 5}
     with gf.session(cache_folder=folder):
         placed = gf.offload(heavy)
         placed(X)
@@ -123,7 +130,8 @@ class TestSummary:
             written("text")
             found = {f.name.split(".")[-1]: f for f in summary.collect().functions}
         counted = {name: calls for name, calls, _ in found["heavy"].placements}
-        assert sum(counted.values()) == 5 == found["heavy"].calls
+        assert counted == {f"{other}:cpu": 5}
+        assert found["heavy"].calls == 5
         assert found["<lambda>"].as_written == (("no NumPy array among the arguments", 1),)
 
 
@@ -136,9 +144,45 @@ class TestCalibration:
             first = [next(points) for _ in range(3)]
             points.close()
             again = next(calibrate(history, held.reference, [backend], limit=60))
-        assert (again.probe, again.size) not in {(p.probe, p.size) for p in first}
+        kept = {(p.probe, p.size) for p in first if p.ratio is not None}
+        assert (again.probe, again.size) not in kept
         table = Priors(history).table
-        assert sum(len(rows) for b in table.values() for rows in b.values()) == 4
+        found = sum(len(rows) for b in table.values() for rows in b.values())
+        assert found == len(kept) + (again.ratio is not None)
+        forget(history)
+        assert Priors(history).table == {}
+        assert len(plan_probes(history, [backend])) == len(PROBES) * len(SIZES)
+
+    def test_times_that_disagree_are_not_kept(
+        self, torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        times = (1e-3 * 3**turn for turn in range(1000))
+        monkeypatch.setattr(calibration, "_fastest_in_a_row", lambda call: call() or next(times))
+        history = History(tmp_path, "m")
+        with gf.session(history=False) as held:
+            found = calibrate(history, held.reference, [held.find("torch")], limit=60)
+            point = next(found)
+            found.close()
+        assert point.unsteady and point.ratio is None
+        assert Priors(history).table == {}
+
+    def test_no_call_is_begun_after_the_limit(
+        self, torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = iter(range(10_000))
+        monkeypatch.setattr(calibration, "perf_counter", lambda: float(next(clock)))
+        ran: list[int] = []
+
+        def probe(x: Any) -> Any:
+            ran.append(1)
+            return x + 1
+
+        monkeypatch.setattr(calibration, "PROBES", {"light": probe})
+        with gf.session(history=False) as held:
+            backends = [held.find("torch")]
+            points = list(calibrate(History(tmp_path, "m"), held.reference, backends, limit=20))
+        assert len(ran) <= 20
+        assert points == [] or points[-1].size == SIZES[0]
 
     def test_no_time_left_measures_nothing(self, torch: Any, tmp_path: Path) -> None:
         with gf.session(history=False) as held:
@@ -150,12 +194,12 @@ class TestCalibration:
     def test_a_reference_that_fails_gives_no_ratio(
         self, other: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def refuse(value: Any, *, share: bool) -> Any:
+        def refuse(x: Any) -> Any:
             raise MemoryError("none left")
 
         with gf.session(history=False) as held:
             backend = held.find(other)
-            monkeypatch.setattr(held.reference, "put", refuse)
+            monkeypatch.setitem(PROBES, "light", refuse)
             [point] = measure_points("light", held.reference, [backend], 256)
         assert point.ratio is None
         assert point.reason == "numpy: MemoryError: none left"
@@ -166,6 +210,7 @@ class TestCalibration:
             for name in PROBES:
                 [point] = measure_points(name, held.reference, [backend], 256)
                 assert (point.ratio is None) == bool(point.reason)
+                assert not point.unsteady or "disagree" in point.reason
                 assert point.ratio is None or point.ratio > 0
 
     @pytest.mark.parametrize(
@@ -190,8 +235,15 @@ class TestCalibration:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         content = json.loads(done.stdout)
         assert content["schema_version"] == 1
-        assert content["time_over_numpy"]["heavy"]["torch:cpu"]
+        kept = sum(len(points) for by in content["time_over_numpy"].values() for points in
+                   by.values())  # fmt: skip
+        assert kept or "not kept" in done.stderr
+        assert "probes in" in done.stderr
         assert (tmp_path / FILE).exists()
+        environment["GPUFORGE_FORBID"] = "torch"
+        command = [sys.executable, "-m", "gpuforge", "calibrate", "--reset", "--list"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
 
     def test_command_without_a_second_backend_says_so(self, tmp_path: Path) -> None:
         environment = {**os.environ, "GPUFORGE_CACHE_FOLDER": str(tmp_path),

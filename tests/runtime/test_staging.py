@@ -142,7 +142,7 @@ class Backend:
     def __init__(self, lane: Any) -> None:
         self.staging = Staging(lane)
 
-    def put(self, array: Any, *, share: bool) -> Any:
+    def put(self, array: Any) -> Any:
         return self._move(TO_DEVICE, array)
 
     def get(self, array: Any) -> Any:
@@ -203,7 +203,7 @@ class TestCheck:
         staging.check(backend)
         assert set(backend.staging.refused.values()) == {"MemoryError: no page-locked memory"}
         values = np.arange(500, dtype=np.uint8)
-        assert np.array_equal(backend.get(backend.put(values, share=True)), values)
+        assert np.array_equal(backend.get(backend.put(values)), values)
 
 
 def test_torchs_lane_cuts_every_dtype_into_bytes() -> None:

@@ -48,6 +48,7 @@ def environment(
     base: Mapping[str, str],
     *,
     backend: str = "",
+    accelerated: str = "",
     prepared: Mapping[str, str] | None = None,
     summary: bool = True,
     verbose: bool = False,
@@ -60,6 +61,8 @@ def environment(
         Those of this process.
     backend
         The backend that every offloaded function is to run on where it can, or empty.
+    accelerated
+        The folder whose modules have their functions placed without an edit, or empty.
     prepared
         What is set so that the thread pools of several libraries do not fight, by name.
     summary
@@ -73,7 +76,9 @@ def environment(
         found["GPUFORGE_BACKEND"] = backend
     if verbose:
         found["GPUFORGE_VERBOSE"] = "1"
-    if summary:
+    if summary or accelerated:
+        found |= {"_GPUFORGE_ACCELERATED": accelerated} if accelerated else {}
+        found |= {} if summary else {"_GPUFORGE_QUIET": "1"}
         original = base.get("PYTHONPATH")
         found["PYTHONPATH"] = os.pathsep.join(
             [HOOK_FOLDER, original] if original else [HOOK_FOLDER]

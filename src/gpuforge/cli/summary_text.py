@@ -10,6 +10,7 @@ from gpuforge.cli import render
 from gpuforge.units import format_seconds
 
 if TYPE_CHECKING:
+    from gpuforge.runtime.accelerated import Accelerated
     from gpuforge.runtime.summary import FunctionSummary, Summary
 
 SHOWN_FUNCTIONS = 12
@@ -20,10 +21,13 @@ def say(wall_seconds: float, prepared: str) -> None:
     if sys.__stderr__ is None or sys.__stderr__.closed:
         return
     summary = _collect()
+    accelerated = getattr(sys.modules.get("gpuforge.runtime.accelerated"), "FOUND", None)
     if summary is None:
-        text = render_nothing_placed(wall_seconds)
+        text = render_nothing_placed(wall_seconds, accelerated=accelerated is not None)
     else:
         text = render_summary(summary, wall_seconds, prepared)
+    if accelerated:
+        text += "\n" + "\n".join(render_accelerated(accelerated, summary))
     render.last_words(text)
 
 
@@ -39,7 +43,7 @@ def say_cause(fault: Exception) -> None:
 
 def _collect() -> Summary | None:
     """Return the summary if the program used the runtime; do not load it only to say no."""
-    if "gpuforge.runtime" not in sys.modules:
+    if "gpuforge.runtime.session" not in sys.modules:
         return None
     from gpuforge.runtime import summary
 
@@ -47,8 +51,34 @@ def _collect() -> Summary | None:
     return found if found.functions else None
 
 
-def render_nothing_placed(wall_seconds: float) -> str:
+def render_accelerated(found: list[Accelerated], summary: Summary | None) -> list[str]:
+    """Return what became of the functions that were placed without an edit, in lines."""
+    called = {function.name: function for function in summary.functions} if summary else {}
+    elsewhere: list[str] = []
+    stayed: list[str] = []
+    for one in found:
+        name = f"{one.plain.__module__}.{one.plain.__qualname__}"
+        if name in called:
+            moved = any(backend != "numpy" for backend, *_ in called[name].placements)
+            (elsewhere if moved else stayed).append(name.removeprefix("__main__."))
+    left = [one for one in found if one.left]
+    lines = [f"accelerated without an edit: {', '.join(elsewhere) or 'none'}"]
+    if stayed:
+        lines.append(f"  faster on NumPy, or only there: {', '.join(stayed)}")
+    for one in left[:SHOWN_FUNCTIONS]:
+        code = one.written
+        lines.append(f"  left as written: {code.co_filename}:{code.co_firstlineno}: "
+                     f"{code.co_qualname}: {one.left}")  # fmt: skip
+    return lines
+
+
+def render_nothing_placed(wall_seconds: float, *, accelerated: bool = False) -> str:
     """Return what to say of a program that called no offloaded function."""
+    if accelerated:
+        return (
+            f"gpuforge: {format_seconds(wall_seconds)}; none of the program's own functions that "
+            "could be placed was called with NumPy arrays"
+        )
     return (
         f"gpuforge: {format_seconds(wall_seconds)}; no offloaded function was called\n"
         "next: put @gpuforge.offload above a function that computes with arrays"

@@ -1,13 +1,15 @@
 """Measuring this machine's backends: how each compares with NumPy, by class and size.
 
 At most `LIMIT_SECONDS` of measuring, the most telling probes first; every finished probe is kept at
-once, so that an interrupted calibration goes on where it stopped. Never run at import.
+once, so that an interrupted calibration goes on where it stopped. Times that other programs disturb
+are taken again, and are not kept where they stay unsteady. Never run at import.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -15,18 +17,19 @@ import numpy as np
 
 from gpuforge.history import History
 from gpuforge.runtime.backends import Backend
-from gpuforge.runtime.execution import Program, describe_error
+from gpuforge.runtime.engine import BackendEngine, Programs, describe_error
 from gpuforge.runtime.namespace import namespace
 from gpuforge.runtime.priors import CONSTANT
-from gpuforge.runtime.reference import Disagreement, Template, describe
-from gpuforge.runtime.structure import flatten
+from gpuforge.runtime.recording import StartAgain, record
 
 LIMIT_SECONDS = 10.0
 SIZES = (2**17, 2**11, 2**20, 2**14, 2**7, 2**23)
 LEAST_TURNS, MOST_TURNS, IN_A_ROW = 2, 6, 3
 CELL_SECONDS, ENOUGH_SECONDS, ROW_SECONDS = 0.6, 0.02, 0.02
-"""One probe at one size on all backends: the most; after which its least turns are enough; and
-after which one backend's calls in a row are."""
+"""One probe at one size on all backends: after which no turn is begun; after which its least turns
+are enough if they agree; and after which one backend's calls in a row are."""
+STEADY_FACTOR = 2.0
+"""A time stands where another turn came within this factor of it."""
 
 
 def _square(x: Any) -> Any:
@@ -96,20 +99,52 @@ PROBES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+Cell = tuple[int, str, list[Backend]]
+"""size, name of the probe, the backends to measure there"""
+
+
 @dataclass(frozen=True)
 class Point:
-    """One finished probe: `ratio` is the backend's time over NumPy's, None when it cannot do it."""
+    """One finished probe.
+
+    Attributes
+    ----------
+    ratio : the backend's time over NumPy's; None where the backend cannot do it, or the times are
+        no use
+    reason : why there is no ratio
+    unsteady : whether it has none because its times disagreed: something else used the processors
+    """
 
     probe: str
     backend: str
     size: int
     ratio: float | None
     reason: str = ""
+    unsteady: bool = False
 
 
-def plan_probes(backends: list[Backend]) -> list[tuple[str, Backend, int]]:
-    """Return every probe to make, the most telling sizes first."""
-    return [(name, b, size) for size in SIZES for name in PROBES for b in backends]
+def plan_probes(history: History, backends: list[Backend]) -> list[Cell]:
+    """Return the probes that were not measured yet, the most telling sizes first."""
+    ratios = _kept(history)
+    cells: list[Cell] = []
+    for size in SIZES:
+        for name in PROBES:
+            known = ratios.get(name, {})
+            left = [b for b in backends if all(p[0] != size for p in known.get(b.name, []))]
+            if left:
+                cells.append((size, name, left))
+    return cells
+
+
+def _kept(history: History) -> dict[str, dict[str, list[list[float]]]]:
+    kept = history.constant(CONSTANT)
+    ratios = kept.get("ratios") if isinstance(kept, dict) else None
+    return ratios if isinstance(ratios, dict) else {}
+
+
+def forget(history: History) -> None:
+    """Forget what was measured on this machine."""
+    history.keep_constant(CONSTANT, {})
 
 
 def calibrate(
@@ -126,93 +161,123 @@ def calibrate(
     backends
         The open backends to compare with it.
     limit
-        Seconds after which no further probe is begun.
+        Seconds after which no call is begun; the probe under way then gives no point.
     """
-    kept = history.constant(CONSTANT) or {}
-    ratios: dict[str, dict[str, list[list[float]]]] = kept.get("ratios", {})
-    barred: dict[str, str] = kept.get("barred", {})
-    start = perf_counter()
-    for size, name in ((size, name) for size in SIZES for name in PROBES):
-        known = ratios.setdefault(name, {})
-        left = [
-            backend
-            for backend in backends
-            if f"{name} {backend.name}" not in barred
-            and all(point[0] != size for point in known.get(backend.name, []))
-        ]
-        if not left:
-            continue
-        if perf_counter() - start > limit - 2 * CELL_SECONDS:
+    deadline = perf_counter() + limit
+    ratios = _kept(history)
+    unable: set[tuple[str, str]] = set()
+    for size, name, left in plan_probes(history, backends):
+        able = [backend for backend in left if (name, backend.name) not in unable]
+        if perf_counter() > deadline:
             return
-        points = measure_points(name, reference, left, size)
+        points = measure_points(name, reference, able, size, deadline=deadline) if able else []
         for point in points:
-            if point.ratio is None:
-                barred[f"{name} {point.backend}"] = point.reason
-            else:
-                known.setdefault(point.backend, []).append([size, point.ratio])
-        history.keep_constant(CONSTANT, {"ratios": ratios, "barred": barred})
+            if point.ratio is not None:
+                known = ratios.setdefault(name, {}).setdefault(point.backend, [])
+                known.append([size, point.ratio])
+            elif not point.unsteady:
+                unable.add((name, point.backend))
+        history.keep_constant(CONSTANT, {"ratios": ratios})
         yield from points
 
 
 def measure_points(
-    name: str, reference: Backend, backends: list[Backend], size: int
+    name: str,
+    reference: Backend,
+    backends: list[Backend],
+    size: int,
+    *,
+    deadline: float = float("inf"),
 ) -> list[Point]:
     """Time one probe on NumPy and on `backends`, in turns, and compare their fastest calls.
 
     The fastest, since a disturbance only ever adds; and several in a row, since the first one may
-    find the library's threads asleep, or those of another still at work.
+    find the library's threads asleep, or those of another still at work. Empty where `deadline`
+    (on the clock of `perf_counter`) passed before there was anything to compare.
     """
     probe = PROBES[name]
     values = np.random.default_rng(0).random(size, dtype=np.float32)
-    leaves: list[Any] = []
-    spec = flatten(((values,), {}), leaves)
-    template = describe(probe(values), (values,))
-    if isinstance(template, str):
-        return [Point(name, backend.name, size, None, template) for backend in backends]
-    programs = [Program(b, probe, spec, copies=False) for b in (reference, *backends)]
-    fastest, failed = _in_turns(programs, (values,), template)
-    base = fastest.get(reference.name)
-    if base is None:
+    times, failed = _in_turns(probe, (reference, *backends), values, deadline)
+    if reference.name in failed:
         reason = f"{reference.name}: {failed[reference.name]}"
         return [Point(name, backend.name, size, None, reason) for backend in backends]
-    return [
-        Point(name, b.name, size, None, failed[b.name])
-        if b.name in failed
-        else Point(name, b.name, size, fastest[b.name] / base)
-        for b in backends
-    ]
+    points: list[Point] = []
+    for backend in backends:
+        mine, base = times.get(backend.name, []), times.get(reference.name, [])
+        if backend.name in failed:
+            points.append(Point(name, backend.name, size, None, failed[backend.name]))
+        elif mine and base and _agree(mine) and _agree(base):
+            points.append(Point(name, backend.name, size, min(mine) / min(base)))
+        elif mine and base and perf_counter() < deadline:
+            points.append(Point(name, backend.name, size, None, "its times disagree", True))
+    return points
+
+
+def _agree(times: list[float]) -> bool:
+    """Return whether the shortest time was met twice, as far as a time can be."""
+    first, second = sorted(times)[:2] if len(times) > 1 else (0.0, 1.0)
+    return second <= STEADY_FACTOR * first
 
 
 def _in_turns(
-    programs: list[Program], arguments: tuple[Any, ...], template: Template
-) -> tuple[dict[str, float], dict[str, str]]:
-    """Return each backend's fastest call in seconds, the first turn left out; and what failed."""
-    fastest: dict[str, float] = {}
+    probe: Callable[[Any], Any], backends: tuple[Backend, ...], values: Any, deadline: float
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Return each backend's fastest call of each turn but the first; and what failed."""
+    times: dict[str, list[float]] = {}
     failed: dict[str, str] = {}
+    programs, reference = Programs(), backends[0]
     start = perf_counter()
     for turn in range(MOST_TURNS + 1):
-        for program in programs:
-            backend = program.backend.name
-            if backend in failed:
+        for backend in backends:
+            if backend.name in failed or perf_counter() > deadline:
                 continue
-            try:
-                took = _fastest_in_a_row(program, arguments, template)
-            except Disagreement as difference:
-                failed[backend] = str(difference)
-            except Exception as error:  # noqa: BLE001 - a library may fail in any way; it says how
-                failed[backend] = describe_error(error)
-            else:
-                if turn:
-                    fastest[backend] = min(took, fastest.get(backend, took))
+            call = partial(_attempt, probe, values, backend, reference, programs, failed)
+            took = _fastest_in_a_row(call)
+            if turn and backend.name not in failed:
+                times.setdefault(backend.name, []).append(took)
         spent = perf_counter() - start
-        if turn and (spent > CELL_SECONDS or (turn >= LEAST_TURNS and spent > ENOUGH_SECONDS)):
+        settled = spent > ENOUGH_SECONDS and all(map(_agree, times.values()))
+        if len(failed) >= len(backends) - 1 or reference.name in failed:
             break
-    return {name: took for name, took in fastest.items() if name not in failed}, failed
+        if turn >= LEAST_TURNS and (spent > CELL_SECONDS or settled):
+            break
+    return times, failed
 
 
-def _fastest_in_a_row(program: Program, arguments: tuple[Any, ...], template: Template) -> float:
+def _attempt(
+    probe: Callable[[Any], Any], values: Any, backend: Backend, reference: Backend,
+    programs: Programs, failed: dict[str, str],
+) -> None:  # fmt: skip
+    """Run a probe on a backend; note under its name what it raises."""
+    try:
+        if backend is reference:
+            probe(values)
+        else:
+            _recorded(probe, values, BackendEngine(backend, reference, programs), failed)
+    except Exception as error:  # noqa: BLE001 - whatever it raises bars this backend from the probe
+        failed[backend.name] = describe_error(error)
+
+
+def _recorded(
+    probe: Callable[[Any], Any], values: Any, engine: BackendEngine, failed: dict[str, str]
+) -> None:
+    """Run a probe recorded; note under the backend's name why it cannot be."""
+    try:
+        made = record(probe, (values,), {}, engine)
+    except StartAgain as why:
+        failed[engine.backend.name] = str(why)
+        return
+    outcome = engine.outcome
+    elsewhere = next((f"{name}: {reason}" for name, reason in made.recorder.fallbacks), "")
+    if outcome.refused or outcome.settled or elsewhere:
+        failed[engine.backend.name] = outcome.refused or outcome.settled or elsewhere
+
+
+def _fastest_in_a_row(call: Callable[[], Any]) -> float:
     """Return the seconds of the fastest of some calls in a row."""
     times: list[float] = []
     while len(times) < IN_A_ROW and sum(times) < ROW_SECONDS:
-        times.append(program.measure(arguments, template)[1])
+        start = perf_counter()
+        call()
+        times.append(perf_counter() - start)
     return min(times)

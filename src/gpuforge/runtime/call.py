@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gpuforge import __version__
 from gpuforge.runtime.peers import Peer
 from gpuforge.runtime.priors import classify
 from gpuforge.runtime.record import (
@@ -24,8 +25,8 @@ class Call:
 
     Attributes
     ----------
+    args, kwargs : as the user gave them
     held : calls of the same signature that ran since the last considered one
-    written : places of the leaves that the function may write into
     """
 
     session: Session
@@ -33,41 +34,24 @@ class Call:
     record: KindRecord
     signature: Signature
     key: str
-    written: tuple[int, ...]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
     held: int = 0
 
     @property
-    def leaves(self) -> tuple[Any, ...]:
-        """The leaves of the arguments."""
-        return self.signature.leaves
+    def exact(self) -> bool:
+        """Whether operations that may differ from NumPy for some values stay on NumPy."""
+        return (self.function.options.numerics or self.session.settings.numerics) == "exact"
 
     @property
     def relaxed(self) -> bool:
-        """Whether dtypes and precision may be the backend's own."""
+        """Whether warnings may be missing and precision may be the backend's own."""
         return (self.function.options.numerics or self.session.settings.numerics) == "relaxed"
 
     @property
     def pin(self) -> str:
         """The backend that the function, else the settings, pin the call to; empty for none."""
         return self.function.options.backend or self.session.settings.backend
-
-    @property
-    def may_fall_back(self) -> bool:
-        """Whether NumPy takes over where a pinned backend is missing or not exact.
-
-        Always, where the settings pin a whole program: some of its functions may not go there.
-        """
-        chosen = self.function.options.fallback
-        if chosen is None and not self.function.options.backend:
-            return True
-        return self.session.settings.fallback if chosen is None else chosen
-
-    def originals(self) -> tuple[Any, ...]:
-        """Return the leaves, those that may be written to as copies."""
-        return tuple(
-            leaf.copy(order="K") if place in self.written else leaf
-            for place, leaf in enumerate(self.leaves)
-        )
 
 
 def open_call(
@@ -83,28 +67,23 @@ def open_call(
         record = function.kinds.get(signature.kind)
         if record is None:
             record = _new_kind(session, function, signature)
-        key = record.signature((signature.exact, signature.opaque), signature.size)
-    return Call(
-        session, function, record, signature, key, function.written_leaves(args, kwargs), held
-    )
+        key = record.signature(signature.exact, signature.size)
+    return Call(session, function, record, signature, key, args, kwargs, held)
 
 
 def _new_kind(session: Session, function: FunctionRecord, signature: Signature) -> KindRecord:
-    text = stable_text((signature.kind, signature.opaque))
-    record = KindRecord(digest(text), str(signature))
+    record = KindRecord(digest(stable_text(signature.kind)), signature.text)
     if len(function.kinds) >= MAX_KINDS:
         record.stays = f"over {MAX_KINDS} kinds of call: an argument changes with every call"
         return record
-    record.stays = function.captures.stays_on_numpy
-    if signature.opaque and not record.stays:
-        function.captures.may_write = True
-    operations = frozenset(function.captures.operations)
+    operations = function.operations
     record.kind.prior = session.prior(operations)
     record.kind.peer = Peer(session.peers, classify(operations), id(function))
     record.kind.family = function.family
     function.family.append(record.kind)
     function.kinds[signature.kind] = record
     _recall(session, function)
+    _recall_refusals(session, function, record)
     return record
 
 
@@ -120,3 +99,17 @@ def _recall(session: Session, function: FunctionRecord) -> None:
                 for seconds in timing.seconds:
                     curve.add(timing.signature, timing.size, seconds)
                 curve.cell(timing.signature).row.clear()  # none of them ran in this process
+
+
+def refusal_key(function: FunctionRecord, record: KindRecord) -> str:
+    """Return how the names of the history's refusals of one kind of call begin."""
+    return f"refused:{__version__}:{function.digest}:{record.digest}:"
+
+
+def _recall_refusals(session: Session, function: FunctionRecord, record: KindRecord) -> None:
+    """Leave out the backends that other processes left out, at the same version of the library."""
+    start = refusal_key(function, record)
+    for key, reason in session.history.constants(start).items():
+        name, _, version = key.removeprefix(start).partition("@")
+        if isinstance(reason, str) and version == session.version(name):
+            record.kind.curve(name).refused = reason

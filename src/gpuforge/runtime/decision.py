@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from gpuforge.errors import BackendUnavailable
 from gpuforge.log import logger
 from gpuforge.runtime.backends import Backend, device_of
 from gpuforge.runtime.call import Call
-from gpuforge.runtime.placement import NUMPY, Candidate, Decision
+from gpuforge.runtime.placement import NUMPY, Candidate, Decision, Row
 from gpuforge.units import format_bytes
 
 _log = logger("placement")
@@ -19,40 +17,57 @@ TELLING_SAMPLES = 3
 
 
 def decide(call: Call) -> Decision:
-    """Return where a call runs."""
-    session, record, options = call.session, call.record, call.function.options
-    if record.stays:
-        return Decision(NUMPY, settled=True)
+    """Return where a call runs, with what is known of each backend."""
+    with call.session.lock:
+        rows = tuple(_row(call, candidate) for candidate in _candidates(call))
+        return replace(_choose(call, rows), rows=rows)
+
+
+def _choose(call: Call, rows: tuple[Row, ...]) -> Decision:
+    session, options = call.session, call.function.options
+    stays = call.function.stays or call.record.stays
+    if stays:
+        return Decision(NUMPY, settled=True, why=stays)
     if call.pin and call.pin != NUMPY:
         return _pinned(call)
-    limit = options.min_elements
-    if call.signature.size < (session.settings.min_elements if limit is None else limit):
-        return Decision(NUMPY, settled=True)
-    if call.pin or not options.pure:
-        return Decision(NUMPY, settled=bool(call.pin))
+    limit = session.settings.min_elements if options.min_elements is None else options.min_elements
+    if call.signature.size < limit:
+        return Decision(NUMPY, settled=True, why=f"fewer than {limit} elements (min_elements)")
+    if call.pin:
+        return Decision(NUMPY, settled=True, why="pinned to numpy")
     if session.plan is not None:
         return _planned(call)
-    if record.template is None:
-        return Decision(NUMPY)
-    policy = replace(session.policy, learn=False) if session.crowded else session.policy
-    with session.lock:
-        able = [one for one in candidates(call) if not too_large(call, one.name)]
-        return policy.decide(record.kind, call.key, call.signature.size, able)
+    policy = session.policy
+    if session.crowded or session.account.in_the_red:
+        policy = replace(policy, learn=False)
+    open_to = {row.backend for row in rows if not row.refused}
+    able = [one for one in _candidates(call) if one.name in open_to]
+    made = policy.decide(call.record.kind, call.key, call.signature.size, able)
+    return replace(made, settled=False) if session.crowded else made
+
+
+def _candidates(call: Call) -> list[Candidate]:
+    return call.session.candidates(call.function.options.device)
+
+
+def _row(call: Call, candidate: Candidate) -> Row:
+    kind, name = call.record.kind, candidate.name
+    refused = refusal(call, name)
+    estimate = None if refused else kind.estimate(candidate, call.key, call.signature.size)
+    return Row(name, estimate, refused, kind.curve(name).verified)
 
 
 def candidates(call: Call) -> list[Candidate]:
-    """Return the backends that may run this call; those that may not are refused with a reason."""
-    found = call.session.candidates(call.function.options.device)
-    for candidate in found:
-        curve = call.record.kind.curve(candidate.name)
-        if candidate.compiles and not curve.refused:
-            curve.refused = _no_compiling(call)
-    return found
+    """Return the backends that may run this call."""
+    return [one for one in _candidates(call) if not refusal(call, one.name)]
 
 
 def refusal(call: Call, name: str) -> str:
     """Return why a backend does not run this call; empty where nothing is known against it."""
-    return too_large(call, name) or call.record.kind.curve(name).refused
+    if name == NUMPY:
+        return ""
+    stays = call.function.stays or call.record.stays
+    return stays or too_large(call, name) or call.record.kind.curve(name).refused
 
 
 def too_large(call: Call, name: str) -> str:
@@ -60,19 +75,9 @@ def too_large(call: Call, name: str) -> str:
     limit = call.session.settings.memory_limit
     if not limit or device_of(name) == "cpu":
         return ""
-    given = sum(leaf.nbytes for leaf in call.leaves if type(leaf) is np.ndarray)
+    given = call.signature.nbytes
     over = f"its arguments take {format_bytes(given)}, memory_limit is {format_bytes(limit)}"
     return over if given > limit else ""
-
-
-def _no_compiling(call: Call) -> str:
-    captures = call.function.captures
-    if captures.changeable:
-        name = captures.changeable[0]
-        return f"captured {name} may change, and a compiled program would not see it"
-    if call.signature.opaque:
-        return f"an argument is a {call.signature.opaque[0]}, which cannot be compiled in"
-    return "its arrays cannot be written to" if call.written else ""
 
 
 def find_pinned(call: Call) -> Backend | None:
@@ -97,21 +102,11 @@ def find_pinned(call: Call) -> Backend | None:
 def _pinned(call: Call) -> Decision:
     backend = find_pinned(call)
     if backend is None:
-        return Decision(NUMPY, settled=True)
-    curve = call.record.kind.curve(backend.name)
-    if backend.compiles and not curve.refused:
-        curve.refused = _no_compiling(call)
-    refused = too_large(call, backend.name) if call.relaxed else refusal(call, backend.name)
+        return Decision(NUMPY, settled=True, why=f"{call.pin} cannot be used")
+    refused = refusal(call, backend.name)
     if refused:
-        if call.may_fall_back:
-            return Decision(NUMPY, settled=True)
-        raise BackendUnavailable(
-            f"{call.function.name} is pinned to {backend.name}, which is left out: {refused}",
-            hint="pass fallback=True, or numerics='relaxed' if the difference does not matter",
-        )
-    if curve.verified or call.relaxed or not call.function.options.pure:
-        return Decision(backend.name, settled=True)
-    return Decision(NUMPY, trial=backend.name)
+        return Decision(NUMPY, settled=True, why=refused)
+    return Decision(backend.name, settled=True)
 
 
 def _planned(call: Call) -> Decision:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuforge.runtime.call import Call
-from gpuforge.runtime.decision import candidates, find_pinned, refusal
-from gpuforge.runtime.placement import NUMPY, Candidate
+from gpuforge.runtime.decision import decide
+from gpuforge.runtime.placement import NUMPY, Decision
+from gpuforge.runtime.placement import Row as Known
 from gpuforge.units import format_seconds, significant
 
 
@@ -74,45 +75,24 @@ def _cells(row: Row, choice: str) -> tuple[str, str, str, str, str]:
 
 def explain_call(call: Call) -> Explanation:
     """Return the outlook of every backend for one call; nothing is run."""
-    session, record = call.session, call.record
-    with session.lock:
-        rows = [_row(call, candidate) for candidate in candidates(call)]
-        rows += _rows_not_open(call)
-        choice = _choice(call)
-    return Explanation(call.function.name, record.text, choice, tuple(rows), tuple(_notes(call)))
+    with call.session.lock:
+        decision = decide(call)
+        rows = [_row(call, row) for row in decision.rows] + _rows_not_open(call)
+    choice = decision.trial or decision.backend
+    notes = (*_notes(call, decision), *_why_not_the_fastest(call, decision, rows))
+    return Explanation(call.function.name, call.signature.text, choice, tuple(rows), notes)
 
 
-def _choice(call: Call) -> str:
-    session, record = call.session, call.record
-    options = call.function.options
-    if record.stays or call.pin == NUMPY:
-        return NUMPY
-    if call.pin:
-        pinned = find_pinned(call)
-        if pinned is None or refusal(call, pinned.name):
-            return NUMPY
-        return pinned.name
-    if call.signature.size < (options.min_elements or session.settings.min_elements):
-        return NUMPY
-    rivals = [c for c in candidates(call) if not refusal(call, c.name)]
-    estimates = {c.name: record.kind.estimate(c, call.key, call.signature.size) for c in rivals}
-    if estimates.get(NUMPY) is None:
-        return NUMPY
-    return session.policy.best(record.kind, call.key, rivals, estimates)
-
-
-def _row(call: Call, candidate: Candidate) -> Row:
-    record, name = call.record, candidate.name
-    refused = refusal(call, name) or (record.stays if name != NUMPY else "")
-    if refused:
-        return Row(name, None, None, None, f"no candidate: {refused}", candidate=False)
-    estimate = record.kind.estimate(candidate, call.key, call.signature.size)
+def _row(call: Call, row: Known) -> Row:
+    name, estimate = row.backend, row.estimate
+    if row.refused:
+        return Row(name, None, None, None, f"no candidate: {row.refused}", candidate=False)
     if estimate is None:
         return Row(name, None, None, None, "not measured yet for this function")
-    transfer = 0.0 if name == NUMPY else record.transfers.get((call.key, name))
+    transfer = 0.0 if name == NUMPY else call.record.transfers.get((call.key, name))
     run = None if transfer is None else max(0.0, estimate.seconds - transfer)
     evidence = estimate.evidence
-    if not record.kind.curve(name).verified:
+    if not row.verified:
         evidence += "; its result was not compared with NumPy's yet"
     return Row(name, transfer, run, estimate.seconds, evidence)
 
@@ -121,7 +101,8 @@ def _rows_not_open(call: Call) -> list[Row]:
     rows = []
     for library in call.session.libraries.values():
         if not library.opened:
-            text = call.record.stays or "installed, not loaded: too little to gain so far"
+            stays = call.function.stays or call.record.stays
+            text = stays or "installed, not loaded: too little to gain so far"
             rows.append(Row(library.name, None, None, None, text, candidate=False))
         for failure in library.failures:
             text = f"no candidate: {failure.reason}"
@@ -129,9 +110,15 @@ def _rows_not_open(call: Call) -> list[Row]:
     return rows
 
 
-def _notes(call: Call) -> list[str]:
+def _notes(call: Call, decision: Decision) -> list[str]:
     session, kind = call.session, call.record.kind
-    notes = [call.record.stays] if call.record.stays else []
+    notes = [decision.why] if decision.why else []
+    if decision.trial:
+        notes.append(f"the next call also runs on {decision.trial}, to compare the results")
+    elif decision.exploring:
+        notes.append(f"the next call tries {decision.backend}, to learn how long it takes")
+    for (name, reason), (line, times) in call.record.fallbacks.items():
+        notes.append(f"{line}: NumPy does {name} on host arrays ({reason}), {times} times so far")
     if not session.policy.learn:
         notes.append(
             "nothing is tried: learning is off"
@@ -139,17 +126,60 @@ def _notes(call: Call) -> list[str]:
             else "nothing is tried: placements come from the recorded plan"
         )
     elif kind.busy_seconds > 0:
-        share = kind.spent_seconds / kind.busy_seconds
-        notes.append(
-            f"trying other backends took {significant(100 * share)} % of"
-            f" {format_seconds(kind.busy_seconds)} busy"
-            f" (at most {significant(100 * session.policy.explore_share)} % for each)"
-        )
-        if kind.outlay_seconds:
-            compiling = format_seconds(kind.outlay_seconds)
-            notes.append(
-                f"compiling for what was pinned or expected to be faster took {compiling} besides"
-            )
+        notes += _prices(call)
+    if session.account.in_the_red:
+        notes.append("nothing new is tried: placing has cost more than it gained so far")
     if call.relaxed:
-        notes.append("numerics are relaxed: dtypes and precision are the backend's own")
+        notes.append(
+            "numerics are relaxed: warnings may be missing, precision is the backend's own"
+        )
     return notes
+
+
+def _prices(call: Call) -> list[str]:
+    """Return what trying and compiling took so far, beside the calls themselves."""
+    kind = call.record.kind
+    spent, busy = format_seconds(kind.spent_seconds), format_seconds(kind.busy_seconds)
+    times = kind.spent_seconds / kind.busy_seconds
+    most = significant(100 * call.session.policy.explore_share)
+    notes = [
+        f"trying other backends took {spent}, {significant(times)} times the {busy} of the calls"
+        " so far"
+        if times > 1
+        else f"trying other backends took {significant(100 * times)} % of {busy} busy"
+        f" (at most {most} % for each)"
+    ]
+    if kind.outlay_seconds:
+        compiling = format_seconds(kind.outlay_seconds)
+        notes.append(
+            f"compiling for what was pinned or expected to be faster took {compiling} besides"
+        )
+    return notes
+
+
+def _why_not_the_fastest(call: Call, decision: Decision, rows: list[Row]) -> list[str]:
+    """Return why the call does not run where it is expected to finish first."""
+    known = {row.backend: row.total_seconds for row in rows if row.total_seconds is not None}
+    mine = known.get(decision.backend)
+    if mine is None or decision.why or decision.trial or decision.exploring:
+        return []
+    return [
+        f"{name} is expected to be faster, but {_what_is_in_the_way(call, name)}"
+        for name, seconds in known.items()
+        if seconds < mine
+    ]
+
+
+def _what_is_in_the_way(call: Call, name: str) -> str:
+    session, curve = call.session, call.record.kind.curve(name)
+    if call.pin:
+        return f"the call is pinned to {call.pin}"
+    if session.plan is not None:
+        return "the recorded plan names another"
+    if not curve.verified:
+        return "a result of it must be compared with NumPy's first, once that is worth its price"
+    candidate = next((one for one in session.candidates() if one.name == name), None)
+    if candidate is not None and candidate.compiles and not curve.cell(call.key).ready:
+        price = format_seconds(call.record.kind.compile_seconds(candidate))
+        return f"compiling for these shapes takes about {price}: done once so much may be saved"
+    return "it is not known well enough: it is tried once that is worth its price"

@@ -13,8 +13,9 @@ _known: dict[type, ModuleType] = {np.ndarray: np}
 def namespace(*arrays: Any) -> ModuleType:
     """Return the Array API namespace of `arrays`.
 
-    NumPy arrays get ``numpy`` itself, which follows the standard since 2.1; arrays of another
-    library get what ``array_api_compat`` offers for it. Scalars and None are passed over.
+    NumPy arrays get ``numpy`` itself, which follows the standard since 2.1, and inside a recorded
+    call its names, with which new arrays are recorded too; arrays of another library get what
+    ``array_api_compat`` offers for it. Scalars and None are passed over.
 
     Raises
     ------
@@ -27,6 +28,9 @@ def namespace(*arrays: Any) -> ModuleType:
 
 
 def _look_up(arrays: tuple[Any, ...]) -> ModuleType:
+    for one in arrays:
+        if hasattr(type(one), "_recorder"):  # a recorded array
+            return one.__array_namespace__()  # type: ignore[no-any-return]
     kinds = {type(a) for a in arrays}
     if all(issubclass(k, np.ndarray | np.generic | float | int | complex) for k in kinds) and any(
         issubclass(k, np.ndarray | np.generic) for k in kinds

@@ -1,7 +1,8 @@
 """``@gpuforge.offload``: a function whose calls run where they finish first.
 
-A known signature costs about a microsecond: a key from dtypes, shapes and strides, one look-up,
-read-only views, the call. Everything else takes the considered way of `gpuforge.runtime.placer`.
+A known signature that stays on NumPy costs less than a microsecond: a key from dtypes, shapes and
+strides, one look-up, the call as written. Everything else takes the considered way of
+`gpuforge.runtime.pipeline`.
 """
 
 from __future__ import annotations
@@ -11,25 +12,28 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from types import FunctionType, MethodType
+from time import perf_counter
+from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
 from gpuforge.errors import InvalidSettings, UnknownName
-from gpuforge.runtime import placer
-from gpuforge.runtime.call import open_call
+from gpuforge.runtime import pipeline
+from gpuforge.runtime.backends import check_device
+from gpuforge.runtime.call import Call, open_call
 from gpuforge.runtime.explanation import Explanation, explain_call
-from gpuforge.runtime.readonly import explain_read_only, give_back
+from gpuforge.runtime.placement import NUMPY
 from gpuforge.runtime.record import FunctionRecord, Held, Options, name_of
 from gpuforge.runtime.session import Session, current, current_session
-from gpuforge.runtime.signature import AsWritten, opaque_types, sign
+from gpuforge.runtime.signature import INSIDE, AsWritten, sign
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _ndarray = np.ndarray
 _STATIC = {int, bool, str, type(None)}
-_DYNAMIC = {float, complex}
+_BY_TYPE = {float, complex, list, tuple, dict}
+_BY_VALUE = (int, str)
 _KEPT_KEYS = 4096
 _NO_LIMIT = nullcontext()
 
@@ -46,41 +50,31 @@ class Offloaded(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         context, table = self._hot
-        hot = _hot_key(args, kwargs) if kwargs or len(args) != 1 else _hot_key_of_one(args[0])
+        if kwargs or len(args) != 1 or type(args[0]) is not _ndarray:
+            hot = _hot_key(args, kwargs)
+        else:
+            array = args[0]
+            hot = array.dtype, array.shape, array.strides
         held = table.get(hot)
         if held is None or held.left <= 0 or current.get() is not context:
             return self._considered(args, kwargs, hot)  # type: ignore[no-any-return]
         held.left -= 1
         if held.plain:
             return self._function(*args, **kwargs)
-        if held.program is not None:
-            return self._elsewhere(held, args, kwargs)  # type: ignore[no-any-return]
-        return self._on_views(held, args, kwargs)  # type: ignore[no-any-return]
+        if held.backend == NUMPY:
+            return self._timed(held, args, kwargs)  # type: ignore[no-any-return]
+        return held.again(held, args, kwargs)  # type: ignore[no-any-return]
 
-    def _on_views(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a held choice on NumPy, on read-only views of the arguments."""
-        given = (*args, *kwargs.values())
-        views = []
-        for value in given:
-            if type(value) is _ndarray and value.flags.writeable:
-                value = value.view()
-                value.flags.writeable = False
-            views.append(value)
-        positional = len(views) - len(kwargs)
-        named = dict(zip(kwargs, views[positional:], strict=True))
-        function: Any = self._function
-        try:
-            with held.limit.one_thread() if held.limit else _NO_LIMIT:
-                result = function(*views[:positional], **named)
-        except ValueError as error:
-            explain_read_only(error)
-            raise
-        if type(result) in _SCALARS:
-            return result
-        return give_back(result, views, given)
+    def _timed(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a held call as written, and keep how long it took."""
+        with held.limit.one_thread() if held.limit else _NO_LIMIT:
+            start = perf_counter()
+            result = self._function(*args, **kwargs)
+            held.timed.append(perf_counter() - start)
+        return result
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
+        return self if instance is None else BoundOffloaded(self, instance)
 
     def __reduce__(self) -> Any:
         found: Any = sys.modules.get(self.__module__)
@@ -114,21 +108,22 @@ class Offloaded(Generic[P, R]):
         session = current_session()
         if not session.settings.enabled:
             return self.__wrapped__(*args, **kwargs)
+        signature = sign(args, kwargs)
+        if signature is INSIDE:
+            return self.__wrapped__(*args, **kwargs)
         function = session.record(self, self.__wrapped__, self._options)
-        signature = _signed(session, self._options, args, kwargs)
         if isinstance(signature, AsWritten):
-            return self._as_written(function, signature.reason, args, kwargs)
+            reason = signature.reason
+            function.as_written[reason] = function.as_written.get(reason, 0) + 1
+            return self.__wrapped__(*args, **kwargs)
         held_before = function.held.pop(hot, None)
-        made = function.count(held_before) if held_before else 0
-        call = open_call(session, function, signature, args, kwargs, made)
+        call = open_call(session, function, signature, args, kwargs)
+        if held_before:
+            _take_in(call, held_before)
         with session.counted():
-            placed = placer.place(call)
-        if hot is not None and placed.hold and not call.written:
-            held = Held(call.record, placed.backend, placed.seconds, placed.program, placed.hold)
-            if placed.program is None:
-                held.limit = session.blas if placer.limits_threads(call) else None
-                held.plain = not (held.limit or function.captures.may_write)
-            self._hold(function, hot, held)
+            placed = pipeline.place(call)
+        if hot is not None and placed.hold:
+            self._hold(function, hot, pipeline.hold(call, placed))
         return placed.result
 
     def _hold(self, function: FunctionRecord, hot: Any, held: Held) -> None:
@@ -137,47 +132,52 @@ class Offloaded(Generic[P, R]):
             self._hot = (current.get(), function.held)
         if len(function.held) >= _KEPT_KEYS:
             function.let_go()
-        function.held[hot] = held
-
-    def _elsewhere(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a held choice on another backend than NumPy."""
-        program, template = held.program, held.kind.template
-        assert program is not None and template is not None
-        function = current_session().record(self, self.__wrapped__, self._options)
-        if _raising() or (program.backend.compiles and function.captures.changed()):
-            return self._considered(args, kwargs, None)
-        given = (*args, *kwargs.values())
-        leaves = given if program.positional else tuple(v for v in given if type(v) not in _STATIC)
-        placer.inside.placed = True
-        try:
-            return program.run(leaves, template)
-        except Exception as error:  # noqa: BLE001 - settled below, outside the handler
-            trouble = error
-        finally:
-            placer.inside.placed = False
-        held.left = 0
-        again = sign(args, kwargs)
-        assert not isinstance(again, AsWritten)
-        fresh = open_call(current_session(), function, again, args, kwargs)
-        return placer.settle(fresh, program.backend, trouble).result
-
-    def _as_written(
-        self, function: FunctionRecord, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        if not getattr(placer.inside, "placed", False):
-            function.as_written[reason] = function.as_written.get(reason, 0) + 1
-        return self.__wrapped__(*args, **kwargs)
+        function.hold(hot, held)
 
 
-def _hot_key_of_one(value: Any) -> Any:
-    """Return the key of a call with one positional argument; None when it must be considered."""
-    if type(value) is _ndarray:
-        return value.dtype, value.shape, value.strides
-    return _hot_key((value,), {})
+class BoundOffloaded:
+    """An offloaded method of one object: called, explained and counted with it."""
+
+    def __init__(self, offloaded: Offloaded[..., Any], instance: Any) -> None:
+        self.__func__ = offloaded
+        self.__self__ = instance
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__func__(self.__self__, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__func__, name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BoundOffloaded) and (
+            self.__func__ is other.__func__ and self.__self__ is other.__self__
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.__func__), id(self.__self__)))
+
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """Return where this call would run and why, without running it."""
+        return self.__func__.explain(self.__self__, *args, **kwargs)
+
+
+def _take_in(call: Call, held: Held) -> None:
+    """Learn from the calls that were made on a held choice."""
+    made = call.function.end(held)
+    times = sorted(held.timed)
+    if times and not call.session.crowded and call.session.settings.learn:
+        middle = times[len(times) // 2]
+        with call.session.lock:
+            call.record.kind.curve(held.backend).add(call.key, call.signature.size, middle)
+            pipeline.freshen(call, held.backend)
+    call.held = made
 
 
 def _hot_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return a key of dtypes, shapes, strides and static values; None for other arguments."""
+    """Return a key of dtypes, shapes, strides, static values and the types of other arguments.
+
+    None where an argument stands for a number or text by its own type, as an enumeration does.
+    """
     key: list[Any] = [*kwargs] if kwargs else []
     for value in (*args, *kwargs.values()) if kwargs else args:
         kind = type(value)
@@ -185,31 +185,11 @@ def _hot_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             key += value.dtype, value.shape, value.strides
         elif kind in _STATIC:
             key += kind, value
-        elif kind in _DYNAMIC or kind in opaque_types:
+        elif kind in _BY_TYPE or not issubclass(kind, _BY_VALUE):
             key.append(kind)
         else:
             return None
     return tuple(key)
-
-
-_SCALARS = {float, int, bool, type(None), *np.sctypeDict.values()}
-
-
-def _raising() -> str:
-    """Return the name of a floating-point error that raises now; empty when none does."""
-    modes = np.geterr().items()
-    return next((name for name, mode in modes if mode in ("raise", "call")), "")
-
-
-def _signed(
-    session: Session, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    if not options.pure and not (options.backend or session.settings.backend):
-        return AsWritten("impure: it cannot be run a second time to compare backends")
-    raising = _raising()
-    if raising:
-        return AsWritten(f"np.errstate({raising}='raise') is active")
-    return sign(args, kwargs)
 
 
 @overload
@@ -223,6 +203,7 @@ def offload(
     device: str = ...,
     numerics: str = ...,
     pure: bool = ...,
+    convert: bool = ...,
     mutates: Iterable[str] = ...,
     min_elements: int | None = ...,
     fallback: bool | None = ...,
@@ -237,6 +218,7 @@ def offload(
     device: str = "",
     numerics: str = "",
     pure: bool = True,
+    convert: bool = False,
     mutates: Iterable[str] = (),
     min_elements: int | None = None,
     fallback: bool | None = None,
@@ -246,18 +228,24 @@ def offload(
     Parameters
     ----------
     function
-        A function written against the Array API: it takes its namespace from
-        ``gpuforge.namespace(x)`` and depends on its arguments alone.
+        A function over arrays: plain NumPy code, or written against the Array API with
+        ``gpuforge.namespace(x)``. Each array that is itself an argument may be recorded.
     backend
         Pin to one backend: ``"numpy"``, ``"torch"``, ``"torch:cuda:0"``.
     device
-        Use backends on this device only: ``"cpu"``, ``"cuda"``, ``"mps"``.
+        Use backends on this device only: ``"cpu"``, ``"cuda"``, ``"mps"``; ``"gpu"`` is any GPU.
     numerics
-        ``"relaxed"`` lets dtypes and precision be the backend's own; default: the session's.
+        ``"strict"``: NumPy's results within rounding; what a library does otherwise for some
+        values only is guarded. ``"exact"``: operations that need a guard stay on NumPy.
+        ``"relaxed"``: as strict, but warnings of overflow, division by zero and invalid values may
+        be missing, and precision may be the backend's own. Default: the session's.
     pure
-        False: the function has effects or hidden inputs; it is never run twice.
+        False: the function is always called as written.
+    convert
+        Whether arrays that the function makes itself (``np.zeros(n)``) are recorded too.
     mutates
-        Names of the array arguments that the function writes into.
+        Names of array arguments that the function writes into. Writes are seen without it; a name
+        that the function does not have is an error.
     min_elements
         Calls over fewer elements stay on NumPy.
     fallback
@@ -277,10 +265,12 @@ def offload(
         and BackendUnavailable where a pinned backend is missing.
     """
     names = (mutates,) if isinstance(mutates, str) else tuple(mutates)
-    if numerics not in ("", "strict", "relaxed"):
-        raise InvalidSettings(f"numerics={numerics!r} is neither 'strict' nor 'relaxed'")
+    if numerics not in ("", "strict", "exact", "relaxed"):
+        raise InvalidSettings(f"numerics={numerics!r} is none of 'strict', 'exact' and 'relaxed'")
+    if device:
+        check_device(device)
     _check_backend(backend)
-    options = Options(backend, device, numerics, pure, names, min_elements, fallback)
+    options = Options(backend, device, numerics, pure, convert, min_elements, fallback)
 
     def wrap(wrapped: Callable[..., Any]) -> Any:
         if not callable(wrapped):

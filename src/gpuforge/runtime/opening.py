@@ -11,9 +11,10 @@ import numpy as np
 
 from gpuforge.runtime import contention, fork_warning, staging
 from gpuforge.runtime.backends import Backend, load
-from gpuforge.runtime.execution import Program, describe_error
-from gpuforge.runtime.reference import Template, compare
-from gpuforge.runtime.structure import LEAF, Spec
+from gpuforge.runtime.backends.numpy import NumpyBackend
+from gpuforge.runtime.engine import BackendEngine, Programs, describe_error
+from gpuforge.runtime.recording import record
+from gpuforge.runtime.reference import compare
 
 _FLOOR_CALLS = 15
 
@@ -72,15 +73,20 @@ def test_backend(backend: Backend) -> str:
     """
     values = np.arange(16, dtype=np.float32)
     expected = values * 2 + 1
-    spec: Spec = (tuple, ((tuple, (LEAF,)), (dict, (), ())))
-    template = Template(LEAF, (("array", expected.dtype.str),), (-1,))
+    programs, reference = Programs(), NumpyBackend()
+
+    def measure() -> tuple[Any, float, str]:
+        engine = BackendEngine(backend, reference, programs)
+        start = perf_counter()
+        made = record(_affine, (values,), {}, engine).result
+        return made, perf_counter() - start, engine.outcome.refused
+
     try:
-        program = Program(backend, _affine, spec, copies=False)
-        result, first, _ = program.measure((values,), template)
-        difference = compare(expected, result)
+        result, first, failed = measure()
+        difference = failed or compare(expected, result)
         if difference:
             return f"a first result is wrong: {difference}"
-        times = [program.measure((values,), template)[1] for _ in range(_FLOOR_CALLS)]
+        times = [measure()[1] for _ in range(_FLOOR_CALLS)]
     except Exception as error:  # noqa: BLE001 - whatever goes wrong bars the backend
         return describe_error(error)
     backend.floor_seconds = min(times)

@@ -60,6 +60,23 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Row:
+    """What is known of one backend for one call.
+
+    Attributes
+    ----------
+    estimate : how long it would take; None where nothing was measured
+    refused : why it is no candidate; empty where it is one
+    verified : whether a result of it was compared with NumPy's
+    """
+
+    backend: str
+    estimate: Estimate | None = None
+    refused: str = ""
+    verified: bool = False
+
+
+@dataclass(frozen=True)
 class Decision:
     """Where one call runs.
 
@@ -70,6 +87,8 @@ class Decision:
     exploring : whether `backend` is tried rather than known to be best
     bought : whether compiling for it is an outlay for calls to come rather than part of a try
     settled : whether the choice may be kept for the next calls of this signature
+    why : the reason where it is none of the estimates
+    rows : what is known of each backend for this call
     """
 
     backend: str
@@ -77,6 +96,8 @@ class Decision:
     exploring: bool = False
     bought: bool = False
     settled: bool = False
+    why: str = ""
+    rows: tuple[Row, ...] = ()
 
 
 @dataclass

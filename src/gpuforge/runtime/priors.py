@@ -8,8 +8,8 @@ from math import exp, log
 from typing import Any
 
 from gpuforge.history import History
-from gpuforge.runtime.captures import CHAIN
 from gpuforge.runtime.placement import Prior
+from gpuforge.runtime.reading import CHAIN
 
 CONSTANT = "calibration"
 UNPROMISING_SECONDS = 30e-6

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
+from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, is_dataclass
 from functools import partial
+from threading import Lock
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
-import numpy as np
-
-from gpuforge.errors import WorkloadError
-from gpuforge.runtime.captures import Captures, read_captures
+from gpuforge import __version__
 from gpuforge.runtime.contention import BlasLimit
-from gpuforge.runtime.execution import Program
-from gpuforge.runtime.placement import Kind
-from gpuforge.runtime.reference import Template
+from gpuforge.runtime.placement import NUMPY, Kind
+from gpuforge.runtime.reading import read_operations
 
+TIMED_SECONDS = 20e-6
+"""Held calls that take longer are timed."""
+KEPT_ENDED = 64
+"""Choices held no more that are still looked at when calls are counted: threads may lag behind."""
 MAX_KINDS = 256
 """Beyond this many kinds of call, new ones stay on NumPy: an argument changes with every call."""
 
@@ -31,9 +32,9 @@ class Options:
     ----------
     backend : pinned backend, or the start of its name; empty for the fastest
     device : only backends on this device: ``cpu``, ``cuda``, ...
-    numerics : ``strict``, ``relaxed``, or empty for the session's
-    pure : whether the function depends on its arguments alone and may be run again
-    mutates : names of the arguments it writes into
+    numerics : ``strict``, ``exact``, ``relaxed``, or empty for the session's
+    pure : False for a function that is always called as written
+    convert : whether arrays that the function makes are recorded too
     min_elements : calls over fewer elements stay on NumPy; None for the session's setting
     fallback : whether a pinned backend that is missing falls back to NumPy; None for the setting
     """
@@ -42,7 +43,7 @@ class Options:
     device: str = ""
     numerics: str = ""
     pure: bool = True
-    mutates: tuple[str, ...] = ()
+    convert: bool = False
     min_elements: int | None = None
     fallback: bool | None = None
 
@@ -65,30 +66,55 @@ class Held:
 
     Attributes
     ----------
-    plain : the function is called as it is: on NumPy, and it does not write into arrays
-    limit : on NumPy, what limits its BLAS to one thread during the call; None for no limit
-    program : what runs on another backend; None on NumPy
+    plain : the function is called as written
+    backend : where the calls run
+    seconds : what the considered call before took
+    timed : seconds of the calls made since, where they are long enough to be timed
     counted : the value of `left` when calls were last counted
+    again : what makes a held call on another backend than NumPy
+    limit : what limits NumPy's BLAS to one thread during the call; None for no limit
     """
 
-    __slots__ = ("backend", "counted", "kind", "left", "limit", "plain", "program", "seconds")
+    __slots__ = (
+        "again",
+        "backend",
+        "counted",
+        "kind",
+        "left",
+        "limit",
+        "plain",
+        "seconds",
+        "timed",
+    )
 
     def __init__(
-        self, kind: KindRecord, backend: str, seconds: float, program: Program | None, left: int
+        self,
+        kind: KindRecord,
+        backend: str,
+        seconds: float,
+        left: int,
+        again: Any = None,
+        limit: BlasLimit | None = None,
     ) -> None:
+        self.again = again
+        self.limit = limit
         self.kind = kind
         self.backend = backend
         self.seconds = seconds
-        self.program = program
-        self.plain = False
-        self.limit: BlasLimit | None = None
+        self.plain = backend == NUMPY and seconds < TIMED_SECONDS and limit is None
+        self.timed: list[float] = []
         self.left = self.counted = left
 
     def take_uncounted(self) -> int:
         """Return how many calls were made since this was last asked."""
-        left = max(self.left, 0)
+        left = self.left  # below 0 where several threads took the last one
         made, self.counted = self.counted - left, left
         return made
+
+    def end(self) -> None:
+        """Let no more calls be made; the one at hand is counted elsewhere."""
+        self.counted -= self.left + 1
+        self.left = 0
 
 
 @dataclass
@@ -98,23 +124,24 @@ class KindRecord:
     Attributes
     ----------
     digest : names the kind in the history
-    stays : why it can run on NumPy only; empty when it can go elsewhere
-    template : what NumPy's result looks like, once NumPy ran
     signatures : exact signature to its digest
     transfers : (signature digest, backend) to measured transfer seconds
     fresh : (signature digest, backend) to samples that the history does not have yet
+    stays : why it runs as written only; empty when it can go elsewhere
+    fallbacks : operations that NumPy did within recorded calls: (name, reason) to (line, times)
+    settled : why NumPy settled recorded calls, and how often
     """
 
     digest: str
     text: str
     kind: Kind = field(default_factory=Kind)
     stays: str = ""
-    template: Template | None = None
-    programs: dict[Hashable, Program] = field(default_factory=dict)
     signatures: dict[Hashable, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     transfers: dict[tuple[str, str], float] = field(default_factory=dict)
     fresh: dict[tuple[str, str], int] = field(default_factory=dict)
+    fallbacks: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
+    settled: dict[str, int] = field(default_factory=dict)
 
     def signature(self, exact: Hashable, size: int) -> str:
         """Return the digest of an exact signature."""
@@ -140,21 +167,47 @@ class FunctionRecord:
         self.counts: dict[str, Count] = {}
         self.as_written: dict[str, int] = {}
         self.held: dict[Any, Held] = {}
+        self._ended: deque[Held] = deque(maxlen=KEPT_ENDED)
+        self._counting = Lock()
         self.digest = digest(f"{self.name} {code_text(function)}")
-        self.captures = read_captures(function)
-        self.known_from_history = False
+        self.operations = read_operations(function)
+        self.stays = "" if options.pure else "pure=False: it is called as written"
+
+    @property
+    def stays_key(self) -> str:
+        """The name under which the history keeps why the function stays on NumPy."""
+        return f"stays:{__version__}:{self.digest}"
 
     def count_held(self) -> None:
         """Count the calls that were made on held choices, at the seconds last measured."""
-        for held in list(self.held.values()):
+        for held in (*self.held.copy().values(), *self._ended.copy()):
             self.count(held)
 
     def count(self, held: Held) -> int:
         """Count the calls made on one held choice since it was last counted; return how many."""
-        made = held.take_uncounted()
+        with self._counting:
+            made = held.take_uncounted()
         if made:
-            self.counts.setdefault(held.backend, Count()).add(made, held.seconds)
+            self.add(held.backend, made, held.seconds)
         return made
+
+    def add(self, backend: str, calls: int, seconds: float) -> None:
+        """Count calls of `seconds` each."""
+        with self._counting:
+            self.counts.setdefault(backend, Count()).add(calls, seconds)
+
+    def hold(self, key: Any, held: Held) -> None:
+        """Keep a choice for the next calls of a key, in place of the one before."""
+        with self._counting:  # or a choice that another thread keeps meanwhile is never counted
+            before = self.held.get(key)
+            self.held[key] = held
+        if before is not None:
+            self.end(before)
+
+    def end(self, held: Held) -> int:
+        """Count a choice that is held no more; another thread may still make a call on it."""
+        self._ended.append(held)
+        return self.count(held)
 
     def take_counts(self, other: FunctionRecord) -> None:
         """Add the counts of another record of a function with this name."""
@@ -167,47 +220,15 @@ class FunctionRecord:
 
     def let_go(self) -> None:
         """Give up the held choices: the next call of each is considered anew."""
-        self.count_held()
-        self.held.clear()
+        for key in list(self.held):
+            held = self.held.pop(key, None)
+            if held is not None:
+                self.end(held)
 
-    def drop_programs(self) -> None:
-        """Forget every prepared program and held choice: what they rest on has changed."""
+    def fork(self) -> None:
+        """Go on in a forked child: a fresh lock, nothing held."""
+        self._counting = Lock()
         self.let_go()
-        for record in self.kinds.values():
-            record.programs.clear()
-
-    def read_again(self) -> Captures:
-        """Read the captured values anew, after one of them changed."""
-        self.captures = read_captures(self.function)
-        self.drop_programs()
-        return self.captures
-
-    def written_leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
-        """Return the places, among the leaves of a call, of the arguments named in ``mutates``.
-
-        Raises
-        ------
-        WorkloadError
-            If a name in ``mutates`` is no array argument of this call.
-        """
-        if not self.options.mutates:
-            return ()
-        bound = inspect.signature(self.function).bind(*args, **kwargs)
-        bound.apply_defaults()
-        wanted = []
-        for name in self.options.mutates:
-            value = bound.arguments.get(name)
-            if not isinstance(value, np.ndarray):
-                raise WorkloadError(
-                    f"mutates names {name!r}, which is no array argument of {self.name}",
-                    hint=f"its arguments are {', '.join(bound.arguments)}",
-                )
-            wanted.append(id(value))
-        from gpuforge.runtime.structure import flatten
-
-        leaves: list[Any] = []
-        flatten((args, kwargs), leaves)
-        return tuple(place for place, leaf in enumerate(leaves) if id(leaf) in wanted)
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -7,11 +7,13 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from gpuforge import settings as settings_module
@@ -19,18 +21,33 @@ from gpuforge.errors import BackendUnavailable, UnknownName
 from gpuforge.history import History, Timing
 from gpuforge.log import logger, open_log
 from gpuforge.runtime import contention
-from gpuforge.runtime.backends import Backend, device_of, list_backends, matches, names
+from gpuforge.runtime.account import Account
+from gpuforge.runtime.backends import (
+    Backend,
+    check_device,
+    device_of,
+    installed_version,
+    is_on,
+    list_backends,
+    matches,
+    names,
+)
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.fingerprint import machine_fingerprint
-from gpuforge.runtime.opening import Failure, open_library
 from gpuforge.runtime.peers import Peers
 from gpuforge.runtime.placement import NUMPY, Candidate, Policy, Prior
 from gpuforge.runtime.plan import Plan
 from gpuforge.runtime.priors import Priors
 from gpuforge.runtime.record import FunctionRecord, Options
 
+if TYPE_CHECKING:
+    from gpuforge.runtime.engine import Programs
+    from gpuforge.runtime.opening import Failure
+
 _log = logger("session")
-ASSUMED_OPENING_SECONDS = 2.0
+_ORDER = ("cupy", "jax", "torch", "dpnp")
+"""Which of libraries that promise the same is opened first: those that gain on most calls."""
+ASSUMED_OPENING_SECONDS = 1.0
 """Import and self-test of a library that was never opened on this machine."""
 FLUSH_SECONDS = 20.0
 SWEEP_FUNCTIONS = 64
@@ -43,6 +60,8 @@ class Library:
     Attributes
     ----------
     loaded : whether the user's program had imported it when the session began
+    version : as its package says, once that was asked
+    named_only : whether it is used by those only who name it
     wanted_seconds : what it might have saved so far, at best
     price_seconds : what opening it is expected to take, once that was asked
     devices : its backends once it was opened
@@ -51,6 +70,8 @@ class Library:
 
     name: str
     loaded: bool = False
+    named_only: bool = False
+    version: str | None = None
     wanted_seconds: float = 0.0
     price_seconds: float | None = None
     opened: bool = False
@@ -68,7 +89,6 @@ class Session:
         self.lock = threading.RLock()
         self.reference = NumpyBackend()
         self.functions: dict[int, FunctionRecord] = {}
-        self.blas = contention.BlasLimit()
         self._running: dict[int, int] = {}
         self._sweep_at = SWEEP_FUNCTIONS
         self.asked_for: set[str] = set()
@@ -80,7 +100,9 @@ class Session:
         folder = settings_module.cache_folder(chosen) if chosen.history else None
         self.history = History(folder, machine_fingerprint())
         self.priors = Priors(self.history)
+        self.blas = contention.BlasLimit()
         self.peers = Peers()
+        self.account = Account()
         self.plan = (
             Plan.open(chosen, folder, self.history.machine) if chosen.deterministic else None
         )
@@ -89,11 +111,13 @@ class Session:
 
     def _list_libraries(self) -> dict[str, Library]:
         chosen = self.settings
+        if chosen.device:
+            check_device(chosen.device)
         wanted = (chosen.backend, *chosen.backends, *chosen.forbid)
         plugins = chosen.plugins or not self._known(wanted, names())
         self._check_names(wanted, names(plugins=plugins))
         return {
-            entry.name: Library(entry.name, loaded=entry.loaded)
+            entry.name: Library(entry.name, loaded=entry.loaded, named_only=entry.named_only)
             for entry in list_backends(plugins=plugins)
             if entry.found and entry.name != NUMPY and self._allowed(entry.name)
         }
@@ -119,7 +143,7 @@ class Session:
             (chosen.backends and not matches(backend.name, chosen.backends))
             or matches(backend.name, chosen.forbid)
             or (chosen.cpu_only and place != "cpu")
-            or any(wanted and place != wanted for wanted in (chosen.device, device))
+            or any(wanted and not is_on(backend.name, wanted) for wanted in (chosen.device, device))
             or (chosen.deterministic and not backend.deterministic)
             or (backend.dies_when_short and not self._named(backend.name.split(":")[0]))
         )
@@ -133,6 +157,17 @@ class Session:
             return []
         devices = [b for library in self.libraries.values() for b in library.devices]
         return [backend for backend in devices if self.usable(backend, device)]
+
+    @cached_property
+    def programs(self) -> Programs:
+        """The graphs made ready so far."""
+        from gpuforge.runtime.engine import Programs
+
+        return Programs()
+
+    def backend(self, name: str) -> Backend | None:
+        """Return an open backend by its full name; None where there is none."""
+        return next((backend for backend in self.backends() if backend.name == name), None)
 
     def _named(self, library: str) -> bool:
         asked = (self.settings.backend, *self.settings.backends, *self.asked_for)
@@ -184,36 +219,84 @@ class Session:
                 self.libraries[name] = Library(name, loaded=entry.loaded)
 
     def open(self, library: Library) -> None:
-        """Import a library and test each of its devices, once."""
+        """Import a library and test each of its devices, once; other calls go on meanwhile."""
         with self.lock:
             if library.opened or self.forked:
                 return
             library.opened = True
-            opened = open_library(library.name)
+        from gpuforge.runtime.opening import open_library
+
+        opened = open_library(library.name)
+        with self.lock:
             library.devices, library.failures = opened.devices, opened.failures
             library.opening_seconds = opened.seconds
+            self.account.opening_seconds += opened.seconds
             for function in self.functions.values():  # chosen while there was nothing to choose
                 function.let_go()
             self.history.keep_constant(f"opening:{library.name}", opened.seconds)
+            devices = [backend.name for backend in opened.devices]
+            known = f"devices:{library.name}@{self.version(library.name)}"
+            self.history.keep_constant(known, devices)
             for failure in opened.failures:
                 self.notes.append(f"{failure.name} is left out: {failure.reason}")
 
-    def want(self, seconds: float, operations: frozenset[str], size: int) -> None:
+    def want(
+        self, seconds: float, operations: frozenset[str], size: int,
+        refused: Collection[str] = (), known: Mapping[str, float] = MappingProxyType({}),
+    ) -> tuple[str, ...]:  # fmt: skip
         """Take in that a call which other backends might run took `seconds` on NumPy.
 
-        A library that is not open yet is opened once it might have saved as much as opening costs.
+        A library that is not open yet is opened once it might have saved as much as opening costs,
+        and as much as opening others has cost and not yet brought back: one at a time, the most
+        promising first. Not by calls for which all its devices are among those `refused`. Returns
+        the names of the backends that were opened.
+
+        `known` is the share of such a call that libraries save, where other processes measured it.
         """
         if self.forked or not self.policy.learn:
-            return
+            return ()
+        opened = sum(library.opened for library in self.libraries.values())
+        owed = max(0.0, self.account.lost_seconds)
+        worth: dict[str, float] = {}
         for library in self.libraries.values():
-            if library.opened:
+            if self._is_no_choice(library) or (refused and self._none_left(library, refused)):
                 continue
-            library.wanted_seconds += self.priors.saving(library.name, operations, size, seconds)
+            share = known.get(library.name)
+            guess = self.priors.saving(library.name, operations, size, seconds)
+            if share is None:  # one that is known to gain goes before others
+                share = 0.0 if any(known.values()) else guess / seconds
+            saving = share * seconds
+            library.wanted_seconds += saving / (1 + opened)
             if library.price_seconds is None:
                 library.price_seconds = self._opening_seconds(library)
-            if library.wanted_seconds >= library.price_seconds:
-                _log.info("opening %s", library.name)
-                self.open(library)
+            if library.wanted_seconds >= library.price_seconds + owed:
+                worth[library.name] = library.wanted_seconds / max(library.price_seconds, 1e-9)
+        if not worth:
+            return ()
+        first = max(worth, key=lambda name: (worth[name], -_preference(name)))
+        _log.info("opening %s", first)
+        self.open(self.libraries[first])
+        for library in self.libraries.values():
+            library.wanted_seconds = 0.0
+        return tuple(backend.name for backend in self.libraries[first].devices)
+
+    def _is_no_choice(self, library: Library) -> bool:
+        """Return whether a library is open already, or used by those only who name it."""
+        return library.opened or (library.named_only and not self._named(library.name))
+
+    def _none_left(self, library: Library, refused: Collection[str]) -> bool:
+        """Return whether all devices that a library had when it was last opened are refused."""
+        devices = self.history.constant(f"devices:{library.name}@{self.version(library.name)}")
+        return isinstance(devices, list) and bool(devices) and set(devices) <= set(refused)
+
+    def version(self, name: str) -> str:
+        """Return the version of a backend's library, which is not imported for it."""
+        library = self.libraries.get(name.split(":")[0])
+        if library is None:
+            return ""
+        if library.version is None:
+            library.version = installed_version(library.name)
+        return library.version
 
     def _opening_seconds(self, library: Library) -> float:
         if library.loaded or library.name in sys.modules:
@@ -244,11 +327,15 @@ class Session:
         if found is not None and found.owner() is owner:
             return found
         with self.lock:
+            found = self.functions.get(id(owner))  # another thread may have made it meanwhile
+            if found is not None and found.owner() is owner:
+                return found
             if found is not None:
                 self._retire(self.functions.pop(id(owner)))
             if len(self.functions) >= self._sweep_at:
                 self._sweep()
             made = self.functions[id(owner)] = FunctionRecord(function, options, ref(owner))
+            made.stays = made.stays or str(self.history.constant(made.stays_key) or "")
             return made
 
     def _sweep(self) -> None:
@@ -324,11 +411,16 @@ class Session:
         self.forked = True
         self._running = {}
         self.history = History(None, self.history.machine)
+        self.programs.clear()
         for function in self.functions.values():
-            function.drop_programs()
+            function.fork()
         note = "after a fork: NumPy only, other libraries hang there (start processes by 'spawn')"
         self.notes.append(note)
         _log.warning("%s", note)
+
+
+def _preference(name: str) -> int:
+    return _ORDER.index(name) if name in _ORDER else len(_ORDER)
 
 
 current: ContextVar[Session | None] = ContextVar("gpuforge_session", default=None)

@@ -1,52 +1,42 @@
-"""The signature of a call: what its time, its dtypes and its exclusions depend on.
+"""The signature of a call: what its time depends on, or why it is called as written.
 
-Raises nothing for strange arguments: a call that cannot be placed has a *reason* instead, and is
-called as written.
+An array that is itself an argument can be recorded. Everything else (lists, objects, ``self``) is
+left alone.
 """
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gpuforge.errors import WorkloadError
-from gpuforge.runtime.structure import Spec, flatten
-
 NUMERIC_KINDS = "biufc"
-opaque_types: set[type] = set()
-"""Types of arguments that were looked at and found to hold nothing to place, such as ``self``."""
+_BY_VALUE = (int, bool, str, type(None))
+_PLAIN = {int, bool, str, type(None), float, complex, list, tuple, dict}
 
 
 @dataclass(frozen=True)
 class Signature:
-    """One call, taken apart.
+    """One call, as far as its time depends on it.
 
     Attributes
     ----------
-    leaves : arrays, floats and opaque objects of the arguments, in order
-    spec : the nesting of ``(args, kwargs)`` with its static values
     kind : hashable; equal for calls that differ in the lengths of their arrays only
     exact : hashable; equal for calls whose arrays have the same shapes and layouts too
     size : elements of all arrays together
     nbytes : bytes of all arrays together
-    opaque : names of the types of leaves that gpuforge does not look into
+    text : dtypes and shapes of the arrays
     """
 
-    leaves: tuple[Any, ...]
-    spec: Spec
     kind: tuple[Any, ...]
     exact: tuple[Any, ...]
     size: int
     nbytes: int
-    opaque: tuple[str, ...]
-
-    def __str__(self) -> str:
-        arrays = [leaf for leaf in self.leaves if type(leaf) is np.ndarray]
-        return ", ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in arrays)
+    text: str
 
 
 @dataclass(frozen=True)
@@ -56,44 +46,46 @@ class AsWritten:
     reason: str
 
 
+INSIDE = AsWritten("inside a recorded call")
+
+
 def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritten:
     """Return the signature of a call, or the reason why it is called as written."""
-    leaves: list[Any] = []
-    try:
-        spec = flatten((tuple(args), dict(kwargs)), leaves)
-        hash(spec)
-    except WorkloadError as error:
-        return AsWritten(str(error))
-    except TypeError as error:
-        return AsWritten(f"an argument cannot be told apart from others: {error}")
-    kinds: list[Any] = []
-    shapes: list[Any] = []
-    opaque: list[str] = []
-    size = nbytes = 0
-    for leaf in leaves:
-        if type(leaf) is np.ndarray:
-            if leaf.dtype.kind not in NUMERIC_KINDS:
-                return AsWritten(f"arrays of dtype {leaf.dtype} stay in NumPy")
-            kinds.append((leaf.dtype.str, _shape_class(leaf.shape), _layout(leaf)))
-            shapes.append((leaf.shape, leaf.strides))
-            size += leaf.size
-            nbytes += leaf.nbytes
+    raising = raising_errors()
+    if raising:
+        return AsWritten(f"np.errstate({raising}='raise') is active")
+    if warnings_raise():
+        return AsWritten("warnings are turned into errors")
+    kinds: list[Any] = [tuple(kwargs)]
+    exact: list[Any] = []
+    arrays: list[np.ndarray[Any, Any]] = []
+    for value in (*args, *kwargs.values()):
+        kind = type(value)
+        if kind is np.ndarray:
+            if value.dtype.kind not in NUMERIC_KINDS:
+                return AsWritten(f"arrays of dtype {value.dtype} stay in NumPy")
+            kinds.append((value.dtype.str, _shape_class(value.shape), _layout(value)))
+            exact.append((value.shape, value.strides))
+            arrays.append(value)
             continue
-        reason = foreign(leaf)
+        if hasattr(kind, "_recorder"):
+            return INSIDE  # a recorded array
+        reason = "" if kind in _PLAIN else foreign(value)
         if reason:
             return AsWritten(reason)
-        kinds.append(type(leaf))
-        if not isinstance(leaf, float | complex | np.generic):
-            opaque.append(type(leaf).__name__)
-            opaque_types.add(type(leaf))
-    if not shapes:
+        kinds.append(f"{kind.__module__}.{kind.__qualname__}")
+        exact.append(value if isinstance(value, _BY_VALUE) else _length(value))
+    if not arrays:
         return AsWritten("no NumPy array among the arguments")
-    kind = (spec, tuple(kinds))
-    return Signature(tuple(leaves), spec, kind, (*kind, *shapes), size, nbytes, tuple(opaque))
+    if overlapping(arrays):
+        return AsWritten("arguments that overlap in memory")
+    size, nbytes = sum(a.size for a in arrays), sum(a.nbytes for a in arrays)
+    text = ", ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in arrays)
+    return Signature(tuple(kinds), (*kinds, *exact), size, nbytes, text)
 
 
 def foreign(value: Any) -> str:
-    """Return why a leaf keeps the call as written; empty when it does not."""
+    """Return why an argument keeps the call as written; empty when it does not."""
     kind = type(value)
     name = f"{kind.__module__.split('.')[0]}.{kind.__name__}"
     if isinstance(value, np.ndarray):
@@ -112,6 +104,37 @@ def foreign(value: Any) -> str:
     if name.startswith("scipy.") and hasattr(value, "nnz"):
         return f"{name} (sparse) stays in its own library"
     return ""
+
+
+def _length(value: Any) -> int:
+    return len(value) if type(value) in (list, tuple, dict) else 0
+
+
+def overlapping(values: Sequence[Any]) -> bool:
+    """Return whether two arrays among `values` may share memory."""
+    arrays = [value for value in values if type(value) is np.ndarray]
+    return any(
+        np.may_share_memory(one, other)
+        for place, one in enumerate(arrays)
+        for other in arrays[:place]
+    )
+
+
+def raising_errors() -> str:
+    """Return the name of a floating-point error that raises now; empty when none does."""
+    modes = np.geterr().items()
+    return next((name for name, mode in modes if mode in ("raise", "call")), "")
+
+
+def warnings_raise() -> bool:
+    """Return whether a warning of NumPy's may be raised as an error."""
+    for action, message, category, module, _ in warnings.filters:
+        if issubclass(RuntimeWarning, category):
+            if action == "error":
+                return True
+            if message is None and module is None:  # it decides on all of them
+                return False
+    return False
 
 
 def _shape_class(shape: tuple[int, ...]) -> tuple[int, ...]:

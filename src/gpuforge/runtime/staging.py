@@ -155,7 +155,7 @@ def _verdicts(backend: Any) -> dict[str, str]:
 def _round_trip(backend: Any, values: Any) -> tuple[tuple[Any, Any], tuple[float, ...]]:
     """Return `values` inverted by the device, unwaited for and waited for; and seconds each way."""
     start = perf_counter()
-    there = backend.put(values, share=True)
+    there = backend.put(values)
     with backend.scope():
         backend.wait(there)
         put = perf_counter() - start

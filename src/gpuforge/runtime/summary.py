@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuforge.runtime import contention
+from gpuforge.runtime.account import SHARE
 from gpuforge.runtime.placement import NUMPY
 from gpuforge.runtime.record import FunctionRecord, KindRecord
 from gpuforge.runtime.session import Session, sessions
-from gpuforge.units import format_seconds
+from gpuforge.units import format_seconds, significant
 
 WORTH_TELLING_SECONDS = 0.2
 
@@ -97,14 +98,19 @@ def _reason(record: FunctionRecord) -> str:
     if not kinds:
         return ""
     busiest = kinds[0]
-    if busiest.stays:
-        return busiest.stays
+    stays = record.stays or busiest.stays
+    if stays:
+        return stays
+    elsewhere = [
+        f"{line}: {name} stays on NumPy ({reason})"
+        for (name, reason), (line, _) in list(busiest.fallbacks.items())[:2]
+    ]
     left_out = [
         f"{name} left out: {curve.refused}"
         for name, curve in busiest.kind.curves.items()
         if curve.refused
     ]
-    return "; ".join([*_comparison(busiest), *left_out])
+    return "; ".join([*_comparison(busiest), *left_out, *elsewhere])
 
 
 def _comparison(record: KindRecord) -> list[str]:
@@ -131,7 +137,14 @@ def _notes(session: Session) -> list[str]:
     if session.history.problem:
         notes.append(f"learned timings: {session.history.problem}")
     if session.settings.numerics == "relaxed":
-        notes.append("numerics are relaxed: dtypes and precision are each backend's own")
+        notes.append(
+            "numerics are relaxed: warnings may be missing, precision is each backend's own"
+        )
+    if session.account.retreated:
+        notes.append(
+            "placing had cost more than it gained, over"
+            f" {significant(100 * SHARE)} % of NumPy's time: nothing new was tried until it paid"
+        )
     return notes + _thread_notes(session)
 
 
@@ -156,9 +169,7 @@ def _spinning_notes(session: Session, state: contention.Threads) -> list[str]:
 
 def _next_step(functions: list[FunctionSummary], informed: bool) -> str:
     for function in functions:
-        if function.seconds > WORTH_TELLING_SECONDS and "pass it as an argument" in function.reason:
-            return f"{function.name}: {function.reason}"
-        if function.seconds > WORTH_TELLING_SECONDS and "gf.namespace" in function.reason:
+        if function.seconds > WORTH_TELLING_SECONDS and "stays on NumPy" in function.reason:
             return f"{function.name}: {function.reason}"
     only_numpy = all(name == NUMPY for f in functions for name, *_ in f.placements)
     busy = sum(f.seconds for f in functions)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from collections.abc import Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--list", action="store_true", help="list the backends, measure nothing")
+    only.add_argument(
+        "--reset", action="store_true", help="forget what was measured before, and begin anew"
+    )
     only.add_argument("--export", metavar="FILE", help="write what was measured to FILE")
     only.add_argument(
         "--import", metavar="FILE", dest="read", help="start from FILE, of the same hardware"
@@ -47,6 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
             render.message(f"  {line}")
         render.message("hint: pip install 'gpuforge[jax]' or 'gpuforge[torch]'")
         return NOTHING
+    if arguments.reset:
+        from gpuforge.runtime.calibration import forget
+
+        forget(session.history)
     points = _measure(session, start)
     _report(session, points, as_json=arguments.json)
     return FINE
@@ -84,19 +93,55 @@ def _measure(session: Session, start: float) -> list[Point]:
 
     from gpuforge.runtime.calibration import LIMIT_SECONDS, calibrate, plan_probes
 
+    busy = _others_at_work()
     backends = session.backends()
     points: list[Point] = []
-    total = len(plan_probes(backends))
-    left = LIMIT_SECONDS - (perf_counter() - start)
+    total = sum(len(left) for _, _, left in plan_probes(session.history, backends))
+    left = max(LIMIT_SECONDS - (perf_counter() - start), LIMIT_SECONDS / 2)
     with tqdm(total=total, unit="probe", leave=False, disable=not sys.stderr.isatty()) as bar:
         for point in calibrate(session.history, session.reference, backends, limit=left):
             points.append(point)
             bar.set_description(f"{point.probe} on {point.backend}")
             bar.update()
     render.message(f"{len(points)} probes in {format_seconds(perf_counter() - start)}")
-    if session.history.problem:
-        render.message(f"warning: {session.history.problem}")
+    for line in _warnings(session, points, busy):
+        render.message(line)
     return points
+
+
+def _others_at_work() -> str:
+    """Return what says that other programs use the processors; empty where nothing does."""
+    from gpuforge.runtime.contention import allowed_cores
+
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    cores = allowed_cores()
+    return f"load {significant(load)} on {cores} cores" if load > cores else ""
+
+
+def _warnings(session: Session, points: list[Point], busy: str) -> Iterator[str]:
+    """Yield what is to be known of the figures: what is missing, and what may be wrong."""
+    from gpuforge.runtime.calibration import plan_probes
+
+    unable = {(p.probe, p.backend) for p in points if p.ratio is None and not p.unsteady}
+    missing = sum(
+        (probe, backend.name) not in unable
+        for _, probe, left in plan_probes(session.history, session.backends())
+        for backend in left
+    )
+    if missing:
+        yield f"{missing} probes are left: run 'gpuforge calibrate' again to go on"
+    for probe, name in sorted(unable):
+        reason = next(p.reason for p in points if (p.probe, p.backend) == (probe, name))
+        yield f"{probe} is not done by {name}: {reason}"
+    unsteady = sum(point.unsteady for point in points)
+    if unsteady:
+        yield f"warning: {unsteady} probes were not kept: their times disagree"
+    if unsteady or busy:
+        cause = f" ({busy})" if busy else ""
+        yield f"warning: other programs use the processors{cause}: figures may be wrong"
+        yield "hint: when they are done, run 'gpuforge calibrate --reset'"
+    if session.history.problem:
+        yield f"warning: {session.history.problem}"
 
 
 def _report(session: Session, points: list[Point], *, as_json: bool) -> None:

@@ -14,7 +14,14 @@ SUMMARY = "run a program, place its array functions, say what ran where"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options, which stand before the program; what follows it is the program's."""
-    parser.usage = f"{parser.prog} [--backend NAME] [--quiet] SCRIPT|-m MODULE [ARGS]"
+    parser.usage = (
+        f"{parser.prog} [--accelerate] [--backend NAME] [--quiet] SCRIPT|-m MODULE [ARGS]"
+    )
+    parser.add_argument(
+        "--accelerate",
+        action="store_true",
+        help="place the program's own functions over NumPy arrays too, without an edit",
+    )
     parser.add_argument(
         "--backend",
         metavar="NAME",
@@ -45,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     variables = environment(
         os.environ,
         backend=arguments.backend,
+        accelerated=_own_folder(words) if arguments.accelerate else "",
         prepared=prepared,
         summary=settings.load().settings.profiler
         if arguments.quiet is None
@@ -53,6 +61,14 @@ def run(arguments: argparse.Namespace) -> int:
     )
     log.logger().info("starting %s", " ".join(words))
     replace_this_process(program, variables)
+
+
+def _own_folder(words: list[str]) -> str:
+    """Return the folder whose modules are the user's own: that of the project, or the program."""
+    from gpuforge.cli.own_code import project_folder
+
+    script = words[0] not in ("-m", "-") and not os.path.isdir(words[0])
+    return project_folder(os.path.dirname(os.path.realpath(words[0])) if script else os.getcwd())
 
 
 def _check_backend(name: str) -> None:

@@ -15,6 +15,8 @@ import time
 _STARTED = time.perf_counter()
 _PROCESS = os.getpid()
 _PREPARED = os.environ.pop("_GPUFORGE_PREPARED", "")
+_QUIET = os.environ.pop("_GPUFORGE_QUIET", "")
+_ACCELERATED = os.environ.pop("_GPUFORGE_ACCELERATED", "")
 
 
 def _step_aside() -> None:
@@ -63,6 +65,11 @@ def _stay_interrupted() -> None:
 
 # A Python that the program itself starts with this folder still on its path is left alone.
 if __name__ == "sitecustomize":
-    atexit.register(_say_what_happened)
+    if not _QUIET:
+        atexit.register(_say_what_happened)
     _step_aside()
     _load_the_one_behind()
+    if _ACCELERATED:
+        from gpuforge.cli import own_code
+
+        own_code.watch(_ACCELERATED)

@@ -11,40 +11,30 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
 from gpuforge import registry
 from gpuforge.detect.free_memory import FreeMemory
+from gpuforge.errors import UnknownName
 from gpuforge.runtime.staging import Staging
+
+GPUS = ("cuda", "rocm", "xpu", "mps", "metal", "gpu")
+DEVICES = ("cpu", "gpu", *GPUS[:-1], "tpu", "accelerator")
+"""What a device may be called; ``gpu`` stands for any, whatever its library calls it."""
+if TYPE_CHECKING:
+    from gpuforge.runtime.lowering import Lowering
 
 GROUP = "gpuforge.backends"
 """The entry points by which other packages add backends."""
 Array = np.ndarray[Any, Any]
 Program = Callable[..., Any]
-
-
-class NotExact(Exception):
-    """The backend cannot run this function exactly as NumPy would; the text says why."""
-
-
-@dataclass
-class Uses:
-    """The library's operations that a call used, as `Backend.watch` saw them.
-
-    Attributes
-    ----------
-    not_exact : why one of them may differ from NumPy; empty when none does
-    """
-
-    not_exact: str = ""
-    operations: set[str] = field(default_factory=set)
 
 
 class Backend(Protocol):
@@ -54,8 +44,8 @@ class Backend(Protocol):
     ----------
     name : ``LIBRARY:DEVICE`` or ``LIBRARY:DEVICE:INDEX``
     version : of the library, as it names itself
+    lowering : how it does the operations of the table
     compiles : whether a program is compiled for each new signature
-    writes : whether its arrays can be written to
     dies_when_short : whether the library ends the process where an allocation fails
     floor_seconds : wall time of its fastest call, measured when it was opened
     compile_seconds : what its first program took to compile, measured then; 0 if it compiles none
@@ -64,8 +54,8 @@ class Backend(Protocol):
 
     name: str
     version: str
+    lowering: Lowering
     compiles: bool = False
-    writes: bool = False
     dies_when_short: bool = False
     floor_seconds: float = 0.0
     compile_seconds: float = 0.0
@@ -76,17 +66,11 @@ class Backend(Protocol):
         """Whether the same call gives the same bits every time."""
         return True
 
-    def namespace(self) -> ModuleType:
-        """Return its Array API namespace."""
-
-    def put(self, array: Array, *, share: bool) -> Any:
-        """Return `array` on the device; with `share` its memory may be used, and not written."""
+    def put(self, array: Array) -> Any:
+        """Return `array` on the device; its memory may be used, and is not written into."""
 
     def get(self, array: Any) -> Array:
         """Return a NumPy array with the content of `array`, which may share its memory."""
-
-    def is_array(self, value: Any) -> bool:
-        """Return whether `value` is an array of this library."""
 
     def program(self, function: Program) -> Program:
         """Return what is called in place of `function`: itself, or a compiled form."""
@@ -96,17 +80,8 @@ class Backend(Protocol):
         """Return the context that calls run in: precision, device; no global state."""
         return nullcontext()
 
-    def watch(self, function: Program, arguments: tuple[Any, ...]) -> Uses:
-        """Run `function` once, or trace it, and return which operations it uses."""
-        function(*arguments)
-        return Uses()
-
     def wait(self, value: Any) -> None:
         """Return when everything submitted for `value` is done."""
-
-    def written(self, array: Any) -> bool:
-        """Return whether `array`, put with `share`, was written to since."""
-        return False
 
     def exhausted(self, error: BaseException) -> bool:
         """Return whether `error` means that memory ran out."""
@@ -131,6 +106,7 @@ class Listing:
     found : whether that is installed
     loaded : whether the user's program has imported it already
     reason : why it cannot be used; empty when it was found
+    named_only : whether it is used by those only who name it: it may end the process
     """
 
     name: str
@@ -138,6 +114,7 @@ class Listing:
     found: bool
     loaded: bool
     reason: str = ""
+    named_only: bool = False
 
 
 def names(*, plugins: bool = False) -> tuple[str, ...]:
@@ -168,12 +145,28 @@ def libraries() -> set[str]:
 
 def _list(name: str) -> Listing:
     try:
-        library = load(name).LIBRARY
+        module = load(name)
+        library = module.LIBRARY
         loaded = library in sys.modules
         found = loaded or find_spec(library) is not None
     except Exception as error:  # noqa: BLE001 - another package's module may fail in any way
         return Listing(name, name, False, False, f"{type(error).__name__}: {error}")
-    return Listing(name, library, found, loaded, "" if found else f"{library} is not installed")
+    reason = "" if found else f"{library} is not installed"
+    named_only = bool(getattr(module, "NAMED_ONLY", False))
+    return Listing(name, library, found, loaded, reason, named_only)
+
+
+@cache
+def installed_version(name: str) -> str:
+    """Return the version of a backend's library, as its package says; empty where none does."""
+    from importlib.metadata import PackageNotFoundError, packages_distributions, version
+
+    library = load(name).LIBRARY.split(".")[0]
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        found = packages_distributions().get(library, [])
+        return " ".join(sorted(version(one) for one in found))
 
 
 @cache
@@ -186,6 +179,18 @@ def _entry_points() -> dict[str, Any]:
 def device_of(name: str) -> str:
     """Return the device in a backend's name: ``cpu``, ``cuda``, ``mps``, ..."""
     return name.split(":")[1] if ":" in name else "cpu"
+
+
+def is_on(name: str, device: str) -> bool:
+    """Return whether a backend's name says that it computes on a device; ``gpu`` is any GPU."""
+    place = device_of(name)
+    return place == device or (device == "gpu" and place in GPUS)
+
+
+def check_device(name: str) -> None:
+    """Raise UnknownName unless a device may be called so."""
+    if name not in DEVICES:
+        raise UnknownName.among("device", name, DEVICES)
 
 
 def matches(name: str, wanted: Iterable[str]) -> bool:

@@ -1,10 +1,10 @@
 """CuPy on CUDA and ROCm.
 
-What it does not do as NumPy is in `DEVIATIONS`: it cannot raise from a kernel. Its arrays have no
-read-only flag and an argument may not be written, so functions that write are left out.
+It cannot raise from a kernel: guards look for places out of range, for divisors that are zero, and
+for shifts and conversions beyond the dtype.
 
 Sources: CuPy documentation, page "Differences between CuPy and NumPy" (indices out of range wrap,
-duplicate indices in a write, no checks in linalg), ``cupyx.errstate(linalg=...)``.
+duplicate indices in a write, casts beyond the dtype, reductions return arrays).
 """
 
 from __future__ import annotations
@@ -17,40 +17,28 @@ import numpy as np
 
 from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.runtime.backends import Array, Backend
-from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
-from gpuforge.runtime.watching import (
-    REMAINDERS,
-    WRITES,
-    EagerBackend,
-    Library,
-    integer_deviations,
-    is_index_array,
-    whole,
+from gpuforge.runtime.lowering import (
+    COMPLEX_GUARDED,
+    NOT_COMPLEX,
+    Lowering,
+    beyond_dtype,
+    beyond_remainder,
+    beyond_width,
+    negative_exponent,
+    never,
+    numpy_like,
+    odd_root,
+    only,
+    out_of_range,
+    written,
 )
+from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
 
 LIBRARY = "cupy"
-WRAPPED = "CuPy wraps an index out of range, NumPy raises"
-_WRITTEN = "CuPy's arrays cannot be made read-only, so a write to an argument would go unseen"
-_SILENT = "CuPy returns NaN where NumPy raises LinAlgError"
-_FACTORISATIONS = ("inv", "cholesky", "solve", "svd", "svdvals", "eigh", "eigvalsh", "pinv")
-DEVIATIONS = {
-    **dict.fromkeys(WRITES, _WRITTEN),
-    **dict.fromkeys(("take", "take_along_axis", "put", "put_along_axis"), WRAPPED),
-    **dict.fromkeys(_FACTORISATIONS, _SILENT),
-}
-"""operation -> how it differs from NumPy's"""
-_DIVISION = "CuPy does not check integer division by zero as NumPy does"
-INTEGER_DEVIATIONS = integer_deviations("CuPy") | dict.fromkeys(
-    (*REMAINDERS, "__rmod__"), _DIVISION
-)
-"""operation -> how it differs from NumPy's, where all operands are whole numbers"""
-_READ_BY_PYTHON = {"__bool__", "__int__", "__float__", "__complex__", "__index__", "item"}
 
 
-class CupyBackend(EagerBackend):
+class CupyBackend(Backend):
     """One CUDA or ROCm device."""
-
-    deterministic = False  # atomic sums in reductions and scatters have no fixed order
 
     def __init__(self, cupy: Any, index: int) -> None:
         self.cupy = cupy
@@ -59,15 +47,13 @@ class CupyBackend(EagerBackend):
         self.name = f"cupy:{place}:{index}"
         self.version = str(cupy.__version__)
         self.staging: Staging = Staging(lambda: _open_lane(cupy))
-        self.library = Library(
-            "CuPy",
-            import_module("array_api_compat.cupy"),
-            lambda value: isinstance(value, cupy.ndarray),
-            lambda value: np.dtype(value.dtype) if isinstance(value, cupy.ndarray) else None,
-            _deviation,
-        )
+        self.lowering = lowering(cupy)
 
-    def _to_device(self, array: Array) -> Any:
+    @property
+    def deterministic(self) -> bool:
+        return False  # atomic sums in reductions and scatters have no fixed order
+
+    def put(self, array: Array) -> Any:
         with self.device:
             if array.flags.c_contiguous and self.staging.takes(TO_DEVICE, array.nbytes):
                 made = self.cupy.empty(array.shape, array.dtype)
@@ -125,14 +111,49 @@ def _bytes(array: Any) -> Any:
     return array.reshape(-1).view(np.uint8)
 
 
-def _deviation(name: str, given: tuple[Any, ...]) -> str:
-    if name == "__getitem__":
-        return WRAPPED if is_index_array(given[1]) else ""
-    if name in _READ_BY_PYTHON:
-        return "values steer Python code: each one waits for the GPU"
-    if name in INTEGER_DEVIATIONS and whole(name, given, lambda v: v.dtype.kind in "iub"):
-        return INTEGER_DEVIATIONS[name]
-    return DEVIATIONS.get(name, "")
+def lowering(cupy: Any) -> Lowering:
+    """Return how CuPy does the operations of the table."""
+    functions = numpy_like(cupy)
+    for name in ("gcd", "lcm", "bitwise_count", "logaddexp2", "nextafter"):
+        functions.pop(name, None)  # not tried against NumPy
+
+    def not_finite(result: Any) -> Any:
+        return ~cupy.isfinite(result).all() if result.dtype.kind == "c" else False
+
+    def join(real: Any, imag: Any) -> Any:
+        made = cupy.empty(real.shape, "F" if real.dtype.char == "f" else "D")
+        made.real, made.imag = real, imag
+        return made
+
+    functions |= {
+        "integer_power": cupy.power, "join_complex": join,
+        "full": lambda shape, value, dtype: cupy.full(shape, value, dtype),
+        "eye": lambda n, m, k, dtype: cupy.eye(n, m, k, dtype),
+        "setitem": lambda x, value, *rest: written(x.copy(), value, *rest),
+        "checked_gather": functions["gather"],
+        "scatter": lambda x, value, *rest: written(x.copy(), value, *rest),
+        "checked_scatter": lambda x, value, *rest: written(x.copy(), value, *rest),
+        "select": lambda x, mask: x[mask],
+    }  # fmt: skip
+    return Lowering(
+        "CuPy", functions, frozenset("?bBhHiIlLqQefdFD"),
+        guards={
+            **dict.fromkeys(("floor_divide", "remainder", "fmod"), beyond_remainder),
+            "integer_power": negative_exponent, "fixed_power": odd_root, "left_shift": beyond_width,
+            "right_shift": beyond_width, "astype": beyond_dtype, "checked_gather": out_of_range,
+            "checked_scatter": lambda x, value, *rest: out_of_range(x, *rest),
+        },
+        result_guards=dict.fromkeys(COMPLEX_GUARDED, not_finite),
+        refused={
+            **dict.fromkeys(NOT_COMPLEX, only("biuf", "CuPy's complex function is not NumPy's")),
+            **dict.fromkeys(("argmax", "argmin"), only("iuf", "CuPy orders other dtypes")),
+            "reciprocal": only("fc", "CuPy's of whole numbers is not NumPy's"),
+            "absolute": never("?", "CuPy's of bool is not NumPy's"),
+        },
+        reusing={"setitem": written, "scatter": written, "checked_scatter": written},
+        views=frozenset("getitem transpose reshape broadcast_to real imag diagonal".split()),
+        finite=lambda x: cupy.isfinite(x).all(),
+    )  # fmt: skip
 
 
 def open_devices() -> list[Backend]:

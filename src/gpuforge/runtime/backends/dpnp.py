@@ -18,84 +18,38 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from gpuforge.runtime.backends import Array, Backend
-from gpuforge.runtime.watching import (
-    REMAINDERS,
-    EagerBackend,
-    Library,
-    integer_deviations,
-    is_index_array,
-    whole,
+from gpuforge.runtime.lowering import (
+    COMPLEX_GUARDED,
+    NOT_COMPLEX,
+    Lowering,
+    beyond_dtype,
+    beyond_remainder,
+    beyond_width,
+    negative_exponent,
+    numpy_like,
+    odd_root,
+    only,
+    out_of_range,
+    written,
 )
 
 LIBRARY = "dpnp"
-CLIPPED = "dpnp clips or wraps an index out of range, NumPy raises"
-_SILENT = "dpnp returns NaN where NumPy raises LinAlgError"
-_INDEXING = ("take", "take_along_axis", "put", "put_along_axis", "place")
-DEVIATIONS = {
-    **dict.fromkeys(_INDEXING, CLIPPED),
-    **dict.fromkeys(("svd", "svdvals", "pinv", "lstsq", "cholesky", "eigh", "eigvalsh"), _SILENT),
-    **dict.fromkeys(("matrix_rank", "matrix_norm", "cond"), _SILENT),
-    **dict.fromkeys(
-        ("inv", "matrix_power"), "dpnp's inverse has numbers where infinities give NumPy's NaN"
-    ),
-    "astype": "dpnp takes infinities as other unsigned numbers than NumPy",
-    **dict.fromkeys(
-        REMAINDERS,
-        "dpnp's division gives infinity where NumPy gives NaN, and does not check integers",
-    ),
-    **dict.fromkeys(
-        ("cumsum", "cumulative_sum"), "dpnp's running sums of floats lose the sign of leading zeros"
-    ),
-    **dict.fromkeys(("argmax", "argmin"), "dpnp finds another one of several NaN than NumPy"),
-    **dict.fromkeys(
-        ("norm", "vector_norm"), "dpnp squares whole numbers in their dtype: they wrap"
-    ),
-    "__rmod__": "dpnp's remainders have other signs of zero than NumPy's",
-    "mean": "dpnp adds float16 up in float16, NumPy in float32",
-    "nextafter": "dpnp's results for zeros of float16 are not NumPy's",
-}
-"""operation -> how it differs from NumPy's"""
-INTEGER_DEVIATIONS = integer_deviations("dpnp")
-"""operation -> how it differs from NumPy's, where all operands are whole numbers"""
 
 
-_CHARS = {
-    **dict.fromkeys(("cumsum", "cumulative_sum", "argmax", "argmin"), "efdFD"),
-    **dict.fromkeys(("norm", "vector_norm"), "bBhHiIlLqQ"),
-    **dict.fromkeys(("mean", "nextafter"), "e"),
-}
-"""operation -> type codes of NumPy for which it differs"""
-
-
-class DpnpBackend(EagerBackend):
+class DpnpBackend(Backend):
     """One SYCL device."""
-
-    writes = True
 
     def __init__(self, dpnp: Any, device: Any, name: str) -> None:
         self.dpnp = dpnp
         self.queue = import_module("dpctl").SyclQueue(device)
         self.name = name
         self.version = str(dpnp.__version__)
-        kind = dpnp.ndarray
-        self.library = Library(
-            "dpnp",
-            dpnp,
-            lambda value: isinstance(value, kind),
-            lambda value: np.dtype(value.dtype) if isinstance(value, kind) else None,
-            _deviation,
-        )
+        self.lowering = lowering(dpnp, self.queue, double=bool(device.has_aspect_fp64))
 
-    def put(self, array: Array, *, share: bool) -> Any:
-        made = super().put(array, share=share)
-        if share:
-            made.flags.writable = False
-        return made
-
-    def _to_device(self, array: Array) -> Any:
+    def put(self, array: Array) -> Any:
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
         return self.dpnp.asarray(array, sycl_queue=self.queue)
 
     def get(self, array: Any) -> Array:
@@ -108,20 +62,55 @@ class DpnpBackend(EagerBackend):
         return isinstance(error, MemoryError) or type(error).__name__ == "USMAllocationError"
 
 
-def _deviation(name: str, given: tuple[Any, ...]) -> str:
-    if name in ("__getitem__", "__setitem__"):
-        return CLIPPED if is_index_array(given[1]) else ""
-    if name == "norm" and given[0].ndim > 1:
-        return _SILENT
-    if name in _CHARS:
-        chars = {value.dtype.char for value in given[:2] if hasattr(value, "dtype")}
-        return DEVIATIONS[name] if chars & set(_CHARS[name]) else ""
-    if name == "astype":
-        kinds = [np.dtype(kind).kind for kind in (given[0].dtype, given[1])]
-        return DEVIATIONS[name] if kinds == ["f", "u"] else ""
-    if name in INTEGER_DEVIATIONS and whole(name, given, lambda v: v.dtype.kind in "iub"):
-        return INTEGER_DEVIATIONS[name]
-    return DEVIATIONS.get(name, "")
+def lowering(dpnp: Any, queue: Any, *, double: bool) -> Lowering:
+    """Return how dpnp does the operations of the table."""
+    functions = numpy_like(dpnp)
+    functions.pop("lcm", None)  # not NumPy's where a multiple is beyond the dtype
+
+    def not_finite(result: Any) -> Any:
+        return ~dpnp.isfinite(result).all() if result.dtype.kind == "c" else False
+
+    def beyond(array: Any, dtype: Any) -> Any:
+        """float16 goes to unsigned numbers through int16."""
+        if array.dtype.char == "e" and dtype.char == "H":
+            return ~((array > -1) & (array < 32768)).all()
+        return beyond_dtype(array, dtype)
+
+    def join(real: Any, imag: Any) -> Any:
+        made = dpnp.empty_like(real, dtype="F" if real.dtype.char == "f" else "D")
+        made.real, made.imag = real, imag
+        return made
+
+    functions |= {
+        "integer_power": dpnp.power, "join_complex": join,
+        "einsum": lambda *given: dpnp.einsum(  # it takes no diagonal of a part of an array
+            given[-1], *map(dpnp.ascontiguousarray, given[:-1])),
+        "full": lambda shape, value, dtype: dpnp.full(shape, value, dtype=dtype, sycl_queue=queue),
+        "eye": lambda n, m, k, dtype: dpnp.eye(n, m, k, dtype=dtype, sycl_queue=queue),
+        "setitem": lambda x, value, *rest: written(x.copy(), value, *rest),
+        "checked_gather": functions["gather"],
+        "scatter": lambda x, value, *rest: written(x.copy(), value, *rest),
+        "checked_scatter": lambda x, value, *rest: written(x.copy(), value, *rest),
+        "select": lambda x, mask: x[mask],
+    }  # fmt: skip
+    return Lowering(
+        "dpnp", functions, frozenset("?bBhHiIlLqQefdFD" if double else "?bBhHiIlLqQefF"),
+        guards={
+            **dict.fromkeys(("floor_divide", "remainder", "fmod"), beyond_remainder),
+            "integer_power": negative_exponent, "fixed_power": odd_root, "left_shift": beyond_width,
+            "right_shift": beyond_width, "astype": beyond, "checked_gather": out_of_range,
+            "checked_scatter": lambda x, value, *rest: out_of_range(x, *rest),
+        },
+        result_guards=dict.fromkeys(COMPLEX_GUARDED, not_finite),
+        refused={
+            **dict.fromkeys(NOT_COMPLEX, only("biuf", "dpnp's complex function is not NumPy's")),
+            "floor_divide": only("iu", "dpnp's of floating-point numbers is not NumPy's"),
+            "reciprocal": only("f", "dpnp's of other numbers is not NumPy's"),
+        },
+        reusing={"setitem": written, "scatter": written, "checked_scatter": written},
+        views=frozenset("getitem transpose reshape broadcast_to real imag diagonal".split()),
+        finite=lambda x: dpnp.isfinite(x).all(),
+    )  # fmt: skip
 
 
 @contextmanager

@@ -1,12 +1,11 @@
-"""JAX on the CPU or GPU, compiled once per signature, in its scoped 64-bit mode.
+"""JAX on the CPU or GPU: a whole graph compiled at once, in JAX's scoped 64-bit mode.
 
-Not exactly NumPy, and therefore left out for a kind of call that uses it: indexing by arrays
-(clamped or filled instead of raising), integer division (no zero check), the factorisations that
-return NaN where NumPy raises, signs and remainders of zeros, argsort, comparisons of whole numbers
-with constants (300 is wrapped to uint8), conversions to whole numbers. Which of them a function
-uses is read from its trace. XLA takes subnormal numbers as zero on the CPU, whatever the operation.
-XLA's algebraic simplification is left off, per program: it takes ``(x + 1e300) - 1e300`` as ``x``,
-``log(exp(x))`` too, and a mask times NaN as 0. On a CPU, programs are as fast without it.
+What JAX does not do as NumPy for some values has a guard: it clamps indices, fills conversions
+beyond the dtype, does not check whole numbers divided by zero, and drops NaN in extremes of long
+arrays on a CPU. XLA takes subnormal numbers as zero on the CPU, whatever the operation. XLA's
+algebraic simplification is left off, per program: it takes ``(x + 1e300) - 1e300`` as ``x``,
+``log(exp(x))`` too, and a mask times NaN as 0. On a CPU, programs are as fast without it. LLVM
+rounds a product and the sum it goes into at once; a fence keeps them apart.
 
 Sources: JAX documentation, ``jax.jit`` (compiler_options); XLA, `xla_disable_hlo_passes` and
 ``algebraic_simplifier.cc``.
@@ -14,50 +13,37 @@ Sources: JAX documentation, ``jax.jit`` (compiler_options); XLA, `xla_disable_hl
 
 from __future__ import annotations
 
+import ctypes
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
 
-from gpuforge.runtime.backends import Array, Backend, Program, Uses
-from gpuforge.runtime.watching import COMPLEX, NAN_OF_COMPLEX, ROOT, TIES
+from gpuforge.runtime.array.index import NEW, PLACE
+from gpuforge.runtime.backends import Array, Backend, Program
+from gpuforge.runtime.lowering import (
+    COMPLEX_GUARDED,
+    NOT_COMPLEX,
+    Lowering,
+    beyond_dtype,
+    beyond_remainder,
+    beyond_width,
+    index_of,
+    negative_exponent,
+    odd_root,
+    only,
+    out_of_range,
+    reduced_by,
+)
+from gpuforge.runtime.lowerings import placing
+from gpuforge.runtime.lowerings.jax import extended
 
 LIBRARY = "jax"
-_CLAMPED = "JAX clamps or fills an index out of range, NumPy raises"
-_SILENT = "JAX returns NaN where NumPy raises LinAlgError"
-DEVIATIONS = {
-    **dict.fromkeys(("gather", "dynamic_slice", "dynamic_update_slice"), _CLAMPED),
-    **dict.fromkeys(("scatter", "scatter-add", "scatter_add", "scatter_mul"), _CLAMPED),
-    **dict.fromkeys(("lu", "cholesky", "triangular_solve", "eigh", "eig", "svd"), _SILENT),
-    "custom_linear_solve": _SILENT,
-    "sort of pairs": f"JAX's argsort: {TIES}",
-    "root": ROOT,
-    "norm": "JAX squares whole numbers in their dtype, where they wrap",
-    "complex": f"JAX's {NAN_OF_COMPLEX}",
-    "to whole numbers": "JAX ends at the limits of a dtype, NumPy wraps",
-    "narrowing": "JAX takes wide whole numbers as float32, NumPy as float64",
-    "comparison": "JAX wraps a number beyond the dtype before it compares, NumPy does not",
-    "plus nothing": "JAX takes x + 0.0 as x, NumPy makes -0 a 0",
-}
-INTEGER_DEVIATIONS = {
-    "div": "JAX does not check integer division by zero as NumPy does",
-    "rem": "JAX does not check integer division by zero as NumPy does",
-    "integer_pow": "JAX's integer powers do not raise for negative exponents",
-    "pow": "JAX's integer powers do not raise for negative exponents",
-    "shift_right_logical": "JAX's integer powers do not raise for negative exponents",
-    "shift_left": "JAX's shifts beyond the width are not NumPy's",
-    "shift_right_arithmetic": "JAX's shifts beyond the width are not NumPy's",
-}
-FLOAT_DEVIATIONS = {
-    **dict.fromkeys(("cumsum", "cumlogsumexp"), "JAX's running sums lose the sign of zeros"),
-    "sign": "JAX's sign of -0 is -0, NumPy's is 0",
-    "nextafter": "JAX's results for zeros of float16 are not NumPy's",
-    "rem": "JAX's remainders have other signs of zero than NumPy's",
-}
-
-
+_TAKEN_BYTES = 1 << 16
+"""From so many bytes on, the memory of a result is taken over instead of copied."""
 _AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
 
 
@@ -74,24 +60,17 @@ class JaxBackend(Backend):
         index = f":{device.id}" if device.id or not self.on_host else ""
         self.name = f"jax:{device.platform}{index}"
         self.version = str(jax.__version__)
+        self.lowering = lowering(jax)
         scoped = hasattr(jax, "enable_x64")
         self._wide = jax.enable_x64 if scoped else jax.experimental.enable_x64
 
-    def namespace(self) -> ModuleType:
-        return import_module("jax.numpy")
-
-    def put(self, array: Array, *, share: bool) -> Any:
-        if not array.dtype.isnative:
-            array = array.astype(array.dtype.newbyteorder("="))
-        if self.on_host:
-            return array if share else array.copy(order="K")
-        return self.jax.device_put(array, self.device)
+    def put(self, array: Array) -> Any:
+        return array if self.on_host else self.jax.device_put(array, self.device)
 
     def get(self, array: Any) -> Array:
+        if self.on_host and array.nbytes >= _TAKEN_BYTES and array.is_fully_addressable:
+            return _taken(array)
         return np.array(array)
-
-    def is_array(self, value: Any) -> bool:
-        return isinstance(value, self.jax.Array)
 
     def program(self, function: Program) -> Program:
         def own(*leaves: Any) -> Any:
@@ -109,12 +88,6 @@ class JaxBackend(Backend):
         stack.enter_context(self.jax.default_matmul_precision("highest"))
         return stack
 
-    def watch(self, function: Program, arguments: tuple[Any, ...]) -> Uses:
-        traced = self.jax.make_jaxpr(lambda *leaves: function(*leaves))(*arguments)
-        uses = Uses()
-        _walk(traced.jaxpr, uses)
-        return uses
-
     def wait(self, value: Any) -> None:
         self.jax.block_until_ready(value)
 
@@ -122,69 +95,196 @@ class JaxBackend(Backend):
         return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
 
 
-_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+@dataclass(frozen=True)
+class _Box:
+    """The part of an array that a basic index takes, as XLA's slices have it.
 
-
-def _step(equation: Any, zeros: set[Any], inner: bool) -> str:
-    """Return the name under which one step of a traced program may be declared.
-
-    `zeros` are variables that are nothing but zeros; `inner`: a step of a program of JAX itself.
+    Attributes
+    ----------
+    starts, lengths, steps : for each axis of the array; steps are positive
+    turned : axes that are read backwards
+    shape : of the result, with new axes and without those of places
     """
-    name = str(equation.primitive.name)
-    dtypes = [getattr(v.aval, "dtype", np.dtype(bool)) for v in equation.invars]
-    if name == "sort" and len(dtypes) > 1:
-        return "sort of pairs"
-    if name == "convert_element_type":
-        made = np.dtype(equation.params["new_dtype"])
-        if dtypes[0].kind in "fc" and made.kind in "iu":
-            return "to whole numbers"
-        if made.kind == "b":
-            return "truth"
-        wide = dtypes[0].kind in "iu" and dtypes[0].itemsize >= 4
-        return "narrowing" if wide and made.kind in "fc" and made.itemsize < 8 else name
-    numbers = [v.val for v in equation.invars if hasattr(v, "val")]
-    if equation.params.get("name") == "clip" and dtypes[0].kind in "iu":
-        return "comparison" if dtypes[0].itemsize < 8 else name
-    if name in _COMPARISONS and dtypes[0].kind in "iu" and numbers and not inner:
-        # the trace holds the wrapped number: 256 is 0 in uint8; in 64 bits most are what they were
-        steady = dtypes[0].itemsize == 8 and all(0 <= number < 8 for number in numbers)
-        return name if steady else "comparison"
-    if name in COMPLEX and any(dtype.kind == "c" for dtype in dtypes):
-        return "complex"
-    if name == "pow" and (0.5 in numbers or (not numbers and not equation.invars[1].aval.shape)):
-        return "root"  # an exponent that is an argument may become 0.5
-    if name in ("add", "sub") and dtypes[0].kind == "f":
-        nothing = 0 in numbers or any(v in zeros for v in equation.invars if not hasattr(v, "val"))
-        return "plus nothing" if nothing else name
-    return name
+
+    starts: list[Any]
+    lengths: list[int]
+    steps: list[int]
+    turned: list[int]
+    shape: list[int]
+    moves: bool
 
 
-def _walk(program: Any, uses: Uses, *, inner: bool = False) -> None:
-    """Collect the primitives of a traced program and of those inside it."""
-    counted: set[Any] = set()  # floating-point numbers made of whole ones
-    zeros: set[Any] = set()
-    for equation in program.eqns:
-        name = _step(equation, zeros, inner)
-        if name == "sqrt" and equation.invars[0] in counted:
-            name = "norm"
-        if name in (*_COMPARISONS, "truth") and uses.operations & {"real", "imag"}:
-            name = "complex"  # any() looks at real parts only
-        if name == "broadcast_in_dim" and getattr(equation.invars[0], "val", None) == 0:
-            zeros.update(equation.outvars)
-        uses.operations.add(name)
-        kinds = {getattr(getattr(v.aval, "dtype", None), "kind", "") for v in equation.invars}
-        whole = bool(kinds & set("iub")) and not kinds & set("fc")
-        if name == "convert_element_type" and whole:
-            counted.update(equation.outvars)
-        steady = name == "integer_pow" and equation.params["y"] >= 0
-        kind = INTEGER_DEVIATIONS if whole else FLOAT_DEVIATIONS
-        reason = DEVIATIONS.get(name) or ("" if steady else kind.get(name))
-        uses.not_exact = uses.not_exact or (reason or "")
-        for value in equation.params.values():
-            for inner in value if isinstance(value, list | tuple) else (value,):
-                body = getattr(inner, "jaxpr", inner)
-                if hasattr(body, "eqns"):
-                    _walk(body, uses, inner=True)
+def _box(rest: Any) -> _Box:
+    *given, pattern = rest
+    places = iter(given)
+    box = _Box([], [], [], [], [], bool(given))
+    for part in pattern:
+        if part == NEW:
+            box.shape.append(1)
+        elif part == PLACE:
+            box.starts.append(next(places))
+            box.lengths.append(1)
+            box.steps.append(1)
+        else:
+            start, stop, step = part
+            taken = range(start, -1 if stop is None else stop, step)
+            if step < 0:
+                box.turned.append(len(box.starts))
+            box.starts.append(min(taken, default=0))
+            box.lengths.append(len(taken))
+            box.steps.append(abs(step))
+            box.shape.append(len(taken))
+    return box
+
+
+def _getitem(jax: Any, x: Any, *rest: Any) -> Any:
+    box = _box(rest)
+    spans = [max(0, (n - 1) * step + 1) for n, step in zip(box.lengths, box.steps, strict=True)]
+    if box.moves:
+        x = jax.lax.dynamic_slice(x, box.starts, spans)
+        starts, ends = [0] * len(spans), spans
+    else:
+        starts, ends = box.starts, [a + n for a, n in zip(box.starts, spans, strict=True)]
+    if box.moves <= any(step > 1 for step in box.steps):
+        x = jax.lax.slice(x, starts, ends, box.steps)
+    if box.turned:
+        x = jax.lax.rev(x, box.turned)
+    return x.reshape(box.shape)
+
+
+def _setitem(jax: Any, x: Any, value: Any, *rest: Any) -> Any:
+    """Return `x` with `value` in a box of it; XLA scatters only where there are gaps."""
+    box = _box(rest)
+    value = jax.numpy.broadcast_to(value, box.shape).reshape(box.lengths)
+    if box.turned:
+        value = jax.lax.rev(value, box.turned)
+    if 0 in box.lengths:
+        return x
+    if any(step > 1 for step in box.steps):
+        parts = zip(box.starts, box.lengths, box.steps, strict=True)
+        index = tuple(start + step * jax.numpy.arange(n) for start, n, step in parts)
+        return x.at[jax.numpy.ix_(*index)].set(value)
+    return jax.lax.dynamic_update_slice(x, value, box.starts) if box.starts else value
+
+
+def _extreme(jax: Any, function: Any) -> Any:
+    """Return a maximum or minimum that keeps NaN: XLA's own drops it in long arrays on a CPU."""
+
+    def extreme(x: Any, axes: Any, keep: bool) -> Any:
+        found = function(x, axis=axes, keepdims=keep)
+        if x.dtype.kind != "f":
+            return found
+        lost = jax.numpy.isnan(x).any(axis=axes, keepdims=keep)
+        return jax.numpy.where(lost, jax.numpy.nan, found).astype(x.dtype)
+
+    return extreme
+
+
+def _fixed_power(xp: Any, x: Any, n: Any) -> Any:
+    """Return a power whose exponent is known; NumPy takes roots of -inf for NaN."""
+    return x * x if n == 2 else xp.sqrt(x) if n == 0.5 else x**n
+
+
+def _divided(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """Return whole quotient and remainder, zeros with NumPy's sign."""
+    whole, left = xp.floor_divide(a, b), xp.remainder(a, b)
+    if whole.dtype.kind != "f":
+        return whole, left
+    whole = xp.where(whole == 0, xp.copysign(0, xp.true_divide(a, b)), whole)
+    return whole, xp.copysign(left, b)
+
+
+def _apart(jax: Any, product: Any) -> Any:
+    """Return a product that LLVM rounds before a sum takes it in.
+
+    XLA removes its own barrier and a reduction to the same precision before LLVM sees them.
+    """
+    if product.dtype.kind != "f":
+        return product
+    return jax.numpy.where(product == product, product, jax.numpy.nan)
+
+
+def _complex_not_finite(result: Any) -> Any:
+    return _not_finite(result) if result.dtype.kind == "c" else False
+
+
+def _not_finite(result: Any) -> Any:
+    if result.dtype.kind not in "fc":
+        return False
+    return ~(result - result == 0).all()
+
+
+def lowering(jax: Any) -> Lowering:
+    """Return how JAX does the operations of the table."""
+    xp = jax.numpy
+    same = (
+        "negative absolute fabs sqrt square reciprocal exp exp2 expm1 log log2 log10 log1p sin cos"
+        " tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh deg2rad rad2deg radians"
+        " degrees rint floor ceil trunc isfinite isinf isnan signbit logical_not invert positive"
+        " add subtract multiply true_divide maximum minimum fmax fmin"
+        " arctan2 hypot logical_and logical_or logical_xor logaddexp copysign fmod power"
+        " float_power greater greater_equal less less_equal equal not_equal bitwise_and bitwise_or"
+        " bitwise_xor left_shift right_shift where matmul concatenate conjugate sign cbrt"
+        " heaviside transpose reshape broadcast_to real imag"
+    ).split()
+    functions: dict[str, Any] = {name: getattr(xp, name) for name in same}
+    for name in ("any", "all"):
+        functions[name] = reduced_by(getattr(xp, name))
+    for name in ("sum", "prod"):
+        functions[name] = _totalled(getattr(xp, name))
+    functions |= {
+        "floor_divide": lambda a, b: _divided(xp, a, b)[0],
+        "remainder": lambda a, b: _divided(xp, a, b)[1],
+        "max": _extreme(jax, xp.max), "min": _extreme(jax, xp.min),
+        "argmax": lambda x, axis: xp.argmax(x, axis=axis),
+        "argmin": lambda x, axis: xp.argmin(x, axis=axis),
+        "integer_power": xp.power, "fixed_power": partial(_fixed_power, xp),
+        "full": xp.full, "eye": lambda n, m, k, dtype: xp.eye(n, m, k=k, dtype=dtype),
+        "astype": lambda x, dtype: x.astype(dtype),
+        "join_complex": jax.lax.complex,
+        "getitem": partial(_getitem, jax), "setitem": partial(_setitem, jax),
+        "gather": lambda x, *rest: x[index_of(rest)],
+        "checked_gather": lambda x, *rest: x[index_of(rest)],
+        "scatter": lambda x, value, *rest: x.at[index_of(rest)].set(value),
+        "checked_scatter": lambda x, value, *rest: x.at[index_of(rest)].set(value),
+        "concatenate": lambda *given: xp.concatenate(given[:-1], axis=given[-1]),
+        "einsum": lambda *given: xp.einsum(given[-1], *given[:-1], precision="highest"),
+        "matmul": lambda a, b: xp.matmul(a, b, precision="highest"),
+    }  # fmt: skip
+    real = only("biuf", "JAX's complex function is not NumPy's")
+    plain = Lowering(
+        "JAX", functions, frozenset("?bBhHiIlLqQefdFD"),
+        guards={
+            **dict.fromkeys(("floor_divide", "remainder", "fmod"), beyond_remainder),
+            "integer_power": negative_exponent, "fixed_power": odd_root, "left_shift": beyond_width,
+            "right_shift": beyond_width, "astype": beyond_dtype, "checked_gather": out_of_range,
+            "checked_scatter": lambda x, value, *rest: out_of_range(x, *rest),
+        },
+        refused={
+            **dict.fromkeys(NOT_COMPLEX, real),
+            "reciprocal": only("fc", "JAX gives floating-point numbers"),
+            **dict.fromkeys(("power", "integer_power"),
+                            only("fc", "JAX takes six bits of the exponent of a whole number")),
+        },
+        result_guards=dict.fromkeys(COMPLEX_GUARDED, _complex_not_finite)
+        | dict.fromkeys(("matmul", "einsum", "sum", "prod"), _not_finite),
+        fence=partial(_apart, jax),
+    )  # fmt: skip
+    return placing.in_jax(extended(plain, jax), jax, index_of)
+
+
+def _totalled(function: Any) -> Any:
+    return lambda x, axes, keep: function(x, axis=axes, keepdims=keep, dtype=x.dtype)
+
+
+def _taken(array: Any) -> Array:
+    """Return a NumPy array in the memory of one of JAX on the host, which nobody else uses.
+
+    JAX lends its memory to be read only; a result that was computed for one caller is the caller's.
+    """
+    memory = (ctypes.c_char * array.nbytes).from_address(array.unsafe_buffer_pointer())
+    memory.owner = array  # keeps the memory from being given back
+    return np.ndarray(array.shape, array.dtype, buffer=memory)
 
 
 def open_devices() -> list[Backend]:

@@ -1,7 +1,7 @@
 """MLX on Metal, CUDA or the CPU. Lazy: what a function returns is computed by `wait` or `get`.
 
-What it does not do as NumPy is in `DEVIATIONS`; it has no float64 and no complex128, `svd` takes no
-``full_matrices``, masks cannot index. Where an allocation fails it ends the process.
+It has no float64 and no complex128, its slices are copies, and masks cannot index. It does not
+check indices or divisors: guards do. Where an allocation fails it ends the process.
 
 Sources: MLX documentation, pages "Indexing" (no bounds checks, no masks), "Data Types" (float64 on
 the CPU only, never by default) and "Lazy Evaluation"; the rest is measured by the contract suite.
@@ -16,84 +16,51 @@ from typing import Any, cast
 import numpy as np
 
 from gpuforge.detect.free_memory import FreeMemory, read_free_memory
-from gpuforge.runtime.backends import Array, Backend, NotExact
-from gpuforge.runtime.watching import (
-    REMAINDERS,
-    WRITES,
-    EagerBackend,
-    Library,
-    integer_deviations,
-    unchecked_index,
-    whole,
+from gpuforge.runtime.backends import Array, Backend
+from gpuforge.runtime.lowering import (
+    COMPLEX_GUARDED,
+    NOT_COMPLEX,
+    Lowering,
+    beyond_dtype,
+    beyond_remainder,
+    beyond_width,
+    index_of,
+    negative_exponent,
+    numpy_like,
+    odd_root,
+    only,
+    out_of_range,
+    written,
 )
 
 LIBRARY = "mlx"
-_TOO_WIDE = "dDgG"
-UNCHECKED = "MLX does not check indices: one out of range reads other memory, NumPy raises"
-_SILENT = "MLX returns a result where NumPy raises LinAlgError"
-_ALIASES = "MLX's slices are copies: what is written through them does not reach the whole"
-DEVIATIONS = {
-    **dict.fromkeys(WRITES, _ALIASES),
-    **dict.fromkeys(("take", "take_along_axis", "put_along_axis", "at"), UNCHECKED),
-    **dict.fromkeys(("inv", "cholesky", "solve", "pinv", "svd", "eigh", "eigvalsh"), _SILENT),
-    "sign": "MLX's sign of NaN is 0, NumPy's is NaN",
-    "sin": "MLX's sin of -0 is 0, NumPy's is -0",
-    "logaddexp": "MLX's logaddexp has other signs of zero than NumPy's",
-    "convolve": "MLX convolves by other sums, which spread NaN and infinities",
-    **dict.fromkeys(
-        REMAINDERS,
-        "MLX divides without NumPy's checks: signs of zero and infinities differ,"
-        " and integers by zero end the process",
-    ),
-    "mean": "MLX adds float16 up in float16, NumPy in float32",
-    "__rmod__": "MLX's remainders have other signs of zero than NumPy's",
-}
-"""operation -> how it differs from NumPy's"""
-INTEGER_DEVIATIONS = integer_deviations("MLX") | dict.fromkeys(
-    ("round", "isclose", "allclose"), "MLX takes whole numbers as float32, NumPy as float64"
-)
-"""operation -> how it differs from NumPy's, where all operands are whole numbers"""
+NAMED_ONLY = True
+"""It ends the process where memory is short: used by those who name it."""
 
 
-class MlxBackend(EagerBackend):
+class MlxBackend(Backend):
     """One MLX device."""
 
     dies_when_short = True
 
     def __init__(self, mx: Any, device: Any, place: str) -> None:
         self.mx = mx
-        self._made = mx.array
         self.device = device
         self.name = f"mlx:{place}"
         self.version = str(mx.__version__)
-        self.library = Library(
-            "MLX", mx, lambda value: isinstance(value, mx.array), self._dtype, _deviation
-        )
+        self.lowering = lowering(mx)
 
-    def _dtype(self, value: Any) -> np.dtype[Any] | None:
-        if not isinstance(value, self.mx.array):
-            return None
-        name = str(value.dtype).rpartition(".")[2]
-        return np.dtype("float16" if name == "bfloat16" else name)
-
-    def put(self, array: Array, *, share: bool) -> Any:
-        """Return a copy of `array` in the memory that all of MLX's devices share.
-
-        Raises
-        ------
-        NotExact
-            If MLX has not its dtype, and would take a narrower one.
-        """
-        if array.dtype.char in _TOO_WIDE:
-            raise NotExact(f"MLX has no {array.dtype}")
+    def put(self, array: Array) -> Any:
+        """Return a copy of `array` in the memory that all of MLX's devices share."""
         try:
-            return self._made(array)
+            return self.mx.array(array)
         except (ValueError, RuntimeError):  # negative strides, the other order of bytes
             native = array.astype(array.dtype.newbyteorder("="), order="C")
-            return self._made(native)
+            return self.mx.array(native)
 
     def get(self, array: Any) -> Array:
-        return np.array(array)
+        made = np.array(array)
+        return made.view(made.dtype.name)  # MLX's int64 is C's long long, NumPy's is long
 
     def scope(self) -> AbstractContextManager[Any]:
         return cast(AbstractContextManager[Any], self.mx.stream(self.device))
@@ -116,16 +83,85 @@ class MlxBackend(EagerBackend):
         return read_free_memory() if self.name == "mlx:cpu" else None
 
 
-def _deviation(name: str, given: tuple[Any, ...]) -> str:
-    if name == "__getitem__":
-        return UNCHECKED if unchecked_index(given[1], given[0].shape) else ""
-    if name == "mean" and "float16" not in str(given[0].dtype):
-        return ""
-    if name in ("round", "isclose", "allclose") and "int" in str(given[0].dtype):
-        return INTEGER_DEVIATIONS[name]
-    if name in INTEGER_DEVIATIONS and whole(name, given, lambda v: "int" in str(v.dtype)):
-        return INTEGER_DEVIATIONS[name]
-    return DEVIATIONS.get(name, "")
+_RENAMED = {
+    "true_divide": "divide", "absolute": "abs", "fabs": "abs", "invert": "bitwise_invert",
+    "deg2rad": "radians", "rad2deg": "degrees", "rint": "round", "integer_power": "power",
+    "float_power": "power",
+}  # fmt: skip
+"""row -> MLX's name for it"""
+
+
+def _on_arrays(mx: Any, function: Any) -> Any:
+    """Return a function of two arrays that takes a Python number for one of them."""
+
+    def call(left: Any, right: Any) -> Any:
+        if not hasattr(left, "dtype"):
+            left = mx.array(left, right.dtype)
+        elif not hasattr(right, "dtype"):
+            right = mx.array(right, left.dtype)
+        return function(left, right)
+
+    return call
+
+
+def _two_numbers(mx: Any) -> tuple[str, ...]:
+    names = (
+        "add subtract multiply true_divide floor_divide remainder power float_power integer_power"
+        " maximum minimum arctan2 logical_and logical_or logaddexp greater greater_equal less"
+        " less_equal equal not_equal bitwise_and bitwise_or bitwise_xor left_shift right_shift"
+    )
+    return tuple(names.split())
+
+
+def _not_finite(mx: Any) -> Any:
+    def not_finite(result: Any) -> Any:
+        return ~mx.isfinite(result).all() if "complex" in str(result.dtype) else False
+
+    return not_finite
+
+
+def lowering(mx: Any) -> Lowering:
+    """Return how MLX does the operations of the table."""
+
+    def typed(dtype: Any) -> Any:
+        return getattr(mx, "bool_" if dtype.kind == "b" else dtype.name)
+
+    functions = numpy_like(mx)
+    functions |= {row: getattr(mx, name) for row, name in _RENAMED.items()}
+    functions |= {name: _on_arrays(mx, functions[name]) for name in _two_numbers(mx)}
+    functions |= {
+        "fixed_power": lambda x, n: mx.power(x, mx.array(n, x.dtype)),
+        "astype": lambda x, dtype: x.astype(typed(dtype)),
+        "full": lambda shape, value, dtype: mx.full(shape, value, typed(dtype)),
+        "eye": lambda n, m, k, dtype: mx.eye(n, m, k, typed(dtype)),
+        "sign": lambda x: mx.where(mx.isnan(x), x, mx.sign(x)),
+        "argmax": lambda x, axis: mx.argmax(x, axis=axis).astype(mx.int64),
+        "argmin": lambda x, axis: mx.argmin(x, axis=axis).astype(mx.int64),
+        "trunc": lambda x: mx.where(x < 0, mx.ceil(x), mx.floor(x)),
+        "setitem": lambda x, value, *rest: written(mx.array(x), value, *rest),
+        "checked_gather": lambda x, *rest: x[index_of(rest)],
+        "scatter": lambda x, value, *rest: written(mx.array(x), value, *rest),
+        "checked_scatter": lambda x, value, *rest: written(mx.array(x), value, *rest),
+        "join_complex": lambda real, imag: real + mx.array(1j) * imag,
+    }  # fmt: skip
+    return Lowering(
+        "MLX", functions, frozenset("?bBhHiIlLqQefF"),
+        guards={
+            "floor_divide": beyond_remainder, "remainder": beyond_remainder,
+            "integer_power": negative_exponent, "fixed_power": odd_root, "left_shift": beyond_width,
+            "right_shift": beyond_width, "astype": beyond_dtype,
+            "checked_gather": out_of_range,
+            "checked_scatter": lambda x, value, *rest: out_of_range(x, *rest),
+        },
+        result_guards=dict.fromkeys(COMPLEX_GUARDED, _not_finite(mx)),
+        refused={
+            **dict.fromkeys(NOT_COMPLEX, only("biuf", "MLX's complex function is not NumPy's")),
+            "floor_divide": only("iu", "MLX's of floating-point numbers is not NumPy's"),
+            "reciprocal": only("f", "MLX's of other numbers is not NumPy's"),
+            **dict.fromkeys(("matmul", "einsum"), only("fc", "MLX has no product of them")),
+        },
+        finite=lambda x: mx.isfinite(x).all(),
+    )  # fmt: skip
 
 
 def open_devices() -> list[Backend]:

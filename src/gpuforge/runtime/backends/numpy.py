@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuforge.runtime.backends import Array, Backend
 
+if TYPE_CHECKING:
+    from gpuforge.runtime.lowering import Lowering
+
 LIBRARY = "numpy"
 
 
 class NumpyBackend(Backend):
-    """Arguments are read-only views, results are what NumPy made."""
+    """It computes every operation of the table: NumPy's own function stands in its row."""
 
     name = "numpy"
     version = np.__version__
-    writes = True
 
-    def namespace(self) -> ModuleType:
-        return np
+    @cached_property
+    def lowering(self) -> Lowering:  # type: ignore[override]
+        """NumPy's own functions, from the table."""
+        import gpuforge.runtime.array.operations  # noqa: F401 - fills the table
+        from gpuforge.runtime.array.table import OPERATIONS
+        from gpuforge.runtime.lowering import Lowering
 
-    def put(self, array: Array, *, share: bool) -> Array:
-        if not share:
-            return array.copy(order="K")
-        view = array.view()
-        view.flags.writeable = False
-        return view
+        functions = {name: operation.compute for name, operation in OPERATIONS.items()}
+        return Lowering("NumPy", functions, frozenset("?bBhHiIlLqQefdgFDG"))
+
+    def put(self, array: Array) -> Array:
+        return array
 
     def get(self, array: Array) -> Array:
         return array
-
-    def is_array(self, value: Any) -> bool:
-        return isinstance(value, np.ndarray | np.generic)
 
     def wait(self, value: Any) -> None:
         """NumPy has finished when it returns."""

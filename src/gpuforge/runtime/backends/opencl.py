@@ -1,130 +1,103 @@
-"""PyOpenCL on any OpenCL device: elementwise functions, reductions and matrix products.
+"""PyOpenCL on any OpenCL device: kernels of its own for the rows that most functions need.
 
-A small Array API namespace over float32 and, where the device has it, float64. What it lacks makes
-it no candidate: other dtypes, empty arrays, broadcasting between arrays, indexing, comparisons.
-PoCL ends the process where an allocation fails.
+Arrays are contiguous. Views are copies by strides, in one kernel; operations on several arrays
+broadcast by them first. PoCL ends the process where an allocation fails.
 
-Sources: OpenCL C specification, "Relative Error as ULPs" (exp 3, sin 4, pow 16 units); PyOpenCL
-reference, page "Elementwise" (its "Reduction" needs a templating engine).
+Sources: OpenCL C specification, "Relative Error as ULPs" (exp 3, sin 4, pow 16 units) and "Explicit
+Conversions"; PyOpenCL reference, page "Elementwise".
 """
 
 from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from math import prod
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from gpuforge.detect.free_memory import FreeMemory, read_free_memory
-from gpuforge.runtime.backends import Array, Backend, NotExact
+from gpuforge.runtime.backends import Array, Backend
+from gpuforge.runtime.lowering import Lowering, index_of, only
 
 LIBRARY = "pyopencl"
-_SAME_NAME = (
-    "exp expm1 log log1p log2 log10 sqrt sin cos tan sinh cosh tanh asin acos atan asinh acosh"
-    " atanh floor ceil trunc"
+NAMED_ONLY = True
+"""It ends the process where memory is short: used by those who name it."""
+C_TYPES = {
+    "?": "uchar", "b": "char", "B": "uchar", "h": "short", "H": "ushort", "i": "int", "I": "uint",
+    "l": "long", "L": "ulong", "q": "long", "Q": "ulong", "f": "float", "d": "double",
+}  # fmt: skip
+_FLOATS = (
+    "exp expm1 log log1p log2 log10 sqrt sin cos tan sinh cosh tanh floor ceil trunc rint fabs cbrt"
+    " exp2"
 )
-FUNCTIONS = {name: f"{name}(x)" for name in _SAME_NAME.split()}
-FUNCTIONS |= {"abs": "fabs(x)", "square": "x * x", "negative": "-x", "positive": "x"}
-FUNCTIONS["round"] = "rint(x)"
-"""name -> OpenCL C of one element"""
-OPERATIONS = {"add": "x + y", "subtract": "x - y", "multiply": "x * y", "divide": "x / y"}
-OPERATIONS |= {"pow": "pow(x, y)", "atan2": "atan2(x, y)", "hypot": "hypot(x, y)"}
-OPERATIONS["maximum"] = "(isnan(x) || x >= y) ? x : y"
-OPERATIONS["minimum"] = "(isnan(x) || x <= y) ? x : y"
+ONE = {name: f"{name}(x)" for name in _FLOATS.split()}
+ONE |= {f"arc{name}": f"a{name}(x)" for name in "sin cos tan sinh cosh tanh".split()}
+ONE |= {"square": "x * x", "negative": "-x", "positive": "x", "reciprocal": "1 / x"}
+ONE |= {"absolute": "x < 0 ? -x : x", "invert": "~x", "sign": "x != x ? x : (x > 0) - (x < 0)"}
+TESTS = {"isfinite": "isfinite(x)", "isinf": "isinf(x)", "isnan": "isnan(x)", "logical_not": "!x"}
+TWO = {"add": "x + y", "subtract": "x - y", "multiply": "x * y", "true_divide": "x / y"}
+TWO |= {"power": "pow(x, y)", "arctan2": "atan2(x, y)", "hypot": "hypot(x, y)"}
+TWO |= {"bitwise_and": "x & y", "bitwise_or": "x | y", "bitwise_xor": "x ^ y"}
+TWO["maximum"] = "(x != x || x >= y) ? x : y"
+TWO["minimum"] = "(x != x || x <= y) ? x : y"
+COMPARISONS = {"greater": "x > y", "greater_equal": "x >= y", "less": "x < y", "equal": "x == y"}
+COMPARISONS |= {"less_equal": "x <= y", "not_equal": "x != y", "logical_and": "x && y"}
+COMPARISONS |= {"logical_or": "x || y", "logical_xor": "!x != !y"}
+"""row -> OpenCL C of one element, of x and y"""
 REDUCTIONS = {
-    "sum": ("0", "a + b"),
-    "prod": ("1", "a * b"),
-    "max": ("-INFINITY", "(isnan(a) || a >= b) ? a : b"),
-    "min": ("INFINITY", "(isnan(a) || a <= b) ? a : b"),
+    "sum": ("0", "a + b"), "prod": ("1", "a * b"), "any": ("0", "a || b"), "all": ("1", "a && b"),
+    "max": ("x[at]", "(a != a || a >= b) ? a : b"), "min": ("x[at]", "(a != a || a <= b) ? a : b"),
+}  # fmt: skip
+"""row -> what it begins with, OpenCL C that joins a and b"""
+_REDUCE = """
+__kernel void reduce(__global const T *x, __global T *z, const long length, const long parts,
+                     const long chunk) {
+    const long row = get_global_id(0) / parts, start = get_global_id(0) % parts * chunk;
+    const long at = row * length + start;
+    T a = BEGIN;
+    for (long i = 0; i < chunk && start + i < length; i++) { const T b = x[at + i]; a = JOIN; }
+    z[get_global_id(0)] = a;
 }
-"""name -> neutral element, OpenCL C that joins a and b"""
-DEVIATIONS = {
-    "dtype": "only float32 and float64 are computed here",
-    "empty": "OpenCL has no empty buffers",
-    "broadcast": "arrays of different shapes are not broadcast here",
-    "axis": "reductions go over all axes here",
-}
-"""what is refused -> why"""
-_C_TYPES = {"float32": "float", "float64": "double"}
+"""
 _MATMUL = """
-#define T 16
-__kernel void product(__global const REAL *a, __global const REAL *b, __global REAL *c,
-                      const int m, const int n, const int k) {
-    __local REAL left[T][T], right[T][T];
+#define W 16
+__kernel void product(__global const T *a, __global const T *b, __global T *c,
+                      const int m, const int n, const int k, const long u, const long v,
+                      const long w) {
+    __local T left[W][W], right[W][W];
     const int row = get_global_id(0), column = get_global_id(1);
     const int i = get_local_id(0), j = get_local_id(1);
-    REAL total = 0;
-    for (int start = 0; start < k; start += T) {
-        left[i][j] = row < m && start + j < k ? a[(long) row * k + start + j] : 0;
-        right[i][j] = column < n && start + i < k ? b[(long) (start + i) * n + column] : 0;
+    T total = 0;
+    for (int start = 0; start < k; start += W) {
+        left[i][j] = row < m && start + j < k ? a[u + (long) row * k + start + j] : 0;
+        right[i][j] = column < n && start + i < k ? b[v + (long) (start + i) * n + column] : 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int p = 0; p < T && start + p < k; p++) total += left[i][p] * right[p][j];
+        for (int p = 0; p < W && start + p < k; p++) total += left[i][p] * right[p][j];
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    if (row < m && column < n) c[(long) row * n + column] = total;
+    if (row < m && column < n) c[w + (long) row * n + column] = total;
 }
 """
-_TILE, _ROOT = 16, ("pow", 0.5)  # NumPy takes a square root: others for -0 and -inf
-_REDUCE = """
-__kernel void partial(__global const REAL *x, __global REAL *parts, const long n) {
-    REAL a = NEUTRAL;
-    for (long i = get_global_id(0); i < n; i += get_global_size(0)) {
-        const REAL b = x[i];
-        a = JOIN;
-    }
-    parts[get_global_id(0)] = a;
-}
-"""
-_PARTS = 4096  # work items of a reduction; NumPy joins what each of them made
+_TILE = 16
 
 
 class ClArray:
-    """A C-contiguous array on one device. Immutable, as far as its users can tell."""
+    """A C-contiguous array on one device, which nothing writes into once it is made."""
 
-    __hash__ = None  # type: ignore[assignment]
+    def __init__(self, shape: tuple[int, ...], dtype: Any, buffer: Any) -> None:
+        self.shape, self.dtype, self.buffer = shape, np.dtype(dtype), buffer
+        self.size = prod(shape)
 
-    def __init__(self, backend: OpenclBackend, data: Any) -> None:
-        self.backend = backend
-        self.data = data
-
-    shape = property(lambda self: self.data.shape)
-    ndim = property(lambda self: len(self.data.shape))
-    size = property(lambda self: prod(self.data.shape))
-    dtype = property(lambda self: self.data.dtype)
-
-    def __array_namespace__(self, api_version: str | None = None) -> ModuleType:
-        return self.backend.namespace()
-
-    def __float__(self) -> float:
-        return float(self.backend.get(self))
-
-    def __neg__(self) -> Any:
-        return self.backend.apply("negative", self)
-
-    def __abs__(self) -> Any:
-        return self.backend.apply("abs", self)
-
-    def __matmul__(self, other: Any) -> Any:
-        return self.backend.matmul(self, other)
+    def layout(self) -> Any:
+        """Return a NumPy array of this shape and order; its values are not there."""
+        steps = tuple(prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+        return np.lib.stride_tricks.as_strided(_NOTHING, self.shape, steps, writeable=False)
 
 
-def _operator(name: str, *, swapped: bool = False) -> Any:
-    def combined(self: ClArray, other: Any) -> Any:
-        pair = (other, self) if swapped else (self, other)
-        return self.backend.combine(name, *pair)
-
-    return combined
-
-
-_SYMBOLS = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv", "pow": "pow"}
-for _name, _symbol in _SYMBOLS.items():
-    setattr(ClArray, f"__{_symbol}__", _operator(_name))
-    setattr(ClArray, f"__r{_symbol}__", _operator(_name, swapped=True))
+_NOTHING = np.zeros(1, np.int8)
 
 
 class OpenclBackend(Backend):
@@ -138,45 +111,24 @@ class OpenclBackend(Backend):
         self.version = str(cl.VERSION_TEXT)
         self.context = cl.Context([device])
         self.queue = cl.CommandQueue(self.context)
-        self.arrays = import_module("pyopencl.array")
         self.pool = cl.tools.MemoryPool(cl.tools.ImmediateAllocator(self.queue))
-        self.kinds = "fd" if device.double_fp_config else "f"
         self._lock = threading.RLock()
-        self._namespace = _make_namespace(self)
-        self.kernel = cache(self._elementwise)
-        self.reduction = cache(self._reduction)
-        self.product = cache(self._product)
+        self.kernel = cache(self._built)
+        self.lowering = _lowering(self, double=bool(device.double_fp_config))
 
-    def namespace(self) -> ModuleType:
-        return self._namespace
-
-    def put(self, array: Array, *, share: bool) -> ClArray:
-        """Return a copy of `array` on the device.
-
-        Raises
-        ------
-        NotExact
-            If its dtype or emptiness is not to be had there.
-        """
-        if array.dtype.char not in self.kinds:
-            raise NotExact(f"dtype {array.dtype}: {DEVIATIONS['dtype']}")
-        if not array.size:
-            raise NotExact(DEVIATIONS["empty"])
-        flags = array.flags
-        if not (flags.c_contiguous and flags.aligned and array.dtype.isnative):
-            array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
-        with self._lock:  # the library's to_device and get keep each host array for a dozen more
-            made = self._empty(array.shape, array.dtype)
-            self.cl.enqueue_copy(self.queue, made.data.base_data, array)
+    def put(self, array: Array) -> ClArray:
+        native = np.asarray(array, array.dtype.newbyteorder("="), order="C")
+        with self._lock:
+            made = self.empty(array.shape, native.dtype)
+            if made.size:
+                self.cl.enqueue_copy(self.queue, made.buffer, np.require(native, None, ["C", "A"]))
         return made
 
     def get(self, array: ClArray) -> Array:
         made = np.empty(array.shape, array.dtype)
-        self.cl.enqueue_copy(self.queue, made, array.data.base_data)
+        if array.size:
+            self.cl.enqueue_copy(self.queue, made, array.buffer)
         return made
-
-    def is_array(self, value: Any) -> bool:
-        return isinstance(value, ClArray) and value.backend is self
 
     def scope(self) -> AbstractContextManager[Any]:
         return self._lock
@@ -193,95 +145,197 @@ class OpenclBackend(Backend):
     def memory(self) -> FreeMemory | None:
         return read_free_memory() if self.queue.device.host_unified_memory else None
 
-    def apply(self, name: str, array: ClArray) -> ClArray:
-        """Return one of `FUNCTIONS` of each element."""
-        made = self._empty(array.shape, array.dtype)
-        self.kernel(FUNCTIONS[name], array.dtype.name, "array")(made.data, array.data)
-        return made
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> ClArray:
+        kind = np.dtype(dtype)
+        return ClArray(shape, kind, self.pool.allocate(max(prod(shape) * kind.itemsize, 8)))
 
-    def combine(self, name: str, left: Any, right: Any) -> ClArray:
-        """Return one of `OPERATIONS` of each pair of elements, or of each and a number."""
-        pair = (left, right)
-        arrays = [v for v in pair if isinstance(v, ClArray)]
-        if not all(isinstance(v, ClArray | int | float) for v in pair) or (name, right) == _ROOT:
-            raise NotExact(f"{type(left).__name__} with {type(right).__name__} is not computed")
-        if any(a.shape != arrays[0].shape for a in arrays):
-            raise NotExact(DEVIATIONS["broadcast"])
-        dtype = np.result_type(*(v.dtype if isinstance(v, ClArray) else v for v in pair))
-        kinds = ",".join(v.dtype.name if isinstance(v, ClArray) else "number" for v in pair)
-        made = self._empty(arrays[0].shape, dtype)
-        values = (v.data if isinstance(v, ClArray) else dtype.type(v) for v in pair)
-        self.kernel(OPERATIONS[name], dtype.name, kinds)(made.data, *values)
-        return made
+    def _built(self, source: str) -> Any:
+        program = self.cl.Program(self.context, source).build()
+        return program.all_kernels()[0]
 
-    def reduce(self, name: str, array: ClArray, axis: None = None) -> ClArray:
-        """Return one of `REDUCTIONS` over all elements."""
-        if axis is not None:
-            raise NotExact(DEVIATIONS["axis"])
-        parts = self._empty((min(array.size, _PARTS),), array.dtype)
-        self.reduction(name, array.dtype.name)(
-            self.queue, parts.shape, None, array.data.data, parts.data.data, np.int64(array.size)
+    def run(self, source: str, items: Any, *given: Any, group: Any = None) -> None:
+        """Run a kernel over so many work items."""
+        values = [v.buffer if isinstance(v, ClArray) else v for v in given]
+        self.kernel(source)(self.queue, items if group else (items,), group, *values)
+
+    def each(self, code: str, dtype: Any, *given: Any) -> ClArray:
+        """Return `code`, in OpenCL C of x, y and w, for each of the given arrays and numbers."""
+        kind = np.dtype(dtype)
+        arrays = [value for value in given if isinstance(value, ClArray)]
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        made = self.empty(shape, kind)
+        names, declared, reads, values = "xyw", [], [], []
+        for name, value in zip(names, given, strict=False):
+            if isinstance(value, ClArray):
+                c_type = C_TYPES[value.dtype.char]
+                declared.append(f"__global const {c_type} *{name}s")
+                reads.append(f"const {c_type} {name} = {name}s[i];")
+                values.append(self.strided(value, np.broadcast_to(value.layout(), shape)))
+            else:
+                number = np.dtype(arrays[0].dtype).type(value)
+                declared.append(f"const {C_TYPES[number.dtype.char]} {name}")
+                values.append(np.uint8(number) if number.dtype.kind == "b" else number)
+        code = f"({code}) != 0" if kind.kind == "b" else code
+        source = (
+            f"__kernel void each({', '.join(declared)}, __global {C_TYPES[kind.char]} *z)"
+            f" {{ const size_t i = get_global_id(0); {' '.join(reads)} z[i] = {code}; }}"
         )
-        return self.put(np.asarray(getattr(np, name)(self.get(parts))), share=False)
+        if made.size:
+            self.run(source, made.size, *values, made)
+        return made
+
+    def strided(
+        self, array: ClArray, view: Any, into: ClArray | None = None, at: Any = None
+    ) -> Any:
+        """Return what `view`, of the array's layout, sees; written into the view `at` of `into`."""
+        whole = array.layout()
+        if into is None:
+            if view.shape == whole.shape and view.strides == whole.strides:
+                return array
+            into = self.empty(view.shape, array.dtype)
+            at = into.layout()
+        numbers = [_offset(view, whole), _offset(at, into.layout())]
+        steps = []
+        for axis in reversed(range(view.ndim)):
+            numbers += [view.shape[axis], view.strides[axis], at.strides[axis]]
+            steps.append(f"p = i % n{axis}; i /= n{axis}; a += p * s{axis}; b += p * t{axis};")
+        names = [f"const long {k}{axis}" for axis in reversed(range(view.ndim)) for k in "nst"]
+        kind = C_TYPES[array.dtype.char]
+        source = (
+            f"__kernel void strided(__global const {kind} *x, __global {kind} *z,"
+            f" {', '.join(['const long f', 'const long g', *names])})"
+            f" {{ long i = get_global_id(0), p, a = f, b = g; {' '.join(steps)} z[b] = x[a]; }}"
+        )
+        if view.size:
+            self.run(source, view.size, array, into, *map(np.int64, numbers))
+        return into
+
+    def written(self, array: ClArray, value: ClArray, index: Any) -> ClArray:
+        """Return a copy of an array with a value at an index."""
+        made = self.empty(array.shape, array.dtype)
+        if made.size:
+            self.cl.enqueue_copy(self.queue, made.buffer, array.buffer,
+                                 byte_count=array.size * array.dtype.itemsize)  # fmt: skip
+        target = made.layout()[(*index, ...)]
+        return self.strided(value, np.broadcast_to(value.layout(), target.shape), made, target)  # type: ignore[no-any-return]
+
+    def concatenated(self, *given: Any) -> ClArray:
+        *arrays, axis = given
+        shape = list(arrays[0].shape)
+        shape[axis] = sum(array.shape[axis] for array in arrays)
+        made, start = self.empty(tuple(shape), arrays[0].dtype), 0
+        for array in arrays:
+            index = (slice(None),) * axis + (slice(start, start + array.shape[axis]),)
+            self.strided(array, array.layout(), made, made.layout()[index])
+            start += array.shape[axis]
+        return made
+
+    def reduced(self, name: str, array: ClArray, axes: tuple[int, ...], keep: bool) -> ClArray:
+        """Return one of `REDUCTIONS` over axes, in two steps where few results are made of many."""
+        begin, join = REDUCTIONS[name]
+        kept = [axis for axis in range(len(array.shape)) if axis not in axes]
+        moved = self.strided(array, array.layout().transpose(*kept, *axes))
+        shape = tuple(1 if axis in axes else n for axis, n in enumerate(array.shape)
+                      if keep or axis not in axes)  # fmt: skip
+        rows = prod(shape)
+        length = prod(array.shape[axis] for axis in axes)
+        kind = C_TYPES[array.dtype.char]
+        source = _REDUCE.replace("BEGIN", begin).replace("JOIN", join).replace("T ", f"{kind} ")
+        chunk = max(64, int(length**0.5))
+        while rows < _WIDE and length > 2 * chunk:
+            parts = -(-length // chunk)
+            made = self.empty((rows * parts,), array.dtype)
+            self.run(source, rows * parts, moved, made, *map(np.int64, (length, parts, chunk)))
+            moved, length = made, parts
+        made = self.empty(shape, array.dtype)
+        if rows:
+            self.run(source, rows, moved, made, *map(np.int64, (length, 1, length)))
+        return made
 
     def matmul(self, left: ClArray, right: ClArray) -> ClArray:
-        """Return the product of two matrices of one dtype."""
-        if not (isinstance(left, ClArray) and isinstance(right, ClArray)):
-            raise NotExact("only two matrices are multiplied here")
-        if left.ndim != 2 or right.ndim != 2 or left.dtype != right.dtype:
-            raise NotExact("only two matrices of one dtype are multiplied here")
-        (m, k), (other, n) = left.shape, right.shape
-        if k != other:
-            raise ValueError(f"matmul of {left.shape} and {right.shape}")
-        made = self._empty((m, n), left.dtype)
+        """Return the products of the matrices in the last two axes."""
+        (m, k), n = left.shape[-2:], right.shape[-1]
+        front = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        a = self.strided(left, np.broadcast_to(left.layout(), (*front, m, k)))
+        b = self.strided(right, np.broadcast_to(right.layout(), (*front, k, n)))
+        made = self.empty((*front, m, n), left.dtype)
         size = [-(-length // _TILE) * _TILE for length in (m, n)]
-        self.product(left.dtype.name)(
-            self.queue, size, (_TILE, _TILE), left.data.data, right.data.data, made.data.data,
-            np.int32(m), np.int32(n), np.int32(k),
-        )  # fmt: skip
+        source = _MATMUL.replace("T ", f"{C_TYPES[left.dtype.char]} ")
+        for place in range(prod(front) if m * n else 0):
+            starts = map(np.int64, (place * m * k, place * k * n, place * m * n))
+            self.run(source, size, a, b, made, *map(np.int32, (m, n, k)), *starts,
+                     group=(_TILE, _TILE))  # fmt: skip
         return made
 
-    def _empty(self, shape: tuple[int, ...], dtype: Any) -> ClArray:
-        return ClArray(self, self.arrays.Array(self.queue, shape, dtype, allocator=self.pool))
 
-    def _elementwise(self, code: str, dtype: str, kinds: str) -> Any:
-        """Return the kernel of an element's `code`; `kinds` are the dtypes of its operands."""
-        result = _C_TYPES[dtype]
-        operands = kinds.split(",") if "," in kinds else [dtype]
-        declared = [
-            f"{result} {n}" if kind == "number" else f"__global const {_C_TYPES[kind]} *{n}"
-            for n, kind in zip("uv", operands, strict=False)
-        ]
-        reads = [
-            f"const {result} {target} = {n}{'' if kind == 'number' else '[i]'};"
-            for target, n, kind in zip("xy", "uv", operands, strict=False)
-        ]
-        return import_module("pyopencl.elementwise").ElementwiseKernel(
-            self.context,
-            f"__global {result} *z, {', '.join(declared)}",
-            f"{' '.join(reads)} z[i] = {code};",
-        )
-
-    def _reduction(self, name: str, dtype: str) -> Any:
-        neutral, join = REDUCTIONS[name]
-        source = _REDUCE.replace("REAL", _C_TYPES[dtype])
-        source = source.replace("NEUTRAL", neutral).replace("JOIN", join)
-        return self.cl.Program(self.context, source).build().partial
-
-    def _product(self, dtype: str) -> Any:
-        source = _MATMUL.replace("REAL", _C_TYPES[dtype])
-        return self.cl.Program(self.context, source).build().product
+def _offset(view: Any, whole: Any) -> int:
+    both = (array.__array_interface__["data"][0] for array in (view, whole))
+    return int(next(both) - next(both))
 
 
-def _make_namespace(backend: OpenclBackend) -> ModuleType:
-    made = ModuleType("gpuforge_opencl")
-    methods = ((FUNCTIONS, backend.apply), (OPERATIONS, backend.combine))
-    for names, method in (*methods, (REDUCTIONS, backend.reduce)):
-        for name in names:
-            setattr(made, name, partial(method, name))
-    vars(made)["matmul"] = backend.matmul
-    vars(made).update({name: np.dtype(name) for name in _C_TYPES})
-    return made
+_WIDE = 4096
+"""So many results, or more, are each made by one work item."""
+
+
+def _is_any(backend: OpenclBackend, code: str, array: ClArray) -> bool:
+    found = backend.each(code, "?", array)
+    whole = backend.reduced("any", found, tuple(range(len(array.shape))), False)
+    return bool(backend.get(whole))
+
+
+def _beyond_dtype(backend: OpenclBackend, array: ClArray, dtype: Any) -> bool:
+    """Return whether a conversion to whole numbers leaves their range."""
+    if dtype.kind not in "iu" or array.dtype.kind != "f":
+        return False
+    limits = np.iinfo(dtype)
+    low, high = float(limits.min), float(limits.max)
+    test = f"x > {low - 1!r} && x < {high + 1!r}" if dtype.itemsize < 4 else (
+        f"x >= {low!r} && x < {high!r}")  # fmt: skip
+    return _is_any(backend, f"!({test})", array)
+
+
+def _lowering(cl: OpenclBackend, *, double: bool) -> Lowering:
+    def each(code: str, dtype: Any = None) -> Any:
+        def row(*given: Any) -> ClArray:
+            arrays = [value for value in given if isinstance(value, ClArray)]
+            return cl.each(code, dtype or arrays[0].dtype, *given)
+
+        return row
+
+    def reduction(name: str) -> Any:
+        return lambda x, axes, keep: cl.reduced(name, x, axes, keep)
+
+    functions: dict[str, Any] = {name: each(code) for name, code in (ONE | TWO).items()}
+    functions |= {name: each(code, "?") for name, code in (TESTS | COMPARISONS).items()}
+    functions |= {name: reduction(name) for name in REDUCTIONS}
+    functions |= {
+        "fixed_power": lambda x, n: cl.each(
+            "sqrt(x)" if n == 0.5 else "pow(x, y)", x.dtype, x, n
+        ),
+        "where": lambda mask, x, y: cl.each("x ? y : w", y.dtype, mask, x, y),
+        "astype": lambda x, dtype: cl.each("x", dtype, x),
+        "getitem": lambda x, *rest: cl.strided(x, x.layout()[(*index_of(rest), ...)]),
+        "setitem": lambda x, value, *rest: cl.written(x, value, index_of(rest)),
+        "transpose": lambda x, axes: cl.strided(x, x.layout().transpose(axes)),
+        "diagonal": lambda x, *rest: cl.strided(x, x.layout().diagonal(*rest)),
+        "reshape": lambda x, shape: ClArray(shape, x.dtype, x.buffer),
+        "broadcast_to": lambda x, shape: cl.strided(x, np.broadcast_to(x.layout(), shape)),
+        "full": lambda shape, value, dtype: cl.put(np.full(shape, value, dtype)),
+        "eye": lambda n, m, k, dtype: cl.put(np.eye(n, m, k, dtype)),
+        "concatenate": cl.concatenated, "matmul": cl.matmul,
+    }  # fmt: skip
+    real = only("f", "the OpenCL kernel is for floating-point numbers")
+    whole = {"square", "negative", "positive", "absolute", "invert", "sign"}
+    names = (set(ONE) | {"true_divide", "power", "arctan2", "hypot", "matmul"}) - whole
+    return Lowering(
+        "OpenCL", functions, frozenset("?bBhHiIlLqQfd" if double else "?bBhHiIlLqQf"),
+        guards={"astype": lambda x, dtype: _beyond_dtype(cl, x, dtype),
+                "fixed_power": lambda x, n: n in (0.5, -0.5)
+                and _is_any(cl, "x == 0 || x == -INFINITY", x)},
+        refused=dict.fromkeys(names | {"fixed_power", "isfinite", "isinf", "isnan"}, real)
+        | {"invert": only("iu", "the OpenCL kernel is for whole numbers")},
+        finite=lambda x: not _is_any(cl, "!isfinite(x)", x),
+    )  # fmt: skip
 
 
 def open_devices() -> list[Backend]:

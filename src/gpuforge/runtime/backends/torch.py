@@ -1,64 +1,44 @@
 """PyTorch on the CPU, CUDA or ROCm, Apple's MPS and Intel's XPU.
 
-Not exactly NumPy, and therefore left out for a kind of call that uses it: what `DEVIATIONS` names,
-for the dtypes in `_CHARS`, and each step of another dtype than NumPy's (int32 + float32; an int32
-array times an int64 number of no dimensions, which wraps). What raises here but not in NumPy
-(reversed slices, negative ``take``) is settled by NumPy at run time.
+Operations run one after the other. What PyTorch does not do as NumPy for some values has a guard:
+it leaves shifts beyond the width and conversions beyond the dtype to the processor, divides whole
+numbers by zero with an error, and gives other NaN and infinities in complex arithmetic.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
 
 from gpuforge.detect.free_memory import FreeMemory
-from gpuforge.runtime.backends import Array, Backend, Program, Uses
+from gpuforge.runtime.array.index import NEW, PLACE
+from gpuforge.runtime.array.indexing import ARRAY
+from gpuforge.runtime.backends import Array, Backend
+from gpuforge.runtime.lowering import (
+    COMPLEX_GUARDED,
+    NOT_COMPLEX,
+    Lowering,
+    beyond_dtype,
+    beyond_remainder,
+    beyond_width,
+    negative_exponent,
+    never,
+    odd_root,
+    only,
+    out_of_range,
+)
+from gpuforge.runtime.lowerings import placing
+from gpuforge.runtime.lowerings.torch import extended
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
-from gpuforge.runtime.watching import COMPLEX, NAN_OF_COMPLEX, TIES, beyond, promotion
 
 LIBRARY = "torch"
-_POWERS = {"pow", "__pow__", "__rpow__", "__ipow__", "pow_"}
-_SHIFTS = {"__lshift__", "__rshift__", "bitwise_left_shift", "bitwise_right_shift"}
-_REMAINDERS = {"remainder", "fmod", "__mod__", "__rmod__", "__imod__"}
-_COMPLEX = COMPLEX | {"__rdiv__", "add", "sub", "subtract", "__rsub__", "rsub", "add_", "sub_"}
-_DRAWN = ("linspace", "arange", "tensor", "asarray", "full", "logspace")
-DEVIATIONS = {
-    **dict.fromkeys(_COMPLEX, f"PyTorch's {NAN_OF_COMPLEX}"),
-    **dict.fromkeys(("argsort", "topk"), f"PyTorch's argsort: {TIES}"),
-    **dict.fromkeys(("cumsum", "cumsum_"), "PyTorch's running sums lose the sign of leading zeros"),
-    **dict.fromkeys(("searchsorted", "bucketize"), "PyTorch finds other places for NaN"),
-    **dict.fromkeys(("angle", "nextafter"), "PyTorch's results for zeros are not NumPy's"),
-    **dict.fromkeys(("std", "var"), "PyTorch's float16 squares do not overflow as NumPy's"),
-    "take_along_dim": "array-api-compat wraps an index out of range, NumPy raises",
-    "__rdiv__": "PyTorch divides by multiplying with the reciprocal, which may overflow",
-    **dict.fromkeys(_DRAWN, "PyTorch makes float32 where NumPy makes float64"),
-    **dict.fromkeys(_POWERS, "PyTorch's integer powers take negative exponents, NumPy's raise"),
-    **dict.fromkeys(_SHIFTS, "PyTorch leaves shifts beyond the width undefined, NumPy does not"),
-    **dict.fromkeys(_REMAINDERS, "PyTorch's remainders have other signs of zero than NumPy's"),
-}
-"""operation -> how it differs from NumPy's, for some dtypes and numbers only"""
-_CHARS = {
-    **dict.fromkeys(("argsort", "topk"), "?bBhHiIlLqQefdFD"),
-    **dict.fromkeys(("cumsum", "cumsum_", "searchsorted", "bucketize"), "efdFD"),
-    **dict.fromkeys(("angle", "nextafter"), "efd"),
-    **dict.fromkeys(("std", "var"), "e"),
-}
-"""operation -> type codes of NumPy for which it differs"""
-_NAMES = {
-    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
-    *("float16", "float32", "float64", "complex64", "complex128"),
-}
-_READ_BY_PYTHON = {"__bool__", "item", "tolist", "__int__", "__float__", "__index__", "__array__"}
 
 
 class TorchBackend(Backend):
     """One PyTorch device."""
-
-    writes = True
 
     def __init__(self, torch: Any, device: str) -> None:
         self.torch = torch
@@ -66,6 +46,7 @@ class TorchBackend(Backend):
         self.name = f"torch:{device}"
         self.version = str(torch.__version__)
         self.on_host = self.device.type == "cpu"
+        self.lowering = lowering(torch, self.device)
         cuda = self.device.type == "cuda"
         self.staging = Staging(lambda: _open_lane(torch, self.device)) if cuda else None
 
@@ -73,19 +54,9 @@ class TorchBackend(Backend):
     def deterministic(self) -> bool:
         return self.on_host or bool(self.torch.are_deterministic_algorithms_enabled())
 
-    def namespace(self) -> ModuleType:
-        return import_module("array_api_compat.torch")
-
-    def put(self, array: Array, *, share: bool) -> Any:
-        if not array.dtype.isnative:
-            array = array.astype(array.dtype.newbyteorder("="))
-        elif not (share and self.on_host) or not array.flags.writeable or _reversed(array):
-            plain = self.on_host or not array.flags.writeable  # PyTorch warns of read-only ones
-            array = array.copy(order="K") if plain else np.ascontiguousarray(array)
-        tensor = self.torch.from_numpy(array)
-        if self.on_host:
-            return tensor
-        return self._move(TO_DEVICE, tensor, self.device)
+    def put(self, array: Array) -> Any:
+        tensor = self.torch.from_numpy(_writable(array))  # PyTorch warns of read-only ones
+        return tensor if self.on_host else self._move(TO_DEVICE, tensor, self.device)
 
     def get(self, array: Any) -> Array:
         if self.on_host and not (array.is_conj() or array.is_neg() or array.requires_grad):
@@ -102,49 +73,12 @@ class TorchBackend(Backend):
                 return made
         return tensor.to(place)
 
-    def is_array(self, value: Any) -> bool:
-        return isinstance(value, self.torch.Tensor)
-
     def scope(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.on_host else self.device
-
-    def watch(self, function: Program, arguments: tuple[Any, ...]) -> Uses:
-        from torch.overrides import TorchFunctionMode
-
-        uses = Uses()
-
-        class Watch(TorchFunctionMode):
-            def __torch_function__(
-                self, called: Any, types: Any, args: Any = (), kwargs: Any = None
-            ) -> Any:
-                name = getattr(called, "__name__", str(called))
-                uses.operations.add(name)
-                named = kwargs or {}
-                result = called(*args, **named)
-                given = (*args, *named.values())
-                chosen = name in _DRAWN and named.get("dtype") is not None
-                uses.not_exact = (
-                    uses.not_exact
-                    or ("" if chosen else _deviation(name, args, result))
-                    or beyond("PyTorch", name, given, _dtype)
-                    or promotion("PyTorch", name, given, result, _dtype)
-                )
-                return result
-
-        with Watch():
-            function(*arguments)
-        if uses.operations & _READ_BY_PYTHON and not self.on_host:
-            uses.not_exact = (
-                uses.not_exact or "values steer Python code: each one waits for the GPU"
-            )
-        return uses
 
     def wait(self, value: Any) -> None:
         if not self.on_host:
             getattr(self.torch, self.device.type).synchronize()
-
-    def written(self, array: Any) -> bool:
-        return bool(array._version)
 
     def exhausted(self, error: BaseException) -> bool:
         if isinstance(error, self.torch.OutOfMemoryError | MemoryError):
@@ -183,47 +117,239 @@ def _open_lane(torch: Any, device: Any) -> Lane:
     )
 
 
-def _reversed(array: Array) -> bool:
-    return any(stride < 0 for stride in array.strides)
+def _writable(array: Array) -> Array:
+    """Return an array of the same memory that PyTorch takes; a copy where there is none."""
+    if any(stride < 0 for stride in array.strides):
+        return np.ascontiguousarray(array)
+    if not array.flags.writeable:
+        array = array.view()
+        try:
+            array.flags.writeable = True
+        except ValueError:  # the memory itself is read-only
+            return array.copy(order="K")
+    return array
 
 
-def _dtype(value: Any) -> np.dtype[Any] | None:
-    name = str(getattr(value, "dtype", "")).removeprefix("torch.")
-    return np.dtype(name) if hasattr(value, "_version") and name in _NAMES else None
+def _on_tensors(torch: Any, function: Any) -> Any:
+    """Return a function of two tensors that takes a Python number for one of them."""
+
+    def call(left: Any, right: Any) -> Any:
+        if not hasattr(left, "dtype"):
+            left = torch.full((), left, dtype=right.dtype, device=right.device)
+        elif not hasattr(right, "dtype"):
+            right = torch.full((), right, dtype=left.dtype, device=left.device)
+        return function(left, right)
+
+    return call
 
 
-def _deviation(name: str, arguments: Any, result: Any) -> str:
-    """Return how an operation on these arguments may differ from NumPy's; empty if it does not."""
-    if name not in DEVIATIONS:
-        return ""
-    chars = {d.char for value in arguments[:2] if (d := _dtype(value)) is not None}
-    if name in _COMPLEX and (chars & set("FD") or complex in map(type, arguments)):
-        return f"PyTorch's {NAN_OF_COMPLEX}"
-    if name == "take_along_dim":
-        return DEVIATIONS[name]
-    if name in _CHARS:
-        return DEVIATIONS[name] if chars & set(_CHARS[name]) else ""
-    if name == "__rdiv__":
-        number = arguments[1]
-        return DEVIATIONS[name] if isinstance(number, float | int) and abs(number) < 1 else ""
-    if name in _DRAWN:
-        return DEVIATIONS[name] if not chars and _dtype(result) == np.float32 else ""
-    whole = [
-        isinstance(a, int) or (hasattr(a, "is_floating_point") and not _inexact(a))
-        for a in arguments[:2]
-    ]
-    if name not in _POWERS | _SHIFTS | _REMAINDERS:
-        return ""
-    if name in _REMAINDERS:
-        return "" if all(whole) else DEVIATIONS[name]
-    steady = isinstance(arguments[-1], int) and 0 <= arguments[-1] < 8
-    if not all(whole) or (steady and name != "__rpow__"):
-        return ""
-    return DEVIATIONS[name]
+def _forwards(part: tuple[int, int | None, int]) -> tuple[slice, bool]:
+    """Return a slice with a positive step, and whether its result is then to be reversed."""
+    start, stop, step = part
+    if step > 0:
+        return slice(start, stop, step), False
+    places = range(start, -1 if stop is None else stop, step)
+    return slice(places[-1], places[0] + 1, -step), True
 
 
-def _inexact(tensor: Any) -> bool:
-    return bool(tensor.is_floating_point() or tensor.is_complex())
+def _index(rest: Any) -> tuple[tuple[Any, ...], list[int]]:
+    """Return PyTorch's index, and the axes of its result that are to be reversed."""
+    *places, pattern = rest
+    numbers = iter(places)
+    index: list[Any] = []
+    reversed_axes: list[int] = []
+    axis = 0
+    for part in pattern:
+        if part == PLACE:
+            index.append(next(numbers))
+            continue
+        if part == NEW:
+            index.append(None)
+        else:
+            forwards, turned = _forwards(part)
+            index.append(forwards)
+            reversed_axes += [axis] if turned else []
+        axis += 1
+    return tuple(index), reversed_axes
+
+
+def _getitem(x: Any, *rest: Any) -> Any:
+    index, turned = _index(rest)
+    return x[index].flip(turned) if turned else x[index]
+
+
+def _setitem(x: Any, value: Any, *rest: Any) -> Any:
+    index, turned = _index(rest)
+    target = x[index]
+    target.copy_(value.expand(target.shape).flip(turned) if turned else value)
+    return x
+
+
+def _places(x: Any, rest: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return what to index and PyTorch's index for a gather; whole numbers count as arrays."""
+    *given, pattern = rest
+    count = pattern.count(ARRAY)
+    arrays, numbers = iter(given[:count]), iter(given[count:])
+    index: list[Any] = []
+    axis = 0
+    for part in pattern:
+        if part == ARRAY:
+            index.append(next(arrays))
+        elif part == PLACE:
+            index.append(given[0].new_full((1,) * max(given[0].ndim, 1), next(numbers)))
+        else:
+            index.append(None if part == NEW else _turned_slice(x.shape[axis], part))
+        axis += part != NEW
+    return x, tuple(index)
+
+
+def _gather(x: Any, *rest: Any) -> Any:
+    turned = _backward(rest[-1])
+    if turned:
+        x = x.flip(turned)
+    whole, index = _places(x, rest)
+    return whole[index]
+
+
+def _scatter(x: Any, value: Any, *rest: Any) -> Any:
+    turned = _backward(rest[-1])
+    whole, index = _places(x.flip(turned) if turned else x, rest)
+    whole[index] = value
+    return whole.flip(turned) if turned else whole
+
+
+def _backward(pattern: Any) -> list[int]:
+    """Return the axes that a pattern reads backwards."""
+    axes = [part for part in pattern if part != NEW]
+    return [axis for axis, part in enumerate(axes) if type(part) is tuple and part[2] < 0]
+
+
+def _turned_slice(length: int, part: tuple[int, int | None, int]) -> slice:
+    """Return a slice with a positive step of an axis that was reversed."""
+    start, stop, step = part
+    if step > 0:
+        return slice(*part)
+    return slice(length - 1 - start, None if stop is None else length - 1 - stop, -step)
+
+
+def _prod(x: Any, axes: tuple[int, ...], keep: bool) -> Any:
+    for axis in reversed(axes):
+        x = x.prod(dim=axis, keepdim=keep, dtype=x.dtype)
+    return x if axes else x.clone()
+
+
+def _full(torch: Any, device: Any) -> Any:
+    return lambda shape, value, dtype: torch.full(
+        shape, value, dtype=getattr(torch, dtype.name), device=device
+    )
+
+
+def _complex_not_finite(result: Any) -> Any:
+    """Return whether complex arithmetic left the finite numbers: libraries differ there."""
+    return result.is_complex() and not result.isfinite().all()
+
+
+def _not_finite(result: Any) -> Any:
+    """Return whether sums of many terms left the finite numbers: their order decides on NaN."""
+    return not result.isfinite().all()
+
+
+def lowering(torch: Any, device: Any) -> Lowering:
+    """Return how PyTorch does the operations of the table."""
+    renamed = {
+        "absolute": "abs", "fabs": "abs", "conjugate": "conj_physical", "deg2rad": "deg2rad",
+        "radians": "deg2rad", "rad2deg": "rad2deg", "degrees": "rad2deg", "rint": "round",
+        "invert": "bitwise_not", "left_shift": "bitwise_left_shift", "positive": "clone",
+        "right_shift": "bitwise_right_shift",
+    }  # fmt: skip
+    single = (
+        "negative absolute fabs sqrt square reciprocal exp exp2 expm1 log log2 log10 log1p sin cos"
+        " tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh deg2rad rad2deg radians"
+        " degrees rint floor ceil trunc isfinite isinf isnan signbit logical_not invert conjugate"
+        " positive"
+    ).split()
+    both = (
+        "maximum minimum fmax fmin arctan2 hypot logical_and logical_or logical_xor logaddexp"
+        " copysign nextafter fmod"
+    ).split()
+    functions: dict[str, Any] = {name: getattr(torch, renamed.get(name, name)) for name in single}
+    functions |= {name: _on_tensors(torch, getattr(torch, name)) for name in both}
+    functions |= {
+        "add": lambda a, b: a + b, "subtract": lambda a, b: a - b,
+        "multiply": lambda a, b: a * b, "full": _full(torch, device),
+        "eye": lambda n, m, k, dtype: torch.ones(
+            n, m, dtype=getattr(torch, dtype.name), device=device).triu(k).tril(k),
+        "true_divide": _on_tensors(torch, torch.true_divide),
+        "floor_divide": _on_tensors(torch, torch.floor_divide),
+        "remainder": _on_tensors(torch, lambda a, b: torch.copysign(torch.remainder(a, b), b)
+                                 if a.is_floating_point() else torch.remainder(a, b)),
+        "power": _on_tensors(torch, torch.pow), "float_power": _on_tensors(torch, torch.pow),
+        "integer_power": _on_tensors(torch, torch.pow),
+        "fixed_power": lambda x, n: torch.pow(x, n),
+        "sign": lambda x: torch.where(torch.isnan(x), x, torch.sign(x))
+        if x.is_floating_point() else torch.sign(x),
+        "heaviside": _on_tensors(torch, lambda x, h: torch.where(
+            torch.isnan(x), x, torch.heaviside(x, h))),
+        "greater": lambda a, b: a > b, "greater_equal": lambda a, b: a >= b,
+        "less": lambda a, b: a < b, "less_equal": lambda a, b: a <= b,
+        "equal": lambda a, b: a == b, "not_equal": lambda a, b: a != b,
+        "bitwise_and": lambda a, b: a & b, "bitwise_or": lambda a, b: a | b,
+        "bitwise_xor": lambda a, b: a ^ b,
+        "left_shift": _on_tensors(torch, torch.bitwise_left_shift),
+        "right_shift": _on_tensors(torch, torch.bitwise_right_shift),
+        "astype": lambda x, dtype: x != 0 if dtype.kind == "b" else x.to(
+            getattr(torch, dtype.name)),
+        "where": torch.where,
+        "join_complex": torch.complex, "real": lambda x: x.real if x.is_complex() else x,
+        "imag": lambda x: x.imag if x.is_complex() else torch.zeros_like(x),
+        "getitem": _getitem, "setitem": lambda x, *rest: _setitem(x.clone(), *rest),
+        "gather": _gather, "checked_gather": _gather,
+        "scatter": lambda x, *rest: _scatter(x.clone(), *rest),
+        "checked_scatter": lambda x, *rest: _scatter(x.clone(), *rest),
+        "select": lambda x, mask: x[mask],
+        "transpose": lambda x, axes: x.permute(axes),
+        "reshape": lambda x, shape: x.reshape(shape),
+        "broadcast_to": lambda x, shape: x.expand(shape),
+        "concatenate": lambda *given: torch.cat(given[:-1], dim=given[-1]),
+        "sum": lambda x, axes, keep: torch.sum(x, dim=axes, keepdim=keep, dtype=x.dtype)
+        if axes else x.clone(),
+        "prod": _prod,
+        "max": lambda x, axes, keep: torch.amax(x, dim=axes, keepdim=keep) if axes else x.clone(),
+        "min": lambda x, axes, keep: torch.amin(x, dim=axes, keepdim=keep) if axes else x.clone(),
+        "any": lambda x, axes, keep: torch.any(x, dim=axes, keepdim=keep) if axes else x.clone(),
+        "all": lambda x, axes, keep: torch.all(x, dim=axes, keepdim=keep) if axes else x.clone(),
+        "argmax": lambda x, axis: torch.argmax(x, dim=axis),
+        "argmin": lambda x, axis: torch.argmin(x, dim=axis),
+        "matmul": torch.matmul,
+        "einsum": lambda *given: torch.einsum(given[-1], *given[:-1]),
+    }  # fmt: skip
+    plain = Lowering(
+        "PyTorch", functions, frozenset("?bBhiqlefdFD"),
+        guards={
+            **dict.fromkeys(("floor_divide", "remainder", "fmod"), beyond_remainder),
+            "integer_power": negative_exponent, "fixed_power": odd_root, "left_shift": beyond_width,
+            "right_shift": beyond_width, "astype": beyond_dtype,
+            "checked_gather": out_of_range,
+            "checked_scatter": lambda x, value, *rest: out_of_range(x, *rest),
+        },
+        refused={
+            **dict.fromkeys(NOT_COMPLEX, only("biuf", "PyTorch's complex function is not NumPy's")),
+            **dict.fromkeys(("argmax", "argmin"), only("iuf", "PyTorch orders other dtypes")),
+            **dict.fromkeys(("rint", "floor", "ceil", "trunc", "signbit"),
+                            only("f", "PyTorch rounds floating-point numbers only")),
+            "matmul": only("iufc", "PyTorch has no product of them"),
+            "absolute": never("?", "PyTorch has none of bool"),
+            "einsum": only("fc", "PyTorch sums whole numbers in int64"),
+            "reciprocal": only("fc", "PyTorch's of whole numbers is no whole number"),
+            "nextafter": never("e", "PyTorch has none of float16"),
+        },
+        result_guards=dict.fromkeys(COMPLEX_GUARDED, _complex_not_finite)
+        | dict.fromkeys(("matmul", "einsum", "sum", "prod"), _not_finite),
+        reusing={"setitem": _setitem, "scatter": _scatter, "checked_scatter": _scatter},
+        views=frozenset("getitem transpose reshape broadcast_to real imag conjugate".split()),
+        finite=lambda x: x.sum().isfinite() or x.isfinite().all(),
+    )  # fmt: skip
+    return placing.in_torch(extended(plain, torch), torch, _places)
 
 
 def open_devices() -> list[Backend]:

@@ -1,0 +1,163 @@
+"""Functions of a program that nobody edits: found by what their code does, placed like others.
+
+A function's calls come by an `Accelerated` until it is known what the function is worth: one that
+gets no arrays, or that stays on NumPy for good, has its own code again and costs what it did.
+NumPy is not loaded here: a program that does without it stays without.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import sys
+from collections.abc import Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from gpuforge.runtime.entry import Entry, written
+from gpuforge.runtime.reading import read_operations
+
+CALLS_WITHOUT_ARRAY = 32
+"""A function that got no array in so many calls is left alone from then on."""
+LOOKED_AT_EVERY = 256
+COMPILERS = frozenset("numba njit triton taichi pythran cython numexpr".split())
+"""What reads the code of functions: a module that uses it is left alone."""
+_FRAMES = frozenset(
+    "locals globals vars dir exec eval super __class__ _getframe currentframe stack extract_stack "
+    "format_stack print_stack warn settrace setprofile breakpoint set_trace".split()
+)
+"""Names by which a function may see its own frame or its caller's."""
+_EFFECTS = frozenset(
+    "print input open write writelines info debug warning error exception random rng default_rng "
+    "rand randn randint seed shuffle permutation normal standard_normal uniform integers choice "
+    "time perf_counter sleep send recv run Popen system urlopen".split()
+)
+"""Names of what must not be done twice, as a function that is started again would do it."""
+_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_COMPUTES = ("BINARY_", "UNARY_NEGATIVE", "UNARY_INVERT", "COMPARE_OP", "INPLACE_")
+_CHANGES = ("STORE_ATTR", "STORE_GLOBAL", "DELETE_ATTR", "DELETE_GLOBAL")
+
+
+class Accelerated(Entry):
+    """One function of the user's.
+
+    Attributes
+    ----------
+    offloaded : what places its calls, from the first array on
+    without : calls so far, all of them without an array
+    aside : calls made as written when that was last looked up
+    look : placed calls until it is looked up whether the function stays on NumPy for good
+    left : why it is not placed any more; empty while it is
+    """
+
+    def __init__(self, function: FunctionType) -> None:
+        self.offloaded: Any = None
+        self.without = 0
+        self.look = LOOKED_AT_EVERY
+        self.aside = 0
+        self.left = ""
+        super().__init__(function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        offloaded = self.offloaded
+        if offloaded is None:
+            return self._begin(args, kwargs)
+        self.look -= 1
+        if self.look < 0:
+            self._look()
+        return offloaded(*args, **kwargs)
+
+    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a call; from the first one with an array on, they are placed."""
+        numpy = sys.modules.get("numpy")
+        array = getattr(numpy, "ndarray", None)
+        for value in (*args, *kwargs.values()) if kwargs else args:
+            if type(value) is array:
+                break
+        else:
+            self.without += 1
+            if self.without == CALLS_WITHOUT_ARRAY:
+                self.leave(f"no array among its arguments in {self.without} calls")
+            return self.plain(*args, **kwargs)
+        reason = _effects(self.plain)
+        if reason:
+            self.leave(reason)
+            return self.plain(*args, **kwargs)
+        from gpuforge.runtime.offload import offload
+
+        self.offloaded = made = offload(self.plain)
+        return made(*args, **kwargs)
+
+    def _look(self) -> None:
+        self.look = LOOKED_AT_EVERY
+        record = self.offloaded.stats()
+        aside, self.aside = self.aside, sum(record.as_written.values())
+        if record.stays:
+            self.leave(record.stays)
+        elif self.aside - aside >= LOOKED_AT_EVERY:  # none of them could be placed
+            self.leave(max(record.as_written, key=record.as_written.__getitem__))
+
+    def leave(self, reason: str) -> None:
+        """Leave the function alone from now on."""
+        self.left = reason
+        self.restore()
+
+
+FOUND: list[Accelerated] = []
+"""The functions of this program whose calls were, or are, placed."""
+
+
+def accelerate(namespace: dict[str, Any], path: str) -> None:
+    """Accelerate the plain functions of a module, and of its classes, that may be worth it.
+
+    Parameters
+    ----------
+    namespace
+        That of the module.
+    path
+        Its file: what was written elsewhere is left alone.
+    """
+    found = [one for one in _functions(namespace) if one.__code__.co_filename == path]
+    FOUND.extend(Accelerated(one) for one in dict.fromkeys(found) if not _unfit(one))
+
+
+def _functions(namespace: dict[str, Any]) -> Iterator[FunctionType]:
+    for value in list(namespace.values()):
+        if type(value) is FunctionType:
+            yield value
+        elif isinstance(value, type) and value.__module__ == namespace.get("__name__"):
+            for name, member in list(vars(value).items()):
+                plain = member.__func__ if isinstance(member, staticmethod) else member
+                special = name.startswith("__") and name != "__call__"
+                if type(plain) is FunctionType and not special:
+                    yield plain
+
+
+def _unfit(function: FunctionType) -> bool:
+    """Return whether a function is left alone from the start."""
+    code = function.__code__
+    takes = code.co_argcount + code.co_kwonlyargcount + (code.co_flags & inspect.CO_VARARGS)
+    if code is not written(code) or code.co_flags & _LATER or code.co_freevars or not takes:
+        return True
+    if not _FRAMES.isdisjoint(code.co_names):
+        return True
+    steps = list(dis.get_instructions(code))
+    recursive = any(s.opname == "LOAD_GLOBAL" and s.argval == code.co_name for s in steps)
+    changes = any(s.opname in _CHANGES for s in steps)
+    computes = any(s.opname.startswith(_COMPUTES) for s in steps)
+    return recursive or changes or not (computes or _uses_numpy(code, function.__globals__))
+
+
+def _uses_numpy(code: CodeType, names: dict[str, Any]) -> bool:
+    for name in code.co_names:
+        value = names.get(name)
+        home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+        if str(home).split(".")[0] == "numpy":
+            return True
+    return False
+
+
+def _effects(function: FunctionType) -> str:
+    """Return what a function does, by itself or by others of its module, that must happen once."""
+    names = sorted(read_operations(function) & _EFFECTS)
+    return f"it uses {names[0]!r}, and what that does must not happen twice" if names else ""

@@ -1,0 +1,216 @@
+"""The array that a recorded function sees: NumPy's meaning, its values noted instead of computed.
+
+It says that it is an ``np.ndarray`` (or NumPy's scalar of its dtype) and gives its value where
+Python needs one; what only NumPy's own array can serve raises `NotRecordable`. NumPy's protocols,
+its methods and Python's operators are installed by `dispatch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime.array.graph import Dtype, Node, Shape
+from gpuforge.runtime.array.recorder import Host, Recorder
+from gpuforge.runtime.array.rules import count
+from gpuforge.runtime.array.storage import Step, Storage, follow
+from gpuforge.runtime.array.views import follow_step
+
+
+class Array:
+    """One array of a recorded call. Made by `make`, `view` and `argument`.
+
+    Attributes
+    ----------
+    _storage : memory that it shares with other arrays; None while it shares none
+    _chain : the steps from the whole of the storage to this array
+    _version : that of the storage when `_node` was read
+    _scalar : whether NumPy has a scalar here rather than an array
+    """
+
+    __slots__ = ("__weakref__", "_chain", "_node", "_recorder", "_scalar", "_storage", "_version")
+    __array_priority__ = 1000.0
+
+    _recorder: Recorder
+    _node: Node
+    _storage: Storage | None
+    _chain: tuple[Step, ...]
+    _version: int
+    _scalar: bool
+
+    # -- what it is -----------------------------------------------------------------------------
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return self._node.dtype.type if self._scalar else np.ndarray
+
+    @property
+    def shape(self) -> Shape:
+        return self._node.shape
+
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        raise self._recorder.refuse("x.shape = ... changes an array in place")
+
+    @property
+    def dtype(self) -> Dtype:
+        return self._node.dtype
+
+    @dtype.setter
+    def dtype(self, value: Any) -> None:
+        raise self._recorder.refuse("x.dtype = ... changes an array in place")
+
+    @property
+    def ndim(self) -> int:
+        return len(self._node.shape)
+
+    @property
+    def size(self) -> int:
+        return count(self._node.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self._node.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return count(self._node.shape) * self._node.dtype.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return layout(self).strides
+
+    @property
+    def flags(self) -> Any:
+        return layout(self).flags
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    # -- values, where Python needs them --------------------------------------------------------
+
+    def __len__(self) -> int:
+        if not self._node.shape:
+            raise TypeError("len() of unsized object")
+        return self._node.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._node.shape:
+            raise TypeError("iteration over a 0-d array")
+        if len(self._node.shape) == 1:  # many small values: all at once
+            return iter(host_of(self).copy())
+        return (self[place] for place in range(self._node.shape[0]))  # type: ignore[index]
+
+    def __bool__(self) -> bool:
+        return bool(value_of(self))
+
+    def __int__(self) -> int:
+        return int(value_of(self))
+
+    def __float__(self) -> float:
+        return float(value_of(self))
+
+    def __complex__(self) -> complex:
+        return complex(value_of(self))
+
+    def __index__(self) -> int:
+        return value_of(self).__index__()  # type: ignore[no-any-return]
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(value_of(self), digits) if digits is not None else round(value_of(self))
+
+    def __hash__(self) -> int:
+        return hash(value_of(self))
+
+    def __repr__(self) -> str:
+        return repr(value_of(self))
+
+    def __str__(self) -> str:
+        return str(value_of(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(value_of(self), spec)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return value_of(self).__reduce_ex__(protocol)
+
+    def __sizeof__(self) -> int:
+        return 112 + self.nbytes
+
+
+_new = Array.__new__
+
+
+def make(recorder: Recorder, node: Node, *, scalar: bool = False) -> Array:
+    """Return a new array, or scalar, that shares memory with no other."""
+    made = _new(Array)
+    made._recorder = recorder
+    made._node = node
+    made._storage = None
+    made._chain = ()
+    made._version = 0
+    made._scalar = scalar
+    return made
+
+
+def view(of: Array, step: Step, node: Node) -> Array:
+    """Return the view of an array that a step leads to; `node` is its value now."""
+    made = _new(Array)
+    made._recorder = of._recorder
+    made._node = node
+    made._storage = storage = storage_of(of)
+    made._chain = (*of._chain, step)
+    made._version = storage.version
+    made._scalar = False
+    return made
+
+
+def argument(recorder: Recorder, source: Host) -> Array:
+    """Return the array that stands for the caller's array in a recorded call."""
+    readable = source.view()
+    readable.flags.writeable = False
+    node = recorder.known(readable)
+    made = make(recorder, node)
+    made._storage = Storage(node, source)
+    return made
+
+
+def storage_of(array: Array) -> Storage:
+    """Return the memory of an array, from now on shared."""
+    if array._storage is None:
+        array._storage = Storage(array._node)
+    return array._storage
+
+
+def node_of(array: Array) -> Node:
+    """Return the value of an array as it is now."""
+    storage = array._storage
+    if storage is not None and array._version != storage.version:
+        node = storage.node
+        for step in array._chain:
+            node = follow_step(array._recorder, node, step)
+        array._node, array._version = node, storage.version
+    return array._node
+
+
+def layout(array: Array) -> Host:
+    """Return a NumPy array with the strides and flags of `array`; its values are not to be used."""
+    return follow(storage_of(array).layout, array._chain)
+
+
+def host_of(array: Array) -> Host:
+    """Return the values of an array as a NumPy array that is not to be written into."""
+    host = array._recorder.host(node_of(array))
+    if host.flags.writeable:
+        host = host.view()
+        host.flags.writeable = False
+    return host
+
+
+def value_of(array: Array) -> Any:
+    """Return what NumPy has here: an array that is not to be written into, or a scalar."""
+    host = host_of(array)
+    return host[()] if array._scalar else host

@@ -1,0 +1,494 @@
+"""NumPy's protocols, its methods and Python's operators on recorded arrays.
+
+What the table has is noted. Anything else is done by NumPy on host arrays, at once: its result is
+taken up again, what it writes into its arguments is written back, what it raises is raised.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime.array.array import Array, host_of, make, node_of, value_of, view
+from gpuforge.runtime.array.elementwise import captured, note_binary, note_ufunc
+from gpuforge.runtime.array.graph import Node
+from gpuforge.runtime.array.indexing import assign_all, getitem, is_frozen, setitem, write
+from gpuforge.runtime.array.namespace import Namespace
+from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Recorder
+from gpuforge.runtime.array.table import FUNCTIONS, METHODS, UFUNCS
+from gpuforge.runtime.array.unsupported import NoSuchMemory, Unsupported
+from gpuforge.runtime.array.views import follow_step
+
+_METHODS_OF_NUMPY = frozenset(dir(np.ndarray))
+_ADDRESSES = frozenset("data ctypes base setflags resize byteswap setfield".split())
+_LIBRARIES = frozenset("scipy sklearn skimage pandas xarray numba cv2 numexpr bottleneck".split())
+"""Packages whose compiled code may write into an array that it is given."""
+_IGNORED = {"order": ("K", "C", "A", None), "subok": (True, False), "casting": ("same_kind",)}
+"""Options of universal functions that change nothing here, with the values that do not."""
+
+
+# -- what NumPy does on host arrays ---------------------------------------------------------------
+
+
+def fall_back(
+    recorder: Recorder, name: str, call: Callable[..., Any], args: Any, kwargs: Any, reason: str
+) -> Any:
+    """Let NumPy do an operation on host arrays, and take up what it returns and writes."""
+    recorder.fell_back(name, reason)
+    try:
+        result = call(*on_host(args), **on_host(kwargs))
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        return _on_copies(recorder, call, args, kwargs)
+    return taken_up(recorder, result)
+
+
+def _on_copies(recorder: Recorder, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Let NumPy write into copies of the arrays, and write those back."""
+    copies: dict[int, tuple[Array, Any]] = {}
+
+    def copy(array: Array) -> Any:
+        if array._scalar:
+            return value_of(array)
+        if is_frozen(array):
+            return host_of(array)
+        if id(array) not in copies:
+            copies[id(array)] = (array, host_of(array).copy())
+        return copies[id(array)][1]
+
+    try:
+        result = call(*on_host(args, copy), **on_host(kwargs, copy))
+    finally:
+        for array, made in copies.values():
+            if made.shape != array.shape or made.dtype != array.dtype:
+                raise recorder.refuse("an array is resized in place")
+            if made.tobytes() != host_of(array).tobytes():
+                write(array, recorder.known(made.copy()))
+    for array, made in copies.values():
+        if result is made:
+            return array
+    return taken_up(recorder, result)
+
+
+def on_host(value: Any, change: Callable[[Array], Any] = value_of) -> Any:
+    """Return a value with every recorded array in its tuples, lists and dicts on the host."""
+    kind = type(value)
+    if kind is Array:
+        return change(value)
+    if kind is tuple or kind is list:
+        return kind([on_host(item, change) for item in value])
+    if kind is dict:
+        return {key: on_host(item, change) for key, item in value.items()}
+    if kind is slice:
+        return slice(*(on_host(end, change) for end in (value.start, value.stop, value.step)))
+    return value
+
+
+def taken_up(recorder: Recorder, result: Any) -> Any:
+    """Return what NumPy made, its new numeric arrays as recorded ones."""
+    kind = type(result)
+    if kind is np.ndarray:
+        fresh = result.flags.writeable and result.dtype.kind in NUMERIC_KINDS
+        return make(recorder, recorder.known(result)) if fresh else result
+    if kind is tuple or kind is list:
+        return kind([taken_up(recorder, item) for item in result])
+    if isinstance(result, tuple) and hasattr(kind, "_fields"):
+        return kind(*(taken_up(recorder, item) for item in result))
+    return result
+
+
+# -- what recordings are given -------------------------------------------------------------------
+
+
+def operand(recorder: Recorder, value: Any) -> Node:
+    """Return the node of an argument that is an array, recorded or not."""
+    if type(value) is Array:
+        return node_of(value)
+    if type(value) is np.ndarray:
+        return captured(recorder, value)
+    if isinstance(value, np.generic | bool | int | float | complex):
+        return recorder.known(np.asarray(value))
+    raise Unsupported(f"an argument is a {type(value).__name__}")
+
+
+def refuse(**options: Any) -> None:
+    """Raise Unsupported for the first option that is not at its default, which is None."""
+    for name, value in options.items():
+        if value is not None and value is not np._NoValue:
+            raise Unsupported(f"{name}= is given")
+
+
+# -- NumPy's protocols ----------------------------------------------------------------------------
+
+
+def _array_ufunc(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    recorder = _open(inputs) or self._recorder
+    try:
+        return _note_call(recorder, ufunc, method, inputs, kwargs)
+    except Unsupported as why:
+        reason = str(why)
+    call = ufunc if method == "__call__" else getattr(ufunc, method)
+    if method == "at":  # it writes into read-only arrays too
+        recorder.fell_back(f"np.{ufunc.__name__}.at", reason)
+        return _on_copies(recorder, call, inputs, kwargs)
+    return _with_out(recorder, ufunc.__name__, call, inputs, kwargs, reason)
+
+
+def _open(values: tuple[Any, ...]) -> Recorder | None:
+    """Return the recorder of the first array whose call is still on its way."""
+    for value in values:
+        if type(value) is Array and not value._recorder.closed:
+            return value._recorder
+    return None
+
+
+def _note_call(
+    recorder: Recorder, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if recorder.closed:
+        raise Unsupported("the call has ended")
+    if method != "__call__":
+        recording = FUNCTIONS.get((ufunc, method))
+        if recording is None:
+            raise Unsupported(f"np.{ufunc.__name__}.{method} is not in the table")
+        return recording(recorder, *inputs, **kwargs)
+    if ufunc in FUNCTIONS:
+        out = kwargs.pop("out", None)
+        return into(out, FUNCTIONS[ufunc](recorder, *inputs, **kwargs))
+    if not kwargs:
+        return note_ufunc(recorder, ufunc, inputs)
+    return _note_with_options(recorder, ufunc, inputs, dict(kwargs))
+
+
+def _note_with_options(
+    recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    out = kwargs.pop("out", None)
+    where = kwargs.pop("where", True)
+    for name, value in kwargs.items():
+        if value not in _IGNORED.get(name, ()):
+            raise Unsupported(f"{name}={value!r}")
+    target = out[0] if type(out) is tuple else out
+    if where is not True and type(target) is not Array:
+        raise Unsupported("where= without an array to write into")
+    if target is not None:
+        _check_target(target, kwargs)
+    result = note_ufunc(recorder, ufunc, inputs)
+    if where is not True:
+        result = FUNCTIONS[np.where](recorder, where, result, target)
+    return result if target is None else into(target, result)
+
+
+def _check_target(target: Any, kwargs: Any) -> None:
+    if type(target) is not Array or target._scalar:
+        raise Unsupported("out= is an array that is not recorded")
+
+
+def into(out: Any, result: Any) -> Any:
+    """Write a result into what was given as ``out``, and return that."""
+    target = out[0] if type(out) is tuple else out
+    if target is None:
+        return result
+    _check_target(target, {})
+    if type(result) is not Array or result.shape != target.shape:
+        raise Unsupported("out= has another shape")
+    if not np.can_cast(result.dtype, target.dtype, "same_kind"):
+        raise Unsupported("out= has a dtype that the result cannot be cast to")
+    assign_all(target, node_of(result))
+    return target
+
+
+def _with_out(
+    recorder: Recorder, name: str, call: Any, inputs: Any, kwargs: Any, reason: str
+) -> Any:
+    out = kwargs.get("out")
+    if type(out) is tuple and all(type(one) is not Array for one in out):
+        recorder.fell_back(name, reason)  # NumPy writes into the user's own arrays
+        return call(*on_host(inputs), **on_host(kwargs))
+    return fall_back(recorder, name, call, inputs, kwargs, reason)
+
+
+def _array_function(self: Array, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    recorder = _open(args) or self._recorder
+    recording = FUNCTIONS.get(function)
+    try:
+        if recorder.closed:
+            raise Unsupported("the call has ended")
+        if recording is None:
+            raise Unsupported(f"np.{function.__name__} is not in the table")
+        recorder.watch_errors()
+        return recording(recorder, *args, **kwargs)
+    except Unsupported as why:
+        reason = str(why)
+    except TypeError as error:
+        if "argument" not in str(error):
+            raise
+        reason = str(error)  # an option that the table does not take
+    return fall_back(recorder, f"np.{function.__name__}", function, args, kwargs, reason)
+
+
+def _array(self: Array, dtype: Any = None, copy: bool | None = None) -> Any:
+    """Return the values, where NumPy or another library asks for an array of its own.
+
+    Raises
+    ------
+    NotRecordable
+        If another library's Python code asks: it may write into what it gets.
+    """
+    asking = str(sys._getframe(1).f_globals.get("__name__", "")).split(".")[0]
+    if asking in _LIBRARIES:
+        raise self._recorder.refuse(f"{asking} needs the memory of a NumPy array")
+    if self._storage is not None:
+        self._storage.exported = True
+    host = host_of(self)
+    if copy or (dtype is not None and np.dtype(dtype) != host.dtype):
+        return np.array(host, dtype=dtype)
+    return host
+
+
+def _array_namespace(self: Array, *, api_version: str | None = None) -> Namespace:
+    recorder = self._recorder
+    if recorder.namespace is None:
+        recorder.namespace = Namespace(recorder, creates=True)
+    return recorder.namespace  # type: ignore[no-any-return]
+
+
+# -- attributes, methods and indices --------------------------------------------------------------
+
+
+def _getattr(self: Array, name: str) -> Any:
+    kind = self._node.dtype.type if self._scalar else np.ndarray
+    if name in METHODS and hasattr(kind, name):
+        return _method(self, name)
+    if name in _ADDRESSES and not self._scalar:
+        raise self._recorder.refuse(f"x.{name} needs the memory of a NumPy array")
+    if name.startswith("__array_"):
+        raise self._recorder.refuse(f"x.{name} needs the memory of an array", NoSuchMemory)
+    if not hasattr(kind, name):
+        # NumPy words the error
+        return getattr(np.zeros((), self.dtype)[()] if self._scalar else np.zeros(0), name)
+    return _method(self, name) if callable(getattr(kind, name)) else _part_on_host(self, name)
+
+
+def _part_on_host(self: Array, name: str) -> Any:
+    self._recorder.fell_back(f"x.{name}", "not in the table")
+    return taken_up(self._recorder, getattr(value_of(self), name))
+
+
+def _method(self: Array, name: str) -> Callable[..., Any]:
+    """Return a method of NumPy's arrays, bound."""
+    recorder, recording = self._recorder, METHODS.get(name)
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        reason = f"x.{name} is not in the table"
+        if recording is not None and not recorder.closed:
+            try:
+                recorder.watch_errors()
+                return recording(recorder, self, *args, **kwargs)
+            except Unsupported as why:
+                reason = str(why)
+            except TypeError as error:
+                if "argument" not in str(error):
+                    raise
+                reason = str(error)
+        if name == "item" or name == "tolist":
+            return getattr(value_of(self), name)(*args, **kwargs)
+
+        def call(array: Any, *rest: Any, **options: Any) -> Any:
+            return getattr(array, name)(*rest, **options)
+
+        return fall_back(recorder, f"x.{name}", call, (self, *args), kwargs, reason)
+
+    method.__name__ = name
+    return method
+
+
+def _getitem(self: Array, index: Any) -> Any:
+    try:
+        if self._recorder.closed:
+            raise Unsupported("the call has ended")
+        return getitem(self, index)
+    except Unsupported as why:
+        reason = str(why)
+    return fall_back(
+        self._recorder, "an index", lambda array, at: _copied(array[at]), (self, index), {}, reason
+    )
+
+
+def _copied(value: Any) -> Any:
+    """Return a value that is no view of the host array it came from."""
+    return value.copy() if isinstance(value, np.ndarray) and value.base is not None else value
+
+
+def _setitem(self: Array, index: Any, value: Any) -> None:
+    try:
+        setitem(self, index, value)
+        return
+    except Unsupported as why:
+        reason = str(why)
+
+    def call(array: Any, at: Any, new: Any) -> None:
+        array[at] = new
+
+    fall_back(self._recorder, "an assignment", call, (self, index, value), {}, reason)
+
+
+def _part(name: str) -> property:
+    """Return the property ``real`` or ``imag``."""
+
+    def get(self: Array) -> Any:
+        node = node_of(self)
+        if self._scalar or node.dtype.kind != "c":
+            if name == "real" and node.dtype.kind != "c":
+                return self
+            return taken_up(self._recorder, getattr(value_of(self), name))
+        return view(self, (name,), follow_step(self._recorder, node, (name,)))
+
+    def put(self: Array, value: Any) -> None:
+        _setitem(getattr(self, name), ..., value)
+
+    return property(get, put)
+
+
+def _contains(self: Array, value: Any) -> bool:
+    return bool((self == value).any())
+
+
+def _copy(self: Array, memo: Any = None) -> Any:
+    return self if self._scalar else METHODS["copy"](self._recorder, self)
+
+
+# -- Python's operators ---------------------------------------------------------------------------
+
+
+_FAST_POWERS = {0.5: np.sqrt, 2: np.square, -1: np.reciprocal}
+"""``x ** n`` of NumPy's arrays is another function for these; ``np.power(x, n)`` is not."""
+
+
+def _faster(array: Array, ufunc: Any, other: Any) -> Any:
+    """Return the function that NumPy's arrays take for a power, or None."""
+    if ufunc is not np.power or array._scalar or type(other) not in (int, float):
+        return None
+    found = _FAST_POWERS.get(other)
+    whole = found is np.square and type(other) is int
+    return found if array.dtype.kind in "fc" or whole else None
+
+
+def _noted_otherwise(recorder: Recorder, ufunc: Any, operands: tuple[Any, ...]) -> Any:
+    recording = FUNCTIONS.get(ufunc)
+    if recording is None:
+        raise Unsupported(f"np.{ufunc.__name__} is not in the table")
+    return recording(recorder, *operands)
+
+
+def _operator(ufunc: Any, name: str, *, swapped: bool = False) -> Callable[[Array, Any], Any]:
+    elementwise = ufunc in UFUNCS
+
+    def method(self: Array, other: Any) -> Any:
+        recorder = self._recorder
+        operands = (other, self) if swapped else (self, other)
+        try:
+            if recorder.closed:
+                raise Unsupported("the call has ended")
+            if elementwise:
+                fast = None if swapped else _faster(self, ufunc, other)
+                if fast is not None:
+                    return note_ufunc(recorder, fast, (self,))
+                return note_binary(recorder, ufunc, *operands)
+            return _noted_otherwise(recorder, ufunc, operands)
+        except Unsupported as why:
+            reason = str(why)
+
+        def call(left: Any, right: Any) -> Any:
+            return getattr(type(left), name)(left, right)
+
+        return fall_back(recorder, name, call, (self, other), {}, reason)
+
+    method.__name__ = name
+    return method
+
+
+def _in_place(ufunc: Any, name: str) -> Callable[[Array, Any], Any]:
+    def method(self: Array, other: Any) -> Any:
+        if self._scalar:
+            return getattr(self, name)(other)
+        recorder = self._recorder
+        try:
+            if recorder.closed:
+                raise Unsupported("the call has ended")
+            if ufunc in UFUNCS:
+                return into(self, note_ufunc(recorder, ufunc, (self, other)))
+            return into(self, _noted_otherwise(recorder, ufunc, (self, other)))
+        except (Unsupported, ValueError) as why:  # NumPy may have written a part before it raised
+            reason = str(why)
+
+        def call(array: Any, given: Any) -> Any:
+            return getattr(type(array), name.replace("__", "__i", 1))(array, given)
+
+        return fall_back(recorder, name, call, (self, other), {}, reason)
+
+    return method
+
+
+def _unary(ufunc: Any, name: str) -> Callable[[Array], Any]:
+    def method(self: Array) -> Any:
+        try:
+            if self._recorder.closed:
+                raise Unsupported("the call has ended")
+            return note_ufunc(self._recorder, ufunc, (self,))
+        except Unsupported as why:
+            reason = str(why)
+        return fall_back(self._recorder, name, ufunc, (self,), {}, reason)
+
+    return method
+
+
+_BINARY = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
+    "floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power, "matmul": np.matmul,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "lshift": np.left_shift, "rshift": np.right_shift, "divmod": np.divmod,
+}  # fmt: skip
+_COMPARED = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "eq": np.equal, "ne": np.not_equal,
+}  # fmt: skip
+_SINGLE = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
+
+
+def _install() -> None:
+    """Give `Array` NumPy's protocols and Python's operators."""
+    members: dict[str, Any] = {
+        "__array__": _array,
+        "__array_ufunc__": _array_ufunc,
+        "__array_function__": _array_function,
+        "__array_namespace__": _array_namespace,
+        "__getattr__": _getattr,
+        "__getitem__": _getitem,
+        "__setitem__": _setitem,
+        "__contains__": _contains,
+        "__copy__": _copy,
+        "__deepcopy__": _copy,
+        "real": _part("real"),
+        "imag": _part("imag"),
+        "T": property(lambda self: _method(self, "transpose")()),
+    }
+    for name, ufunc in _BINARY.items():
+        members[f"__{name}__"] = _operator(ufunc, f"__{name}__")
+        members[f"__r{name}__"] = _operator(ufunc, f"__r{name}__", swapped=True)
+        if name != "divmod":
+            members[f"__i{name}__"] = _in_place(ufunc, f"__{name}__")
+    for name, ufunc in _COMPARED.items():
+        members[f"__{name}__"] = _operator(ufunc, f"__{name}__")
+    for name, ufunc in _SINGLE.items():
+        members[f"__{name}__"] = _unary(ufunc, f"__{name}__")
+    for name, member in members.items():
+        setattr(Array, name, member)
+
+
+_install()
+Namespace._fall_back = staticmethod(fall_back)

@@ -1,0 +1,222 @@
+"""Noting NumPy's universal functions: dtypes by NumPy's own rules, Python numbers weak (NEP 50)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime.array.array import Array, make, node_of
+from gpuforge.runtime.array.graph import Dtype, Node, Operation
+from gpuforge.runtime.array.recorder import NUMERIC_KINDS, TAPE_LIMIT, Recorder
+from gpuforge.runtime.array.rules import broadcast, fits
+from gpuforge.runtime.array.table import UFUNCS, row
+from gpuforge.runtime.array.unsupported import Unsupported
+from gpuforge.runtime.array.views import cast
+
+Rule = tuple[Operation, tuple[Dtype, ...], Dtype]
+_NAMES = (
+    "add subtract multiply true_divide floor_divide remainder fmod power float_power negative"
+    " positive absolute fabs sign sqrt square cbrt reciprocal exp exp2 expm1 log log2 log10 log1p"
+    " sin cos tan arcsin arccos arctan arctan2 hypot sinh cosh tanh arcsinh arccosh arctanh deg2rad"
+    " rad2deg radians degrees rint floor ceil trunc isfinite isinf isnan signbit copysign"
+    " nextafter greater greater_equal less less_equal equal not_equal maximum minimum fmax fmin"
+    " logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert"
+    " left_shift right_shift logaddexp logaddexp2 heaviside gcd lcm conjugate bitwise_count"
+)
+for _name in _NAMES.split():
+    UFUNCS[getattr(np, _name)] = row(_name, getattr(np, _name), "elementwise")
+
+INTEGER_POWER = row("integer_power", np.power, "elementwise", raises=True)
+"""Whole numbers to the power of arrays of whole numbers: NumPy raises for negative ones."""
+FIXED_POWER = row("fixed_power", np.power, "elementwise")
+"""array, exponent: a Python number that is part of the key, because libraries do better knowing."""
+_QUIET = frozenset(
+    getattr(np, name)
+    for name in "isfinite isinf isnan signbit logical_and logical_or logical_xor logical_not"
+    " bitwise_and bitwise_or bitwise_xor invert greater greater_equal less less_equal equal"
+    " not_equal positive conjugate copysign".split()
+)
+_FIXED = frozenset([0, 1, 2, 3, 4, 5, 6, 7, 8, -1, -2, -3, 0.5, 1.5, 2.5, -0.5, -1.5])
+_BOOL = np.dtype(bool)
+_WEAK = frozenset([int, float, complex])
+_rules: dict[tuple[Any, ...], Rule | str] = {}
+
+
+def note_ufunc(recorder: Recorder, ufunc: Any, operands: tuple[Any, ...]) -> Array:
+    """Note a universal function with one result and return that.
+
+    Raises
+    ------
+    Unsupported
+        If the table, the backend or NumPy's own rules do not have it for these operands.
+    """
+    if ufunc not in _QUIET:
+        recorder.watch_errors()
+    given = [node_of(one) if type(one) is Array else _outer(recorder, one) for one in operands]
+    key = (ufunc, *[one.dtype if type(one) is Node else type(one) for one in given])
+    rule = _rules.get(key)
+    if rule is None:
+        rule = _rules[key] = _rule(ufunc, key[1:])
+    if isinstance(rule, str):
+        raise Unsupported(rule)
+    operation, loops, result = rule
+    if operation.name == "power" and type(given[1]) is not Node:
+        fixed = _fixed_power(recorder, given, loops, result)
+        if fixed is not None:
+            return fixed
+    return _note(recorder, operation, given, loops, result)
+
+
+def note_binary(recorder: Recorder, ufunc: Any, left: Any, right: Any) -> Array:
+    """Note one of Python's operators on two operands: the shortest way of `note_ufunc`.
+
+    Raises
+    ------
+    Unsupported
+        As `note_ufunc`.
+    """
+    one: Any = left
+    if type(left) is Array:
+        storage = left._storage
+        fresh = storage is None or left._version == storage.version
+        one = left._node if fresh else node_of(left)
+    elif type(left) not in _WEAK:
+        return note_ufunc(recorder, ufunc, (left, right))
+    two: Any = right
+    if type(right) is Array:
+        storage = right._storage
+        fresh = storage is None or right._version == storage.version
+        two = right._node if fresh else node_of(right)
+    elif type(right) not in _WEAK:
+        return note_ufunc(recorder, ufunc, (left, right))
+    kinds = (
+        ufunc,
+        one.dtype if type(one) is Node else type(one),
+        two.dtype if type(two) is Node else type(two),
+    )
+    rule = _rules.get(kinds)
+    if not isinstance(rule, tuple) or rule[0].name == "power":
+        return note_ufunc(recorder, ufunc, (left, right))
+    operation, (first, second), result = rule
+    if (operation, first) not in recorder.able:
+        return note_ufunc(recorder, ufunc, (left, right))
+    if ufunc not in _QUIET:
+        recorder.watch_errors()
+    return _note(recorder, operation, [one, two], (first, second), result)
+
+
+def _note(
+    recorder: Recorder, operation: Operation, given: list[Any], loops: Any, result: Dtype
+) -> Array:
+    shape: Any = None
+    for place, one in enumerate(given):
+        dtype = loops[place]
+        if type(one) is Node:
+            if one.dtype is not dtype:
+                given[place] = cast(recorder, one, dtype)
+            shape = (
+                one.shape if shape is None or shape == one.shape else broadcast(shape, one.shape)
+            )
+        else:
+            given[place] = _number(one, dtype)
+    if recorder.able.get((operation, loops[0]), "?"):
+        recorder.check(operation, loops[0])
+    if loops[-1] is not loops[0]:  # int64 compared with uint64
+        recorder.check(operation, loops[-1])
+    tape = recorder.tape
+    if not len(tape.entries) or len(tape.entries) > TAPE_LIMIT:
+        recorder.begin()
+        tape = recorder.tape
+    places = tuple([
+        (one.index if one.tape is tape else recorder.place(one))
+        if type(one) is Node
+        else recorder.number(one)
+        for one in given
+    ])  # fmt: skip
+    node = recorder.append(operation, places, (), shape, result)
+    if operation.raises:
+        recorder.force()
+    return make(recorder, node, scalar=shape == ())
+
+
+def _fixed_power(
+    recorder: Recorder, given: list[Any], loops: tuple[Dtype, ...], result: Dtype
+) -> Array | None:
+    if given[0].dtype.kind == "b":
+        raise Unsupported("powers of truth values")  # their operator is another than np.power
+    exponent = _number(given[1], loops[1])
+    if result.kind in "iub" and exponent < 0:
+        raise Unsupported("whole numbers to a negative power")
+    if exponent not in _FIXED or (result.kind == "c" and exponent != 2):
+        return None
+    base = cast(recorder, given[0], loops[0])
+    node = recorder.note(FIXED_POWER, (base,), (exponent,), base.shape, result)
+    return make(recorder, node, scalar=base.shape == ())
+
+
+def _rule(ufunc: Any, kinds: tuple[Any, ...]) -> Rule | str:
+    """Return the row, the dtypes it computes in and that of its result; or why there is none."""
+    operation = UFUNCS.get(ufunc)
+    if operation is None:
+        return f"{ufunc.__name__} is not in the table"
+    try:
+        *loops, result = ufunc.resolve_dtypes((*kinds, None))
+    except TypeError as error:
+        return str(error)
+    if any(dtype.kind not in NUMERIC_KINDS for dtype in (*loops, result)):
+        return f"dtype {result}"
+    if operation.name == "power" and result.kind in "iub" and not isinstance(kinds[1], type):
+        operation = INTEGER_POWER
+    return operation, tuple(loops), result
+
+
+def _outer(recorder: Recorder, value: Any) -> Any:
+    """Return an operand that is no recorded array as a node, or as a Python number."""
+    kind = type(value)
+    if kind is float or kind is int or kind is complex:
+        return value
+    if kind is bool:
+        return recorder.known(np.array(value))
+    if isinstance(value, np.generic):
+        return recorder.known(np.asarray(value))
+    if kind is np.ndarray:
+        return captured(recorder, value)
+    if kind is list or kind is tuple:
+        return recorder.known(np.array(value))
+    raise Unsupported(f"an operand is a {kind.__name__}")
+
+
+def captured(recorder: Recorder, value: np.ndarray[Any, Any]) -> Node:
+    """Return a node for an array that the function did not get as an argument.
+
+    Its values are copied: the function may write into it before they are used. Not copied are
+    those that nobody can write into.
+    """
+    if value.dtype.kind not in NUMERIC_KINDS:
+        raise Unsupported(f"arrays of dtype {value.dtype} stay in NumPy")
+    owner = value if value.base is None else value.base
+    frozen = not value.flags.writeable and not getattr(owner, "flags", value.flags).writeable
+    return recorder.known(value if frozen else value.copy(order="K"))
+
+
+def _number(value: Any, dtype: Dtype) -> Any:
+    """Return a Python number as one of the kind that an operation computes in."""
+    kind = dtype.kind
+    if kind == "f":
+        return float(value) if dtype.itemsize >= 8 else _rounded(float(value), dtype)
+    if kind == "c":
+        return complex(value) if dtype.itemsize >= 16 else _rounded(complex(value), dtype)
+    if kind == "b":
+        return bool(value)
+    if not fits(value, dtype):
+        raise Unsupported(f"{value} is beyond {dtype}")
+    return value
+
+
+def _rounded(value: Any, dtype: Dtype) -> Any:
+    """Return a number as `dtype` holds it: libraries may compute with more digits, and a range."""
+    if dtype.itemsize == 4 and abs(value) < 1e38:
+        return value
+    with np.errstate(all="ignore"):
+        return dtype.type(value).item()

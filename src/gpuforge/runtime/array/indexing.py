@@ -1,0 +1,437 @@
+"""Reading and writing at an index, with NumPy's views and copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime.array.array import Array, host_of, make, node_of, view
+from gpuforge.runtime.array.elementwise import captured
+from gpuforge.runtime.array.graph import Node, Shape
+from gpuforge.runtime.array.index import NEW, PLACE, expand, is_basic, parse_basic, parse_plain
+from gpuforge.runtime.array.recorder import Recorder
+from gpuforge.runtime.array.rules import broadcast
+from gpuforge.runtime.array.storage import is_read_only
+from gpuforge.runtime.array.table import row
+from gpuforge.runtime.array.unsupported import Unsupported
+from gpuforge.runtime.array.views import broadcast_to, cast, put, reshape, take, write_back
+
+ARRAY = "array"
+"""In the pattern of a gather: an array of places that is given besides."""
+
+
+def _split(rest: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return NumPy's index from what a gather or scatter is given after its arrays."""
+    *given, pattern = rest
+    arrays = iter(given[: pattern.count(ARRAY)])
+    places = iter(given[pattern.count(ARRAY) :])
+    return tuple(
+        next(arrays) if part == ARRAY
+        else next(places) if part == PLACE
+        else None if part == NEW
+        else slice(*part)
+        for part in pattern
+    )  # fmt: skip
+
+
+def _scatter_add(array: Any, value: Any, *rest: Any) -> Any:
+    made = array.copy()
+    np.add.at(made, _split(rest), value)
+    return made
+
+
+def _scatter(array: Any, value: Any, *rest: Any) -> Any:
+    made = array.copy()
+    made[_split(rest)] = value
+    return made
+
+
+GATHER = row("gather", lambda array, *rest: array[_split(rest)], "gather")
+"""array, arrays of places..., places..., pattern; the places are known to be in range"""
+CHECKED_GATHER = row(
+    "checked_gather", lambda array, *rest: array[_split(rest)], "gather", raises=True
+)
+SCATTER = row("scatter", _scatter, "gather")
+CHECKED_SCATTER = row("checked_scatter", _scatter, "gather", raises=True)
+SCATTER_EACH = row("scatter_each", _scatter, "gather", raises=True)
+"""array, a value for each place, arrays of places..., places..., pattern; a place may be there
+twice, or be out of range"""
+SCATTER_ADD = row("scatter_add", _scatter_add, "gather")
+"""array, a value for each place, arrays of places..., places..., pattern: values are added"""
+CHECKED_SCATTER_ADD = row("checked_scatter_add", _scatter_add, "gather", raises=True)
+SELECT = row("select", lambda array, mask: array[mask], "gather", raises=True)
+"""array, mask over its first axes; how long the result is depends on values"""
+WHERE = row("where", np.where, "elementwise")
+
+
+def _place_where(array: Any, mask: Any, values: Any) -> Any:
+    made = array.copy()
+    made[mask] = values
+    return made
+
+
+PLACE_WHERE = row("place_where", _place_where, "gather", raises=True)
+"""array, mask over its first axes, a value for each place where it is true"""
+
+
+def getitem(array: Array, index: Any) -> Any:
+    """Return ``array[index]``: a view, a copy or a scalar, as NumPy has it."""
+    node, recorder = node_of(array), array._recorder
+    if array._scalar:
+        if type(index) is tuple and not index:
+            return array
+        raise Unsupported("an index on a scalar")
+    plain = parse_plain(index, node.shape)
+    if plain is not None:
+        taken = take(recorder, node, plain)
+        if len(plain.places) == len(plain.pattern):
+            return make(recorder, taken, scalar=True)
+        return view(array, ("getitem", plain), taken)
+    parts = expand(index, len(node.shape))
+    parts = [_plain(part) for part in parts]
+    if all(map(is_basic, parts)):
+        basic = parse_basic(parts, node.shape)
+        taken = take(recorder, node, basic)
+        if len(basic.places) == len(basic.pattern) and ... not in _parts(index):
+            return make(recorder, taken, scalar=True)
+        return view(array, ("getitem", basic), taken)
+    mask = _mask(recorder, parts, node.shape)
+    if mask is not None:
+        return _select(recorder, node, mask)
+    arrays, places, pattern, shape, checked = _advanced(recorder, parts, node.shape)
+    made = _note_places(recorder, GATHER if checked else CHECKED_GATHER,
+                        (node, *arrays), places, pattern, shape, node)  # fmt: skip
+    return make(recorder, made)
+
+
+def setitem(array: Array, index: Any, value: Any) -> None:
+    """Do ``array[index] = value`` in the memory that `array` shares with others."""
+    if type(value) is Array and _is_itself(array, index, value):
+        return
+    node, recorder = node_of(array), array._recorder
+    if array._scalar:
+        raise Unsupported("an assignment to a scalar")
+    basic = parse_plain(index, node.shape)
+    parts = []
+    if basic is None:
+        parts = [_plain(part) for part in expand(index, len(node.shape))]
+        if all(map(is_basic, parts)):
+            basic = parse_basic(parts, node.shape)
+    written = value_node(recorder, value, node.dtype)
+    if basic is not None:
+        if basic.shape == () and written.shape != () and ... not in _parts(index):
+            raise Unsupported("a sequence in the place of one value")
+        if basic.shape == () and _may_not_convert(written.dtype, node.dtype):
+            raise Unsupported("one value of another kind")
+        if broadcast(written.shape, basic.shape) != basic.shape and not _only_ones(
+            written.shape, basic.shape
+        ):
+            raise Unsupported("a value of another shape")
+        write(array, put(recorder, node, basic, written))
+        return
+    written = cast(recorder, written, node.dtype)
+    mask = _mask(recorder, parts, node.shape)
+    if mask is not None:
+        write(array, _put_where(recorder, node, mask, written))
+        return
+    arrays, places, pattern, shape, checked = _advanced(recorder, parts, node.shape)
+    row_ = SCATTER if checked else CHECKED_SCATTER
+    if written.shape != ():
+        written = broadcast_to(recorder, written, _fitting(written.shape, shape))
+        row_ = SCATTER if checked and _once(arrays, parts, node.shape) else SCATTER_EACH
+    write(array, _note_places(recorder, row_, (node, written, *arrays), places, pattern,
+                              node.shape, node))  # fmt: skip
+
+
+def note_scattered(array: Array, index: Any, value: Node) -> None:
+    """Add values at places of an array that arrays say, each time that a place is there."""
+    node, recorder = node_of(array), array._recorder
+    if np.result_type(node.dtype, value.dtype) != node.dtype:
+        raise Unsupported("values of a wider dtype are added")
+    parts = [_plain(part) for part in expand(index, len(node.shape))]
+    mask = _mask(recorder, parts, node.shape)
+    if mask is not None:
+        raise Unsupported("values added where a mask is true")
+    arrays, places, pattern, shape, checked = _advanced(recorder, parts, node.shape)
+    value = broadcast_to(recorder, value, _fitting(value.shape, shape))
+    row_ = SCATTER_ADD if checked else CHECKED_SCATTER_ADD
+    write(array, _note_places(recorder, row_, (node, value, *arrays), places, pattern,
+                              node.shape, node))  # fmt: skip
+
+
+def _put_where(recorder: Recorder, node: Node, mask: Node, written: Node) -> Node:
+    """Return a whole with values written where a mask over its first axes is true."""
+    rest = node.shape[len(mask.shape) :]
+    if len(written.shape) > len(rest):
+        _fitting(written.shape[1:], rest)
+        if len(written.shape) > len(rest) + 1:
+            raise Unsupported("values of another shape")
+        if written.shape[0] != 1:
+            wide = broadcast_to(recorder, written, (written.shape[0], *rest))
+            return recorder.note(PLACE_WHERE, (node, mask, wide), (), node.shape, node.dtype)
+        written = reshape(recorder, written, written.shape[1:])
+    _fitting(written.shape, rest)
+    wide = reshape(recorder, mask, mask.shape + (1,) * len(rest))
+    return note_where(recorder, wide, written, node)
+
+
+def _fitting(given: Shape, wanted: Shape) -> Shape:
+    """Return `wanted` if `given` broadcasts to it, else raise Unsupported."""
+    if broadcast(given, wanted) != wanted:
+        raise Unsupported("values of another shape")
+    return wanted
+
+
+def _once(arrays: list[Node], parts: list[Any], shape: Shape) -> bool:
+    """Return whether arrays of places that are known lead to no element twice."""
+    axes = [place for place, part in enumerate(p for p in parts if p is not None)
+            if not is_basic(part)]  # fmt: skip
+    known = [node.host for node in arrays]
+    if any(host is None for host in known):
+        return False
+    lengths = tuple(shape[axis] for axis in axes)
+    given: Any = np.broadcast_arrays(*known)  # type: ignore[arg-type]
+    front = tuple(host % n for host, n in zip(given, lengths, strict=True))
+    flat = np.ravel_multi_index(front, lengths)
+    return bool(len(np.unique(flat)) == flat.size)
+
+
+def write(array: Array, node: Node) -> None:
+    """Let `node` be the value of an array, for all that share its memory.
+
+    Raises
+    ------
+    NotRecordable
+        If NumPy was given that memory: what it has would not follow.
+    Unsupported
+        If the caller's array is read-only; NumPy says so best.
+    """
+    storage = array._storage
+    if storage is None:
+        array._node = node
+        return
+    if storage.exported:
+        raise array._recorder.refuse("an array is written into after np.asarray made an alias")
+    if is_frozen(array):
+        raise Unsupported("a read-only array")
+    reshaped = any(step[0] == "reshape" for step in array._chain)
+    if reshaped and storage.source is None and array._recorder.turned:
+        # In NumPy's order of memory a result may follow its arguments: then this is a copy.
+        raise array._recorder.refuse("an array is written into through another shape")
+    storage.node = write_back(array._recorder, storage.node, array._chain, node)
+    storage.version += 1
+    array._node, array._version = node, storage.version
+
+
+def is_frozen(array: Array) -> bool:
+    """Return whether NumPy would not let anybody write into an array."""
+    storage = array._storage
+    if storage is None:
+        return False
+    source = storage.source
+    return is_read_only(array._chain) or (source is not None and not source.flags.writeable)
+
+
+def note_where(recorder: Recorder, mask: Node, chosen: Node, other: Node) -> Node:
+    """Return the node of ``np.where`` over nodes of one dtype."""
+    shape = broadcast(mask.shape, chosen.shape, other.shape)
+    recorder.begin()
+    recorder.check(WHERE, other.dtype)
+    places = (recorder.place(mask), recorder.place(chosen), recorder.place(other))
+    return recorder.append(WHERE, places, (), shape, other.dtype)
+
+
+def value_node(recorder: Recorder, value: Any, dtype: np.dtype[Any]) -> Node:
+    """Return a node for what is written into an array of `dtype`.
+
+    Raises
+    ------
+    Unsupported
+        If it is no array or number, or one that `dtype` cannot hold.
+    """
+    if type(value) is Array:
+        if value._recorder is not recorder:
+            return recorder.known(host_of(value))
+        return node_of(value)
+    if type(value) is np.ndarray:
+        return captured(recorder, value)
+    if isinstance(value, bool | int | float | complex):
+        try:
+            return recorder.known(np.array(value, dtype=dtype))
+        except (OverflowError, TypeError, ValueError) as error:
+            raise Unsupported(str(error)) from None  # NumPy may find the index wrong first
+    if isinstance(value, np.generic):
+        return recorder.known(np.asarray(value))
+    raise Unsupported(f"a {type(value).__name__} is written")
+
+
+def _parts(index: Any) -> tuple[Any, ...]:
+    return index if type(index) is tuple else (index,)
+
+
+def _plain(part: Any) -> Any:
+    """Return a part of an index with recorded whole numbers read, and lists as arrays."""
+    kind = type(part)
+    if kind is Array:
+        if part._scalar and part.dtype.kind in "iu":
+            return int(part)
+        if not part.shape:
+            raise Unsupported("an index of no dimensions")
+        return part
+    if kind is np.ndarray and not part.shape and part.dtype.kind in "iu":
+        raise Unsupported("an index of no dimensions")
+    if kind is slice and any(type(end) is Array for end in (part.start, part.stop, part.step)):
+        ends = (part.start, part.stop, part.step)
+        return slice(*(end.__index__() if type(end) is Array else end for end in ends))
+    if kind is list:
+        return np.array(part, dtype=np.intp) if not part else np.asarray(part)
+    return part
+
+
+def _may_not_convert(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Return whether NumPy may raise where one value of a dtype is put in the place of another."""
+    return given.kind in "fc" and (
+        wanted.kind in "iu" or (wanted.kind == "f" and given.kind == "c")
+    )
+
+
+def _is_itself(array: Array, index: Any, value: Array) -> bool:
+    """Return whether ``array[index] = value`` is the end of ``array[index] += ...``."""
+    storage = array._storage
+    if storage is None or value._storage is not storage or value._version != storage.version:
+        return False
+    if len(value._chain) != len(array._chain) + 1 or value._chain[:-1] != array._chain:
+        return False
+    name, *rest = value._chain[-1]
+    if name != "getitem":
+        return False
+    plain = parse_plain(index, array._node.shape)
+    if plain is None:
+        parts = [_plain(part) for part in expand(index, len(array._node.shape))]
+        if not all(map(is_basic, parts)):
+            return False
+        plain = parse_basic(parts, array._node.shape)
+    return bool(rest[0] == plain)
+
+
+def _only_ones(given: Shape, wanted: Shape) -> bool:
+    """Return whether `given` has nothing but ones in front of what fits `wanted`."""
+    extra = len(given) - len(wanted)
+    if extra <= 0 or any(length != 1 for length in given[:extra]):
+        return False
+    return broadcast(given[extra:], wanted) == wanted
+
+
+def _mask(recorder: Recorder, parts: list[Any], shape: Shape) -> Node | None:
+    """Return the mask where it is all of the index, over the first axes; else None."""
+    first, *others = parts
+    dtype = getattr(first, "dtype", None)
+    if dtype is None or dtype.kind != "b" or any(part != slice(None) for part in others):
+        if any(getattr(getattr(p, "dtype", None), "kind", "") == "b" or type(p) is bool
+               for p in parts):  # fmt: skip
+            raise Unsupported("a mask beside other indices")
+        return None
+    node = node_of(first) if type(first) is Array else captured(recorder, np.asarray(first))
+    if not node.shape or node.shape != shape[: len(node.shape)]:
+        raise Unsupported("a mask of another shape")
+    return node
+
+
+def _select(recorder: Recorder, node: Node, mask: Node) -> Array:
+    recorder.begin()
+    recorder.check(SELECT, node.dtype)
+    places = (recorder.place(node), recorder.place(mask))
+    made = recorder.append(SELECT, places, (), (0, *node.shape[len(mask.shape) :]), node.dtype)
+    recorder.force()
+    made.shape = tuple(int(length) for length in made.value.shape)
+    return make(recorder, made)
+
+
+def _advanced(
+    recorder: Recorder, parts: list[Any], shape: Shape
+) -> tuple[list[Node], list[int], tuple[Any, ...], Shape, bool]:
+    """Return arrays of places, places, pattern, the shape, and whether all are in range."""
+    arrays: list[Node] = []
+    places: list[int] = []
+    pattern: list[Any] = []
+    made: list[Any] = []
+    checked, axis = True, 0
+    for part in parts:
+        if is_basic(part):
+            basic = parse_basic([part], shape[axis : axis + 1] or (0,))
+            pattern += basic.pattern
+            places += basic.places
+            made.append(basic.shape if not basic.places else None)
+            axis += part is not None
+            continue
+        node = _places_node(recorder, part)
+        checked = checked and _in_range(node, shape[axis])
+        arrays.append(node)
+        pattern.append(ARRAY)
+        made.append(None)
+        axis += 1
+    together = broadcast(*(node.shape for node in arrays))
+    return arrays, places, tuple(pattern), _placed(made, together), checked
+
+
+def _places_node(recorder: Recorder, part: Any) -> Node:
+    if type(part) is Array:
+        node = node_of(part)
+    elif type(part) is np.ndarray:
+        node = captured(recorder, part)
+    else:
+        raise Unsupported(f"an index that is a {type(part).__name__}")
+    if node.dtype.kind not in "iu":
+        raise Unsupported(f"an index of dtype {node.dtype}")
+    return cast(recorder, node, np.dtype(np.intp))
+
+
+def _in_range(node: Node, length: int) -> bool:
+    """Return whether places known on the host are in range.
+
+    Raises
+    ------
+    Unsupported
+        If they are known and one is not; NumPy says so best.
+    """
+    if node.host is None:
+        return False
+    host = node.host
+    if host.size and (host.min() < -length or host.max() >= length):
+        raise Unsupported("an index out of range")
+    return True
+
+
+def _placed(made: list[Any], together: Shape) -> Shape:
+    """Return the shape of a gather: where its arrays stand side by side, there; else in front."""
+    spots = [place for place, shape in enumerate(made) if shape is None]
+    apart = spots[-1] - spots[0] + 1 != len(spots)
+    shape: list[int] = list(together) if apart else []
+    for place, one in enumerate(made):
+        if one is None:
+            if not apart and place == spots[0]:
+                shape += together
+        else:
+            shape += one
+    return tuple(shape)
+
+
+def _note_places(
+    recorder: Recorder, operation: Any, nodes: tuple[Node, ...], places: list[int],
+    pattern: tuple[Any, ...], shape: Shape, like: Node,
+) -> Node:  # fmt: skip
+    recorder.begin()
+    recorder.check(operation, like.dtype)
+    given = (*map(recorder.place, nodes), *map(recorder.number, places))
+    node = recorder.append(operation, given, (pattern,), shape, like.dtype)
+    if operation.raises:
+        recorder.force()
+    return node
+
+
+def assign_all(array: Array, value: Node) -> None:
+    """Write a value over all of an array, cast and broadcast as NumPy does."""
+    node = node_of(array)
+    value = cast(array._recorder, value, node.dtype)
+    write(array, broadcast_to(array._recorder, value, node.shape))

@@ -1,0 +1,98 @@
+"""The namespace of a recorded call: NumPy's, where making and converting arrays is noted too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime.array.recorder import Recorder
+from gpuforge.runtime.array.table import Recording
+from gpuforge.runtime.array.unsupported import Unsupported
+
+CONVERSIONS: dict[str, Recording] = {}
+"""Functions of NumPy that make an array of what is given; noted where that is recorded."""
+CREATIONS: dict[str, Recording] = {}
+"""Functions of NumPy that make an array of nothing but numbers."""
+
+
+class Namespace(ModuleType):
+    """NumPy's names for one recorder.
+
+    Attributes
+    ----------
+    creates : whether new arrays are recorded too, or conversions of recorded ones only
+    """
+
+    _fall_back: Callable[..., Any]
+
+    def __init__(self, recorder: Recorder, *, creates: bool) -> None:
+        super().__init__("numpy")
+        self._recorder = recorder
+        self._creates = creates
+
+    def __getattr__(self, name: str) -> Any:
+        found = CONVERSIONS.get(name) or (CREATIONS.get(name) if self._creates else None)
+        value = getattr(np, name)
+        made = value if found is None else partial(_noted, self, found, value)
+        self.__dict__[name] = made
+        return made
+
+    def __dir__(self) -> list[str]:
+        return dir(np)
+
+    def replaced(self, value: Any) -> Any:
+        """Return what stands here for a function of NumPy itself; None where it does itself."""
+        name = _NAMES.get(id(value))
+        if name is None or (name in CREATIONS and not self._creates):
+            return None
+        return getattr(self, name)
+
+
+def _noted(
+    namespace: Namespace, recording: Recording, function: Any, /, *args: Any, **kw: Any
+) -> Any:
+    """Note a function, or let NumPy do it where it cannot be noted."""
+    recorder = namespace._recorder
+    if recorder.closed or (not any(map(_is_recorded, args)) and not namespace._creates):
+        return function(*args, **kw)
+    try:
+        return recording(recorder, *args, **kw)
+    except Unsupported as why:
+        reason = str(why)
+    except TypeError as error:
+        if "argument" not in str(error):
+            raise
+        reason = str(error)
+    return namespace._fall_back(recorder, f"np.{function.__name__}", function, args, kw, reason)
+
+
+def _is_recorded(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_is_recorded, value))
+    return hasattr(type(value), "_recorder")
+
+
+def converts(name: str) -> Callable[[Recording], Recording]:
+    """Register what notes a conversion."""
+    return _register(CONVERSIONS, name)
+
+
+def creates(name: str) -> Callable[[Recording], Recording]:
+    """Register what notes a creation."""
+    return _register(CREATIONS, name)
+
+
+_NAMES: dict[int, str] = {}
+
+
+def _register(table: dict[str, Recording], name: str) -> Callable[[Recording], Recording]:
+    def register(recording: Recording) -> Recording:
+        table[name] = recording
+        _NAMES[id(getattr(np, name))] = name
+        return recording
+
+    return register

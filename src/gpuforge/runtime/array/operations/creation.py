@@ -1,0 +1,169 @@
+"""Creations: arrays of one value, ranges, and selections between arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime.array.array import Array, make, node_of
+from gpuforge.runtime.array.dispatch import into, operand, refuse
+from gpuforge.runtime.array.elementwise import note_ufunc
+from gpuforge.runtime.array.graph import Node
+from gpuforge.runtime.array.indexing import note_where
+from gpuforge.runtime.array.namespace import creates
+from gpuforge.runtime.array.operations.view import taken
+from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Recorder
+from gpuforge.runtime.array.table import notes, row
+from gpuforge.runtime.array.unsupported import Unsupported
+from gpuforge.runtime.array.views import broadcast_to, cast
+
+FULL = row("full", lambda shape, value, dtype: np.full(shape, value, dtype), "creation")
+"""shape, value, dtype"""
+EYE = row("eye", lambda n, m, k, dtype: np.eye(n, m, k, dtype), "creation")
+"""rows, columns, diagonal, dtype"""
+_BOOL = np.dtype(bool)
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    if isinstance(shape, int | np.integer):
+        return (int(shape),)
+    return tuple(int(length.__index__()) for length in shape)
+
+
+def full_node(recorder: Recorder, shape: Any, value: Any, dtype: Any) -> Node:
+    """Return the node of an array that holds one number everywhere."""
+    made, lengths = np.dtype(dtype), _shape(shape)
+    if made.kind not in NUMERIC_KINDS or not made.isnative or any(n < 0 for n in lengths):
+        raise Unsupported(f"dtype {made}, shape {lengths}")
+    try:
+        number = np.array(value, made).item()
+    except (OverflowError, TypeError, ValueError) as error:
+        raise Unsupported(str(error)) from None
+    return recorder.note(FULL, (), (lengths, number, made), lengths, made)
+
+
+def _creation(value: int) -> Any:
+    def create(recorder: Recorder, shape: Any, dtype: Any = None, order: Any = "C", *,
+               device: Any = None, like: Any = None) -> Any:  # fmt: skip
+        refuse(like=like)
+        return make(recorder, full_node(recorder, shape, value, dtype or float))
+
+    return create
+
+
+for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
+    creates(_name)(_creation(_value))
+
+
+@creates("full")
+def full(recorder: Recorder, shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *,
+         device: Any = None, like: Any = None) -> Any:  # fmt: skip
+    """Note an array of one value."""
+    refuse(like=like)
+    if type(fill_value) is Array:
+        node = node_of(fill_value)
+        node = node if dtype is None else cast(recorder, node, np.dtype(dtype))
+        return make(recorder, broadcast_to(recorder, node, _shape(shape)))
+    return make(
+        recorder,
+        full_node(recorder, shape, fill_value, dtype or np.asarray(fill_value).dtype),
+    )
+
+
+@creates("eye")
+def eye(recorder: Recorder, N: Any, M: Any = None, k: Any = 0, dtype: Any = float,
+        order: Any = "C", *, device: Any = None, like: Any = None) -> Any:  # fmt: skip
+    """Note ones on a diagonal."""
+    refuse(like=like)
+    rows, columns, made = int(N), int(N if M is None else M), np.dtype(dtype or float)
+    node = recorder.note(EYE, (), (rows, columns, int(k), made), (rows, columns), made)
+    return make(recorder, node)
+
+
+@creates("identity")
+def identity(recorder: Recorder, n: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    """Note the identity matrix."""
+    return eye(recorder, n, None, 0, dtype or float, like=like)
+
+
+def _host(name: str) -> None:
+    function = getattr(np, name)
+
+    @creates(name)
+    def create(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+        made = function(*args, **kwargs)
+        if type(made) is not np.ndarray or made.dtype.kind not in NUMERIC_KINDS:
+            raise Unsupported("no plain array")
+        return make(recorder, recorder.known(made))
+
+
+for _name in ("arange", "linspace", "logspace", "geomspace", "tri", "hanning", "hamming"):
+    _host(_name)
+
+
+def _like(value: int) -> Any:
+    def like(recorder: Recorder, a: Any, dtype: Any = None, order: Any = "K", subok: Any = True,
+             shape: Any = None, *, device: Any = None) -> Any:  # fmt: skip
+        array = taken(recorder, a)
+        wanted = array.shape if shape is None else shape
+        return make(recorder, full_node(recorder, wanted, value, dtype or array.dtype))
+
+    return like
+
+
+for _function, _value in ((np.zeros_like, 0), (np.ones_like, 1), (np.empty_like, 0)):
+    notes(_function)(_like(_value))
+
+
+@notes(np.full_like)
+def full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, order: Any = "K",
+              subok: Any = True, shape: Any = None, *, device: Any = None) -> Any:  # fmt: skip
+    """Note an array of one value, like another."""
+    array = taken(recorder, a)
+    wanted = array.shape if shape is None else shape
+    if type(fill_value) is Array:
+        return full(recorder, wanted, fill_value, dtype or array.dtype)
+    return make(recorder, full_node(recorder, wanted, fill_value, dtype or array.dtype))
+
+
+@notes(np.where)
+def where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
+    """Note a choice between two arrays, element by element."""
+    if x is None or y is None:
+        raise Unsupported("np.where with a condition alone")
+    mask = cast(recorder, operand(recorder, condition), _BOOL)
+    one, two = _both(recorder, x, y)
+    return make(recorder, note_where(recorder, mask, one, two))
+
+
+def _both(recorder: Recorder, x: Any, y: Any) -> tuple[Node, Node]:
+    """Return two operands in their common dtype; Python numbers are weak."""
+    weak = [type(v) in (int, float, complex) for v in (x, y)]
+    given = [v if w else operand(recorder, v) for v, w in zip((x, y), weak, strict=True)]
+    try:
+        common = np.result_type(*(v if w else v.dtype for v, w in zip(given, weak, strict=True)))
+        one, two = (
+            recorder.known(np.array(v, common)) if w else cast(recorder, v, common)
+            for v, w in zip(given, weak, strict=True)
+        )
+    except OverflowError as error:
+        raise Unsupported(str(error)) from None
+    return one, two
+
+
+@notes(np.clip, method="clip")
+def clip(recorder: Recorder, a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *,
+         min: Any = None, max: Any = None, **options: Any) -> Any:  # fmt: skip
+    """Note values kept between two limits."""
+    refuse(**options)
+    low = a_min if min is None or min is np._NoValue else min
+    high = a_max if max is None or max is np._NoValue else max
+    made: Any = taken(recorder, a)
+    if low is not None and low is not np._NoValue:
+        made = note_ufunc(recorder, np.maximum, (made, low))
+    if high is not None and high is not np._NoValue:
+        made = note_ufunc(recorder, np.minimum, (made, high))
+    if made is a:
+        raise Unsupported("no limits")
+    return into(out, made)

@@ -1,0 +1,202 @@
+"""Sorting, places in sorted arrays, and counts of values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime.array.array import Array, make, node_of
+from gpuforge.runtime.array.dispatch import operand, refuse
+from gpuforge.runtime.array.elementwise import note_ufunc
+from gpuforge.runtime.array.graph import Dtype, Node, Operation, Shape
+from gpuforge.runtime.array.indexing import assign_all
+from gpuforge.runtime.array.operations.view import flip, transpose_
+from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Recorder
+from gpuforge.runtime.array.rules import count, normalise_axis
+from gpuforge.runtime.array.table import notes, row
+from gpuforge.runtime.array.unsupported import Unsupported
+from gpuforge.runtime.array.views import cast, reshape
+
+_INT = np.dtype(np.intp)
+_KINDS = (None, "quicksort", "stable", "mergesort", "heapsort", "q", "s", "m", "h")
+
+
+def _bincount(array: Any, *rest: Any) -> Any:
+    weights = rest[0] if len(rest) > 1 else None
+    return np.bincount(array, weights, rest[-1])
+
+
+SORT = row("sort", lambda array, axis: np.sort(array, axis=axis, stable=True), "sort")
+"""array, axis; NaN come last"""
+ARGSORT = row("argsort", lambda array, axis: np.argsort(array, axis=axis, stable=True), "sort")
+"""array, axis; equal values keep their order"""
+SEARCHSORTED = row("searchsorted", lambda *given: np.asarray(np.searchsorted(*given)), "sort")
+"""sorted array, values of its dtype, side"""
+BINCOUNT = row("bincount", _bincount, "reduction", raises=True)
+"""array, weights if there are any, least length; how long the result is depends on values"""
+NONZERO = row("nonzero", lambda array: np.array(np.nonzero(array)), "gather", raises=True)
+"""places along each axis as rows of a matrix; how many there are depends on values"""
+UNIQUE = row("unique", np.unique, "sort", raises=True)
+"""flat array; how many different values there are depends on values"""
+
+
+def numbers(recorder: Recorder, value: Any) -> Node:
+    """Return the node of an argument that may be a list of numbers too."""
+    if isinstance(value, list | tuple):
+        made = np.asarray(value) if not _holds_recorded(value) else None
+        if made is None or made.dtype.kind not in NUMERIC_KINDS:
+            raise Unsupported("a list of recorded or other values")
+        return recorder.known(made)
+    return operand(recorder, value)
+
+
+def _holds_recorded(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(_holds_recorded(one) for one in value)
+    return type(value) is Array
+
+
+def of_unknown_length(
+    recorder: Recorder, operation: Operation, nodes: tuple[Node, ...], params: tuple[Any, ...],
+    shape: Shape, dtype: Dtype,
+) -> Array:  # fmt: skip
+    """Return what an operation makes whose shape is known once it is evaluated."""
+    made = recorder.note(operation, nodes, params, shape, dtype)
+    made.shape = tuple(int(length) for length in made.value.shape)
+    return make(recorder, made)
+
+
+def _flat_unless(recorder: Recorder, x: Any, axis: Any) -> tuple[Node, int]:
+    """Return the node to sort and the axis: a flat one where the axis is None."""
+    node = operand(recorder, x)
+    if axis is None:
+        return reshape(recorder, node, (count(node.shape),)), 0
+    return node, normalise_axis(axis, len(node.shape))
+
+
+def _check(kind: Any, order: Any, stable: Any) -> None:
+    refuse(order=order)
+    if kind not in _KINDS or (kind is not None and stable is not None):
+        raise Unsupported(f"kind={kind!r}")
+
+
+@notes(np.sort)
+def sort(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *,
+         stable: Any = None) -> Any:  # fmt: skip
+    """Note a sorted copy."""
+    _check(kind, order, stable)
+    node, at = _flat_unless(recorder, a, axis)
+    return make(recorder, recorder.note(SORT, (node,), (at,), node.shape, node.dtype))
+
+
+@notes(method="sort")
+def sort_in_place(recorder: Recorder, x: Array, axis: Any = -1, kind: Any = None,
+                  order: Any = None, *, stable: Any = None) -> None:  # fmt: skip
+    """Note ``x.sort()``: the sorted values are written over the array."""
+    if x._scalar or axis is None:
+        raise Unsupported("a scalar has no order")
+    assign_all(x, node_of(sort(recorder, x, axis, kind, order, stable=stable)))
+
+
+@notes(np.argsort, method="argsort")
+def argsort(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *,
+            stable: Any = None) -> Any:  # fmt: skip
+    """Note the places that sort an array; equal values keep their order."""
+    _check(kind, order, stable)
+    node, at = _flat_unless(recorder, a, axis)
+    return make(recorder, recorder.note(ARGSORT, (node,), (at,), node.shape, _INT))
+
+
+@notes(np.searchsorted, method="searchsorted")
+def searchsorted(recorder: Recorder, a: Any, v: Any, side: Any = "left",
+                 sorter: Any = None) -> Any:  # fmt: skip
+    """Note where values would be put into a sorted array."""
+    refuse(sorter=sorter)
+    ordered, wanted = numbers(recorder, a), numbers(recorder, v)
+    if side not in ("left", "right") or len(ordered.shape) != 1:
+        raise Unsupported("no sorted vector, or another side")
+    common = np.promote_types(ordered.dtype, wanted.dtype)
+    given = (cast(recorder, ordered, common), cast(recorder, wanted, common))
+    made = recorder.note(SEARCHSORTED, given, (side,), wanted.shape, _INT)
+    return make(recorder, made, scalar=made.shape == ())
+
+
+@notes(np.digitize)
+def digitize(recorder: Recorder, x: Any, bins: Any, right: Any = False) -> Any:
+    """Note in which bin each value falls; the order of the bins is looked at."""
+    edges, values = numbers(recorder, bins), numbers(recorder, x)
+    if len(edges.shape) != 1 or not edges.shape[0] or values.dtype.kind == "c":
+        raise Unsupported("no bins")
+    host = recorder.host(edges)
+    side = "left" if right else "right"
+    rising, falling = bool((host[:-1] <= host[1:]).all()), bool((host[:-1] >= host[1:]).all())
+    if rising:
+        return searchsorted(recorder, make(recorder, edges), make(recorder, values), side)
+    if not falling:
+        raise Unsupported("bins in no order")
+    turned = flip(recorder, make(recorder, edges))
+    found = searchsorted(recorder, turned, make(recorder, values), side)
+    return note_ufunc(recorder, np.subtract, (edges.shape[0], found))
+
+
+@notes(np.bincount)
+def bincount(recorder: Recorder, x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
+    """Note how often each whole number is there, or the sums of their weights."""
+    node = numbers(recorder, x)
+    if node.dtype.kind not in "biu" or node.dtype.char in "LQ" or len(node.shape) != 1:
+        raise Unsupported("no vector of whole numbers")
+    if type(minlength) is not int or minlength < 0 or not node.shape[0]:
+        raise Unsupported("no least length, or nothing to count")
+    given = [cast(recorder, node, _INT)]
+    made: Dtype = _INT
+    if weights is not None:
+        heavy = numbers(recorder, weights)
+        if heavy.shape != node.shape or heavy.dtype.kind not in "biuf":
+            raise Unsupported("weights that do not fit")
+        made = np.dtype(float)
+        given.append(cast(recorder, heavy, made))
+    return of_unknown_length(recorder, BINCOUNT, tuple(given), (minlength,), (0,), made)
+
+
+def _nonzero(recorder: Recorder, a: Any) -> Array:
+    node = operand(recorder, a)
+    if not node.shape:
+        raise Unsupported("a number has no places")
+    return of_unknown_length(recorder, NONZERO, (node,), (), (len(node.shape), 0), _INT)
+
+
+@notes(np.nonzero, method="nonzero")
+def nonzero(recorder: Recorder, a: Any) -> Any:
+    """Note the places of values that are not zero, for each axis."""
+    places: Any = _nonzero(recorder, a)
+    return tuple(make(recorder, node_of(places[axis])) for axis in range(places.shape[0]))
+
+
+@notes(np.argwhere)
+def argwhere(recorder: Recorder, a: Any) -> Any:
+    """Note the places of values that are not zero, one after the other."""
+    return transpose_(recorder, _nonzero(recorder, a))
+
+
+@notes(np.flatnonzero)
+def flatnonzero(recorder: Recorder, a: Any) -> Any:
+    """Note the places of values that are not zero in the flat array."""
+    node = operand(recorder, a)
+    flat = make(recorder, reshape(recorder, node, (count(node.shape),)))
+    return nonzero(recorder, flat)[0]
+
+
+@notes(np.unique)
+def unique(recorder: Recorder, ar: Any, return_index: Any = False, return_inverse: Any = False,
+           return_counts: Any = False, axis: Any = None, *, equal_nan: Any = True,
+           sorted: Any = True) -> Any:  # fmt: skip
+    """Note the different values, in order."""
+    refuse(axis=axis)
+    if return_index or return_inverse or return_counts or not equal_nan or not sorted:
+        raise Unsupported("more than the sorted values is asked for")
+    node = operand(recorder, ar)
+    if not node.shape or 0 in node.shape:
+        raise Unsupported("nothing to compare")
+    flat = reshape(recorder, node, (count(node.shape),))
+    return of_unknown_length(recorder, UNIQUE, (flat,), (), (0,), node.dtype)

@@ -1,0 +1,211 @@
+"""Statistics: means with weights, what leaves NaN out, covariances, histograms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime.array.array import Array, make, node_of, value_of
+from gpuforge.runtime.array.dispatch import operand, refuse
+from gpuforge.runtime.array.elementwise import note_ufunc
+from gpuforge.runtime.array.formula import follow_numpy, formula
+from gpuforge.runtime.array.graph import Dtype
+from gpuforge.runtime.array.operations.creation import where
+from gpuforge.runtime.array.operations.reduction import mean, std, sum_, var
+from gpuforge.runtime.array.operations.view import taken
+from gpuforge.runtime.array.recorder import Recorder
+from gpuforge.runtime.array.rules import normalise_axes, normalise_axis, reduced
+from gpuforge.runtime.array.table import notes, row
+from gpuforge.runtime.array.unsupported import Unsupported
+from gpuforge.runtime.array.views import broadcast_to, cast, reshape
+
+HISTOGRAM = row("histogram", lambda array, edges: np.histogram(array, edges)[0], "reduction")
+"""flat array, edges of one dtype, in order: how many values lie between, the last edge too"""
+_INT = np.dtype(np.intp)
+_NONE = np._NoValue
+
+follow_numpy(
+    np.cov, np.corrcoef, np.nansum, np.nanprod, np.nanmax, np.nanmin, np.nan_to_num,
+    np.nanargmax, np.nanargmin, np.isposinf, np.isneginf, np.trapezoid, np.polyfit,
+)  # fmt: skip
+
+
+# -- a mean with weights --------------------------------------------------------------------------
+
+
+@notes(np.average)
+def average(recorder: Recorder, a: Any, axis: Any = None, weights: Any = None,
+            returned: Any = False, *, keepdims: Any = _NONE) -> Any:  # fmt: skip
+    """Note a mean, each value as often as its weight says."""
+    array = taken(recorder, a)
+    kept = keepdims is not _NONE and bool(keepdims)
+    if weights is None:
+        made = mean(recorder, array, axis, keepdims=kept)
+        total = _as_scalar_of(recorder, array.size / max(made.size, 1), made.dtype)
+    else:
+        made, total = _weighted(recorder, array, axis, weights, kept)
+    if not returned:
+        return made
+    if total.shape == made.shape:
+        return made, total
+    return made, make(recorder, broadcast_to(recorder, node_of(total), made.shape))
+
+
+def _as_scalar_of(recorder: Recorder, value: float, dtype: Dtype) -> Array:
+    return make(recorder, recorder.known(np.array(value, dtype)), scalar=True)
+
+
+def _weighted(recorder: Recorder, array: Array, axis: Any, weights: Any, kept: bool) -> Any:
+    """Return a weighted mean, and the sum of the weights."""
+    known = np.asarray(weights) if isinstance(weights, list | tuple) else weights
+    given = taken(recorder, known)
+    if given.shape != array.shape:
+        at = normalise_axis(axis, array.ndim)
+        if given.shape != (array.shape[at],):
+            raise Unsupported("weights of another shape")
+        shape = tuple(given.size if place == at else 1 for place in range(array.ndim))
+        given = make(recorder, reshape(recorder, node_of(given), shape))
+    whole = ["f8"] if array.dtype.kind in "biu" else []
+    common = np.result_type(array.dtype, given.dtype, *whole)
+    total = sum_(recorder, given, axis, dtype=common, keepdims=kept)
+    if bool((total == 0.0).any()):
+        raise Unsupported("weights that sum to zero")
+    both = (make(recorder, cast(recorder, node_of(one), common)) for one in (array, given))
+    scaled = note_ufunc(recorder, np.multiply, tuple(both))
+    summed = sum_(recorder, scaled, axis, keepdims=kept)
+    return note_ufunc(recorder, np.true_divide, (summed, total)), total
+
+
+# -- what leaves NaN out --------------------------------------------------------------------------
+
+
+def _numbers(recorder: Recorder, a: Any, axis: Any, ddof: Any) -> tuple[Array, Array, Array]:
+    """Return an array with zeros for NaN, where they were, and how many are left along `axis`.
+
+    Raises
+    ------
+    Unsupported
+        If too few are left somewhere: NumPy warns of that.
+    """
+    array = taken(recorder, a)
+    nan = note_ufunc(recorder, np.isnan, (array,))
+    left = note_ufunc(recorder, np.logical_not, (nan,))
+    number = sum_(recorder, left, axis, dtype=_INT, keepdims=True)
+    if not array.size or bool((number <= ddof).any()):
+        raise Unsupported("too few numbers, of which NumPy warns")
+    return where(recorder, nan, 0, array), nan, number
+
+
+def _shared(recorder: Recorder, total: Array, number: Array) -> Array:
+    """Return sums divided by numbers, in the dtype of the sums."""
+    made = note_ufunc(recorder, np.true_divide, (total, number))
+    return make(recorder, cast(recorder, node_of(made), total.dtype), scalar=made._scalar)
+
+
+def _kept(recorder: Recorder, made: Array, axis: Any, keepdims: Any) -> Array:
+    """Return the result of a reduction that kept its axes, with or without them."""
+    if keepdims is not _NONE and keepdims:
+        return made
+    shape = reduced(made.shape, normalise_axes(axis, made.ndim), False)
+    return make(recorder, reshape(recorder, node_of(made), shape), scalar=shape == ())
+
+
+@notes(np.nanmean)
+def nanmean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
+            keepdims: Any = _NONE, *, where: Any = _NONE) -> Any:  # fmt: skip
+    """Note the mean of what is not NaN."""
+    refuse(out=out, where=where, dtype=dtype)
+    if operand(recorder, a).dtype.kind not in "fc":
+        return mean(recorder, a, axis, keepdims=keepdims)
+    array, _, number = _numbers(recorder, a, axis, 0)
+    made = _shared(recorder, sum_(recorder, array, axis, keepdims=True), number)
+    return _kept(recorder, made, axis, keepdims)
+
+
+@notes(np.nanvar)
+def nanvar(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
+           ddof: Any = 0, keepdims: Any = _NONE, *, where: Any = _NONE, mean: Any = _NONE,
+           correction: Any = _NONE) -> Any:  # fmt: skip
+    """Note the variance of what is not NaN."""
+    refuse(out=out, where=where, mean=mean, correction=correction, dtype=dtype)
+    if operand(recorder, a).dtype.kind not in "fc":
+        return var(recorder, a, axis, ddof=ddof, keepdims=keepdims)
+    return _kept(recorder, _spread(recorder, a, axis, ddof), axis, keepdims)
+
+
+@notes(np.nanstd)
+def nanstd(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
+           ddof: Any = 0, keepdims: Any = _NONE, *, where: Any = _NONE, mean: Any = _NONE,
+           correction: Any = _NONE) -> Any:  # fmt: skip
+    """Note the standard deviation of what is not NaN."""
+    refuse(out=out, where=where, mean=mean, correction=correction, dtype=dtype)
+    if operand(recorder, a).dtype.kind not in "fc":
+        return std(recorder, a, axis, ddof=ddof, keepdims=keepdims)
+    made = note_ufunc(recorder, np.sqrt, (_spread(recorder, a, axis, ddof),))
+    return _kept(recorder, made, axis, keepdims)
+
+
+def _spread(recorder: Recorder, a: Any, axis: Any, ddof: Any) -> Array:
+    """Return the variance of what is not NaN, its axes kept."""
+    array, nan, number = _numbers(recorder, a, axis, ddof)
+    centre = _shared(recorder, sum_(recorder, array, axis, keepdims=True), number)
+    apart = where(recorder, nan, 0, note_ufunc(recorder, np.subtract, (array, centre)))
+    if array.dtype.kind == "c":
+        apart_too = note_ufunc(recorder, np.conjugate, (apart,))
+        squares = note_ufunc(recorder, np.multiply, (apart, apart_too)).real  # type: ignore[attr-defined]
+    else:
+        squares = note_ufunc(recorder, np.multiply, (apart, apart))
+    left = note_ufunc(recorder, np.subtract, (number, ddof))
+    return _shared(recorder, sum_(recorder, squares, axis, keepdims=True), left)
+
+
+def _of_all(function: Any) -> Any:
+    """Return what follows NumPy where all axes are reduced: along one it loops over the rest."""
+    follow = formula(function)
+
+    def recording(recorder: Recorder, a: Any, *args: Any, axis: Any = None, **options: Any) -> Any:
+        if axis is not None and taken(recorder, a).ndim != 1:
+            raise Unsupported("NaN left out along an axis")
+        return follow(recorder, a, *args, axis=axis, **options)
+
+    return recording
+
+
+for _function in (np.nanmedian, np.nanquantile, np.nanpercentile):
+    notes(_function)(_of_all(_function))
+
+
+# -- histograms -----------------------------------------------------------------------------------
+
+
+@notes(np.histogram)
+def histogram(recorder: Recorder, a: Any, bins: Any = 10, range: Any = None,
+              density: Any = None, weights: Any = None) -> Any:  # fmt: skip
+    """Note how many values lie between edges, which are computed on the host."""
+    refuse(weights=weights)
+    array = taken(recorder, a)
+    if array.dtype.kind not in "fiu" or not array.size or type(bins) is Array:
+        raise Unsupported(f"a histogram of {array.dtype}")
+    edges = _edges(array, bins, range)
+    common = np.result_type(array.dtype, edges.dtype)
+    flat = cast(recorder, reshape(recorder, node_of(array), (array.size,)), common)
+    limits = recorder.known(edges.astype(common))
+    made: Any = make(
+        recorder, recorder.note(HISTOGRAM, (flat, limits), (), (len(edges) - 1,), _INT)
+    )
+    if density:
+        made = made / np.diff(edges).astype(float) / made.sum()
+    return made, edges
+
+
+def _edges(array: Array, bins: Any, range_: Any) -> Any:
+    ends = np.zeros(2, array.dtype)
+    if isinstance(bins, int | np.integer) and range_ is None:
+        ends = np.array([value_of(array.min()), value_of(array.max())], array.dtype)  # type: ignore[attr-defined]
+    elif isinstance(bins, str):
+        raise Unsupported("bins by name")
+    try:
+        return np.histogram_bin_edges(ends, bins, range_)
+    except (ValueError, TypeError) as error:
+        raise Unsupported(str(error)) from None

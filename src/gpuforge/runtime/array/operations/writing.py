@@ -1,0 +1,114 @@
+"""Functions that write into an array they are given, as assignments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime.array.array import Array, make, node_of
+from gpuforge.runtime.array.dispatch import operand
+from gpuforge.runtime.array.formula import follow_numpy
+from gpuforge.runtime.array.graph import Node
+from gpuforge.runtime.array.indexing import note_where, setitem, value_node, write
+from gpuforge.runtime.array.operations.view import reshape_
+from gpuforge.runtime.array.recorder import Recorder
+from gpuforge.runtime.array.rules import broadcast
+from gpuforge.runtime.array.table import notes
+from gpuforge.runtime.array.unsupported import Unsupported
+from gpuforge.runtime.array.views import broadcast_to, cast
+
+follow_numpy(np.put_along_axis)  # it writes once, at its end
+_NUMBERS = (bool, int, float, complex)
+
+
+def _target(array: Any) -> Array:
+    if type(array) is not Array or array._scalar:
+        raise Unsupported("it writes into an array that is not recorded")
+    return array
+
+
+def _put_everywhere(target: Array, mask: Node | None, value: Node) -> None:
+    node, recorder = node_of(target), target._recorder
+    value = cast(recorder, value, node.dtype)
+    for given in (value, *([] if mask is None else [mask])):
+        if broadcast(given.shape, node.shape) != node.shape:
+            raise Unsupported("shapes that do not fit")
+    if mask is None:
+        write(target, broadcast_to(recorder, value, node.shape))
+    else:
+        write(target, note_where(recorder, mask, value, node))
+
+
+@notes(np.copyto)
+def copyto(recorder: Recorder, dst: Any, src: Any, casting: Any = "same_kind",
+           where: Any = True) -> None:  # fmt: skip
+    """Note values copied into an array, everywhere or where a mask is true."""
+    target = _target(dst)
+    if type(src) in _NUMBERS:
+        kind = np.result_type(target.dtype, src)
+    else:
+        kind = operand(recorder, src).dtype
+    if casting not in ("same_kind", "unsafe") or not np.can_cast(kind, target.dtype, casting):
+        raise Unsupported("values that cannot be cast")
+    mask = None if where is True else operand(recorder, where)
+    if mask is not None and mask.dtype.kind != "b":
+        raise Unsupported("a mask that is not of truth values")
+    _put_everywhere(target, mask, value_node(recorder, src, target.dtype))
+
+
+def _one_value(recorder: Recorder, values: Any, target: Array) -> Node:
+    """Return the one value that is written, cast as NumPy casts it here: whatever is lost."""
+    if type(values) not in _NUMBERS and not isinstance(values, np.generic):
+        raise Unsupported("several values")
+    made = np.asarray(values)
+    if made.dtype.kind == "c" != target.dtype.kind:
+        raise Unsupported("complex numbers into others")
+    return recorder.known(made.astype(target.dtype))
+
+
+@notes(np.putmask)
+def putmask(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
+    """Note one value written where a mask is true."""
+    target, where = _target(a), operand(recorder, mask)
+    if where.shape != target.shape:
+        raise Unsupported("a mask of another shape")
+    value = _one_value(recorder, values, target)
+    _put_everywhere(target, cast(recorder, where, np.dtype(bool)), value)
+
+
+@notes(np.place)
+def place(recorder: Recorder, arr: Any, mask: Any, vals: Any) -> None:
+    """Note one value written where a mask is true."""
+    putmask(recorder, arr, mask, vals)
+
+
+@notes(np.put, method="put")
+def put(recorder: Recorder, a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
+    """Note one value written at places counted over the flat array."""
+    target = _target(a)
+    if mode != "raise" or type(ind) is Array:
+        raise Unsupported("places that are not known")
+    line = reshape_(recorder, target, (target.size,))
+    if line._storage is not target._storage:
+        raise Unsupported("the flat array is a copy")
+    value = _one_value(recorder, v, target)
+    setitem(line, np.asarray(ind, dtype=np.intp).ravel(), make(recorder, value))
+
+
+@notes(np.fill_diagonal)
+def fill_diagonal(recorder: Recorder, a: Any, val: Any, wrap: Any = False) -> None:
+    """Note values written on the main diagonal."""
+    target = _target(a)
+    if target.ndim < 2 or (target.ndim > 2 and len(set(target.shape)) > 1):
+        raise Unsupported("an array without a diagonal")
+    if wrap and target.shape[0] > target.shape[1]:
+        raise Unsupported("a diagonal that goes round")
+    places = np.arange(min(target.shape))
+    if type(val) in _NUMBERS:
+        value = make(recorder, recorder.known(np.array(val, target.dtype)))
+    else:
+        value = make(recorder, operand(recorder, val))
+    if value.ndim and value.shape != places.shape:
+        raise Unsupported("values that do not fit")
+    setitem(target, (places,) * target.ndim, value)

@@ -1,0 +1,271 @@
+"""Noting what a function does with its arrays, and evaluating it where a value is needed.
+
+A recorder belongs to one call. Its *engine* says which operations the chosen backend does as
+NumPy does, and runs a tape there.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from importlib import import_module
+from types import FrameType
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpuforge.runtime.array.graph import INPUT, NUMBER, Dtype, Node, Operation, Shape, Tape
+from gpuforge.runtime.array.unsupported import NotRecordable, Unsupported
+
+_errstate_variable: Any = getattr(
+    import_module("numpy._core.umath"), "_extobj_contextvar", None
+)  # a NumPy that keeps it elsewhere is asked the slow way
+
+TAPE_LIMIT, TAPE_MAXIMUM = 128, 1024
+"""Beyond so many entries a tape is evaluated where a loop comes round again, or at once."""
+NUMERIC_KINDS = "biufc"
+_OWN = ("gpuforge.", "numpy.")
+
+Host = np.ndarray[Any, Any]
+
+
+class Engine(Protocol):
+    """What a recorder needs of a backend.
+
+    Attributes
+    ----------
+    able : what `supports` answered before, by operation and dtype
+    """
+
+    able: dict[tuple[Operation, Dtype], str]
+
+    def supports(self, operation: Operation, dtype: Dtype) -> str:
+        """Return why the operation stays on NumPy for inputs of `dtype`; empty if it runs here."""
+
+    def run(self, tape: Tape, wanted: list[int], modes: dict[str, str]) -> list[Any]:
+        """Return the values of the wanted entries, in arrays of the backend.
+
+        `modes` is NumPy's treatment of floating-point errors where the entries were noted.
+        """
+
+    def get(self, value: Any) -> Host:
+        """Return a value of the backend as a NumPy array that nobody else writes into."""
+
+
+class Recorder:
+    """One call that is recorded.
+
+    Attributes
+    ----------
+    fallbacks : operations that NumPy did on host arrays: (name, reason) to (line, times)
+    evaluated : operations evaluated on the backend so far
+    turned : whether some array with several axes is not in C order
+    trouble : how the function used an array that only NumPy's own can serve; empty where it did not
+    closed : whether the call has ended: from then on NumPy does everything
+    """
+
+    __slots__ = (
+        *("__weakref__", "able", "arguments", "began", "closed", "engine", "errstate", "evaluated"),
+        *("fallbacks", "filters", "modes", "namespace", "tape", "trouble", "turned"),
+    )
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.tape = Tape()
+        self.able = engine.able
+        self.fallbacks: dict[tuple[str, str], tuple[str, int]] = {}
+        self.evaluated = 0
+        self.began: tuple[Any, int] | None = None
+        self.arguments: list[Any] = []
+        self.closed = False
+        self.namespace: Any = None
+        self.trouble = ""
+        self.turned = False
+        self.errstate = _errstate_variable.get(None) if _errstate_variable else None
+        self.modes: dict[str, str] = {**np.geterr()}  # type: ignore[dict-item]
+        self.filters = (warnings.filters, len(warnings.filters))
+
+    def note(
+        self,
+        operation: Operation,
+        inputs: tuple[Node, ...],
+        params: tuple[Any, ...],
+        shape: Shape,
+        dtype: Dtype,
+    ) -> Node:
+        """Note one operation and return its node; it is evaluated at once if it may raise.
+
+        Raises
+        ------
+        Unsupported
+            If the backend does not do it as NumPy does.
+        """
+        self.begin()
+        self.check(operation, inputs[0].dtype if inputs else dtype)
+        places = tuple([self.place(node) for node in inputs])
+        node = self.append(operation, places, params, shape, dtype)
+        if operation.raises:
+            self.force()
+        return node
+
+    def begin(self) -> None:
+        """Evaluate a tape that has become long; before places on it are asked for."""
+        length = len(self.tape.entries)
+        if not length:
+            self.began = None
+        elif length > TAPE_LIMIT and (length > TAPE_MAXIMUM or self._comes_round()):
+            self.force()
+
+    def _comes_round(self) -> bool:
+        frame = user_frame()
+        here = (frame.f_code, frame.f_lasti)
+        if self.began is None:
+            self.began = here
+            return False
+        return self.began == here
+
+    def check(self, operation: Operation, dtype: Dtype) -> None:
+        """Raise Unsupported if the backend does not do `operation` on `dtype` as NumPy does."""
+        key = (operation, dtype)
+        reason = self.able.get(key)
+        if reason is None:
+            reason = self.able[key] = self.engine.supports(operation, dtype)
+        if reason:
+            if operation.structural:
+                raise self.refuse(reason)  # a copy on the host would not share memory
+            raise Unsupported(reason)
+
+    def append(
+        self,
+        operation: Operation,
+        places: tuple[int, ...],
+        params: tuple[Any, ...],
+        shape: Shape,
+        dtype: Dtype,
+    ) -> Node:
+        """Add one entry to the tape and return its node."""
+        tape = self.tape
+        node = Node(shape, dtype, tape, len(tape.entries))
+        tape.entries.append((operation, places, params))
+        tape.nodes.append(node)
+        return node
+
+    def place(self, node: Node) -> int:
+        """Return the place of a node on the tape; a value that is known already is entered."""
+        tape = self.tape
+        if node.tape is not tape:
+            node.tape, node.index = tape, len(tape.entries)
+            tape.entries.append((INPUT, (), (node.dtype, node.shape)))
+            tape.nodes.append(node)
+            tape.inputs.append(node.host if node.value is None else node.value)
+        return node.index
+
+    def number(self, value: complex) -> int:
+        """Enter a Python number and return its place."""
+        tape = self.tape
+        tape.entries.append((NUMBER, (), (type(value),)))
+        tape.nodes.append(None)
+        tape.inputs.append(value)
+        return len(tape.entries) - 1
+
+    def known(self, host: Host) -> Node:
+        """Return a node for a host array that nobody else writes into while the call lasts."""
+        if host.dtype.kind not in NUMERIC_KINDS:
+            raise Unsupported(f"arrays of dtype {host.dtype} stay in NumPy")
+        if not host.dtype.isnative:
+            host = host.astype(host.dtype.newbyteorder("="))
+        node = Node(host.shape, host.dtype, None, -1)
+        node.host = host
+        self.turned = self.turned or not host.flags.c_contiguous
+        return node
+
+    def force(self) -> None:
+        """Evaluate every entry of the tape that somebody still refers to.
+
+        Where NumPy raises for the entry noted last, the others stay to be evaluated.
+        """
+        tape, self.tape = self.tape, Tape()
+        wanted = [
+            index
+            for index, referred in enumerate(_referred(tape.nodes))
+            if referred and tape.entries[index][0] not in (INPUT, NUMBER)
+        ]
+        try:
+            values = self.engine.run(tape, wanted, self.modes) if wanted else []
+        except BaseException:
+            if tape.entries[-1][0].raises:
+                tape.entries.pop()
+                tape.nodes.pop()
+            self.tape = tape
+            raise
+        self.evaluated += len(tape.entries) - len(tape.inputs) if wanted else 0
+        for index, value in zip(wanted, values, strict=True):
+            node = tape.nodes[index]
+            assert node is not None
+            node.value = value
+        for node in tape.nodes:
+            if node is not None:
+                node.tape = None
+
+    def host(self, node: Node) -> Host:
+        """Return the value of a node as a NumPy array, which is not to be written into."""
+        if node.tape is not None and node.value is None and node.host is None:
+            self.force()
+        if node.host is None:
+            node.host = self.engine.get(node.value)
+        return node.host
+
+    def watch_errors(self) -> None:
+        """Take note of how floating-point errors are treated here.
+
+        Raises
+        ------
+        Unsupported
+            Where they raise, or warnings do or are caught: then NumPy computes at the statement.
+        """
+        if warnings.filters is not self.filters[0] or len(warnings.filters) != self.filters[1]:
+            raise Unsupported("warnings are caught or turned into errors around it")
+        if _errstate_variable and _errstate_variable.get(None) is self.errstate:
+            return
+        modes: dict[str, str] = {**np.geterr()}  # type: ignore[dict-item]
+        if modes != self.modes:
+            if any(mode not in ("ignore", "warn") for mode in modes.values()):
+                raise Unsupported("np.errstate raises, calls or prints around it")
+            self.force()
+            self.modes = modes
+        if _errstate_variable:
+            self.errstate = _errstate_variable.get(None)
+
+    def refuse(self, use: str, kind: type[NotRecordable] = NotRecordable) -> NotRecordable:
+        """Return what to raise for a use of an array that only NumPy's own can serve."""
+        frame = user_frame()
+        reason = f"{frame.f_code.co_filename}:{frame.f_lineno}: {use}"
+        if kind is NotRecordable:
+            self.trouble = reason
+        return kind(reason)
+
+    def fell_back(self, name: str, reason: str) -> None:
+        """Count that NumPy did an operation on host arrays, and where the user's code asks it."""
+        line, times = self.fallbacks.get((name, reason), ("", 0))
+        if not times:
+            frame = user_frame()
+            line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        self.fallbacks[name, reason] = (line, times + 1)
+
+
+def user_frame() -> FrameType:
+    """Return the innermost frame that is neither gpuforge's nor NumPy's."""
+    frame = sys._getframe(1)
+    while frame.f_back and str(frame.f_globals.get("__name__", "")).startswith(_OWN):
+        frame = frame.f_back
+    return frame
+
+
+def _referred(nodes: list[Node | None]) -> list[bool]:
+    """Return for each node whether anything besides the list refers to it."""
+    count = sys.getrefcount
+    return [count(node) > _UNREFERRED for node in nodes]
+
+
+_UNREFERRED = max(sys.getrefcount(value) for value in [object()])
+"""What a list and a loop over it count, in this Python."""

@@ -1,0 +1,90 @@
+"""Views and what is written through them: NumPy's aliasing over values that never change.
+
+Arrays that share memory in NumPy share a `Storage` here, which holds the node of the whole. A view
+is the chain of steps that leads to it. Writing into a view makes a new node of the whole, by the
+steps taken back in reverse; the other views see that the version is another one and follow.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from gpuforge.runtime.array.graph import Dtype, Node, Shape
+from gpuforge.runtime.array.unsupported import NotRecordable
+
+Host = np.ndarray[Any, Any]
+Step = tuple[Any, ...]
+"""("getitem", Basic) | ("transpose", axes) | ("reshape", shape) | ("real",) | ("imag",) | ..."""
+
+
+class Storage:
+    """Memory that arrays share.
+
+    Attributes
+    ----------
+    node : the whole, as it is now
+    version : how often it was written into
+    source : the caller's array, where it is an argument
+    original : the node that it began with
+    exported : whether NumPy was given its memory: it must not change any more
+    """
+
+    __slots__ = ("_layout", "exported", "node", "original", "source", "version")
+
+    def __init__(self, node: Node, source: Host | None = None) -> None:
+        self.node = self.original = node
+        self.source = source
+        self.version = 0
+        self.exported = False
+        self._layout: Host | None = source
+
+    @property
+    def layout(self) -> Host:
+        """An array with the strides of the whole; without its values unless it is an argument."""
+        if self._layout is None:
+            self._layout = _without_memory(self.node.shape, self.node.dtype)
+        return self._layout
+
+
+def _without_memory(shape: Shape, dtype: Dtype) -> Host:
+    """Return an array of C order whose values must not be looked at."""
+    strides, step = [], dtype.itemsize
+    for length in reversed(shape):
+        strides.append(step)
+        step *= max(length, 1)
+    return as_strided(np.empty(1, dtype), shape, strides[::-1])
+
+
+def follow(array: Host, chain: tuple[Step, ...]) -> Host:
+    """Return the view of a NumPy array that a chain of steps leads to; no value is looked at."""
+    for name, *params in chain:
+        array = _STEPS[name](array, *params)
+    return array
+
+
+def _reshaped(array: Host, shape: Shape) -> Host:
+    try:
+        return array.reshape(shape, copy=False)
+    except ValueError as error:
+        raise NotRecordable(f"a view of other strides: {error}") from None
+
+
+_STEPS: dict[str, Any] = {
+    "getitem": lambda array, index: array[(*index.index, ...)],  # a view, also of one element
+    "transpose": lambda array, axes: array.transpose(axes),
+    "reshape": _reshaped,
+    "real": lambda array: array.real,
+    "imag": lambda array: array.imag,
+    "diagonal": np.diagonal,
+    "broadcast": np.broadcast_to,
+}
+READ_ONLY = frozenset(["broadcast", "diagonal"])
+"""Steps to views that NumPy does not let anybody write into."""
+
+
+def is_read_only(chain: tuple[Step, ...]) -> bool:
+    """Return whether a chain leads to a view that is not to be written into."""
+    return any(step[0] in READ_ONLY for step in chain)

@@ -1,0 +1,223 @@
+"""How a library does the operations of the table, and where it would not do as NumPy does.
+
+A lowering is data: operation to function. What a library does differently *for certain values only*
+has a guard, a function of the same inputs that is true where NumPy must settle the call. What it
+does differently for ordinary values is not in the lowering at all, or refused for those dtypes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime.array.graph import Dtype, Operation
+from gpuforge.runtime.array.index import NEW, PLACE
+from gpuforge.runtime.array.indexing import ARRAY
+
+Lowered = Callable[..., Any]
+Refusal = Callable[[Dtype], str]
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """The operations that a library does as NumPy does.
+
+    Attributes
+    ----------
+    library : its name, for reasons
+    functions : operation to ``function(*inputs, *parameters)`` on arrays of the library; a Python
+        number among the inputs stays one
+    dtypes : type codes of NumPy (``dtype.char``) that it has
+    guards : operation to ``guard(*inputs, *parameters)``, true where NumPy must settle
+    result_guards : operation to ``guard(result)``, likewise
+    refused : operation to why it is left out for inputs of a dtype; an empty text where it is not
+    reusing : operation to a function that may overwrite its first input
+    views : operations whose result may share memory with their first input
+    fence : for libraries that fuse a product and a sum with one rounding: keeps them apart
+    finite : whether every value of an array of floating-point numbers is finite
+    """
+
+    library: str
+    functions: Mapping[str, Lowered]
+    dtypes: frozenset[str]
+    guards: Mapping[str, Lowered] = field(default_factory=dict)
+    result_guards: Mapping[str, Lowered] = field(default_factory=dict)
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+    reusing: Mapping[str, Lowered] = field(default_factory=dict)
+    views: frozenset[str] = frozenset()
+    fence: Lowered | None = None
+    finite: Lowered = lambda array: (array - array == 0).all()
+
+    def refusal(self, operation: Operation, dtype: Dtype, *, exact: bool = False) -> str:
+        """Return why NumPy does an operation on inputs of `dtype`; empty if the library does.
+
+        With `exact`, what has a guard is left out too.
+        """
+        name = operation.name
+        if name not in self.functions:
+            return f"{self.library} does not do {name} as NumPy does"
+        if dtype.char not in self.dtypes:
+            return f"{self.library} has no {dtype}"
+        if exact and (name in self.guards or name in self.result_guards):
+            return f"{self.library} differs from NumPy in {name} for some values"
+        return self.refused[name](dtype) if name in self.refused else ""
+
+
+def only(kinds: str, reason: str) -> Refusal:
+    """Return a refusal for every dtype whose kind is not one of `kinds`."""
+    return lambda dtype: "" if dtype.kind in kinds else reason
+
+
+def never(chars: str, reason: str) -> Refusal:
+    """Return a refusal for dtypes with one of the type codes `chars`."""
+    return lambda dtype: reason if dtype.char in chars else ""
+
+
+# -- what libraries with NumPy's names and indices share -------------------------------------------
+
+SAME_NAMES = (
+    "negative absolute fabs sqrt cbrt square reciprocal exp exp2 expm1 log log2 log10 log1p sin cos"
+    " tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh deg2rad rad2deg radians"
+    " degrees rint floor ceil trunc isfinite isinf isnan signbit logical_not invert positive sign"
+    " conjugate add subtract multiply true_divide floor_divide remainder fmod power float_power"
+    " maximum minimum fmax fmin arctan2 hypot logical_and logical_or logical_xor logaddexp"
+    " logaddexp2 copysign nextafter heaviside gcd lcm greater greater_equal less less_equal equal"
+    " not_equal bitwise_and bitwise_or bitwise_xor left_shift right_shift bitwise_count where"
+    " matmul transpose reshape broadcast_to real imag"
+).split()
+
+
+COMPLEX_GUARDED = (
+    "multiply", "true_divide", "matmul", "einsum", "prod", "square", "power", "fixed_power",
+    "float_power", "reciprocal", "sqrt", "exp", "log", "sin", "cos", "absolute", "sum", "add",
+    "subtract",
+)  # fmt: skip
+"""Operations whose complex results may have other NaN and infinities than NumPy's."""
+NOT_COMPLEX = (
+    "tan tanh sinh cosh arcsin arccos arctan arcsinh arccosh arctanh log2 log10 log1p expm1 exp2"
+    " sign max min maximum minimum fmax fmin argmax argmin greater greater_equal less less_equal"
+).split()
+"""Operations that no library was found to do on complex numbers as NumPy does."""
+
+
+def index_of(rest: Any) -> tuple[Any, ...]:
+    """Return NumPy's index from what index rows are given after their arrays."""
+    *given, pattern = rest
+    count = pattern.count(ARRAY)
+    arrays, places = iter(given[:count]), iter(given[count:])
+    return tuple(
+        next(arrays) if part == ARRAY
+        else next(places) if part == PLACE
+        else None if part == NEW
+        else slice(*part)
+        for part in pattern
+    )  # fmt: skip
+
+
+def reduced_by(function: Lowered) -> Lowered:
+    """Return a reduction of the table for one with NumPy's arguments."""
+    return lambda x, axes, keep: function(x, axis=axes, keepdims=keep)
+
+
+def numpy_like(xp: Any) -> dict[str, Lowered]:
+    """Return the rows that a namespace has under NumPy's names, with NumPy's arguments."""
+    names = [name for name in SAME_NAMES if hasattr(xp, name)]
+    functions: dict[str, Any] = {name: getattr(xp, name) for name in names}
+    for name in ("sum", "prod", "max", "min", "any", "all"):
+        functions[name] = reduced_by(getattr(xp, name))
+    return functions | {
+        "argmax": lambda x, axis: xp.argmax(x, axis=axis),
+        "argmin": lambda x, axis: xp.argmin(x, axis=axis),
+        "fixed_power": lambda x, n: x**n,
+        "astype": lambda x, dtype: x.astype(dtype),
+        "getitem": lambda x, *rest: x[index_of(rest)],
+        "gather": lambda x, *rest: x[index_of(rest)],
+        "diagonal": lambda x, *rest: xp.diagonal(x, *rest),
+        "concatenate": lambda *given: xp.concatenate(given[:-1], axis=given[-1]),
+        "einsum": lambda *given: xp.einsum(given[-1], *given[:-1]),
+    }
+
+
+def written(x: Any, value: Any, *rest: Any) -> Any:
+    """Write at an index into an array that may be overwritten, and return that."""
+    x[index_of(rest)] = value
+    return x
+
+
+# -- guards, in what all libraries' arrays have ----------------------------------------------------
+
+
+def negative_exponent(_: Any, exponent: Any) -> Any:
+    """Return whether a power of whole numbers is negative; NumPy raises."""
+    return any_of(exponent < 0)
+
+
+def beyond_width(value: Any, shift: Any) -> Any:
+    """Return whether a shift is negative or beyond the width of its dtype."""
+    given = value if hasattr(value, "dtype") else shift
+    bits = 8 * int(getattr(given.dtype, "itemsize", 0) or given.dtype.size)  # MLX: size
+    return any_of((shift < 0) | (shift >= bits))
+
+
+def beyond_dtype(array: Any, dtype: Dtype) -> Any:
+    """Return whether a conversion to whole numbers leaves their range; NumPy's result is C's."""
+    if dtype.kind not in "iu" or _is_whole(array):
+        return False
+    limits = np.iinfo(dtype)
+    high = float(limits.max) if dtype.itemsize < 8 else float(2.0 ** (limits.bits - 1) * (
+        2.0 if dtype.kind == "u" else 1.0))  # fmt: skip
+    inside = (array > float(limits.min) - 1) & (array < high + (1 if dtype.itemsize < 8 else 0))
+    return any_of(~inside)
+
+
+def out_of_range(array: Any, *rest: Any) -> Any:
+    """Return whether a place among the arrays of a gather is out of range; NumPy raises."""
+    *given, pattern = rest
+    fired: Any = False
+    axis = used = 0
+    for part in pattern:
+        if part == "array":
+            places, length = given[used], int(array.shape[axis])
+            found = any_of((places < -length) | (places >= length))
+            fired = found if fired is False else fired | found
+            used += 1
+        axis += part != "new"
+    return fired
+
+
+def beyond_remainder(value: Any, divisor: Any) -> Any:
+    """Return whether a remainder or whole quotient is one of those that libraries round apart.
+
+    That is so for whole numbers by 0 and -1; else for zeros, infinities and NaN, and where many
+    divisors fit into a value.
+    """
+    if _is_whole(value) and _is_whole(divisor):  # the least number by -1 overflows
+        if "uint" in str(getattr(divisor, "dtype", "uint")):
+            return any_of(divisor == 0)
+        return any_of((divisor == 0) | (divisor == -1))
+    quotient = value / divisor
+    most = 2.0**40 if "64" in str(quotient.dtype) else 2.0**15
+    return any_of(~((quotient < most) & (quotient > -most) & (divisor - divisor == 0)))
+
+
+def odd_root(value: Any, exponent: float) -> Any:
+    """Return whether a root by a power is of a value for which libraries take a square root."""
+    if exponent not in (0.5, -0.5) or "complex" in str(value.dtype):
+        return False
+    low = value == -float("inf")
+    return any_of(low | (value == 0) if exponent < 0 else low)
+
+
+def any_of(values: Any) -> Any:
+    """Return whether one of `values` is true: a Python bool, or an array of no dimensions."""
+    return values if isinstance(values, bool) else values.any()
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, int):
+        return True
+    name = str(getattr(value, "dtype", ""))
+    return "int" in name or "bool" in name

@@ -1,0 +1,1 @@
+"""How libraries do the operations that are more than arithmetic: one module for each library."""

@@ -1,0 +1,183 @@
+"""What one process found out, the next one knows: refusals, functions that stay, the account."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuforge as gf
+from gpuforge.runtime import backends, opening, summary
+from gpuforge.runtime.account import FLOOR_SECONDS, SHARE, Account
+from gpuforge.runtime.backends.numpy import NumpyBackend
+from gpuforge.runtime.placement import NUMPY
+from gpuforge.runtime.session import Library
+
+from .conftest import places, refusals
+
+X = np.random.default_rng(5).random(20_000)
+
+FUNCTIONS = """
+import sys
+import numpy as np
+import gpuforge as gf
+from gpuforge.runtime.session import default_session
+
+ran = []
+
+@gf.offload(backend=sys.argv[1])
+def counted(x):
+    ran.append(1)
+    return np.histogram2d(x, x)[0]
+
+@gf.offload(backend=sys.argv[1])
+def addressed(x):
+    ran.append(1)
+    return x.ctypes.data % 2
+
+def waves(x):
+    return np.exp(x) * np.sin(x)
+
+x = np.random.default_rng(0).random(20_000)
+session = default_session()
+"""
+FIRST = """
+counted(x), addressed(x)
+assert len(ran) == 3, ran
+assert "torch" in sys.modules
+print(counted.explain(x))
+"""
+SECOND = """
+library = session.libraries["torch"]
+library.price_seconds = 0.0  # it is loaded for the first call that may gain
+for _ in range(20):
+    counted(x), addressed(x)
+assert len(ran) == 40, ran
+assert "torch" not in sys.modules and not library.opened
+print(counted.explain(x))
+print(addressed.explain(x))
+gf.offload(waves)(x)
+assert library.opened
+print(counted.explain(x))
+"""
+
+
+def test_a_second_run_neither_loads_nor_tries_what_was_refused(torch: Any, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    assert "nothing in it runs there" in run(program, FIRST, "torch")
+    told = run(program, SECOND, "")
+    assert "as only NumPy's own can be used" in told
+    assert "no candidate: nothing in it runs there" in told
+
+
+def run(program: Path, body: str, backend: str) -> str:
+    program.write_text(FUNCTIONS + body)
+    done = subprocess.run(
+        [sys.executable, str(program), backend], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_refusal_is_forgotten_with_another_version_of_the_library(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counted(x: Any) -> Any:
+        return np.histogram2d(x, x)[0]
+
+    def refused() -> dict[str, str]:
+        with gf.session(cache_folder=str(tmp_path)):
+            placed = gf.offload(counted)
+            placed(X)
+            return refusals(placed)
+
+    with gf.session(cache_folder=str(tmp_path)):
+        gf.offload(backend="torch")(counted)(X)
+    assert refused() == {"torch:cpu": "nothing in it runs there"}
+    monkeypatch.setattr("gpuforge.runtime.session.installed_version", lambda name: "another")
+    assert refused() == {}
+
+
+class TestAccount:
+    def test_a_loss_within_the_bound_is_borne(self) -> None:
+        account = Account()
+        account.add(10.0, 10.0 * (1 + SHARE) + FLOOR_SECONDS * 0.9)
+        assert not account.in_the_red and not account.retreated
+        account.add(0.0, FLOOR_SECONDS)
+        assert account.in_the_red and account.retreated
+        account.add(10.0, 1.0)
+        assert not account.in_the_red and account.retreated
+
+    def test_nothing_is_tried_in_the_red_and_that_is_said(self, torch: Any) -> None:
+        with gf.session(history=False, explore_share=1) as held:
+            held.find("torch")
+            placed = gf.offload(lambda x: np.exp(x) * np.sin(x))
+            held.account.add(1.0, 2.0)
+            for _ in range(50):
+                placed(X)
+            assert places(placed) == {"numpy": 50}
+            assert all(not record.kind.spent_seconds for record in placed.stats().kinds.values())
+            assert "placing has cost more than it gained" in str(placed.explain(X))
+            told = " ".join(summary.collect().notes)
+            assert "placing had cost more than it gained" in told
+
+
+def test_the_reason_is_named_where_the_fastest_is_not_chosen(torch: Any) -> None:
+    with gf.session(history=False, explore_share=0) as held:
+        held.find("torch")
+        placed = gf.offload(lambda x: np.exp(x) * np.sin(x))
+        placed(X)
+        [record] = placed.stats().kinds.values()
+        [key] = record.sizes
+        record.kind.curve(NUMPY).add(key, X.size, 1.0)
+        record.kind.curve("torch:cpu").add(key, X.size, 0.1)
+        record.kind.spent_seconds = 400 * record.kind.busy_seconds
+        explained = placed.explain(X)
+    text = str(explained)
+    assert explained.choice == "numpy"
+    assert "torch:cpu is expected to be faster, but a result of it must be compared" in text
+    assert "400 times the" in text and "% of" not in text
+
+
+class SlowLibrary:
+    """A library that takes as long to open as the test wants."""
+
+    LIBRARY = "numpy"
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def open_devices(self) -> list[Any]:
+        self.begun.set()
+        assert self.go_on.wait(60)
+        backend = NumpyBackend()
+        backend.name = "slow:cpu"
+        return [backend]
+
+
+def test_calls_go_on_while_another_thread_opens_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowLibrary()
+    point = SimpleNamespace(load=lambda: slow)
+    monkeypatch.setattr(backends, "_entry_points", lambda: {"slow": point})
+    opening.open_library.cache_clear()
+    with gf.session(history=False, backends=["numpy", "slow"]) as held:
+        assert isinstance(held.libraries["slow"], Library)
+        thread = threading.Thread(target=held.find, args=("slow",))
+        thread.start()
+        try:
+            assert slow.begun.wait(60)
+            placed = gf.offload(lambda x: x + 1)
+            assert placed(X)[0] == X[0] + 1
+            assert places(placed) == {"numpy": 1}
+            assert not held.libraries["slow"].devices
+        finally:
+            slow.go_on.set()
+            thread.join()
+        assert [backend.name for backend in held.backends()] == ["slow:cpu"]
+    opening.open_library.cache_clear()
