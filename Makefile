@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check bench gpu resolve clean
+.PHONY: demo test check bench contract gpu resolve soak clean
 
 $(BIN)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,10 @@ demo: $(BIN)/.second
 test: $(BIN)/.test
 	$(BIN)/python -m pytest
 
+# Every operation of every library that is installed, over all dtypes, layouts and special values.
+contract: $(BIN)/.test
+	$(BIN)/python -m pytest tests/contract tests/runtime/test_lowerings.py -m "not resolve and not create"
+
 check: $(BIN)/.check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -50,8 +54,16 @@ resolve: $(BIN)/.base
 	$(BIN)/python benchmarks/environments/resolve.py
 
 # Measures on this machine, with the backends that are there; results go to benchmarks/results.
+# NPBENCH=CLONE: a clone of NPBench, whose kernels are left out without it (exit status 3).
 bench: $(BIN)/.second
-	@for question in benchmarks/*.py; do echo "== $$question"; $(BIN)/python $$question || exit 1; done
+	@for question in benchmarks/*.py; do echo "== $$question"; $(BIN)/python $$question || [ $$? = 3 ] || exit 1; done
+
+# Random programs, offloaded and plain: PROGRAMS for each of BACKENDS, an hour or several for each
+# 100,000. May be interrupted and started again; what disagrees is in benchmarks/results.
+PROGRAMS ?= 100000
+BACKENDS ?= torch,jax
+soak: $(BIN)/.test $(BIN)/.second
+	$(BIN)/python -m tests.meaning.soak --programs $(PROGRAMS) --backends $(BACKENDS)
 
 # On a machine with a GPU, with the Python whose libraries see it: PYTHON=..., OUT=folder of results.
 OUT ?= benchmarks/results/gpu
