@@ -53,6 +53,7 @@ def run(
         try:
             done = subprocess.run(
                 [sys.executable, *launcher, script, "--task", str(given)],
+                cwd=folder,  # a project's folder may hold settings
                 env=environment(cache, more or {}), timeout=limit_seconds,
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
             )  # fmt: skip

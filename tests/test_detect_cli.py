@@ -99,7 +99,7 @@ def test_cpu_only_leaves_the_gpus_out(capsys: pytest.CaptureFixture[str]) -> Non
     _, document = run_json(capsys, "--cpu-only")
     assert document["devices"] == [] and document["host"]["cores"] >= 1
     assert main(["detect", "--cpu-only"]) == 0
-    assert "as asked" in capsys.readouterr().out
+    assert "--cpu-only" in capsys.readouterr().out
 
 
 def test_record_writes_a_snapshot_that_replays(
@@ -291,7 +291,7 @@ def test_text_without_a_machine_is_said_to_show_none(
     path = tmp_path / "note.txt"
     path.write_text("It does not work on my computer.\n")
     assert main(["detect", "--from", str(path)]) == 3
-    assert "nothing in the text" in capsys.readouterr().err
+    assert "no machine was recognised" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,10 @@ import os
 import shutil
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+
+LINKED_FROM_BYTES = 2**18
 
 
 def make_wheel(
@@ -38,11 +41,20 @@ def make_wheel(
     return path
 
 
+def link_or_copy(source: str, target: str) -> None:
+    """Copy a file; a large one, which nothing writes into, as a hard link."""
+    if os.path.getsize(source) >= LINKED_FROM_BYTES and not os.path.islink(source):
+        with suppress(OSError):  # on another file system it is a copy after all
+            os.link(source, target)
+            return
+    shutil.copy2(source, target, follow_symlinks=False)
+
+
 class Environment:
     """A virtual environment in a temporary folder."""
 
     def __init__(self, base: Path, prefix: Path) -> None:
-        shutil.copytree(base, prefix, symlinks=True)
+        shutil.copytree(base, prefix, symlinks=True, copy_function=link_or_copy)
         self.prefix = prefix
         self.packages = next(prefix.glob("lib/python3*/site-packages"))
 
@@ -62,8 +74,21 @@ class Environment:
         found = {}
         for root, _, files in os.walk(self.prefix):
             for path in (Path(root) / name for name in files):
-                is_link = path.is_symlink()
-                content = os.readlink(path).encode() if is_link else path.read_bytes()
-                digest = hashlib.sha256(content).hexdigest()
-                found[str(path.relative_to(self.prefix))] = digest
+                found[str(path.relative_to(self.prefix))] = content_hash(path)
         return found
+
+
+_HASHES: dict[tuple[int, ...], str] = {}
+
+
+def content_hash(path: Path) -> str:
+    """Return the hash of a file or link; of a file that is the same one as before, the same."""
+    if path.is_symlink():
+        return hashlib.sha256(os.readlink(path).encode()).hexdigest()
+    of = path.stat()
+    key = (of.st_dev, of.st_ino, of.st_size, of.st_mtime_ns, of.st_ctime_ns)
+    if of.st_size < LINKED_FROM_BYTES:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    if key not in _HASHES:
+        _HASHES[key] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return _HASHES[key]

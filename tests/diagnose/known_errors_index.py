@@ -27,7 +27,7 @@ def build_index() -> str:
         table = tomllib.loads(head)
         texts = [text for clue in map(known_error.parse_clue, table["clues"]) for text in clue.find]
         machine = [""] if any("machine" in clue for clue in table["clues"]) else []
-        table["words"] = [sorted(words_of(text)) for text in (*texts, *machine)]
+        table["words"] = [sorted({*words_of(text)}) for text in (*texts, *machine)]
         errors.append(f"{json.dumps(cause)}: {json.dumps(table)}")
     contexts = json.dumps(
         tomllib.loads((known_error.HERE / "contexts.toml").read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpuforge.diagnose import explain, known_error
 from gpuforge.diagnose.explanation import NAMED
-from gpuforge.diagnose.log import LINES_PER_CLUE, WINDOW_AFTER, WINDOW_BEFORE, Log
+from gpuforge.diagnose.log import LINES_PER_CLUE, WINDOW_AFTER, WINDOW_BEFORE, Log, words_of
 from gpuforge.diagnose.memory_figures import is_fragmented, parse_figures
 from gpuforge.errors import UnknownName
 from gpuforge.facts import Device, Host, Machine, VendorFailure
@@ -60,7 +60,7 @@ def test_known_error_is_complete(error: known_error.KnownError) -> None:
         assert 0 <= clue.weight < 1
         assert clue.find or clue.machine
         assert all(text == text.lower() and text.strip() == text for text in clue.find)
-        assert all(words for words in clue.words), f"{clue.find}: no word to look for"
+        assert all(map(words_of, clue.find)), f"{clue.find}: no word to look for"
         assert clue.when in ("", "fragmented", "other_cuda_major")
         re.compile(clue.match)
         for sign in (*clue.needs, *clue.unless):
@@ -228,7 +228,7 @@ def test_hostile_log_costs_a_bounded_number_of_looks(separator: str) -> None:
         places = list(log.places(find))
         assert len(places) <= LINES_PER_CLUE
         assert all(len(p.window) <= WINDOW_BEFORE + WINDOW_AFTER + len(find) for p in places)
-    assert explain(text).matches
+    assert explain(text).lines_read
 
 
 def test_one_line_of_a_megabyte_is_read() -> None:

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+import gpuforge
 from gpuforge.changes.action import RunPip
+from gpuforge.changes.environment import PythonEnvironment
 from gpuforge.changes.record import records
 from gpuforge.cli.main import main
-from gpuforge.facts import Device, Machine, Toolkit
+from gpuforge.facts import Device, Driver, Machine, Toolkit
 
 from .environments import Environment, make_wheel
 
@@ -26,8 +28,9 @@ CUDNN = {"nvidia/cudnn/lib/libcudnn.so.9": "library"}
 BLAS = {"nvidia/cublas/lib/libcublas.so.12": "library"}
 
 
-def nvidia(cuda: str, capability: str = "8.9") -> Machine:
-    device = Device(0, "nvidia", "GeForce", compute_capability=capability)
+def nvidia(cuda: str, capability: str = "8.9", driver: str = "570.26") -> Machine:
+    served = Driver("nvidia", driver)
+    device = Device(0, "nvidia", "GeForce", compute_capability=capability, driver=served)
     return Machine("ok", (device,), toolkits=(Toolkit("cuda", cuda),))
 
 
@@ -94,7 +97,7 @@ def add_compilers(environment: Environment) -> None:
 
 
 TORCH_CPU: Wheel = ("torch", "2.9.0+cpu", ())
-TORCH_CUDA: Wheel = ("torch", "2.9.0+cu128", ())
+TORCH_CUDA: Wheel = ("torch", "2.9.0", ())
 SCENARIOS = [
     Scenario(
         "cupy_multiple_packages",
@@ -114,7 +117,7 @@ SCENARIOS = [
         "torch_no_kernel_for_gpu",
         "gpu_builds",
         [("torch", "2.6.0+cu124", ())],
-        [TORCH_CUDA],
+        [("torch", "2.10.0", ())],
         nvidia("12.9", "12.0"),
     ),
     Scenario(
@@ -332,7 +335,7 @@ def test_repair_that_fails_changes_nothing(
     status, done = doctor(capsys, "duplicate_packages", "--fix", "--yes")
     assert status == 1
     assert done["repairs"][0]["outcome"] == "refused"
-    assert "pip ended with status" in done["repairs"][0]["reason"]
+    assert "pip failed with exit status" in done["repairs"][0]["reason"]
     assert environment.hashes() == before
 
 
@@ -366,7 +369,8 @@ def test_interruption_leaves_a_record_that_can_be_undone(
     os.mkfifo(pipe)
     # A pip that breaks the environment, says so, and never ends by itself.
     (environment.packages / "pip" / "__main__.py").write_text(
-        "import pathlib, signal, site\n"
+        "import pathlib, signal, site, sys\n"
+        "if '--dry-run' in sys.argv: print('{}'); sys.exit()\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "folder = pathlib.Path(site.getsitepackages()[0])\n"
         "(folder / 'cupy_cuda11x' / '__init__.py').write_text('half')\n"
@@ -380,6 +384,7 @@ def test_interruption_leaves_a_record_that_can_be_undone(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(Path(gpuforge.__file__).parents[1])},
     )
     assert pipe.read_text() == "now"
     process.send_signal(signal.SIGINT)
@@ -412,7 +417,10 @@ def test_variable_that_shadows_libraries_is_unset_at_activation(
     # The variable of this process stays, and the answer says so; a new shell no longer has it.
     assert repair["outcome"] == "repaired"
     (left,) = done["findings"]
-    assert (left["state"], left["cause"]) == ("warning", "") and "activate anew" in left["message"]
+    assert (left["state"], left["cause"]) == (
+        "warning",
+        "",
+    ) and "activate the environment again" in left["message"]
     shown = subprocess.run(
         ["sh", "-c", f". {environment.prefix}/bin/activate; echo ${{LD_LIBRARY_PATH-none}}"],
         capture_output=True,
@@ -480,14 +488,21 @@ def test_conda_environments_and_rocm_builds_get_their_own(
 
 
 def test_system_python_is_never_changed(tmp_path: Path) -> None:
+    def refusal() -> str:
+        return RunPip(PythonEnvironment(tmp_path), ("install", "torch")).refusal()
+
     (tmp_path / "lib" / "python3.12").mkdir(parents=True)
     (tmp_path / "lib" / "python3.12" / "EXTERNALLY-MANAGED").write_text("[externally-managed]\n")
-    action = RunPip(Path(sys.executable), tmp_path, ("install", "torch"))
-    assert "no virtual environment" in action.refusal()
+    assert "contains no Python" in refusal()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    assert "system Python, which gpuforge never changes" in refusal()
     (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\n")
-    assert "managed by another tool" in action.refusal()
+    assert "another tool manages this Python" in refusal()
     (tmp_path / "lib" / "python3.12" / "EXTERNALLY-MANAGED").unlink()
-    assert "has no pip" in action.refusal()
+    assert "has no pip" in refusal()
+    by_hand = RunPip(PythonEnvironment(tmp_path), ("install", "--force-reinstall", "torch")).command
+    assert by_hand == f"uv pip install --python {tmp_path}/bin/python --reinstall torch"
 
 
 def test_each_repair_promised_is_made_for_real() -> None:

@@ -6,7 +6,7 @@ the Pythons, platforms and devices it serves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -32,6 +32,8 @@ class Build:
     index : address of the framework's own index; empty where the default index holds this build
     cuda : CUDA version it was compiled with, empty without CUDA
     codes : compute capabilities compiled in; empty where only `capability_min` is known
+    numpy : the versions of NumPy that it needs, ``">=1.26,<2.1"``; empty where it bounds none
+    cudnn : the cuDNN that comes with it; ``any`` where an installer would take the newest
     pinned : versions of packages that must go with it, ``(("torchvision", "0.29.2"),)``
     usual : the accelerated build that the project itself offers first for that release
     sure : False where the entry rests on a third party or an inference
@@ -50,6 +52,8 @@ class Build:
     cuda: str = ""
     codes: tuple[str, ...] = ()
     capability_min: str = ""
+    numpy: str = ""
+    cudnn: str = ""
     pinned: tuple[tuple[str, str], ...] = ()
     usual: bool = False
     sure: bool = True
@@ -89,6 +93,21 @@ def builds_for(framework: str, accelerator: str, platform: str) -> tuple[Build, 
     return tuple(b for b in found if (b.accelerator, b.platform) == (accelerator, platform))
 
 
+def build_on_default_index(build: Build) -> Build | None:
+    """Return what the default index gives in place of a build, None where that is another one.
+
+    For the CPU that is whatever it holds for the release: builds for GPUs run on the CPU as well.
+    """
+    if not build.index:
+        return build
+    same = (b for b in builds(build.framework) if b.version == build.version and not b.index)
+    held = next((b for b in same if b.platform == build.platform), None)
+    if build.accelerator != "cpu" or held is None:
+        return None
+    note = f"the default index holds the {held.variant} build, which is larger and runs on the CPU"
+    return replace(build, variant=held.variant, index="", note=note)
+
+
 def releases(framework: str) -> tuple[str, ...]:
     """Return the known versions of a framework, newest first."""
     return tuple(dict.fromkeys(build.version for build in builds(framework)))
@@ -118,6 +137,8 @@ def _build(framework: str, release: dict[str, Any], entry: dict[str, Any], platf
         cuda=told["cuda"] if on_cuda else "",
         codes=tuple(listed) if on_cuda else (),
         capability_min=told.get("capability_min", "") if on_cuda else "",
+        numpy=release.get("numpy", ""),
+        cudnn=told.get("cudnn", "") if on_cuda else "",
         usual=variant == release.get("default_linux_64"),
         pinned=pinned,
         sure=told.get("confidence") != "low",

@@ -15,6 +15,7 @@ from gpuforge.compat.tables import entries
 from gpuforge.compat.versions import at_least, parse_version
 
 DriverKind = Literal["linux", "windows"]
+_IN_A_CHIP = re.compile(r"Tegra|Xavier|Orin|Thor|not named")
 
 
 @cache
@@ -121,6 +122,45 @@ def capability_of(name: str) -> str | None:
 
 
 @cache
+def capabilities_named(name: str) -> tuple[str, ...]:
+    """Return the compute capabilities that the name of a card may stand for; empty for no card.
+
+    A name that a tool cut short ("GeForce RTX 208...") stands for each card that it begins.
+    """
+    listed = capability_of(name)
+    if listed:
+        return (listed,)
+    plain = " ".join(re.findall(r"[a-z0-9]+", name.lower()))
+    for entry in entries("nvidia", "family"):
+        if re.search(entry["pattern"], plain):
+            return tuple(entry["capabilities"])
+    return ()
+
+
+@cache
+def capabilities_driven(driver: str, kind: DriverKind = "linux") -> tuple[str, ...]:
+    """Return the compute capabilities of all cards that a driver serves, oldest first."""
+    toolkit, branch = newest_toolkit(driver, kind), parse_version(driver)[:1]
+    return tuple(
+        entry["cc"]
+        for entry in entries("nvidia", "arch")
+        if not _IN_A_CHIP.search(entry["architecture"])
+        and branch <= (parse_version(entry.get("last_driver_branch", "")) or branch)
+        and toolkit is not None
+        and at_least(toolkit, entry.get("first_cuda", "0").removeprefix("<="))
+    )
+
+
+def last_cudnn(capability: str, cuda_major: int) -> str:
+    """Return the last cuDNN that serves a device, empty where every one does."""
+    for entry in entries("cuda", "cudnn"):
+        below = parse_version(capability) < parse_version(entry["capability_below"])
+        if entry["cuda_major"] == cuda_major and below:
+            return str(entry["last"])
+    return ""
+
+
+@cache
 def capabilities_of(architecture: str) -> tuple[str, ...]:
     """Return the compute capabilities of a family's cards, oldest first; empty for no family.
 
@@ -131,7 +171,7 @@ def capabilities_of(architecture: str) -> tuple[str, ...]:
         entry["cc"]
         for entry in entries("nvidia", "arch")
         if entry["architecture"].casefold().split(" ")[0] == family
-        and not re.search(r"Tegra|Xavier|Orin|Thor", entry["architecture"])
+        and not _IN_A_CHIP.search(entry["architecture"])
     )
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gpuforge.compat.tables import entries
 
+_ID = re.compile(r"\b0x([0-9a-f]{4})\b")
 _MARKS = re.compile(r"\((?:r|tm)\)|[®™]", re.IGNORECASE)
 
 
@@ -21,10 +22,12 @@ class Family(NamedTuple):
     windows: bool
 
 
-def family_of(name: str) -> Family | None:
-    """Return the family that the name of a device tells, None for a name in no family."""
+def family_of(name: str, device_id: str = "") -> Family | None:
+    """Return the family that the name of a device tells, or its PCI id; None for no family."""
     plain = re.sub(r"\s+", " ", _MARKS.sub(" ", name)).lower()
+    written = _ID.search(plain)
+    device_id = device_id or (written[1] if written else "")
     for entry in entries("intel", "family"):
-        if re.search(entry["pattern"], plain):
+        if re.search(entry["pattern"], plain) or device_id in entry.get("pci", ()):
             return Family(entry["name"], entry["xpu"], entry.get("windows", False))
     return None

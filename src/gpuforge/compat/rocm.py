@@ -6,6 +6,7 @@ entry of ``rocm.toml`` names its own.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -37,6 +38,30 @@ def official(gfx: str, major: int) -> bool:
 def note(gfx: str) -> str:
     """Return what to know about running ROCm on a target, or empty text."""
     return str((_targets().get(gfx) or {}).get("note", ""))
+
+
+def runs_on_driver(driver: str) -> tuple[str, ...] | None:
+    """Return the ROCm releases that run on a version of AMD's kernel module: ``("6.1", ...)``.
+
+    None for a version that no table has, such as that of the Linux kernel's own module.
+    """
+    known = {entry["module"]: tuple(entry["rocm"]) for entry in entries("rocm", "driver")}
+    if driver in known:
+        return known[driver]
+    of_amd = re.fullmatch(r"\d+\.\d+\.\d+", driver) is not None
+    return () if of_amd and parse_version(driver) < min(map(parse_version, known)) else None
+
+
+def module_for(release: str) -> str:
+    """Return the oldest version of AMD's kernel module on which a ROCm release runs."""
+    fitting = [e["module"] for e in entries("rocm", "driver") if release in e["rocm"]]
+    return min(fitting, key=parse_version, default="")
+
+
+def least_memory_gb(gfx: str) -> float | None:
+    """Return the memory that each device of a target has at least, None where it is not known."""
+    found = (_targets().get(gfx) or {}).get("memory_gb")
+    return float(found) if found else None
 
 
 @cache

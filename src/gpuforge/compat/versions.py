@@ -1,11 +1,17 @@
-"""Versions as tuples of numbers: ``"580.65.06"`` is ``(580, 65, 6)``."""
+"""Versions of drivers, systems and packages: as numbers, and compared.
+
+``"580.65.06"`` is ``(580, 65, 6)`` in numbers.
+"""
 
 from __future__ import annotations
 
 import re
 from functools import cache
 
+from packaging.version import Version
+
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
+_VERSION = re.compile(r"\d+(?:\.\d+)*(?:\.?(?:a|b|rc|dev|post)\d+)*")
 
 
 @cache
@@ -20,5 +26,16 @@ def parse_version(text: str) -> tuple[int, ...]:
 
 
 def at_least(have: str, need: str) -> bool:
-    """Return whether the version `have` is `need` or newer."""
-    return parse_version(have) >= parse_version(need)
+    """Return whether the first version in `have` is the one in `need` or newer, by PEP 440.
+
+    >>> at_least("glibc 2.35", "2.35.0"), at_least("2.9.0rc1", "2.9.0")
+    (True, False)
+    """
+    return _comparable(have) >= _comparable(need)
+
+
+@cache
+def _comparable(text: str) -> Version:
+    """Return the first version in `text`; one below all others if there is none."""
+    found = _VERSION.search(text)
+    return Version(found[0] if found else "0.dev0")

@@ -161,7 +161,7 @@ def _entries_of_lines(text: str) -> list[dict[str, Any]]:
             entries[-1].setdefault(f"{section}/{key}" if depth > 4 else key, value)
         elif mark and 0 < depth <= 4:
             section = key
-    return entries
+    return [entry for entry in entries if len(entry) > 1]  # others write "GPU: 0" too
 
 
 def _amd_smi_table(text: str) -> list[Facts]:

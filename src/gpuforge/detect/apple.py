@@ -71,10 +71,12 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
         seen.pass_over("virtual", name)
         return
     number = pci_ids.maker_of(vendor)
-    built_in = "built" in entry.get("bus", "").lower()
+    found = pci_id(number, entry.get("device", "")) if vendor != "apple" else None
+    # A chipset's GPU may say "PCI" too, as NVIDIA's 9400M.
+    built_in = "built" in entry.get("bus", "").lower() or pci_ids.integrated(found)
     facts = kept(
         name=name,
-        pci_id=pci_id(number, entry.get("device", "")) if vendor != "apple" else None,
+        pci_id=found,
         memory_total_bytes=size(entry.get("memory")) if entry.get("memory") else None,
         integrated=True if built_in or vendor == "apple" else False if entry.get("bus") else None,
         runtimes=_metal(entry.get("metal", "")),

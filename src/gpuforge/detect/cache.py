@@ -20,6 +20,7 @@ from gpuforge.detect.source import text_at
 from gpuforge.facts import Absent, Device, Machine, known
 from gpuforge.probe import Probe
 from gpuforge.probe.files import decoded, read
+from gpuforge.stored import write
 
 MACHINES_KEPT = 32
 NOT_NOW = Absent("cached facts hold no free memory: it changes from one moment to the next")
@@ -125,18 +126,10 @@ class Cache:
         )
         path = self._path(probe)
         text = f"{time.time():.3f} {fingerprint(probe)}\n{stored.dumps(still)}"
-        draft = path.with_suffix(f".{os.getpid()}.tmp")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            draft.write_text(text, encoding="ascii")
-            # Renaming onto a file makes ext4 wait for the disk; a miss in between does no harm.
-            path.unlink(missing_ok=True)
-            os.replace(draft, path)
-        except OSError:
-            # A home that cannot be written to costs time, not the answer.
-            draft.unlink(missing_ok=True) if self.folder.is_dir() else None
-            return
-        self._drop_oldest()
+        # A home that cannot be written to costs time, not the answer.
+        with suppress(OSError):
+            write(path, text, parents=True)
+            self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         with suppress(OSError):

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuforge.detect.notation import product_of
 from gpuforge.detect.pci_ids import id_in_name
-from gpuforge.detect.seen import Sighting
+from gpuforge.detect.seen import HEARSAY, RENDERER, Sighting
 from gpuforge.facts import Absent, Device, Driver, Failed, Toolkit, Vendor, known
 
 FACTS = frozenset(f.name for f in fields(Device)) - {"index", "vendor", "runtimes", "origins"}
@@ -39,7 +39,7 @@ def merge(sightings: Sequence[Sighting]) -> list[Device]:
     """Return the devices in the order in which the routes show them."""
     groups: list[Group] = []
     by_address: dict[str, Group] = {}
-    single = [_with_id(s) for s in sightings if not s.everywhere]
+    single = [_with_id(s) for s in sightings if not s.everywhere and s.trust < HEARSAY]
     placed = [s for s in single if "pci_address" in s.facts]
     for sighting in sorted(placed, key=lambda s: s.trust != 1):
         address = sighting.facts["pci_address"]
@@ -50,9 +50,12 @@ def merge(sightings: Sequence[Sighting]) -> list[Device]:
     loose = [s for s in single if "pci_address" not in s.facts]
     for _, batch in groupby(loose, key=lambda s: (s.vendor, s.route)):
         _place(list(batch), groups)
+    _add_hearsay(
+        [_with_id(s) for s in sightings if s.trust == HEARSAY and not s.everywhere], groups
+    )
     for sighting in (s for s in sightings if s.everywhere):
         own = [group for group in groups if group.vendor == sighting.vendor]
-        if "name" in sighting.facts and len(own) > 1:
+        if {"name", "compute_capability"} & sighting.facts.keys() and len(own) > 1:
             continue
         groups += [] if own else [Group(sighting.vendor)]
         for group in own or groups[-1:]:
@@ -107,6 +110,34 @@ def _place(batch: list[Sighting], groups: list[Group]) -> None:
         elif fitting and (len(fitting) == 1 or not ambiguous):
             fitting[0].sightings.append(sighting)
             free.remove(fitting[0])
+
+
+def _add_hearsay(heard: list[Sighting], groups: list[Group]) -> None:
+    """Add what a text says of GPUs to those that are shown; where a vendor has none, make them."""
+    shown = {group.vendor: [g for g in groups if g.vendor == group.vendor] for group in groups}
+    placed = any(
+        "pci_address" in sighting.facts for group in groups for sighting in group.sightings
+    )
+    for vendor in dict.fromkeys(sighting.vendor for sighting in heard):
+        said = [sighting for sighting in heard if sighting.vendor == vendor]
+        own = shown.get(vendor)
+        if own is None:
+            # What draws may be another machine's, where the bus shows what this one has.
+            said = [one for one in said if not (placed and one.route == RENDERER)]
+            groups += [Group(vendor, [sighting]) for sighting in said]
+        elif len(said) == len(own) > 1 or not any(group.values("name") for group in own):
+            for sighting, group in zip(said, own, strict=False):
+                group.sightings += [] if _contradicts(sighting, group) else [sighting]
+        else:
+            for sighting in said:
+                _add_to_alike(sighting, own)
+
+
+def _add_to_alike(sighting: Sighting, own: list[Group]) -> None:
+    fitting = [group for group in own if not _contradicts(sighting, group)]
+    sure = [g for g in fitting if _surely(sighting, g) or _alike(sighting, g)]
+    for group in sure or (fitting if len(own) == 1 else ()):
+        group.sightings.append(sighting)
 
 
 def _by_uuid(sighting: Sighting, group: Group) -> bool:

@@ -48,8 +48,13 @@ def product_of(name: str) -> frozenset[str]:
     True
     """
     inside = re.search(r"\[([^\]]*)\]\s*$", name[:200])
-    text = (inside[1] if inside else name[:200]).lower()
+    text = as_makers_write(inside[1] if inside else name[:200]).lower()
     return frozenset(re.findall(r"\b[a-z]*\d{2,}[a-z]*\b|\bti\b|\bsuper\b", text))
+
+
+def as_makers_write(name: str) -> str:
+    """Return a name with the blanks of its maker: people write RTX3090, rx7900 and MI-350."""
+    return re.sub(r"\bMI-(?=\d)", "MI", re.sub(r"\b([RG]TX?|RX)-?(?=\d)", r"\1 ", name, flags=re.I))
 
 
 def whole(text: object, base: int = 10) -> int | None:

@@ -58,7 +58,7 @@ def _parse(text: str) -> Report:
 def _versions(text: str) -> tuple[str | None, str | None]:
     """Return the driver's and CUDA's version from headings old and new."""
     number = r"\s*:\s*([0-9]+\.[0-9][0-9.]*)"
-    driver = re.search(rf"(?:KMD|Driver)[ _]version{number}", text, re.I)
+    driver = re.search(r"(?:KMD|Driver)[ _]version\s*:\s*(\d{2,3}\.\d[\d.]*)", text, re.I)
     cuda = re.search(rf"CUDA(?: UMD)?[ _]version{number}", text, re.I)
     return driver[1] if driver else None, cuda[1] if cuda else None
 
@@ -210,7 +210,7 @@ def parse_list(text: str) -> Report:
         elif mig and report.devices:
             names = report.devices[-1].get("partitions", ())
             report.devices[-1]["partitions"] = (*names, mig[1])
-        elif re.match(r"\s*GPU\d+\s+(?!GPU)(X|[A-Z]{2,4}\d*)\s", line):
+        elif re.match(r"\s*GPU\d+\s+(?!GPU|XGMI|PCIE)(X|[A-Z]{2,4}\d*)\s", line):
             report.devices.append({})  # a row of `topo -m`
     report.trust = 2 if re.search(r"^[ \t]*Link \d+", text, re.M) else 0
     return report

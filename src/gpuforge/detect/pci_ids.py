@@ -68,7 +68,7 @@ def integrated_by_name(vendor: Vendor, name: str, family: str) -> bool | None:
                 return kind == "part"
     # A name of one kind may hold a word of the other: "Iris Xe MAX", "Navi ... [Radeon 780M]".
     for kind in ("part", "card") if vendor != "intel" else ("card", "part"):
-        if name and re.search(entry.get(f"{kind}_words", "$-"), name):
+        if name and re.search(entry.get(f"{kind}_words", "$-"), name, re.I):
             return kind == "part"
     return None
 

@@ -18,10 +18,13 @@ def detect(probe: Probe) -> Seen:
     from gpuforge import registry
 
     readers = registry.load("gpuforge.detect.text")
-    for reader in readers.modules.values():
-        if hasattr(reader, "PROGRAM"):
-            for output in probe.recorded(reader.PROGRAM) or ():
-                if isinstance(output, Output):
+    for name, reader in readers.modules.items():
+        outputs = (probe.recorded(reader.PROGRAM) or ()) if hasattr(reader, "PROGRAM") else ()
+        for output in outputs:
+            if isinstance(output, Output):
+                try:
                     reader.read(output.stdout, output.source, seen)
+                except Exception as error:  # noqa: BLE001 - one reader must not hide the others
+                    seen.notes.append(f"reader {name} failed: {type(error).__name__}: {error}")
     seen.notes += [f"reader {one.name} does not load: {one.reason}" for one in readers.failures]
     return seen

@@ -28,6 +28,7 @@ from typing import Any
 
 from gpuforge import registry
 from gpuforge.detect import pci_ids
+from gpuforge.detect.notation import as_makers_write
 from gpuforge.facts import Absent, Device, Failed, known
 
 WEIGHTS = {"memory": 0.40, "compute": 0.25, "framework": 0.20, "bandwidth": 0.15}
@@ -54,12 +55,13 @@ def table() -> dict[str, Any]:
 def architecture_of(device: Device) -> dict[str, Any] | None:
     """Return the table's row for a device, by capability, gfx, PCI id, chip name or product."""
     name, family = known(device.name) or "", known(device.architecture)
+    written = as_makers_write(name)
     rows = [row for row in table()["architecture"] if row["vendor"] == device.vendor]
     capability = known(device.compute_capability)
     number = int((known(device.pci_id) or "0:0").split(":")[1], 16)
 
     def fits(pattern: str | None) -> bool:
-        return bool(pattern and re.search(pattern, name))
+        return bool(pattern and re.search(pattern, written, re.I))
 
     tests: tuple[Callable[[dict[str, Any]], bool], ...] = (
         lambda row: device.vendor != "nvidia" and family == row["name"],
@@ -87,7 +89,7 @@ def identify(device: Device) -> Device:
         shared = pci_ids.integrated(known(device.pci_id))
         if shared is None:
             name = known(device.name) or ""
-            shared = pci_ids.integrated_by_name(device.vendor, name, family)
+            shared = pci_ids.integrated_by_name(device.vendor, as_makers_write(name), family)
         if shared is not None:
             found["integrated"] = shared
     origins = {**device.origins, **dict.fromkeys(found, "table by PCI id or name")}

@@ -155,13 +155,17 @@ def parse_dxdiag(text: str) -> list[dict[str, str]]:
 
 
 def parse_reg(text: str) -> dict[str, int]:
-    """Return the memory in bytes by PCI id, of ``reg query ... /s`` of the display class."""
+    """Return the memory in bytes by PCI id, of the display class as queried or exported."""
     found = {}
-    for block in re.split(r"^HKEY_", text, flags=re.M)[1:]:
+    for block in re.split(r"^\[?HKEY_", text, flags=re.M)[1:]:
         values = dict(re.findall(r"^[ \t]+(\S+)[ \t]+REG_\w+[ \t]+(\S.*)", block, re.M))
+        values |= dict(re.findall(r'^"([^"]+)"=(\S.*)', block, re.M))
         place = values.get("MatchingDeviceId", "")
         ids = re.search(r"ven_([0-9a-f]{4})&dev_([0-9a-f]{4})", place, re.I)
-        count = whole(values.get("HardwareInformation.qwMemorySize"), 16)
+        number = values.get("HardwareInformation.qwMemorySize", "")
+        if number.startswith("hex(b):"):  # bytes, the lowest first
+            number = "".join(reversed(number.strip()[len("hex(b):") :].split(",")))
+        count = whole(number, 16)
         ident = pci_id(ids[1], ids[2]) if ids else None
         if ident and count:
             found[ident] = count

@@ -13,18 +13,22 @@ from gpuforge.facts import known
 def by_activation(
     site: Site, cause: str, lines: tuple[str, ...], message: str = "", *evidence: str
 ) -> Finding:
-    """Return a cause that `lines` in the activation script mend, or that they are there by now."""
+    """Return a cause that `lines` in the activation script repair, unless they are there."""
     script = _script(site)
     if lines and lines[-1] in (known(site.probe.read_text(str(script))) or "").splitlines():
         steps = (f"source {script}",)
         return Finding(
-            "warning", f"{lines[-1]!r} is in {script}: activate anew", "", evidence, steps
+            "warning",
+            f"{script} sets it already: activate the environment again",
+            "",
+            evidence,
+            steps,
         )
-    repair = (AppendLines(script, lines),) if lines and site.is_environment else ()
+    repair = (AppendLines(script, lines),) if lines and not site.environment.refusal else ()
     return of_cause(cause, "warning", message, evidence=evidence, repair=repair)
 
 
 def _script(site: Site) -> Path:
-    if (site.prefix / "conda-meta").is_dir():
-        return site.prefix / "etc" / "conda" / "activate.d" / "gpuforge.sh"
-    return site.prefix / "bin" / "activate"
+    if (site.environment.prefix / "conda-meta").is_dir():
+        return site.environment.prefix / "etc" / "conda" / "activate.d" / "gpuforge.sh"
+    return site.environment.prefix / "bin" / "activate"

@@ -11,6 +11,7 @@ import re
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 from gpuforge.diagnose.known_error import Clue, KnownError, candidates, compiled
 from gpuforge.diagnose.log import Log, Place, is_advice, is_setting
@@ -31,6 +32,27 @@ _HARMLESS = (
     "can safely be ignored",
 )
 _INFORMATION = re.compile(r".{0,60}?(?<![\w.])(info|debug)(?![\w.])|i\d{4} \d\d:")
+_WARNING = re.compile(
+    r".{0,60}?(?<![\w.])warn(ing)?(?![\w.])|.{0,50}?\d: w |w\d{4} \d\d:|w tensorflow"
+)
+# NCCL tells at this level which of its optional parts it did not find.
+_DETAIL = re.compile(r".{0,80}?\bnccl info\b")
+# What stands before a fault that is spoken of in general: "when an ECC error is detected"
+_SUPPOSED = re.compile(
+    r"(\b(when(ever)?|if|in case|each time|every time|unless) an? (\w+ ){0,2}"
+    r"|(\be\.g\.,?|\bsuch as|\bfor (example|instance),?) (\w+ ){0,2})$"
+)
+# The program went another way, as it says itself.
+_WENT_ON = re.compile(
+    r"\b(falling|fell|fall) back (to|on) (?!(the )?cpu)|\bfallback to (?!(the )?cpu)"
+)
+# A service that has nothing to do with packages, downloads or models fails for reasons of its own.
+_GENERAL = ("conda_pip", "network", "disk", "permissions")
+_OTHER_SERVICE = re.compile(
+    r"(\w{2,5}\.? +\d+ [\d:]{8}|\d{4}-\d\d-\d\dt[\d:.]{8,}\S*) [\w.-]{1,60} "
+    r"(?![\w./-]*(python|pip|conda|docker|container|kube|ollama|slurm|podman|cloud|kernel|llm|cuda))"
+    r"[\w./-]{2,60}\[\d+\]: "
+)
 
 
 @dataclass(frozen=True)
@@ -144,26 +166,36 @@ def _weigh(error: KnownError, log: Log, around: Surroundings) -> _Case | None:
             continue
         place = _find(clue, log, around)
         if place is not None:
-            case.add(clue.weight * _trust(clue, place, around))
+            case.add(clue.weight * _trust(error, clue, place, around))
             case.places.append(place)
     return case if case.score > 0 else None
 
 
-def _trust(clue: Clue, place: Place, around: Surroundings) -> float:
-    """Return how much a line counts: less where its author calls it information, or all is well."""
-    share = 0.5 if clue.passing and around.has("@healthy_run") else 1.0
-    if any(words in place.window for words in _HARMLESS):
-        share *= 0.5
-    return share * INFORMATION if _INFORMATION.match(place.window) else share
+def _trust(error: KnownError, clue: Clue, place: Place, around: Surroundings) -> float:
+    """Return how much a line counts: less where its author says that it matters little."""
+    line = place.window
+    warned = _WARNING.match(line)
+    doubts = (
+        (0.5, clue.passing and around.has("@healthy_run")),
+        (0.5, any(words in line for words in _HARMLESS)),
+        (0.5, around.has("@documentation")),
+        (0.5, _WENT_ON.search(line)),
+        (0.4, _SUPPOSED.search(place.before[-60:])),
+        (0.85, warned),
+        (0.5, warned and around.has("@healthy_run")),
+        (0.3, _DETAIL.match(line)),
+        (0.4, error.area in _GENERAL and _OTHER_SERVICE.match(line)),
+        (INFORMATION, _INFORMATION.match(line)),
+    )
+    return prod(share for share, doubted in doubts if doubted)
 
 
 def _find(clue: Clue, log: Log, around: Surroundings) -> Place | None:
     """Return the first line that satisfies `clue`, if its surroundings allow it."""
     found = None
-    for text, words in zip(clue.find, clue.words, strict=True):
-        if not words <= log.words:
-            continue
-        place = next((p for p in log.places(text) if _fits(clue, p, around)), None)
+    for text in clue.find:
+        fitting = (p for p in log.places(text) if _fits(clue, p, around) and not log.is_heap(p))
+        place = next(fitting, None)
         if place and (found is None or place.position < found.position):
             found = place
     if found is None or any(map(around.has, clue.unless)):
@@ -208,10 +240,10 @@ def _yielded(case: _Case, scores: dict[str, float]) -> float:
 
 def _match(case: _Case, confidence: float, log: Log, around: Surroundings) -> Match:
     error = case.error
-    lines = {
-        log.line_number(place.position): log.line(place.position)
-        for place in sorted(case.places, key=lambda place: place.position)
-    }
+    lines: dict[int, str] = {}
+    for position in sorted({place.position for place in case.places}):
+        if len(lines) < EVIDENCE_LINES:
+            lines[log.line_number(position)] = log.line(position)
     return Match(
         cause=error.cause,
         confidence=round(confidence, 2),
@@ -221,7 +253,7 @@ def _match(case: _Case, confidence: float, log: Log, around: Surroundings) -> Ma
         source=error.source,
         evidence=tuple(
             [Evidence(0, text) for text in case.from_machine]
-            + [Evidence(number, text) for number, text in list(lines.items())[:EVIDENCE_LINES]]
+            + [Evidence(number, text) for number, text in lines.items()]
         ),
         steps=around.steps(error.steps, error.area),
         safe_fix=bool(error.repaired_by),

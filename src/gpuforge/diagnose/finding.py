@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from gpuforge.changes.action import Action
+    from gpuforge.changes.environment import PythonEnvironment
     from gpuforge.diagnose.site import Site
 
 State = Literal["crashed", "error", "unknown", "warning", "skipped", "ok"]
@@ -20,12 +21,12 @@ class Finding:
 
     Attributes
     ----------
-    state : ``unknown`` could not be told; ``crashed`` took the process that asked with it
+    state : ``unknown``: the check gave no answer; ``crashed``: the process that was tried died
     message : what was found, in one sentence
     cause : id of the known error, or the kind of a detection failure; empty when there is none
     evidence : what the answer rests on
     steps : what to do, in order
-    repair : changes that are safe to make for it; empty when there are none
+    repair : changes that gpuforge offers to make for it; empty when there are none
     check : name of the check, filled in when it has run
     elapsed_seconds : what the check took
     """
@@ -42,16 +43,28 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """All findings, the most severe first."""
+    """All findings, the most severe first.
+
+    Attributes
+    ----------
+    environment : the Python environment that was looked at; None for a recorded machine
+    """
 
     findings: tuple[Finding, ...]
     network_checked: bool = False
+    environment: PythonEnvironment | None = None
 
     @classmethod
-    def of(cls, findings: Iterable[Finding], *, network_checked: bool) -> Report:
+    def of(
+        cls,
+        findings: Iterable[Finding],
+        *,
+        network_checked: bool,
+        environment: PythonEnvironment | None = None,
+    ) -> Report:
         """Return the report of `findings`."""
         ordered = sorted(findings, key=lambda finding: SEVEREST_FIRST.index(finding.state))
-        return cls(tuple(ordered), network_checked)
+        return cls(tuple(ordered), network_checked, environment)
 
     def having(self, *states: State) -> tuple[Finding, ...]:
         """Return the findings in one of `states`."""

@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpuforge.diagnose.log import words_of
 from gpuforge.errors import UnknownName
 
 HERE = Path(__file__).parent
@@ -46,11 +45,6 @@ class Clue:
     passing: bool = False
     setting: bool = False
     machine: str = ""
-
-    @property
-    def words(self) -> tuple[frozenset[str], ...]:
-        """The words of each text of `find`."""
-        return tuple(_words(text) for text in self.find)
 
 
 @dataclass(frozen=True)
@@ -117,11 +111,6 @@ class Sign:
     text: str
     match: str
 
-    @property
-    def words(self) -> frozenset[str]:
-        """The words of the text."""
-        return _words(self.text)
-
 
 @cache
 def contexts() -> dict[str, tuple[Sign, ...]]:
@@ -174,5 +163,4 @@ def parse_clue(table: dict[str, Any]) -> Clue:
     )
 
 
-_words = cache(words_of)
 compiled = cache(re.compile)

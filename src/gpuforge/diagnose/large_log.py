@@ -1,10 +1,10 @@
-"""A log of many megabytes made small enough to search, in time linear in its length."""
+"""A long log made small enough to search, in time linear in its length."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-LARGE = 2**20
+REPEATING = 2**16
 KEPT_BYTES = 3 * 2**19
 MANY_LINES = 2_000_000
 PIECE = 4096

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import pairwise
 
-from gpuforge.diagnose.large_log import LARGE, reduced
+from gpuforge.diagnose.large_log import REPEATING, reduced
+from gpuforge.diagnose.word_order import is_disordered
 
 LINES_PER_CLUE = 64
 WINDOW_BEFORE, WINDOW_AFTER = 600, 1400
 SHOWN_CHARACTERS = 240
+ORDER_CHARACTERS = 20_000
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\)?|[@-_])?"
 )
@@ -21,6 +24,7 @@ _CONTROLS = dict.fromkeys(
         *(0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF),
     )
 )
+_ASCII_CONTROLS = bytes(code for code in _CONTROLS if code < 128)
 _QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x00A0: " "}
 # U+0130 is the one character whose lower case is longer, which would shift every position.
 _TABLE = {**_CONTROLS, **_QUOTES, 0x0130: "I"}
@@ -73,11 +77,20 @@ def clean(text: str) -> str:
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    shown = text.translate(_TABLE)
+    shown = _shown(text)
     # Old progress bars are full of backspaces; few other texts hold control characters at all.
     if len(text) - len(shown) - text.count("\b") <= FEW:
         return shown
     return _without_binary(text)
+
+
+def _shown(text: str) -> str:
+    # Translating bytes, and only lines that are not ASCII, takes a tenth of the time.
+    text = text.encode("utf-8", "replace").translate(None, _ASCII_CONTROLS).decode("utf-8")
+    if text.isascii():
+        return text
+    lines = text.split("\n")
+    return "\n".join(line if line.isascii() else line.translate(_TABLE) for line in lines)
 
 
 def _joined(message: re.Match[str]) -> str:
@@ -93,7 +106,7 @@ def _without_binary(text: str) -> str:
     parts, binary = [], 0
     for start in range(0, len(text), BLOCK):
         block = text[start : start + BLOCK]
-        shown = block.translate(_TABLE)
+        shown = _shown(block)
         if len(block) - len(shown) - block.count("\b") > BINARY_SHARE * len(block):
             shown = "\n" * block.count("\n")
             binary += 1
@@ -103,9 +116,16 @@ def _without_binary(text: str) -> str:
     return "".join(parts)
 
 
-def words_of(text: str) -> frozenset[str]:
-    """Return the runs of letters in lower-case `text`."""
-    return frozenset(_WORD.findall(text))
+def words_of(text: str) -> tuple[str, ...]:
+    """Return the runs of letters in lower-case `text`, in order."""
+    return tuple(_WORD.findall(text))
+
+
+@cache
+def _pairs_of(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the neighbouring words of `text`; a single word stands beside nothing."""
+    words = words_of(text)
+    return tuple(pairwise(words)) or tuple((word, "") for word in words)
 
 
 def is_setting(line: str) -> bool:
@@ -122,19 +142,28 @@ class Log:
     """The text of a report: as shown (`text`) and as searched (`folded`, lower case)."""
 
     def __init__(self, text: str) -> None:
-        self.text = clean(reduced(text) if len(text) > LARGE else text)
+        self.text = clean(reduced(text) if len(text) > REPEATING else text)
         if "NVRM:" in self.text:
             self.text = _WRAPPED_MESSAGE.sub(_joined, self.text)
         self.folded = self.text.lower()
 
     @cached_property
+    def _pairs(self) -> frozenset[tuple[str, str]]:
+        """Every run of ASCII letters in the log, and each with the one after it."""
+        letters = self.folded.encode("utf-8", "replace").translate(_TO_WORDS)
+        words = letters.decode("ascii").split()
+        return frozenset({*pairwise(words), *((word, "") for word in set(words))})
+
+    @cached_property
     def words(self) -> frozenset[str]:
         """Every run of ASCII letters in the log."""
-        letters = self.folded.encode("utf-8", "replace").translate(_TO_WORDS)
-        return frozenset(word.decode("ascii") for word in set(letters.split()))
+        return frozenset(word for word, after in self._pairs if not after)
 
     def places(self, text: str) -> Iterator[Place]:
         """Yield where `text` stands as whole words, at most `LINES_PER_CLUE` of them."""
+        # Looking up pairs of words costs far less than a search of the whole log for each text.
+        if not self._pairs.issuperset(_pairs_of(text)):
+            return
         start = 0
         for _ in range(LINES_PER_CLUE):
             position = self.folded.find(text, start)
@@ -148,6 +177,15 @@ class Log:
                 start = line_end if line_end >= 0 else end + WINDOW_AFTER
             else:
                 start = end
+
+    def is_heap(self, place: Place) -> bool:
+        """Return whether the words around `place`, or all over the log, stand in no order."""
+        start = place.position - len(place.before)
+        return self._is_heap or is_disordered(self.text[start : start + len(place.window)])
+
+    @cached_property
+    def _is_heap(self) -> bool:
+        return is_disordered(self.text[:ORDER_CHARACTERS])
 
     def line_number(self, position: int) -> int:
         """Return the number, from 1, of the line that holds `position`."""

@@ -1,53 +1,148 @@
-"""Whether an installed version is one that a package asks for: the part of PEP 440 used here."""
+"""Which requirements of the installed packages hold, by PEP 508 and PEP 440."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-_REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;()]*)\)?\s*(;.*)?")
-_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+from packaging.markers import UndefinedEnvironmentName, default_environment
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
 
-
-def release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version: ``2.4.0+cu124`` is ``(2, 4, 0)``."""
-    match = _RELEASE.match(version)
-    return tuple(map(int, match[0].split("."))) if match else ()
-
-
-def parse_requirement(line: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return name and conditions of a ``Requires-Dist`` line; None if it is one of an extra."""
-    match = _REQUIREMENT.fullmatch(line.strip())
-    if match is None or "extra" in (match[3] or ""):
-        return None
-    conditions = tuple(part.strip() for part in match[2].split(",") if part.strip())
-    return match[1], conditions
+from gpuforge.diagnose.distribution import normalised
 
 
-def satisfies(version: str, condition: str) -> bool:
-    """Return whether `version` meets a condition such as ``>=2.1`` or ``==2.4.*``."""
-    match = re.fullmatch(r"(===|==|!=|~=|<=|>=|<|>)\s*(\S+)", condition)
-    if match is None:
-        return True
-    operator, wanted = match[1], match[2]
-    if wanted.endswith(".*"):
-        stem = release(wanted[:-2])
-        same = release(version)[: len(stem)] == stem
-        return same if operator == "==" else not same
-    left, right = _padded(release(version), release(wanted))
-    if operator == "~=":
-        stem = release(wanted)[:-1]
-        return left >= right and release(version)[: len(stem)] == stem
-    return {
-        "===": version == wanted,
-        "==": left == right and ("+" not in wanted or version == wanted),
-        "!=": left != right,
-        "<=": left <= right,
-        ">=": left >= right,
-        "<": left < right,
-        ">": left > right,
-    }[operator]
+@dataclass(frozen=True)
+class Unmet:
+    """A requirement that does not hold.
+
+    Attributes
+    ----------
+    package : the package that requires it
+    needed : normalised name of the required package
+    specifier : versions that would do
+    have : the installed version, None when it is not installed
+    """
+
+    package: str
+    needed: str
+    specifier: SpecifierSet
+    have: str | None
+
+    def __str__(self) -> str:
+        have = "it is not installed" if self.have is None else f"{self.have} is installed"
+        return f"{self.package} requires {self.needed}{self.specifier}; {have}"
 
 
-def _padded(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    size = max(len(left), len(right))
-    return tuple(numbers + (0,) * (size - len(numbers)) for numbers in (left, right))
+@dataclass(frozen=True)
+class Requirements:
+    """What is installed and what it requires.
+
+    Attributes
+    ----------
+    versions : installed version by package; empty where it is not certain
+    lines : requirements as PEP 508 lines, by package
+    python : version of the environment's Python, on which markers depend
+    """
+
+    versions: Mapping[str, str]
+    lines: Mapping[str, tuple[str, ...]]
+    python: str
+
+    def unmet(self) -> tuple[Unmet, ...]:
+        """Return every requirement that does not hold."""
+        return tuple(
+            Unmet(package, needed, specifier, self.versions.get(needed))
+            for package, needed, specifier in self._applying
+            if not self._holds(needed, specifier)
+        )
+
+    def bounds(self, needed: str, *, without: Collection[str] = ()) -> SpecifierSet | None:
+        """Return the versions of `needed` that all packages accept; None when there is none.
+
+        The requirements of the packages in `without` are left out.
+        """
+        wanted = [
+            s for package, name, s in self._applying if name == needed and package not in without
+        ]
+        # A requirement that is broken already is not kept by finding no version at all.
+        merged = SpecifierSet()
+        for specifier in wanted:
+            merged &= specifier
+        return merged if _satisfiable(merged) else None
+
+    def requires(self, needed: str) -> bool:
+        """Return whether some package requires `needed`, in whatever version."""
+        return any(name == needed for _, name, _ in self._applying)
+
+    def requiring(self, needed: str) -> tuple[str, ...]:
+        """Return who requires `needed` in which versions, one phrase each."""
+        return tuple(f"{p} requires {n}{s}" for p, n, s in self._applying if n == needed and str(s))
+
+    def after(
+        self, removed: Iterable[str], added: Mapping[str, tuple[str, tuple[str, ...]]]
+    ) -> Requirements:
+        """Return what holds once packages are removed, then others installed."""
+        gone = {*removed, *added}
+        versions = {name: v for name, v in self.versions.items() if name not in gone}
+        lines = {name: v for name, v in self.lines.items() if name not in gone}
+        versions.update({name: version for name, (version, _) in added.items()})
+        lines.update({name: required for name, (_, required) in added.items()})
+        return replace(self, versions=versions, lines=lines)
+
+    @cached_property
+    def _applying(self) -> tuple[tuple[str, str, SpecifierSet], ...]:
+        """Package, required package and versions of each requirement that applies here."""
+        here = {name: str(value) for name, value in default_environment().items()}
+        environment = here | _markers(self.python)
+        found = []
+        for package, lines in self.lines.items():
+            for line in lines:
+                if "extra" in line.partition(";")[2]:
+                    continue  # nothing records which extras were asked for
+                try:
+                    one = Requirement(line)
+                    if one.marker is None or one.marker.evaluate(environment):
+                        found.append((package, normalised(one.name), one.specifier))
+                except (InvalidRequirement, UndefinedEnvironmentName, InvalidVersion):
+                    continue  # such a line binds no installer either
+        return tuple(found)
+
+    def _holds(self, needed: str, specifier: SpecifierSet) -> bool:
+        have = self.versions.get(needed)
+        if not have:
+            return have == ""
+        try:
+            return specifier.contains(Version(have), prereleases=True)
+        except InvalidVersion:
+            return True
+
+
+def newly_unmet(before: Requirements, after: Requirements) -> tuple[Unmet, ...]:
+    """Return the requirements that hold before and not after."""
+    broken = {(one.package, one.needed) for one in before.unmet()}
+    return tuple(one for one in after.unmet() if (one.package, one.needed) not in broken)
+
+
+def _markers(python: str) -> dict[str, str]:
+    if not python:
+        return {}
+    full = python if python.count(".") > 1 else f"{python}.0"
+    minor = ".".join(full.split(".")[:2])
+    return {"python_version": minor, "python_full_version": full, "implementation_version": full}
+
+
+def _satisfiable(wanted: SpecifierSet) -> bool:
+    """Return whether some version meets all clauses: one they name, or one just above it."""
+    named = [clause.version.removesuffix(".*").split("+")[0] for clause in wanted]
+    above = [f"{base}.{more}" for base in named for more in ("0", "1", "999")]
+    return any(
+        wanted.contains(text, prereleases=True)
+        for text in (
+            "0",
+            *(clause.version for clause in wanted if "*" not in clause.version),
+            *above,
+        )
+    )

@@ -9,7 +9,7 @@ from types import ModuleType
 
 from gpuforge import log, registry
 from gpuforge.diagnose.finding import Finding, Report, fitted
-from gpuforge.diagnose.site import Site
+from gpuforge.diagnose.site import BuildPlanner, Site
 from gpuforge.errors import UnknownName
 from gpuforge.probe import LiveProbe, Probe
 
@@ -29,6 +29,7 @@ def run_checks(
     network: bool = False,
     skip: Iterable[str] = (),
     plugins: bool = False,
+    planner: BuildPlanner | None = None,
 ) -> Report:
     """Run checks and return what they found.
 
@@ -45,6 +46,8 @@ def run_checks(
         Checks to leave out.
     plugins
         Whether checks of other packages run too.
+    planner
+        Who chooses builds of frameworks for repairs; none is offered without.
 
     Raises
     ------
@@ -54,18 +57,31 @@ def run_checks(
     loaded = load_checks(plugins=plugins)
     asked, unrepaired, names = _causes_among(names, loaded.modules)
     chosen = _chosen(loaded.modules, () if unrepaired else names, tuple(skip))
-    site = Site(probe or LiveProbe(), network, asked)
+    site = Site(probe or LiveProbe(), network, asked, planner, thorough=bool(names))
     findings = [
-        Finding("unknown", f"the check does not load: {failure.reason}", check=failure.name)
+        Finding("unknown", f"the check cannot be loaded: {failure.reason}", check=failure.name)
         for failure in loaded.failures
     ]
     for name, check in chosen.items():
-        found = _run(name, check, site, named=name in names)
+        found = [_offered(f, site) for f in _run(name, check, site, named=name in names)]
         wanted = not unrepaired or name in names
         findings += [f for f in found if wanted or f.cause in unrepaired]
     known = {finding.cause for finding in findings}
     findings += [_unseen(cause) for cause in unrepaired if cause not in known]
-    return Report.of(findings, network_checked=network)
+    environment = site.environment if site.live else None
+    return Report.of(findings, network_checked=network, environment=environment)
+
+
+def _offered(finding: Finding, site: Site) -> Finding:
+    """Return `finding` with its repair only where gpuforge may make it; else with the reason."""
+    reason = next(filter(None, (action.refusal() for action in finding.repair)), "")
+    if not reason:
+        return finding
+    # Commands that change a system's Python are not even shown.
+    commands = "; ".join(action.command for action in finding.repair)
+    by_hand = "" if site.environment.refusal else f" By hand: {commands}"
+    step = f"gpuforge does not repair this: {reason}.{by_hand}"
+    return replace(finding, repair=(), steps=(*finding.steps, step))
 
 
 def _causes_among(
@@ -83,7 +99,7 @@ def _causes_among(
 
 
 def _unseen(cause: str) -> Finding:
-    message = f"{cause}: no check finds it here; error texts show it: gpuforge explain LOG"
+    message = f"no check looks for {cause}; only error messages show it: gpuforge explain LOG"
     return Finding("skipped", message, cause, check="known causes")
 
 
@@ -104,9 +120,9 @@ def _is_slow(check: ModuleType) -> bool:
 
 def _run(name: str, check: ModuleType, site: Site, *, named: bool) -> list[Finding]:
     if getattr(check, "NETWORK", False) and not site.network:
-        return [Finding("skipped", "not checked: ask with --network", check=name)]
+        return [Finding("skipped", "not checked: needs --network", check=name)]
     if _is_slow(check) and not named and not site.network:
-        reason = f"not checked: it takes seconds, ask with 'gpuforge doctor {name}'"
+        reason = f"not checked: takes seconds, run 'gpuforge doctor {name}'"
         return [Finding("skipped", reason, check=name)]
     started = site.probe.clock()
     with log.phase(f"check {name}"):
@@ -117,7 +133,7 @@ def _run(name: str, check: ModuleType, site: Site, *, named: bool) -> list[Findi
 
 
 def _within(seconds: float, name: str, answers: Iterator[Finding]) -> list[Finding]:
-    """Return the answers given within `seconds`; nobody waits for a check beyond its limit."""
+    """Return the answers given within `seconds`; a check that takes longer is not waited for."""
     found: list[Finding] = []
 
     def work() -> None:

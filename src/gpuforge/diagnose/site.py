@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-import re
-import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
+from gpuforge.changes.environment import PythonEnvironment, active_environment
 from gpuforge.detect import read_machine
-from gpuforge.facts import Absent, Machine, Reading, known
+from gpuforge.diagnose.distribution import Distribution, distributions_in
+from gpuforge.facts import Absent, Machine, Reading
 from gpuforge.probe import LiveProbe, Probe
 
-_DIST_INFO = re.compile(r"(.+?)-([^-]+)\.dist-info")
+if TYPE_CHECKING:
+    from gpuforge.diagnose.requirement import Requirements
+
 NOT_RECORDED = Absent("a recorded machine does not show it")
+
+
+class BuildPlanner(Protocol):
+    """Who chooses builds of frameworks; the planner of environments, as `cli` brings it in."""
+
+    def __call__(
+        self,
+        machine: Machine,
+        framework: str,
+        version: str,
+        beside: tuple[str, ...],
+        python: str,
+    ) -> tuple[tuple[str, str], ...] | str:
+        """Return requirements that fit the machine, each with its index, or why none do.
+
+        `version` is the installed one; `beside` names packages whose builds go with it.
+        """
 
 
 @dataclass
@@ -25,11 +46,15 @@ class Site:
     probe : the door to the machine
     network : whether checks may use the network
     asked : causes that the user named, because an error text shows them
+    planner : who chooses builds of frameworks; without one, no build is repaired
+    thorough : whether single checks were asked for, which may then take longer
     """
 
     probe: Probe
     network: bool = False
     asked: tuple[str, ...] = ()
+    planner: BuildPlanner | None = None
+    thorough: bool = False
 
     @cached_property
     def live(self) -> bool:
@@ -42,67 +67,54 @@ class Site:
         return read_machine(self.probe)
 
     @cached_property
-    def prefix(self) -> Path:
-        """The folder of the active environment: the activated one, else that of this Python."""
-        environ = self.probe.environ
-        named = environ.get("VIRTUAL_ENV") or environ.get("CONDA_PREFIX")
-        return Path(named) if named and self.live and Path(named).is_dir() else Path(sys.prefix)
-
-    @cached_property
-    def python(self) -> Path:
-        """The interpreter of the active environment."""
-        for place in ("bin/python", "Scripts/python.exe", "python.exe"):
-            if (self.prefix / place).exists():
-                return self.prefix / place
-        return Path(sys.executable)
-
-    @cached_property
-    def is_environment(self) -> bool:
-        """Whether the prefix is a virtual or conda environment rather than a system's Python."""
-        return (self.prefix / "pyvenv.cfg").is_file() or (self.prefix / "conda-meta").is_dir()
+    def environment(self) -> PythonEnvironment:
+        """The environment that is looked at, and the only one that a repair changes."""
+        return active_environment(self.probe.environ if self.live else {})
 
     @cached_property
     def packages_folder(self) -> Reading[Path]:
-        """The folder of installed packages."""
+        """The folder into which packages are installed."""
         if not self.live:
             return NOT_RECORDED
-        patterns = ("lib/python3*/site-packages", "Lib/site-packages", "lib/python3*/dist-packages")
-        found = [path for pattern in patterns for path in sorted(self.prefix.glob(pattern))]
-        own = [path for path in found if path.parent.name == _own_library()]
-        chosen = (own or found)[:1]
-        return chosen[0] if chosen else Absent(f"{self.prefix} has no folder of packages")
+        folders = self.environment.folders
+        return folders[0] if folders else Absent(f"{self.environment.prefix} holds no packages")
+
+    @cached_property
+    def distributions(self) -> tuple[Distribution, ...]:
+        """Every installed package, those that are found first in front."""
+        folders = self.environment.folders if self.live else ()
+        return tuple(d for folder in folders for d in distributions_in(folder, self.probe))
 
     @cached_property
     def packages(self) -> dict[str, tuple[str, ...]]:
-        """Versions of each installed package, by normalised name; several when left over."""
-        folder = known(self.packages_folder)
-        names = known(self.probe.list_dir(str(folder))) if folder else None
-        found: dict[str, tuple[str, ...]] = {}
-        for name in names or ():
-            if match := _DIST_INFO.fullmatch(name):
-                package = normalised(match[1])
-                found[package] = (*found.get(package, ()), match[2])
-        return found
+        """Versions of each installed package in its first folder, by normalised name."""
+        found: dict[str, list[Distribution]] = {}
+        for one in self.distributions:
+            first = found.setdefault(one.name, [])
+            if not first or first[0].folder == one.folder:
+                first.append(one)
+        return {name: tuple(d.version for d in several) for name, several in found.items()}
 
     def version(self, package: str) -> str | None:
         """Return the version of a package that is installed once."""
         versions = self.packages.get(package, ())
         return versions[0] if len(versions) == 1 else None
 
-    def metadata(self, package: str) -> str:
-        """Return the metadata of an installed package; empty when there is none."""
-        folder = known(self.packages_folder)
-        for path in folder.glob("*.dist-info") if folder else ():
-            match = _DIST_INFO.fullmatch(path.name)
-            if match and normalised(match[1]) == package:
-                return known(self.probe.read_text(str(path / "METADATA"))) or ""
-        return ""
+    def distribution(self, package: str) -> Distribution | None:
+        """Return the installed package of that name, None when there is none."""
+        return self._first.get(package)
 
+    @cached_property
+    def requirements(self) -> Requirements:
+        """What the installed packages require of each other, gpuforge among them."""
+        from gpuforge.diagnose.requirement import Requirements
 
-def normalised(name: str) -> str:
-    """Return the name of a package as the index compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+        versions = {name: self.version(name) or "" for name in self.packages}
+        lines: Mapping[str, tuple[str, ...]] = {
+            name: one.requirements for name, one in self._first.items()
+        }
+        return Requirements(versions, lines, self.environment.version)
 
-
-def _own_library() -> str:
-    return "Lib" if sys.platform == "win32" else f"python3.{sys.version_info.minor}"
+    @cached_property
+    def _first(self) -> dict[str, Distribution]:
+        return {one.name: one for one in reversed(self.distributions)}

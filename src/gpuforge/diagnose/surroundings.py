@@ -51,11 +51,12 @@ class Surroundings:
     def has_other_cuda_major(self, line: str) -> bool:
         """Return whether the log tells of another CUDA major version than the library's."""
         wanted = _LIBRARY_MAJOR.search(line)
-        if wanted is None:
-            return False
+        return wanted is not None and bool(self._cuda_majors - {wanted[1]})
+
+    @cached_property
+    def _cuda_majors(self) -> frozenset[str]:
         text = self._log.folded[:CUDA_SEARCHED_CHARACTERS]
-        majors = {next(filter(None, m.groups())) for m in _CUDA_MAJOR.finditer(text)}
-        return bool(majors - {wanted[1]})
+        return frozenset(next(filter(None, m.groups())) for m in _CUDA_MAJOR.finditer(text))
 
     def steps(self, steps: tuple[str, ...], area: str = "") -> tuple[str, ...]:
         """Return the steps for the platform and tool at hand, with their commands filled in."""
@@ -103,8 +104,6 @@ class Surroundings:
         return any(self._stands(one) for one in contexts()[name]) or self._machine_has(name)
 
     def _stands(self, sign: Sign) -> bool:
-        if not sign.words <= self._log.words:
-            return False
         places = self._log.places(sign.text)
         return any(not sign.match or compiled(sign.match).search(p.window) for p in places)
 

@@ -28,14 +28,20 @@ def machine_from_text(text: str) -> Machine:
 
 def unpacked(probe: Probe) -> Probe:
     """Return a recorded machine with the outputs that its files under other names hold."""
+    from gpuforge.detect.pci import BUS
+    from gpuforge.detect.source import names_in
     from gpuforge.detect.text.pasted import PastedProbe
-    from gpuforge.detect.text.sections import asked_for, outputs_in
+    from gpuforge.detect.text.sections import LINES, PROSE, asked_for, outputs_in
     from gpuforge.probe import Output
 
     found = []
     if probe.platform == "unknown":  # a text alone was parted already
         return probe
-    for output in probe.recorded("") or ():
-        if isinstance(output, Output) and not asked_for(output.source):
+    outputs = [one for one in probe.recorded("") or () if isinstance(one, Output)]
+    for output in outputs:
+        if not asked_for(output.source):
             found += outputs_in(output.stdout, output.source)
+    pasted = [name for name, _ in found].count(LINES)
+    if len(outputs) > pasted or names_in(probe, BUS):
+        found = [one for one in found if one[0] != PROSE]  # what is said yields to what is shown
     return PastedProbe(found, probe) if found else probe

@@ -4,11 +4,44 @@ from __future__ import annotations
 
 import re
 
-from gpuforge.detect.notation import whole, word
+from gpuforge.detect.notation import kept, whole, word
 from gpuforge.detect.seen import Seen
 from gpuforge.detect.source import WSL
+from gpuforge.detect.text.labels import labels_of, told_lines
 
 PROGRAM = "lines"
+LINE_LIMIT = 300
+# Systems by the words in which people answer for theirs; the first that an answer holds counts.
+SYSTEMS = {
+    "wsl2": r"\bWSL ?2?\b",
+    "windows": r"\bWin(dows|32|64)?\s?(\d|XP|Vista|NT|Server|x64|-|$)|\bWindows\b",
+    "macos": r"\b(mac\s?OS|Mac|Darwin|OS ?X|Sonoma|Ventura|Monterey|Sequoia|Tahoe|Big Sur)\b",
+    "freebsd": r"\bFreeBSD\b",
+    "jetson": r"\b(Jetson|JetPack|L4T)\b",
+    "linux": (
+        r"linux|ubuntu|debian|fedora|centos|rhel|red ?hat|\brocky\b|\balma|\barch\b(?!-|itect)|"
+        r"mint\b|nixos|gentoo|pop[!_ ]*os|\bkali\b|endeavour|cachyos|bazzite|zorin|alpine|sles|"
+        r"(?:open)?suse|manjaro|elementary os|\bvoid\b|slackware|garuda|proxmox|unraid|steamos|"
+        r"deepin|kylin|raspbian|silverblue|bluefin|tumbleweed|truenas|\bLTS\b|jellyfish|bookworm|bullseye|trixie"
+    ),
+}
+_CPU_ALONE = re.compile(
+    r"^\W{0,3}((?:\d+th Gen )?(?:AMD |Intel(?:\(R\))? )?"
+    r"(?:Ryzen|Core(?:\(TM\))?|Xeon|EPYC|i[3579]-\d|Threadripper)\b.{2,50})$",
+    re.M,
+)
+_SPOKEN = re.compile(
+    rf"\b(?:on|use|using|running|run|under)\s+(?:an?\s|latest\s|my\s|the\s)?"
+    rf"((?:windows|win)\s?(?:7|8|10|11)?\b|(?:{SYSTEMS['linux']})|mac\s?os\b)|"
+    r"^\W*((?:Windows|Win)\s?(?:7|8|10|11|XP|Server)\b.{0,30}|"
+    r"(?:Linux|Ubuntu|Debian|Fedora)\s\d.{0,30})$|"
+    r"\b((?:ubuntu|linux ?mint|debian|fedora|centos|manjaro|windows)\s\d\d?(?:\.\d+)?)\b",
+    re.I | re.M,
+)
+_CPU = re.compile(
+    r"\b(Intel|AMD|Ryzen|EPYC|Xeon|Core|i[3579][- ]\d|Celeron|Pentium|Phenom|Athlon|Threadripper|"
+    r"Apple M\d|ARM|Cortex|Neoverse|Ampere|POWER\d)\b"
+)
 # Of each platform, lines that only it writes; the first platform that is told of counts.
 PLATFORMS = {
     "wsl2": (WSL,),
@@ -16,28 +49,38 @@ PLATFORMS = {
         r"^[ \t]*OS\s*: (Microsoft )?Windows",
         r"Python platform\s*: Windows|system='Windows'|^[ \t]*Operating System: Windows",
         r"\bMSC v\.\d|with MSVC|\bnvcuda\.dll|^[ \t]*PNP Device ID\s+PCI",
-        r"^PS [A-Z]:\\|^[A-Z]:\\[\w\\ .-]*>",
+        r"^(?:\([\w.-]+\) )?PS [A-Z]:\\|^[A-Z]:\\[\w\\ .-]*>",
         r"^[ \t]*\|.*(TCC/WDDM|\bWDDM\s+\|)",
+        r"\b[A-Za-z]:\\{1,2}[\w .-]+\\|^.{0,60}\bLogWindows: ",
+        r"\bDirect3D\d+(Ex)? vs_|\bDriverVersion=\d+\.|Initializing D3D1\d|\[Windows\]",
     ),
     "macos": (
         r"^[ \t]*OS\s*: (macOS|Mac OS)",
-        r"Python platform\s*: (macOS|Darwin)|Darwin Kernel Version",
+        r"Python platform\s*: (macOS|Darwin)|Darwin Kernel Version|ggml_metal_|MTLGPUFamily",
     ),
     "freebsd": (r"\bFreeBSD \d+\.\d",),
     "jetson": (r"L4T|\bJetson (Orin|Xavier|Nano|AGX|TX)|-tegra\b",),
     "linux": (
-        r"^[ \t]*OS\s*: (?!Microsoft|mac|Mac|Windows)\S",
+        r"^[ \t]*OS\s*: (?!Microsoft|mac|Mac|[Ww]in)\S",
         r"[Pp]latform\s*: Linux|^Linux \S+ \d+\.\d+|Linux version \d|system='Linux'",
+        r"^name of display: :|LLVM [\d.]+, DRM \d|\bOS=Linux\b|x86_64 Linux \d|/dev/nvidia\d",
+        r'"(?:OS|os|[Ss]ystem|[Pp]latform|Name)"\s*:\s*"Linux',
         r"operatingSystem: linux|kubernetes\.io/os[=:]\s*\"?linux",
     ),
 }
 FACTS = {
-    "cpu_model": (r"^[ \t]*[Mm]odel name\s*:\s+(\S.*)$", r"^CPU:\s*\n\s*Name: (\S.*)$"),
+    "cpu_model": (
+        r"^[ \t]*[Mm]odel name\s*:\s+(\S.*)$",
+        r"^CPU:\s*\n\s*Name: (\S.*)$",
+        r"^Name=((?:Intel|AMD)\S* .*)$",
+        r" - ([^-\n]{6,60}?) \(\d+ [Tt]hreads\)",
+    ),
     "machine": (
         r"^[ \t]*Architecture:\s+(x86_64|aarch64|arm64|ppc64le)\b",
         r"^[ \t]*OS\s*: .*\((x86_64|aarch64|arm64)\)",
         r"^Linux \S+ \d.* (x86_64|aarch64) GNU/Linux",
         r"[Pp]latform: .*-(x86_64|aarch64|arm64)-",
+        r"(?:\bArch=|\bmachine='|Kernel: )(x86_64|aarch64|arm64)\b",
     ),
     "cores": (r"^[ \t]*CPU\(s\):\s+(\d+)$",),
     "libc": (r"^[ \t]*Libc version\s*:\s+(glibc-[\d.]+)", r"-with-(glibc\d[\d.]+)"),
@@ -46,6 +89,8 @@ FACTS = {
 
 def read(text: str, route: str, seen: Seen) -> None:
     """Add what a text says of the host."""
+    told = labels_of(text)
+    text = "\n".join(line[:LINE_LIMIT] for line in told_lines(text))
     for platform, patterns in PLATFORMS.items():
         if "platform" not in seen.host and any(re.search(one, text, re.M) for one in patterns):
             seen.host["platform"] = platform
@@ -56,3 +101,20 @@ def read(text: str, route: str, seen: Seen) -> None:
             seen.host[fact] = whole(shown)
         elif shown:
             seen.host[fact] = re.sub(r"^glibc-?(?=\d)", "glibc ", shown)
+    for label in told:
+        if "platform" in label.facts and "platform" not in seen.host:
+            systems = (
+                name for name, words in SYSTEMS.items() if re.search(words, label.value, re.I)
+            )
+            seen.host.update(kept(platform=next(systems, None)))
+        if "machine" in label.facts and label.value in ("x86_64", "aarch64", "arm64"):
+            seen.host.setdefault("machine", label.value)
+        if "cpu" in label.facts and _CPU.search(label.value):
+            model = label.value.split(" | ")[0]
+            seen.host.setdefault("cpu_model", model.strip("*`'\" |"))
+    if "cpu_model" not in seen.host and (alone := _CPU_ALONE.search(text)):
+        seen.host["cpu_model"] = alone[1].strip()
+    if "platform" not in seen.host and (spoken := _SPOKEN.search(text)):
+        answer = spoken[1] or spoken[2] or spoken[3]
+        systems = (name for name, words in SYSTEMS.items() if re.search(words, answer, re.I))
+        seen.host.update(kept(platform=next(systems, None)))

@@ -24,7 +24,10 @@ _SETTING = re.compile(
 )
 _MEMORY = re.compile(
     r"\bVRAM: (\d+)M\b|: (\d+)M of VRAM memory ready|Detected VRAM RAM=(\d+)M|fb: (\d+) MiB|"
-    r"VRAM\[\d, \d\]: Actual physical size (0x[0-9a-f]+)"
+    r"VRAM\[\d(?:, \d)?\]: Actual physical size (0x[0-9a-f]+)"
+)
+_FOUND = re.compile(
+    r"Found \w+(?:/\w+)? \(device ID ([0-9a-f]{4})\)(?: (integrated|discrete))?", re.I
 )
 _BUS = re.compile(
     rf"pci {_ADDRESS}: \[([0-9a-f]{{4}}):([0-9a-f]{{4}})\] type .* class 0x(03\d\d|1200)"
@@ -92,6 +95,8 @@ class _Log:
             self._open()["pci_id"] = f"{ident[1]}:{ident[2]}"
         elif driver := _OF_DRIVER.search(line):
             self._bind(driver[1], driver[2])
+            if found := _FOUND.search(line):
+                self._open()["pci_id"] = f"8086:{found[1].lower()}"
         if memory := _MEMORY.search(line):
             shown = next(part for part in memory.groups() if part)
             total = whole(shown, 16) if shown.startswith("0x") else size(shown, "M")

@@ -19,8 +19,10 @@ from gpuforge.detect.notation import (
     pci_address_of,
     pci_id,
     size,
+    whole,
 )
 from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.text.products import GPUS_AT_MOST, products_in
 from gpuforge.facts import Driver, Toolkit, Vendor
 
 PROGRAM = "lines"
@@ -35,6 +37,7 @@ class _Device:
     vendor: Vendor | None
     line: int
     facts: Facts = field(default_factory=dict)
+    count: int = 1
 
 
 @cache
@@ -55,7 +58,12 @@ def read(text: str, route: str, seen: Seen) -> None:
                 _add(entry, said, number, found, seen)
     devices = [device for device in found.values() if device.vendor]
     for tool, vendor in dict.fromkeys((one.tool, one.vendor) for one in devices):
-        own = [one.facts for one in devices if (one.tool, one.vendor) == (tool, vendor)]
+        own = [
+            facts
+            for one in devices
+            if (one.tool, one.vendor) == (tool, vendor)
+            for facts in [one.facts] * one.count
+        ]
         if vendor:
             seen.add(vendor, f"log of {tool}", own, trust=2)
 
@@ -73,7 +81,10 @@ def _add(
     near = last is not None and number - last.line <= entry.get("reach", REACH)
     vendor = entry.get("vendor") or _LIBRARIES.get(said.get("library", "").lower())
     vendor = vendor or pci_ids.vendor_of(said.get("maker", "").lower())
-    vendor = vendor or pci_ids.vendor_named_in(name)
+    # ROCm's builds of a program print the lines of CUDA's.
+    vendor = pci_ids.vendor_named_in(name) or vendor
+    if vendor is None and name and (products := products_in(name.replace("_", " "), asked=True)):
+        vendor = products[0].vendor
     if entry.get("everywhere"):
         if vendor:
             facts = facts_of(said, vendor)
@@ -95,6 +106,7 @@ def _add(
     else:
         return
     device.vendor = device.vendor or vendor
+    device.count = min(whole(said.get("count")) or 1, GPUS_AT_MOST)
     facts = facts_of(said, device.vendor or "other")
     device.facts.update({key: value for key, value in facts.items() if key not in device.facts})
 
@@ -103,17 +115,20 @@ def facts_of(said: dict[str, str], vendor: Vendor) -> Facts:
     """Return facts from the groups of a line."""
     compute = said.get("compute", said.get("capability", ""))
     uuid, runtime = said.get("uuid", ""), said.get("runtime")
-    numbers = [said.get(key, "") for key in ("domain", "bus", "slot", "function")]
+    numbers = [said.get(key, "0") for key in ("domain", "bus", "slot", "function")]
     place = numbers if said.get("bus") else ["0", *said.get("decimal", "").split(":")]
     kinds = {"nvidia": "cuda", "amd": "rocm", "intel": "level_zero"}
     device, maker, name = (said.get(key, "").strip() for key in ("device", "maker", "name"))
+    name = name if " " in name else name.replace("_", " ")
     maker = maker or (pci_ids.maker_of(vendor) if device and vendor != "other" else "")
     compute = compute or ".".join(said[key] for key in ("major", "minor") if key in said)
     return kept(
         name=name_of(pci_ids.split_maker(name)[1] if "[" in name else name),
         uuid=uuid if uuid.startswith("GPU-") else None,
         memory_total_bytes=size(said.get("total")),
-        compute_capability=compute if re.fullmatch(r"\d+\.\d", compute) else None,
+        compute_capability=compute
+        if vendor == "nvidia" and re.fullmatch(r"\d+\.\d", compute)
+        else None,
         architecture=gfx(said.get("gfx", compute)),
         pci_address=pci_address(said.get("address", ""))
         or (pci_address_of(*place) if len(place) == 4 else None),

@@ -12,17 +12,27 @@ from gpuforge.probe import Output
 
 # Of a long text its beginning and its end are read: machines are described there, not amid a log.
 FIRST_LINES, LAST_LINES, LINE_LIMIT, MARGIN_LIMIT = 20_000, 2_000, 4000, 120
-LINES = "lines"
+LINES, PROSE = "lines", "prose"
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07]{0,200}\x07")
 _QUOTE = re.compile(r"^(?:> ?)+|^[+](?=\s+\S)")
 _FENCE = re.compile(r"^\s*(```+|~~~+|</?(?:details|summary|pre|code)\b[^>]*>)\w*\s*")
+# What loggers and containers write before a line: where it comes from, when, how grave it is.
+_TIME = r"(?:\d{4}[-/.]?\d\d[-/.]?\d\d[T ]\s?)?\d{1,2}:\d\d:\d\d(?:[.,:-]\d{1,9})?Z?"
+_LEVEL = r"[\[(]?(?:INFO|DEBUG|WARN|WARNING|ERROR|TRACE|NOTICE|info|Info|Debug|Warning)[\])]?"
+_LOGGED = re.compile(
+    rf"^(?:[\w.-]{{2,40}}\s{{1,12}}\|\s)?"
+    rf"(?:\[?{_TIME}\]?:?(?=\s|\[|$)(?:\s\||\s-\s[\w.]+(?=\s-\s))?)?"
+    rf"(?:(?:\s*-\s|\s*){_LEVEL}(?:\s-\s|:\s|\s))?(?:-->\s)?(?:\+\s)?"
+)
+# A line between grave accents, on its own or in a list.
+_MARKED = re.compile(r"^\s*(?:\d{1,2}\.\s+|[-*]\s+)?`(?!`)([^`]{20,})(?:`.*)?$")
 # A prompt or a heading of Markdown ends an output.
 _END = re.compile(r"^\s*([\w.@~:/\\ \[\]()-]{0,80}[$%➜❯] \S|#{1,6} \S|PS [A-Z]:\\|- \[[ x]\] )")
 # Files of a snapshot that detectors ask for by these names.
 _ASKED_FOR = (
     "nvidia-smi nvidia-settings tegrastats rocm-smi amd-smi rocminfo amdgpu_top xpu-smi sycl-ls "
     "clinfo lspci udevadm pciconf ioreg system_profiler sysctl win32_videocontroller wmic "
-    "get-ciminstance get-wmiobject powershell dxdiag reg lshw inxi vulkaninfo hwinfo lines"
+    "get-ciminstance get-wmiobject powershell dxdiag reg lshw inxi vulkaninfo hwinfo lines prose"
 ).split()
 
 
@@ -83,7 +93,7 @@ def asked_for(source: str) -> bool:
 
 
 def outputs_in(text: str, source: str = "") -> list[tuple[str, Output]]:
-    """Return program and output of each section of `text`, and the whole text as ``lines``."""
+    """Return program and output of each section of `text`, and all as ``lines``, ``prose``."""
     cleaned = list(_lines(text))
     where = f"{source}, " if source else ""
     found = [
@@ -91,8 +101,8 @@ def outputs_in(text: str, source: str = "") -> list[tuple[str, Output]]:
         for one in sections_of(cleaned)
     ]
     whole = "\n".join(line for _, line in cleaned)
-    found.append((LINES, Output(0, whole, "", source=source or "text")))
-    return found
+    output = Output(0, whole, "", source=source or "text")
+    return [*found, (LINES, output), (PROSE, output)]
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -102,6 +112,9 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         line = _ESCAPE.sub("", raw[:LINE_LIMIT]) if "\x1b" in raw else raw[:LINE_LIMIT]
         line = _QUOTE.sub("", line.replace("\t", "        ")).rstrip()
         line = line[max(0, len(line) - len(line.lstrip()) - MARGIN_LIMIT) :]
+        line = _MARKED.sub(r"\1", line) if "`" in line else line
+        logged = _LOGGED.match(line)
+        line = line[logged.end() :] if logged and line[:1].strip() else line
         parts = [line]
         if line.count("(UUID: GPU-") > 1:  # a list that lost its line ends
             parts = re.split(r"\s+(?=GPU \d+: )", line)

@@ -63,6 +63,11 @@ def parse_vulkaninfo(text: str) -> list[tuple[Vendor, Facts]]:
     return found
 
 
+def without_driver(name: str) -> str:
+    """Return a name without Mesa's driver in brackets behind it."""
+    return re.sub(r"\s*\((RADV|radeonsi|NVK|AMD open)[^)]*\)", "", name)
+
+
 def _device(fields: dict[str, str], block: str) -> tuple[Vendor, Facts] | None:
     name, kind = fields.get("deviceName", ""), fields.get("deviceType", "")
     numbers = [whole(fields.get(key, "").split(" ")[0], 0) for key in ("vendorID", "deviceID")]
@@ -79,7 +84,7 @@ def _device(fields: dict[str, str], block: str) -> tuple[Vendor, Facts] | None:
     nvidia = vendor == "nvidia" and version
     unique = fields.get("deviceUUID", "")
     facts = kept(
-        name=name_of(re.sub(r"\s*\((RADV|radeonsi|NVK|AMD open)[^)]*\)", "", name)),
+        name=name_of(without_driver(name)),
         pci_id=pci_id(maker, f"{numbers[1]:x}") if maker and numbers[1] else None,
         integrated=shared,
         memory_total_bytes=size(heap[1]) if heap and shared is False else None,

@@ -9,7 +9,7 @@ from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 
-SUMMARY = "containers and WSL see the host's GPU"
+SUMMARY = "containers and WSL can use the GPU of the host"
 
 DRIVER = "/proc/driver/nvidia/version"
 WSL_LIBRARIES = "/usr/lib/wsl/lib"
@@ -25,13 +25,13 @@ def check(site: Site) -> Iterator[Finding]:
     elif isinstance(site.probe.find_program("docker"), str):
         yield _docker(site)
     else:
-        yield Finding("ok", "no container, no WSL, no Docker")
+        yield Finding("ok", "not in a container or WSL, and Docker is not installed")
 
 
 def _wsl(site: Site) -> Finding:
     libraries = known(site.probe.list_dir(WSL_LIBRARIES)) or ()
     if site.machine.devices:
-        return Finding("ok", "WSL passes the GPU")
+        return Finding("ok", "WSL shows the GPU of the host")
     evidence = (f"{WSL_LIBRARIES}: {', '.join(libraries) or 'nothing there'}",)
     return of_cause("wsl_gpu_not_exposed", "warning", evidence=evidence)
 
@@ -42,13 +42,18 @@ def _inside(site: Site, kind: str) -> Finding:
         evidence = (f"{DRIVER}: {driver.splitlines()[0]}",)
         return of_cause("container_no_gpu_passed", "error", evidence=evidence)
     count = len(site.machine.devices)
-    return Finding("ok", f"inside {kind}: {count} GPUs, and no sign that the host has others")
+    return Finding(
+        "ok",
+        f"running in {kind}; {count} GPUs are visible, and nothing shows that the host has more",
+    )
 
 
 def _docker(site: Site) -> Finding:
     nvidia = any(device.vendor == "nvidia" for device in site.machine.devices)
     if not nvidia:
-        return Finding("ok", "Docker is here; no NVIDIA GPU asks for its runtime")
+        return Finding(
+            "ok", "Docker is installed; without an NVIDIA GPU it needs no NVIDIA runtime"
+        )
     text = known(site.probe.read_text("/etc/docker/daemon.json")) or "{}"
     try:
         runtimes = json.loads(text).get("runtimes", {})

@@ -11,7 +11,7 @@ from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.units import format_bytes
 
-SUMMARY = "disks have room for packages and caches"
+SUMMARY = "there is disk space for packages and caches"
 
 # A GPU framework with its libraries unpacks to between 2 and 8 GiB.
 FULL_BYTES, LOW_BYTES = 64 * 2**20, 4 * 2**30
@@ -22,7 +22,11 @@ def check(site: Site) -> Iterator[Finding]:
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
-    places = {"environment": site.prefix, "temporary files": _temporary(), "home": Path.home()}
+    places = {
+        "environment": site.environment.prefix,
+        "temporary files": _temporary(),
+        "home": Path.home(),
+    }
     seen: set[int] = set()
     found = []
     for what, place in places.items():
@@ -34,9 +38,9 @@ def check(site: Site) -> Iterator[Finding]:
         if free < FULL_BYTES:
             found.append(of_cause("disk_full", "error", evidence=evidence))
         elif free < LOW_BYTES:
-            message = f"little space for {what}: {format_bytes(free)}"
+            message = f"little disk space is left for {what}: {format_bytes(free)}"
             found.append(of_cause("disk_full", "warning", message, evidence=evidence))
-    yield from found or [Finding("ok", "the disks have room")]
+    yield from found or [Finding("ok", "there is enough disk space")]
 
 
 def _temporary() -> Path:

@@ -2,58 +2,70 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpuforge.changes.action import RunPip
+from gpuforge.compat.tables import entries
 from gpuforge.diagnose.checks.gpu_builds import driver_cuda
 from gpuforge.diagnose.finding import Finding, of_cause
+from gpuforge.diagnose.repair import pip
 from gpuforge.diagnose.site import Site
 
-SUMMARY = "no two packages share one folder"
-
-# Packages of one row install the same import package.
-SHARING = (
-    ("onnxruntime", "onnxruntime-gpu", "onnxruntime-rocm", "onnxruntime-directml"),
-    ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-macos"),
-    ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-windows"),
-    ("opencv-python", "opencv-python-headless", "opencv-contrib-python"),
-    ("pynvml", "nvidia-ml-py"),
-)
+SUMMARY = "no two packages install the same module"
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return each set of packages that cover each other."""
-    cupy = [name for name in site.packages if re.fullmatch(r"cupy(-cuda\d+x?|-rocm-.*)?", name)]
+    """Return each set of packages that overwrite each other."""
     found = []
-    if len(cupy) > 1:
-        keep = _cupy_to_keep(site, cupy)
-        repair = (
-            RunPip(site.python, site.prefix, ("uninstall", "-y", *cupy)),
-            RunPip(site.python, site.prefix, ("install", keep)),
-        )
-        found.append(
-            of_cause("cupy_multiple_packages", "error", evidence=tuple(cupy), repair=repair)
-        )
-    for row in SHARING:
-        installed = [name for name in row if name in site.packages]
-        if len(installed) > 1:
-            steps = (f"Keep one: {site.python} -m pip uninstall {' '.join(installed)}, "
-                     "then install the one you want.",)  # fmt: skip
-            message = f"{' and '.join(installed)} install the same files"
-            found.append(Finding("warning", message, evidence=tuple(installed), steps=steps))
-    for name, versions in site.packages.items():
-        if len(versions) > 1:
-            again = RunPip(site.python, site.prefix, ("install", "--force-reinstall",
-                                                      "--no-deps", name))  # fmt: skip
-            message = f"{name} is recorded in {len(versions)} versions"
-            steps = (f"Install it anew: {again.command}",)
-            found.append(Finding("warning", message, evidence=versions, steps=steps))
-    yield from found or [Finding("ok", "no package covers another")]
+    for entry in entries("companions", "module"):
+        installed = [name for name in entry["packages"] if name in site.packages]
+        # What only brings another of them in, as tensorflow does on some systems, holds no files.
+        holding = [name for name in installed if _holds(site, name, entry["name"])]
+        if len(holding) > 1 and entry["name"] == "cupy":
+            found.append(_cupy(site, holding))
+        elif len(holding) > 1:
+            found.append(_sharing(site, entry["name"], holding))
+    found += [_several(site, name) for name, versions in site.packages.items() if len(versions) > 1]
+    yield from found or [Finding("ok", "no two packages install the same module")]
 
 
-def _cupy_to_keep(site: Site, installed: list[str]) -> str:
-    """Return the wheel for the CUDA version that the driver serves, else the newest one here."""
-    served = driver_cuda(site)
-    fitting = [name for name in installed if served and name == f"cupy-cuda{served[0]}x"]
-    return (fitting or sorted(installed))[-1]
+def _holds(site: Site, package: str, module: str) -> bool:
+    installed = site.distribution(package)
+    if installed is None:
+        return False
+    return module == "cupy" or not installed.record or f"{module}/".encode() in installed.record
+
+
+def _cupy(site: Site, installed: list[str]) -> Finding:
+    """Return the finding of several CuPy wheels, with the one that the driver serves to keep."""
+    fitting = [name for name in installed if name == f"cupy-cuda{driver_cuda(site)}x"]
+    keep = (fitting or sorted(installed))[-1]
+    repair = (*pip(site, "uninstall", "-y", *installed), *pip(site, "install", keep))
+    return of_cause("cupy_multiple_packages", "error", evidence=tuple(installed), repair=repair)
+
+
+def _sharing(site: Site, module: str, installed: list[str]) -> Finding:
+    message = f"{' and '.join(installed)} overwrite each other's files: all install {module}"
+    keep = _to_keep(site, installed)
+    repair: tuple[RunPip, ...] = ()
+    if keep:
+        version = site.version(keep)
+        repair = (*pip(site, "uninstall", "-y", *installed),
+                  *pip(site, "install", f"{keep}=={version}"))  # fmt: skip
+    steps = (f"Keep one of them: pip uninstall -y {' '.join(installed)}; "
+             f"pip install {keep or installed[0]}",)  # fmt: skip
+    return Finding("warning", message, "duplicate_module", tuple(installed), steps, repair)
+
+
+def _to_keep(site: Site, installed: list[str]) -> str:
+    """Return the only one that other packages require; empty when that is none or several."""
+    required = [name for name in installed if site.requirements.requires(name)]
+    return required[0] if len(required) == 1 else ""
+
+
+def _several(site: Site, name: str) -> Finding:
+    versions = site.packages[name]
+    message = f"{name} is installed in {len(versions)} versions at once"
+    again = ("install", "--force-reinstall", "--no-deps", name)
+    steps = (f"Install it again: {' '.join(('pip', *again))}",)
+    return Finding("warning", message, "several_versions", versions, steps)

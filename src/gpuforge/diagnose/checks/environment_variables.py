@@ -11,7 +11,7 @@ from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 
-SUMMARY = "variables hide no device, shadow no library and choose a compiler that nvcc accepts"
+SUMMARY = "environment variables hide no GPU and no library, and name a compiler that nvcc accepts"
 
 UNSET = ("# gpuforge: the environment brings its own CUDA libraries", "unset LD_LIBRARY_PATH")
 # What a cause that the user named asks for; nothing on the machine shows that it is needed.
@@ -27,7 +27,7 @@ def check(site: Site) -> Iterator[Finding]:
     """Return each variable that stands in the way."""
     looks = (_hiding, _shadowing, _dangling, _contradicting, _compiler, _wanted)
     found = [finding for look in looks for finding in look(site)]
-    yield from found or [Finding("ok", "no variable stands in the way")]
+    yield from found or [Finding("ok", "no environment variable causes a problem")]
 
 
 def _hiding(site: Site) -> Iterator[Finding]:
@@ -62,7 +62,7 @@ def _wanted(site: Site) -> Iterator[Finding]:
             name = name.replace("PYTORCH_CUDA", "PYTORCH_HIP")
         if set_to := site.probe.environ.get(name):
             state: State = "ok" if value in set_to else "warning"
-            yield Finding(state, f"{name} is set to {set_to}; {cause} asks for {value}")
+            yield Finding(state, f"{name} is set to {set_to}; against {cause} it should be {value}")
         else:
             yield by_activation(site, cause, (f"export {name}={value}",), f"{name} is not set")
 
@@ -91,7 +91,7 @@ def _dangling(site: Site) -> Iterator[Finding]:
         value = site.probe.environ.get(name)
         if value and site.live and not Path(value).is_dir():
             steps = (f"Unset {name}, or point it at a folder that exists.",)
-            yield Finding("warning", f"{name} names a folder that is not there",
+            yield Finding("warning", f"{name} names a folder that does not exist",
                           "nvcc_not_found_cuda_home", (f"{name}={value}",), steps)  # fmt: skip
 
 
@@ -99,5 +99,5 @@ def _contradicting(site: Site) -> Iterator[Finding]:
     both = [v for v in ("ONEAPI_DEVICE_SELECTOR", "ZE_AFFINITY_MASK") if site.probe.environ.get(v)]
     if len(both) == 2:
         evidence = tuple(f"{name}={site.probe.environ[name]}" for name in both)
-        message = "two variables choose Intel devices; together they can leave none"
+        message = "two variables select Intel devices; together they may leave none"
         yield of_cause("xpu_not_available", "warning", message, evidence=evidence)

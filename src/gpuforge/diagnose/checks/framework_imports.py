@@ -22,15 +22,15 @@ MODULES = {"numpy": "numpy", "torch": "torch", "torchvision": "torchvision", "ja
 
 def check(site: Site) -> Iterator[Finding]:
     """Return, for each framework installed, whether it imports and if not, why."""
-    if not site.live:
-        yield Finding("skipped", NOT_RECORDED.reason)
+    if not site.live or site.environment.fault:
+        yield Finding("skipped", site.environment.fault if site.live else NOT_RECORDED.reason)
         return
     wanted = {module: package for package, module in MODULES.items() if package in site.packages}
     if any(name.startswith("cupy") for name in site.packages):
         wanted["cupy"] = "cupy"
     for module in wanted:
         # -P: the current folder may hold a file of that name, which is another check's finding.
-        argv = [str(site.python), "-P", "-W", "default", "-c", f"import {module}"]
+        argv = [str(site.environment.python), "-P", "-W", "default", "-c", f"import {module}"]
         yield _judge(module, site.probe.run(argv, timeout=IMPORT_SECONDS))
     if not wanted:
         yield Finding("ok", "no framework is installed in this environment")
@@ -47,12 +47,12 @@ def _judge(module: str, output: object) -> Finding:
     if output.status < 0:
         name = signal.Signals(-output.status).name
         cause = explain(f"{output.stderr}\n{name}").cause
-        message = f"import {module} ended its process by {name}"
+        message = f"import {module} crashed with {name}"
         return Finding("crashed", message, cause.cause if cause else "", last)
     cause = explain(output.stderr).cause
     if output.status == 0:
-        return Finding("ok", f"{module} imports")
+        return Finding("ok", f"{module} can be imported")
     if cause is None:
-        return Finding("error", f"{module} does not import", "", last)
-    message = f"{module} does not import: {cause.title}"
+        return Finding("error", f"{module} cannot be imported", "", last)
+    message = f"{module} cannot be imported: {cause.title}"
     return of_cause(cause.cause, "error", message, evidence=last)

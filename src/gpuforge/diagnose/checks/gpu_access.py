@@ -8,7 +8,7 @@ from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import VendorFailure, known
 
-SUMMARY = "drivers answer and devices may be opened"
+SUMMARY = "GPU drivers respond and devices can be opened"
 
 CAUSES = {
     "version_mismatch": "driver_library_version_mismatch",
@@ -23,11 +23,11 @@ CAUSES = {
 # Kinds without a known error of their own keep their name; these are their steps.
 STEPS = {
     "kfd_not_loaded": (
-        "Load the module: sudo modprobe amdgpu; dmesg | grep amdgpu says why it refuses.",
+        "Load the module: sudo modprobe amdgpu; if that fails, dmesg | grep amdgpu shows why.",
         "Install the kernel driver of the ROCm release (amdgpu-dkms), or a newer kernel.",
     ),
     "no_kernel_driver": (
-        "Look which driver could drive the card: lspci -nnk",
+        "See which driver the card needs: lspci -nnk",
         "Install the vendor's driver and reboot.",
     ),
 }
@@ -42,10 +42,10 @@ def check(site: Site) -> Iterator[Finding]:
         yield _finding(failure, is_error=failure == judged)
     if machine.devices:
         names = [f"{known(d.name) or d.vendor} (GPU {d.index})" for d in machine.devices]
-        yield Finding("ok", f"{len(names)} GPU answers" if len(names) == 1 else
-                      f"{len(names)} GPUs answer", evidence=tuple(names))  # fmt: skip
+        yield Finding("ok", f"{len(names)} GPU is available" if len(names) == 1 else
+                      f"{len(names)} GPUs are available", evidence=tuple(names))  # fmt: skip
     elif not failures:
-        yield Finding("ok", "no GPU that computes is on this machine; programs use the CPU")
+        yield Finding("ok", "no GPU for computing was found; programs run on the CPU")
 
 
 def _finding(failure: VendorFailure, *, is_error: bool) -> Finding:

@@ -1,25 +1,28 @@
-"""Were the installed frameworks built for the GPUs of this machine?"""
+"""Were the installed frameworks built for the GPUs and the driver of this machine?"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpuforge.changes.action import RunPip
+from gpuforge.compat import cuda, rocm
+from gpuforge.compat.tables import entries
+from gpuforge.compat.versions import at_least, parse_version
 from gpuforge.diagnose.finding import Finding, of_cause
-from gpuforge.diagnose.requirement import release
+from gpuforge.diagnose.repair import pip
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.facts import Device, known
 
 SUMMARY = "frameworks are builds for the GPUs of this machine"
 
-INDEX = "https://download.pytorch.org/whl"
-# PyTorch's CUDA indexes, newest first, with the CUDA version a driver must serve.
-# Source: https://pytorch.org/get-started/previous-versions/ ; checked 2026-11.
-CUDA_INDEXES = (("cu130", (13, 0)), ("cu128", (12, 8)), ("cu126", (12, 6)), ("cu118", (11, 8)))
-# Blackwell and later need code of CUDA 12.8: https://docs.nvidia.com/cuda/blackwell-compatibility-guide/
-BLACKWELL, BLACKWELL_CUDA = (10, 0), (12, 8)
+FRAMEWORKS = {"torch": "pytorch", "jax": "jax", "tensorflow": "tensorflow"}
+BESIDE_TORCH = ("torchvision", "torchaudio")
+PLATFORMS = {("linux", "x86_64"): "linux-64", ("linux", "aarch64"): "linux-aarch64",
+             ("win32", "AMD64"): "win-64", ("darwin", "arm64"): "osx-arm64"}  # fmt: skip
 # What compiles while it runs, the cause when it cannot, and the packages of a toolkit it needs.
 # From CUDA 13 on these packages are named and laid out otherwise; nothing is promised there.
 COMPILED_WITH = {
@@ -29,7 +32,8 @@ COMPILED_WITH = {
         ("nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime"),
     ),
 }
-_LOCAL = re.compile(r"\+(cpu|xpu|cu(\d{2,3})|rocm([\d.]+))")
+_VARIANT = re.compile(r"\+(cpu|xpu|cu\d{2,3}|rocm[\d.]+)")
+_CUPY = re.compile(r"cupy-cuda(\d\d)x")
 
 
 def check(site: Site) -> Iterator[Finding]:
@@ -37,119 +41,224 @@ def check(site: Site) -> Iterator[Finding]:
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
-    vendors: set[str] = {device.vendor for device in site.machine.devices}
-    found = [*_torch(site, vendors), *_jax(site, vendors), *_tensorflow(site, vendors)]
-    found += [*_cupy(site), *_compilers(site, vendors)]
-    frameworks = ("torch", "jax", "tensorflow")
-    installed = [n for n in site.packages if n in frameworks or n.startswith("cupy")]
+    found = [*_torch(site), *_jax(site), *_tensorflow(site), *_cupy(site), *_compilers(site)]
+    installed = [n for n in site.packages if n in FRAMEWORKS or n.startswith("cupy")]
     if found:
         yield from found
     elif installed:
         versions = tuple(f"{name} {', '.join(site.packages[name])}" for name in installed)
-        yield Finding("ok", "the frameworks fit the machine", evidence=versions)
+        yield Finding("ok", "the installed frameworks fit this machine", evidence=versions)
     else:
         yield Finding("ok", "no GPU framework is installed in this environment")
 
 
-def driver_cuda(site: Site) -> tuple[int, ...]:
-    """Return the highest CUDA version that the NVIDIA driver serves; empty when unknown."""
+def driver_cuda(site: Site) -> int | None:
+    """Return the newest CUDA major that the NVIDIA driver serves, None when it is not known."""
+    for device in _gpus(site, "nvidia"):
+        driver = known(device.driver)
+        if driver and (version := known(driver.version)):
+            kind = cuda.driver_kind(
+                version, "windows" if site.probe.platform == "win32" else "linux"
+            )
+            return max(cuda.majors(version, kind), default=0)
     everything = [*site.machine.toolkits, *(t for d in site.machine.devices for t in d.runtimes)]
     versions = [known(t.version) for t in everything if t.name == "cuda"]
-    return max((release(version)[:2] for version in versions if version), default=())
+    return max((parse_version(v)[0] for v in versions if v), default=None)
 
 
-def _torch(site: Site, vendors: set[str]) -> Iterator[Finding]:
+@dataclass(frozen=True)
+class _Torch:
+    """The build of PyTorch that is installed: its variant, CUDA version and compiled code."""
+
+    variant: str
+    cuda: str
+    codes: tuple[str, ...]
+
+
+def _torch(site: Site) -> Iterator[Finding]:
     version = site.version("torch")
-    if version is None or not vendors & {"nvidia", "amd"}:
+    build = _installed_torch(site, version) if version and site.machine.devices else None
+    if version is None or build is None:
         return
-    build = _LOCAL.search(version)
-    evidence = (f"torch {version}", *_names(site))
-    if build and build[1] == "cpu":
-        yield of_cause("torch_cpu_only_build", "error", evidence=evidence, repair=_torch_fix(site))
-    elif build and ((build[2] and "nvidia" not in vendors) or (build[3] and "amd" not in vendors)):
-        yield of_cause("wrong_vendor_build", "error", evidence=evidence, repair=_torch_fix(site))
-    elif build and build[2]:
-        wanted, served = _cuda_of(build[2]), driver_cuda(site)
-        newest = max((_capability(device) for device in site.machine.devices), default=())
-        if newest >= BLACKWELL and wanted < BLACKWELL_CUDA:
-            repair = _torch_fix(site)
-            yield of_cause("torch_no_kernel_for_gpu", "error", evidence=evidence, repair=repair)
-        elif served and wanted[0] > served[0]:
-            driver = f"the driver serves CUDA {'.'.join(map(str, served))}"
-            yield of_cause("driver_too_old_for_cuda", "error", evidence=(*evidence, driver))
+    plain = "" if "+" in version else f" ({build.variant})"
+    names = (known(device.name) or device.vendor for device in site.machine.devices)
+    evidence = (f"torch {version}{plain}", *names)
+    misfit = _misfit(site, build)
+    if misfit is not None:
+        cause, why = misfit
+        repair, refused = _planned(site, "torch")
+        # A build for the CPU is right where none for the GPU would run.
+        if cause != "torch_cpu_only_build" or not refused:
+            shown = (*evidence, *filter(None, (why, refused)))
+            yield of_cause(cause, "error", evidence=shown, repair=repair)
 
 
-def _torch_fix(site: Site) -> tuple[RunPip, ...]:
-    """Return the reinstallation for the GPUs here; nothing where no index is certain."""
-    vendors = {device.vendor for device in site.machine.devices}
-    served = driver_cuda(site)
-    index = next((name for name, cuda in CUDA_INDEXES if served >= cuda), None)
-    if "nvidia" not in vendors or index is None:
-        return ()
-    packages = [name for name in ("torch", "torchvision", "torchaudio") if name in site.packages]
-    where = ("--index-url", f"{INDEX}/{index}")
-    return (_pip(site, "install", "--force-reinstall", "--no-deps", *where, *packages),)
-
-
-def _jax(site: Site, vendors: set[str]) -> Iterator[Finding]:
-    version = site.version("jax")
-    plugins = [name for name in site.packages if name.startswith(("jax-cuda", "jax-rocm"))]
-    if version and "nvidia" in vendors and not plugins and site.probe.platform == "linux":
-        cuda = driver_cuda(site)
-        extra = "cuda13" if cuda >= (13, 0) else "cuda12"
-        repair = (_pip(site, "install", f"jax[{extra}]=={version}"),) if cuda >= (12, 0) else ()
-        yield of_cause(
-            "jax_cpu_fallback", "warning", evidence=(f"jax {version}, no plugin",), repair=repair
+def _misfit(site: Site, build: _Torch) -> tuple[str, str] | None:
+    """Return the cause why a build does not use the GPUs here, with what shows it."""
+    nvidia, amd = _gpus(site, "nvidia"), _gpus(site, "amd")
+    if build.variant == "cpu":
+        usable = bool(nvidia and driver_cuda(site)) or any(
+            rocm.wheels(known(device.architecture) or "") for device in amd
         )
+        return ("torch_cpu_only_build", "") if usable else None
+    if (build.cuda and amd and not nvidia) or (
+        build.variant.startswith("rocm") and nvidia and not amd
+    ):
+        return "wrong_vendor_build", ""
+    if not build.cuda or not nvidia:
+        return None
+    served, wanted = driver_cuda(site), parse_version(build.cuda)[0]
+    if served is not None and wanted > served:
+        return (
+            "driver_too_old_for_cuda",
+            f"it needs CUDA {wanted}; the driver supports CUDA {served} at most",
+        )
+    capabilities = [c for device in nvidia if (c := _capability(device))]
+    if capabilities and build.codes and not any(_runs(c, build) for c in capabilities):
+        held, have = ", ".join(build.codes), ", ".join(capabilities)
+        return (
+            "torch_no_kernel_for_gpu",
+            f"it was compiled for compute capability {held}; the GPU has {have}",
+        )
+    return None
 
 
-def _tensorflow(site: Site, vendors: set[str]) -> Iterator[Finding]:
+def _installed_torch(site: Site, version: str) -> _Torch | None:
+    """Return the build that a version is on this platform, None when the tables do not tell.
+
+    A version without a variant is the one of the default index; for a release that no table
+    holds, the CUDA packages that it requires tell which CUDA it was built with.
+    """
+    from gpuforge.compat.builds import builds
+
+    here = PLATFORMS.get(
+        (site.probe.platform, os.uname().machine if os.name == "posix" else "AMD64")
+    )
+    named, plain = _VARIANT.search(version), version.split("+")[0]
+    candidates = [build for build in builds("pytorch") if build.platform == here]
+    for build in candidates:
+        is_default = named is None and "+" not in version and not build.index
+        if build.version == plain and (is_default or (named and build.variant == named[1])):
+            return _Torch(build.variant, build.cuda, build.codes)
+    if named:
+        digits = named[1].removeprefix("cu")
+        found = f"{digits[:2]}.{digits[2:] or 0}" if digits.isdecimal() else ""
+        return _Torch(named[1], found, ())
+    installed = site.distribution("torch")
+    required = " ".join(installed.requirements if installed else ())
+    major = re.search(
+        r"nvidia-[\w-]+-cu(1\d)\b|(?:nvidia-cuda-runtime|cuda-toolkit)\S*?==(1\d)\.", required
+    )
+    return (
+        _Torch(f"CUDA {major[1] or major[2]}", f"{major[1] or major[2]}.0", ()) if major else None
+    )
+
+
+def _planned(site: Site, package: str) -> tuple[tuple[RunPip, ...], str]:
+    """Return the installation of a build that fits this machine, or why there is none."""
+    if site.planner is None:
+        return (), ""
+    beside = tuple(n for n in BESIDE_TORCH if n in site.packages) if package == "torch" else ()
+    version = (site.version(package) or "").split("+")[0]
+    python = ".".join(site.environment.version.split(".")[:2])
+    plan = site.planner(site.machine, FRAMEWORKS[package], version, beside, python)
+    if isinstance(plan, str):
+        return (), f"no other build fits: {plan}"
+    # "===" keeps an installed or cached build with a local version from serving as the plain one.
+    wanted = [r if index or "+" in r else r.replace("==", "===") for r, index in plan]
+    indexes = dict.fromkeys(index for _, index in plan if index)
+    where = [part for index in indexes for part in ("--extra-index-url", index)]
+    return pip(site, "install", *wanted, *where), ""
+
+
+def _extra_planned(site: Site, package: str) -> tuple[RunPip, ...]:
+    """Return the installation of a framework's GPU packages for the version that is installed."""
+    repair, _ = _planned(site, package)
+    planned = re.match(rf"{package}(\[[\w,-]+\])", repair[0].arguments[1]) if repair else None
+    return (
+        pip(site, "install", f"{package}{planned[1]}=={site.version(package)}") if planned else ()
+    )
+
+
+def _jax(site: Site) -> Iterator[Finding]:
+    version, served = site.version("jax"), driver_cuda(site)
+    if version is None or not _gpus(site, "nvidia") or site.probe.platform != "linux":
+        return
+    plugins = [name for name in site.packages if re.match(r"jax-(cuda|rocm)\d+-plugin", name)]
+    if not plugins and (repair := _extra_planned(site, "jax")):
+        evidence = (f"jax {version} is installed without a GPU plugin",)
+        yield of_cause("jax_cpu_fallback", "warning", evidence=evidence, repair=repair)
+    for name in plugins:
+        major = int(re.sub(r"\D", "", name))
+        if "cuda" in name and served is not None and major > served:
+            evidence = (f"{name} needs CUDA {major}; the driver supports CUDA {served} at most",)
+            yield of_cause("driver_too_old_for_cuda", "error", evidence=evidence)
+
+
+def _tensorflow(site: Site) -> Iterator[Finding]:
     version = site.version("tensorflow")
     libraries = [name for name in site.packages if name.startswith("nvidia-cudnn")]
-    if version and "nvidia" in vendors and not libraries and site.probe.platform == "linux":
-        repair = (_pip(site, "install", f"tensorflow[and-cuda]=={version}"),)
-        evidence = (f"tensorflow {version}, no nvidia-cudnn package",)
+    wanted = version and _gpus(site, "nvidia") and site.probe.platform == "linux"
+    if wanted and not libraries and (repair := _extra_planned(site, "tensorflow")):
+        evidence = (f"tensorflow {version} is installed without nvidia-cudnn",)
         yield of_cause("tf_gpu_libs_missing", "warning", evidence=evidence, repair=repair)
 
 
 def _cupy(site: Site) -> Iterator[Finding]:
-    wheels = [name for name in site.packages if re.fullmatch(r"cupy-cuda\d\dx", name)]
+    wheels = [name for name in site.packages if _CUPY.fullmatch(name)]
     served = driver_cuda(site)
-    if len(wheels) == 1 and served and int(wheels[0][9:11]) > served[0]:
-        right = f"cupy-cuda{served[0]}x"
-        evidence = (wheels[0], f"the driver serves CUDA {served[0]}")
-        repair = (_pip(site, "uninstall", "-y", wheels[0]), _pip(site, "install", right))
+    if len(wheels) != 1 or not served:
+        return
+    have = int(wheels[0][9:11])
+    capability = max((_capability(d) or "0" for d in _gpus(site, "nvidia")), key=parse_version)
+    fitting = [major for major in _cupy_majors(capability) if major <= served]
+    if have > served or (fitting and have not in _cupy_majors(capability) and have > fitting[0]):
+        evidence = (
+            wheels[0],
+            f"the driver supports CUDA {served} at most; the GPU has capability {capability}",
+        )
+        repair: tuple[RunPip, ...] = ()
+        if fitting:
+            repair = pip(site, "uninstall", "-y", wheels[0])
+            repair += pip(site, "install", f"cupy-cuda{fitting[0]}x")
         yield of_cause("cupy_wrong_cuda_wheel", "error", evidence=evidence, repair=repair)
 
 
-def _compilers(site: Site, vendors: set[str]) -> Iterator[Finding]:
+def _cupy_majors(capability: str) -> list[int]:
+    """Return the CUDA majors whose CuPy serves a compute capability, newest first."""
+    rows = [
+        e for e in entries("companions", "companion") if e["name"] == "cupy" and "cuda_major" in e
+    ]
+    fitting = {e["cuda_major"] for e in rows
+               if capability == "0" or at_least(capability, e["capability_min"])}  # fmt: skip
+    return sorted(fitting, reverse=True)
+
+
+def _compilers(site: Site) -> Iterator[Finding]:
     """Find packages that compile for the GPU while they run and lack what they compile with."""
     environ = site.probe.environ
     toolkit = environ.get("CUDA_HOME") or environ.get("CUDA_PATH") or "/usr/local/cuda"
-    if "nvidia" not in vendors or Path(toolkit, "include").is_dir():
+    if not _gpus(site, "nvidia") or Path(toolkit, "include").is_dir():
         return
     for package, (cause, parts) in COMPILED_WITH.items():
-        major = package[9:11] if package.startswith("cupy") else str((*driver_cuda(site), 12)[0])
+        major = package[9:11] if package.startswith("cupy") else str(driver_cuda(site) or 12)
         lacking = [
             f"{part}-cu{major}" for part in parts if f"{part}-cu{major}" not in site.packages
         ]
         if package in site.packages and major == "12" and lacking:
-            evidence = (f"{package}, no {', no '.join(lacking)}, no {toolkit}",)
-            repair = (_pip(site, "install", *lacking),)
-            yield of_cause(cause, "warning", evidence=evidence, repair=repair)
+            evidence = (f"{package} needs {', '.join(lacking)}, or a CUDA toolkit in {toolkit}",)
+            yield of_cause(
+                cause, "warning", evidence=evidence, repair=pip(site, "install", *lacking)
+            )
 
 
-def _pip(site: Site, *arguments: str) -> RunPip:
-    return RunPip(site.python, site.prefix, arguments)
+def _gpus(site: Site, vendor: str) -> list[Device]:
+    return [device for device in site.machine.devices if device.vendor == vendor]
 
 
-def _names(site: Site) -> tuple[str, ...]:
-    return tuple(known(device.name) or device.vendor for device in site.machine.devices)
+def _capability(device: Device) -> str:
+    return known(device.compute_capability) or cuda.capability_of(known(device.name) or "") or ""
 
 
-def _capability(device: Device) -> tuple[int, ...]:
-    return release(known(device.compute_capability) or "")
-
-
-def _cuda_of(digits: str) -> tuple[int, ...]:
-    return int(digits[:2]), int(digits[2:] or 0)
+def _runs(capability: str, build: _Torch) -> bool:
+    return cuda.serving_code(capability, build.codes, build.cuda, build.cuda) is not None

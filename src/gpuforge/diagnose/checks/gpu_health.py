@@ -18,7 +18,7 @@ SEVERE = {"critical": "error", "error": "error", "warning": "warning"}
 def check(site: Site) -> Iterator[Finding]:
     """Return what the driver's own report and the kernel's log say."""
     if not any(device.vendor == "nvidia" for device in site.machine.devices):
-        yield Finding("skipped", "no NVIDIA GPU answers")
+        yield Finding("skipped", "no NVIDIA GPU is available")
         return
     outputs = (
         *site.probe.outputs("nvidia-smi", ["-q", "-d", "PERFORMANCE,ECC,ROW_REMAPPER"]),
@@ -27,7 +27,7 @@ def check(site: Site) -> Iterator[Finding]:
     text = "\n".join(filter(None, map(_text, outputs)))
     if not text:
         state = "unknown" if site.live else "skipped"
-        yield Finding(state, "neither nvidia-smi nor the kernel's log can be read")  # type: ignore[arg-type]
+        yield Finding(state, "neither nvidia-smi nor the kernel log can be read")  # type: ignore[arg-type]
         return
     from gpuforge.diagnose.explanation import explain
     from gpuforge.diagnose.known_error import known_error
@@ -38,7 +38,7 @@ def check(site: Site) -> Iterator[Finding]:
         evidence = tuple(line.text for line in match.evidence)
         yield of_cause(match.cause, SEVERE[match.severity], evidence=evidence)  # type: ignore[arg-type]
     if not matches:
-        yield Finding("ok", "no throttling, no ECC error, no Xid is reported")
+        yield Finding("ok", "no throttling, ECC error or Xid is reported")
 
 
 def _text(output: Reading[Output]) -> str:

@@ -12,7 +12,7 @@ from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.units import format_bytes
 
-SUMMARY = "main memory and control groups leave room"
+SUMMARY = "there is free main memory, limits of control groups counted"
 
 LOW_BYTES = 2**30
 
@@ -28,9 +28,9 @@ def check(site: Site) -> Iterator[Finding]:
         evidence.append(f"control group: {int(quota[1]) / int(quota[2]):g} CPUs")
     chosen = settings.load().settings
     share = 1 - available / total if total else 0.0
-    free = f"{format_bytes(available)} of main memory are available"
+    free = f"{format_bytes(available)} of main memory is available"
     if share >= chosen.pressure_critical:
-        message = f"{share:.0%} of main memory are in use: only {free}"
+        message = f"{share:.0%} of main memory is in use: only {free}"
         yield of_cause("host_ram_oom_killed", "error", message, evidence=tuple(evidence))
     elif share >= chosen.pressure_warning or available < LOW_BYTES:
         message = f"only {free}"

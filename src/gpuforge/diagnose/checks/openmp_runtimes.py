@@ -6,35 +6,42 @@ import re
 from collections.abc import Iterator
 
 from gpuforge.diagnose.finding import Finding
-from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 
-SUMMARY = "one maker's OpenMP runtime serves all packages"
+SUMMARY = "no two OpenMP runtimes conflict"
 
-_RUNTIME = re.compile(r"lib(gomp|iomp5|omp)(?:md)?(?:[-.].*)?\.(?:so|dylib|dll)|(iomp)5md\.dll")
+_RUNTIME = re.compile(
+    r"lib(gomp|iomp5|omp)(?:md)?(?:-[^/.]+)?\.(?:so(?:\.\d+)*|dylib)|lib(iomp)5md\.dll"
+)
 # GNU's runtime beside one of Intel or LLVM is common and works; those two in one process abort.
-PLACES = ("torch/lib", "functorch/.dylibs", "*.libs", "*/.dylibs", "sklearn/.dylibs", "mkl/lib")
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return the runtimes of the environment, and whether two of them exclude each other."""
+    """Return the runtimes of the environment, and whether two of them exclude each other.
+
+    Wheels list theirs; what conda installs lies in the library folder of the environment.
+    """
     folder = known(site.packages_folder)
     if folder is None:
-        yield Finding("skipped", NOT_RECORDED.reason)
+        yield Finding("skipped", site.packages_folder.reason)  # type: ignore[union-attr]
         return
-    places = [folder / "..", folder / "../..", *(p for g in PLACES for p in folder.glob(g))]
+    library = site.environment.prefix / "lib"
+    paths = [library / name for name in known(site.probe.list_dir(str(library))) or ()]
+    for one in site.distributions:
+        paths += [one.folder / path for path, _ in one.libraries if "omp" in path]
     found: dict[str, str] = {}
-    for place in places:
-        for name in known(site.probe.list_dir(str(place))) or ():
-            if match := _RUNTIME.fullmatch(name):
-                found.setdefault(match[1] or "iomp5", str((place / name).resolve()))
+    for path in paths:
+        match = _RUNTIME.fullmatch(path.name)
+        if match and path.exists():
+            found.setdefault(match[1] or "iomp5", str(path.resolve()))
     evidence = tuple(found.values())
     if {"iomp5", "omp"} <= set(found):
         steps = (
             "Install the packages that bring them from one source: all conda-forge, or all wheels.",
-            "KMP_DUPLICATE_LIB_OK=TRUE hides the abort and may give wrong results.",
+            "KMP_DUPLICATE_LIB_OK=TRUE only hides the abort, and results may be wrong.",
         )
-        yield Finding("warning", "Intel's and LLVM's OpenMP runtimes are both installed",
+        yield Finding("warning", "Intel's and LLVM's OpenMP exclude each other in one process",
                       "several_openmp_runtimes", evidence, steps)  # fmt: skip
     else:
         yield Finding("ok", f"OpenMP runtimes: {', '.join(sorted(found)) or 'none'}", "", evidence)

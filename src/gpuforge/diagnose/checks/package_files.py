@@ -1,67 +1,151 @@
-"""Are the files of GPU packages there, and are installations whole?"""
+"""Are the installed packages whole: their files, their records, nothing left half-done?"""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuforge.changes.action import MoveAside, RunPip
+from gpuforge.changes.action import MoveAside
+from gpuforge.diagnose.distribution import Distribution
 from gpuforge.diagnose.finding import Finding, of_cause
-from gpuforge.diagnose.site import NOT_RECORDED, Site, normalised
+from gpuforge.diagnose.repair import reinstall
+from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 
-SUMMARY = "installed packages are whole"
+SUMMARY = "installed packages are complete"
 
-PREFIXES = ("nvidia-", "torch", "jax", "cupy", "triton", "numpy", "xformers", "bitsandbytes")
-LIBRARY_ENDINGS = (".so", ".dll", ".dylib", ".pyd")
 MISSING_SHOWN = 3
-# What missing libraries of a package mean, where it is not a missing library of CUDA.
+RECORDING_INSTALLERS = ("pip", "uv", "poetry", "pdm")
+# What missing libraries of a package mean; any other package is just incomplete.
 CAUSES = {
     "nvidia-cudnn": "cudnn_missing_or_mismatch",
+    "nvidia-": "cuda_runtime_lib_missing",
     "bitsandbytes": "bitsandbytes_cuda_setup_failed",
 }
+_LIBRARY = re.compile(r"\.(?:so(?:\.\d+)*|dll|dylib|pyd)$")
+# People leave these out to save room, and nothing imports them.
+_SPARE = re.compile(r"(?:^|/)tests?/|^\.\./")
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return packages whose shared libraries are gone, and remains of interrupted installs."""
+    """Return packages with missing or cut files, and what an interrupted install left."""
     folder = known(site.packages_folder)
     if folder is None:
-        yield Finding("skipped", NOT_RECORDED.reason)
+        yield Finding("skipped", site.packages_folder.reason)  # type: ignore[union-attr]
         return
-    found = [*_missing(site, folder), *_remains(folder)]
-    yield from found or [Finding("ok", "the files of the GPU packages are there")]
+    found = [f for one in site.distributions for f in _damage(site, one)]
+    found += _remains(folder)
+    yield from found or [Finding("ok", f"{len(site.distributions)} packages are complete")]
 
 
-def _missing(site: Site, folder: Path) -> Iterator[Finding]:
-    for info in sorted(folder.glob("*.dist-info")):
-        name, _, version = info.name.removesuffix(".dist-info").partition("-")
-        package = normalised(name)
-        if not package.startswith(PREFIXES):
-            continue
-        record = known(site.probe.read_text(str(info / "RECORD"))) or ""
-        paths = [line.split(",")[0] for line in record.splitlines()]
-        libraries = [path for path in paths if _is_library(path)]
-        gone = [path for path in libraries if not (folder / path).exists()]
-        if gone:
-            known_by = (cause for start, cause in CAUSES.items() if package.startswith(start))
-            cause = next(known_by, "cuda_runtime_lib_missing")
-            message = f"{package} {version} lacks {len(gone)} of its libraries"
-            again = ("install", "--force-reinstall", "--no-deps", f"{package}=={version}")
-            repair = (RunPip(site.python, site.prefix, again),)
-            evidence = tuple(str(folder / path) for path in gone[:MISSING_SHOWN])
-            yield of_cause(cause, "error", message, evidence=evidence, repair=repair)
+def _damage(site: Site, one: Distribution) -> Iterator[Finding]:
+    if one.info.suffix == ".egg-info":
+        return
+    name = f"{one.name} {one.version}"
+    if fault := _fault_of_description(one):
+        repair = reinstall(site, one)
+        steps = () if repair else (f"Install it again: pip install --ignore-installed {one.name}",)
+        message = f"{name} is damaged: {fault}"
+        yield Finding("error", message, "package_incomplete", (str(one.info),), steps, repair)
+        return
+    if one.installer not in RECORDING_INSTALLERS:
+        return  # other tools leave out what the list of a wheel names, or write none
+    gone, cut = _missing(one, every=site.thorough)
+    if not gone and not cut:
+        return
+    parts = (
+        [f"{len(gone)} of its {len(one.files)} modules and libraries are missing"] if gone else []
+    )
+    parts += [f"{len(cut)} of its libraries are truncated"] if cut else []
+    evidence = tuple(str(one.folder / path) for path in (*gone, *cut)[:MISSING_SHOWN])
+    message, repair = f"{name} is incomplete: {'; '.join(parts)}", reinstall(site, one)
+    lost_library = any(_LIBRARY.search(path) for path in (*gone, *cut))
+    starts = (cause for start, cause in CAUSES.items() if one.name.startswith(start))
+    if lost_library and (cause := next(starts, "")):
+        yield of_cause(cause, "error", message, evidence=evidence, repair=repair)
+    else:
+        steps = (
+            "Install the same version again: "
+            f"pip install --force-reinstall --no-deps {one.name}=={one.version}",
+        )
+        yield Finding("error", message, "package_incomplete", evidence, steps, repair)
+
+
+def _fault_of_description(one: Distribution) -> str:
+    """Return what is wrong with the folder that describes a package; empty when it is whole."""
+    if not one.metadata:
+        return "its METADATA is missing or empty"
+    if one.installer not in RECORDING_INSTALLERS:
+        return ""
+    if not one.record:
+        return "its RECORD, the list of its files, is missing or empty"
+    whole = one.record.endswith(b"\n") and f"{one.info.name}/RECORD,".encode() in one.record
+    return "" if whole else "its RECORD, the list of its files, is truncated"
+
+
+def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str]]:
+    """Return the modules and libraries that are not there, and the libraries that are cut off.
+
+    Whatever removes a file gives its folder a time later than that of the record, which is
+    written last; only where that is so, or a package or library is gone, is every file looked at.
+    """
+    folder, written = str(one.folder), _time(f"{one.info}/RECORD")
+    times = [_time(f"{folder}/{package}") for package in one.packages]
+    if every or not times or not all(0 < found <= written for found in times):
+        gone = [path for path in _gone(one) if not _SPARE.search(path)]
+    else:
+        gone = []
+    cut = []
+    for path, recorded in one.libraries:
+        try:
+            if os.stat(f"{folder}/{path}").st_size < recorded and _is_cut(f"{folder}/{path}"):
+                cut.append(path)
+        except OSError:
+            if path not in gone and not _SPARE.search(path):
+                gone.append(path)
+    return gone, cut
+
+
+def _gone(one: Distribution) -> Iterator[str]:
+    """Yield every module and library that is not there; each folder is listed once."""
+    folder, there = str(one.folder), dict[str, frozenset[str]]()
+    for path in one.files:
+        parent, _, name = path.rpartition("/")
+        if parent not in there:
+            try:
+                there[parent] = frozenset(os.listdir(f"{folder}/{parent}"))
+            except OSError:
+                there[parent] = frozenset()
+        if name not in there[parent]:
+            yield path
+
+
+def _time(path: str) -> int:
+    """Return when a path was changed last, 0 when it is not there."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _is_cut(path: str) -> bool:
+    """Return whether a library is empty or shorter than its own headers say; not just stripped."""
+    with open(path, "rb") as file:
+        head, size = file.read(64), os.fstat(file.fileno()).st_size
+    if head[:5] != b"\x7fELF\x02":
+        return not head
+    start = int.from_bytes(head[40:48], "little")
+    count, each = int.from_bytes(head[60:62], "little"), int.from_bytes(head[58:60], "little")
+    return size < start + count * each
 
 
 def _remains(folder: Path) -> Iterator[Finding]:
     remains = tuple(sorted(path for path in folder.iterdir() if path.name.startswith("~")))
     if remains:
         repair = tuple(MoveAside(path, "remains of an interrupted install") for path in remains)
-        steps = ("Remove the folders whose names start with '~': pip left them behind.",)
-        message = "an interrupted install left folders behind"
+        steps = ("Delete the folders whose names start with '~'.",)
+        message = "an interrupted pip left folders behind"
         evidence = tuple(map(str, remains))
         yield Finding("warning", message, "interrupted_install", evidence, steps, repair)
-
-
-def _is_library(path: str) -> bool:
-    name = path.rpartition("/")[2]
-    return name.endswith(LIBRARY_ENDINGS) or ".so." in name

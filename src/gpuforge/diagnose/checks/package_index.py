@@ -22,7 +22,7 @@ def check(site: Site) -> Iterator[Finding]:
     index = site.probe.environ.get("PIP_INDEX_URL") or site.probe.environ.get("UV_INDEX_URL")
     address = f"{index.rstrip('/')}/pip/" if index else INDEX
     if not address.startswith(("https://", "http://", "file://")):
-        yield Finding("error", f"the index {index!r} is no address")
+        yield Finding("error", f"the package index {index!r} is not a URL")
         return
     import urllib.request
 
@@ -37,4 +37,6 @@ def check(site: Site) -> Iterator[Finding]:
         name = cause.cause if cause else "network_ssl_proxy_failure"
         yield of_cause(name, "error", "the package index does not answer", evidence=(str(error),))
         return
-    yield Finding("ok", f"the index answers in {format_seconds(time.monotonic() - started)}")
+    yield Finding(
+        "ok", f"the package index answers in {format_seconds(time.monotonic() - started)}"
+    )

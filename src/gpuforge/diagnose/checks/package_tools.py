@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from gpuforge.diagnose.distribution import normalised
 from gpuforge.diagnose.finding import Finding
-from gpuforge.diagnose.site import NOT_RECORDED, Site, normalised
-from gpuforge.facts import Failed, known
+from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.facts import Failed
 from gpuforge.probe import Output
 
 SUMMARY = "pip, uv and conda work on the environment and agree about it"
@@ -20,40 +21,42 @@ SHOWN = 5
 
 def check(site: Site) -> Iterator[Finding]:
     """Return what each tool that is there says of the environment."""
-    if not site.live or (folder := known(site.packages_folder)) is None:
-        yield Finding("skipped", NOT_RECORDED.reason)
+    if not site.live or site.environment.fault:
+        yield Finding("skipped", site.environment.fault if site.live else NOT_RECORDED.reason)
         return
-    python = str(site.python)
-    if (folder / "pip").is_dir():
-        yield _asked(site, "pip", [python, "-m", "pip", "check", "--disable-pip-version-check"])
-    own = site.prefix / "bin" / "uv"
+    python = str(site.environment.python)
+    if site.environment.has_pip:
+        yield _asked(
+            site, "pip", [python, "-B", "-m", "pip", "check", "--disable-pip-version-check"]
+        )
+    own = site.environment.prefix / "bin" / "uv"
     if own.exists() or isinstance(site.probe.find_program("uv"), str):
         uv = str(own) if own.exists() else "uv"
         yield _asked(site, "uv", [uv, "pip", "check", "--offline", "--python", python])
-    if (site.prefix / "conda-meta").is_dir():
+    if (site.environment.prefix / "conda-meta").is_dir():
         bad = tuple(_conda(site))
-        yield from bad or [Finding("ok", "conda's records of the environment are whole")]
+        yield from bad or [Finding("ok", "conda's records of the environment are intact")]
 
 
 def _asked(site: Site, tool: str, argv: list[str]) -> Finding:
     output = site.probe.run(argv, timeout=TOOL_SECONDS)
     if not isinstance(output, Output):
-        reason = output.reason if isinstance(output, Failed) else "it is not there"
+        reason = output.reason if isinstance(output, Failed) else "it is not installed"
         return Finding("error", f"{tool} does not run: {reason}")
     lines = tuple(line for line in (output.stdout + output.stderr).splitlines() if line.strip())
     broken = tuple(line for line in lines if " require" in line or "is not supported" in line)
     if not output.status:
         return Finding("ok", f"{tool} works and finds every requirement met")
     if broken:
-        steps = ("Install versions that fit: see the lines above, or make the environment anew.",)
+        steps = ("Install versions that fit together, or create a new environment.",)
         return Finding("warning", f"{tool} finds requirements that are not met", "",
                        broken[:SHOWN], steps)  # fmt: skip
-    return Finding("error", f"{tool} ended with status {output.status}", "", lines[-SHOWN:])
+    return Finding("error", f"{tool} failed with exit status {output.status}", "", lines[-SHOWN:])
 
 
 def _conda(site: Site) -> Iterator[Finding]:
     """Find records of conda that are cut off, and packages that pip put over conda's."""
-    for path in sorted((site.prefix / "conda-meta").glob("*.json")):
+    for path in sorted((site.environment.prefix / "conda-meta").glob("*.json")):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             name, version = normalised(record["name"]), record["version"]
@@ -65,5 +68,5 @@ def _conda(site: Site) -> Iterator[Finding]:
         others = [one for one in site.packages.get(name, ()) if one != version]
         if others:
             steps = (f"pip uninstall {name}; conda install --force-reinstall {name}",)
-            yield Finding("warning", f"{name} of conda ({version}) lies under {', '.join(others)}",
-                          "", (str(path),), steps)  # fmt: skip
+            message = f"{name} {version} of conda was overwritten by {', '.join(others)}"
+            yield Finding("warning", message, "", (str(path),), steps)

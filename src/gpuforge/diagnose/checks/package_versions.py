@@ -1,17 +1,20 @@
-"""Do the GPU packages of the environment ask for each other's versions?"""
+"""Do the installed packages meet each other's requirements, and share one binary interface?"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpuforge.changes.action import RunPip
-from gpuforge.diagnose.finding import Finding, of_cause
-from gpuforge.diagnose.requirement import parse_requirement, satisfies
-from gpuforge.diagnose.site import Site, normalised
+from gpuforge.diagnose.distribution import Distribution
+from gpuforge.diagnose.finding import Finding, State, of_cause
+from gpuforge.diagnose.repair import pip
+from gpuforge.diagnose.requirement import Unmet
+from gpuforge.diagnose.site import Site
 
-SUMMARY = "packages that share a binary interface have versions that fit"
+SUMMARY = "installed packages meet each other's requirements"
 
-# What a broken requirement of the package means, and what is upgraded together to mend it.
+# What a version that does not fit means for packages that are compiled against another one.
 FAMILIES = {
     "torchvision": "torch_extension_abi_mismatch",
     "torchaudio": "torch_extension_abi_mismatch",
@@ -25,48 +28,132 @@ FAMILIES = {
 }
 JAX = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt", "jax-cuda13-plugin",
        "jax-cuda13-pjrt")  # fmt: skip
-NUMPY_USERS = ("torch", "numba", "cupy", "tensorflow", "jaxlib", "scipy", "pandas", "scikit-learn",
-               "matplotlib", "opencv-python", "onnxruntime", "h5py", "pyarrow")  # fmt: skip
+COMPILED_AGAINST = ("torch", "numpy", "jax", "jaxlib")
+# conda and the system's own tools name some packages otherwise than the metadata does.
+WITH_NAMES_OF_THE_INDEX = ("pip", "uv")
+SHOWN = 5
+# How much of a package's compiled modules is read to see which NumPy they were compiled for.
+SCANNED_BYTES = 24 * 2**20
+# What a wheel brings of other projects lies in "NAME.libs".
+_MODULE = re.compile(r"^(?!.*\.libs/).*\.(?:so|pyd)$")
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return each requirement that does not hold, then whether all do."""
-    found = False
-    for package in (*FAMILIES, *NUMPY_USERS):
-        if package in site.packages:
-            for finding in _broken(site, package):
-                found = True
-                yield finding
+    """Return each requirement that does not hold, then what was compiled for an older NumPy."""
+    found, missing, told = False, dict[str, list[Unmet]](), set[str]()
+    for unmet in site.requirements.unmet():
+        if unmet.have is None:
+            missing.setdefault(unmet.package, []).append(unmet)
+        else:
+            found = True
+            told |= {unmet.package} if unmet.needed == "numpy" else set()
+            yield _misfit(site, unmet)
+    for package, lacking in missing.items():
+        installed = site.distribution(package)
+        if installed and installed.installer in WITH_NAMES_OF_THE_INDEX:
+            found = True
+            yield _missing(site, installed, lacking)
+    for one in _compiled_for_numpy_1(site):
+        if one.name not in told:
+            found = True
+            yield _old_binary(site, one)
     if not found:
-        yield Finding("ok", "the versions fit each other")
+        yield Finding("ok", "the installed packages meet each other's requirements")
 
 
-def _broken(site: Site, package: str) -> Iterator[Finding]:
-    for line in site.metadata(package).splitlines():
-        parsed = parse_requirement(line[14:]) if line.startswith("Requires-Dist:") else None
-        if parsed is None or not line:
-            continue
-        needed, conditions = normalised(parsed[0]), parsed[1]
-        version = site.version(needed)
-        cause = "numpy_abi_mismatch" if needed == "numpy" else FAMILIES.get(package)
-        related = needed in ("torch", "numpy", "jax", "jaxlib") or needed.startswith("nvidia-cudnn")
-        if version is None or cause is None or not related:
-            continue
-        if all(satisfies(version, condition) for condition in conditions):
-            continue
-        evidence = (f"{package} asks for {needed}{','.join(conditions)}; {version} is installed",)
-        repair = _repair(site, package, needed, conditions)
-        yield of_cause(cause, "error", evidence=evidence, repair=repair)
+def _misfit(site: Site, unmet: Unmet) -> Finding:
+    """Return the finding of a requirement that another version is installed for."""
+    cause = FAMILIES.get(unmet.package) if unmet.needed in COMPILED_AGAINST else None
+    if unmet.needed == "numpy":
+        cause = "numpy_abi_mismatch"
+    if unmet.needed.startswith("nvidia-cudnn"):
+        cause = FAMILIES.get(unmet.package)
+    repair, blocked = _refit(site, unmet)
+    evidence = (str(unmet), *blocked)
+    if cause:
+        return of_cause(cause, "error", evidence=evidence, repair=repair)
+    steps = (
+        f"Install versions that fit together, for example: pip install --upgrade {unmet.package}",
+    )
+    state: State = "warning"
+    return Finding(state, str(unmet), "requirement_not_met", blocked, steps, repair)
 
 
-def _repair(
-    site: Site, package: str, needed: str, conditions: tuple[str, ...]
-) -> tuple[RunPip, ...]:
-    if package in JAX:
-        wanted = tuple(name for name in JAX if name in site.packages)
-        arguments = ("install", "--upgrade", *wanted)
-    elif needed == "numpy":
-        arguments = ("install", f"numpy{','.join(conditions)}")
-    else:
-        arguments = ("install", "--upgrade", package, f"{needed}=={site.version(needed)}")
-    return (RunPip(site.python, site.prefix, arguments),)
+def _refit(site: Site, unmet: Unmet) -> tuple[tuple[RunPip, ...], tuple[str, ...]]:
+    """Return a repair that all installed packages allow, and who rules out the others."""
+    required, package, needed = site.requirements, unmet.package, unmet.needed
+    if package in JAX and needed in JAX:
+        return pip(site, "install", "--upgrade", *(n for n in JAX if n in site.packages)), ()
+    change_needed = required.bounds(needed)
+    if change_needed is not None and package not in FAMILIES:
+        return pip(site, "install", f"{needed}{change_needed}"), ()
+    blocked = tuple(required.requiring(needed)) if change_needed is None else ()
+    return _upgrade(site, package, keeping=needed), blocked
+
+
+def _upgrade(site: Site, package: str, *, keeping: str) -> tuple[RunPip, ...]:
+    """Return the upgrade of a package that keeps another one at the version it has."""
+    bounds = site.requirements.bounds(package)
+    if bounds is None:
+        return ()
+    kept = f"{keeping}=={site.version(keeping)}"
+    return pip(site, "install", "--upgrade", f"{package}{bounds}", kept)
+
+
+def _missing(site: Site, installed: Distribution, lacking: list[Unmet]) -> Finding:
+    """Return the finding of requirements that are not installed at all."""
+    name, required = f"{installed.name} {installed.version}", site.requirements
+    names = [unmet.needed for unmet in lacking]
+    wanted = [(n, required.bounds(n)) for n in dict.fromkeys(names)]
+    allowed = all(bounds is not None for _, bounds in wanted)
+    repair = pip(site, "install", *(f"{n}{b}" for n, b in wanted)) if allowed else ()
+    shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if names[SHOWN:] else "")
+    message = f"{name} requires packages that are not installed: {shown}"
+    evidence = tuple(map(str, lacking[:SHOWN]))
+    if any(n.startswith(("nvidia-", "cuda-toolkit")) for n in names):
+        return of_cause(
+            "cuda_runtime_lib_missing", "error", message, evidence=evidence, repair=repair
+        )
+    steps = (f"Install what is missing: pip install {' '.join(names[:SHOWN])}",)
+    return Finding("warning", message, "requirement_missing", evidence, steps, repair)
+
+
+def _compiled_for_numpy_1(site: Site) -> Iterator[Distribution]:
+    """Yield packages whose compiled modules look for NumPy 1 while NumPy 2 is installed."""
+    if not (site.version("numpy") or "").startswith("2."):
+        return
+    for package, lines in site.requirements.lines.items():
+        one = site.distribution(package)
+        uses_numpy = package != "numpy" and any(re.match(r"numpy\b", line) for line in lines)
+        if one and uses_numpy and _looks_for_numpy_1(one):
+            yield one
+
+
+def _looks_for_numpy_1(one: Distribution) -> bool:
+    """Return whether modules were compiled with the headers of NumPy 1.
+
+    They import the array interface by a name that NumPy 2 renamed; what was compiled with the
+    headers of NumPy 2 holds the new name as well, for both work there.
+    """
+    left = SCANNED_BYTES
+    modules = ((size, path) for path, size in one.libraries if _MODULE.search(path))
+    for size, path in sorted(modules):
+        left -= size
+        if left < 0:
+            return False
+        try:
+            content = (one.folder / path).read_bytes()
+        except OSError:
+            continue  # that it is missing is another check's finding
+        if b"numpy._core._multiarray_umath" in content:
+            return False
+        if b"numpy.core._multiarray_umath" in content:
+            return True
+    return False
+
+
+def _old_binary(site: Site, one: Distribution) -> Finding:
+    have = site.version("numpy")
+    evidence = (f"{one.name} {one.version} was compiled for NumPy 1; NumPy {have} is installed",)
+    repair = _upgrade(site, one.name, keeping="numpy")
+    return of_cause("numpy_abi_mismatch", "error", evidence=evidence, repair=repair)

@@ -1,17 +1,24 @@
-"""Does a file of the project hide a library of the same name?"""
+"""Does a file of the project, or a folder of PYTHONPATH, hide a module of the same name?"""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpuforge.diagnose.distribution import distributions_in
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.facts import known
 
-SUMMARY = "no file here hides a library"
+SUMMARY = "no file or variable hides an installed module"
 
-LIBRARIES = ("torch", "numpy", "jax", "cupy", "tensorflow", "numba", "triton", "mlx", "scipy",
-             "random", "types", "typing", "logging", "queue", "inspect")  # fmt: skip
+# Names that projects use for folders and files of their own, and that nothing else imports.
+COMMON = {"test", "tests", "docs", "doc", "examples", "example", "scripts", "tools", "setup",
+          "conftest", "benchmarks", "build", "src", "utils", "config", "main", "app"}  # fmt: skip
+PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+SHOWN = 5
 
 
 def check(site: Site) -> Iterator[Finding]:
@@ -19,22 +26,66 @@ def check(site: Site) -> Iterator[Finding]:
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
-    path = site.probe.environ.get("PYTHONPATH", "")
-    folders = dict.fromkeys([Path.cwd(), *(Path(part) for part in path.split(":") if part)])
-    found = False
-    for folder in folders:
-        for name in LIBRARIES:
-            hits = [folder / f"{name}.py", folder / name / "__init__.py"]
-            for hit in (path for path in hits if path.is_file() and not _is_library(path, site)):
-                found = True
-                steps = (f"Rename {hit} and remove __pycache__ beside it: "
-                         f"'import {name}' finds it before the library.",)  # fmt: skip
-                yield Finding("error", f"{hit} hides the module {name}", "shadowing_module",
-                              (str(hit),), steps)  # fmt: skip
-    if not found:
-        yield Finding("ok", "nothing here hides a library")
+    modules = dict.fromkeys(sys.stdlib_module_names, "of the standard library")
+    for folder in site.environment.folders:
+        for name in known(site.probe.list_dir(str(folder))) or ():
+            modules.setdefault(name.removesuffix(".py"), f"installed in {folder}")
+    entries = site.probe.environ.get("PYTHONPATH", "").split(os.pathsep)
+    added = [Path(entry).absolute() for entry in entries if entry]
+    found = [f for folder in added for f in _packages_of_others(site, folder)]
+    others = [folder for folder in added if not _holds_packages(folder)]
+    for folder in dict.fromkeys([*_current(), *others]):
+        if not _is_library(folder, site):
+            found += _hiding(site, folder, modules)
+    yield from found or [Finding("ok", "no installed module is hidden")]
 
 
-def _is_library(path: Path, site: Site) -> bool:
-    """Return whether the file is the library itself, looked at from its own folder."""
-    return path.is_relative_to(site.prefix) or "site-packages" in path.parts
+def _current() -> list[Path]:
+    """Return the current folder, which may be gone."""
+    try:
+        return [Path.cwd()]
+    except OSError:
+        return []
+
+
+def _hiding(site: Site, folder: Path, modules: dict[str, str]) -> Iterator[Finding]:
+    names = known(site.probe.list_dir(str(folder))) or ()
+    # A project that is installed as well is the same package, not another one.
+    is_project = any(name in names for name in PROJECT_FILES)
+    for name in names:
+        module = name.removesuffix(".py")
+        if module not in modules or module in COMMON or not module.isidentifier():
+            continue
+        hit = folder / name if name.endswith(".py") else folder / name / "__init__.py"
+        if hit.is_file() and (name.endswith(".py") or not is_project):
+            steps = (f"Rename {hit if name.endswith('.py') else hit.parent}, and remove the folder "
+                     f"__pycache__ beside it.",)  # fmt: skip
+            message = f"{hit} hides the module {module} {modules[module]}"
+            yield Finding("error", message, "shadowing_module", (str(hit),), steps)
+
+
+def _packages_of_others(site: Site, folder: Path) -> Iterator[Finding]:
+    """Find packages that PYTHONPATH takes from another environment, before those of this one."""
+    if not _holds_packages(folder) or folder in site.environment.folders:
+        return
+    hidden = sorted({
+        f"{one.name} {one.version} instead of {', '.join(site.packages[one.name])}"
+        for one in distributions_in(folder, site.probe)
+        if one.name in site.packages and (one.version,) != site.packages[one.name]
+    })  # fmt: skip
+    message = f"PYTHONPATH puts the packages of {folder} before those of this environment"
+    evidence = tuple(hidden[:SHOWN])
+    steps = ("Unset PYTHONPATH, or take that folder out of it.",)
+    yield Finding("error" if hidden else "warning", message, "shadowing_module", evidence, steps)
+
+
+def _holds_packages(folder: Path) -> bool:
+    try:
+        return any(name.endswith(".dist-info") for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
+def _is_library(folder: Path, site: Site) -> bool:
+    """Return whether a folder is that of libraries itself, rather than one of a project."""
+    return folder in site.environment.folders or folder.name in ("site-packages", "dist-packages")

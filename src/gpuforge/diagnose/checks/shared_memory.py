@@ -10,7 +10,7 @@ from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.units import format_bytes
 
-SUMMARY = "shared memory has room for workers"
+SUMMARY = "shared memory is large enough for data loaders"
 
 # Docker's default is 64 MiB; one worker that prefetches images passes that at once.
 SMALL_BYTES = 256 * 2**20
@@ -29,4 +29,4 @@ def check(site: Site) -> Iterator[Finding]:
         if usage.free < SMALL_BYTES:
             yield of_cause("shm_too_small", "warning", evidence=evidence)
         else:
-            yield Finding("ok", f"{format_bytes(usage.free)} of shared memory are free")
+            yield Finding("ok", f"{format_bytes(usage.free)} of shared memory is free")

@@ -1,0 +1,145 @@
+"""Lines that name what they tell: ``GPU: RTX 3060``, headings of forms, rows of tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from gpuforge import registry
+from gpuforge.detect.notation import lines_of
+
+# How many lines below a heading its answer stands at most, and how many it has.
+REACH, ANSWERS = 4, 12
+FIRST_LINES, LAST_LINES = 4000, 500
+_PAIR = re.compile(
+    r"(?:^|(?<=\s\s)|(?<=[|,;:(>*]\s)|(?<=[|,;(>*\"'`]))[\s*#>|•·\"'`+-]{0,12}"
+    r"([^\W\d_][^:=：|\n]{0,70}?|#\d[^:=：|\n]{0,30}?|[A-Z]{2,4}(?=\s{2}))[\"'*`\]\s.)]*"
+    r"(?:(?<!\d):|:(?!\d)|[=：|]|\s{2,}|\s[-–]\s)[\"'*`\s\[:]*(?=\S)"
+)
+_HEAD = re.compile(
+    r"^[\s>]*(?:[-*•]\s+|\d[.)]\s+)?(?:#{1,6}\s+[*_]{0,2}|[*_]{2})([^\W_][^:=：]{0,60}?)[*_:：?\s]*$|"
+    r"^[\s>]*(?:[-*•]\s+|\d[.)]\s+)?([^\W_][^:=：]{0,60}?)\s?[:：?]\s*$"
+)
+_NUMBER = re.compile(
+    r"\[(\d{1,3})\]|#\s?(\d{1,3})\b|"
+    r"\b(?:gpu|cuda|device|card|adapter|vulkan)[ :_]?((?:\d{1,2},?)+)(?![\w.])",
+    re.I,
+)
+_UNIT = re.compile(r"[(\[]\s*(mi?b|gi?b|bytes)\b\s*[)\]]?", re.I)
+# A line that opens the facts of one device, as hashcat's, which shows a device by each runtime.
+_OPENING = re.compile(
+    r"^\W*(?:(?:backend|opencl|cuda|hip|metal|vulkan)\s)?(?:device|gpu|adapter|card)(?:\sid)?\s?[#\[]?(\d{1,2})\]?"
+    r"(?:\s\(alias: #?(\d{1,2})\))?[\s:=-]*$",
+    re.I,
+)
+_RULE = re.compile(r"^[\s|:+=-]+$")
+
+
+@dataclass(frozen=True)
+class Label:
+    """One thing that a text tells by name.
+
+    Attributes
+    ----------
+    line : number of the line
+    facts : what the label asks for, such as ``name``; several where it is ambiguous
+    value : the answer
+    numbers : which devices are meant, as the text counts
+    unit : of a size whose label names one
+    """
+
+    line: int
+    facts: frozenset[str]
+    value: str
+    numbers: tuple[int, ...] = ()
+    unit: str = ""
+
+
+@cache
+def _meanings() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    table = registry.table(__file__, "labels")
+    return tuple((fact, re.compile(words.replace("\n", ""))) for fact, words in table.items())
+
+
+@lru_cache(maxsize=4096)
+def facts_of(label: str) -> frozenset[str]:
+    """Return what a label asks for, by its words alone."""
+    bare = re.sub(r"\([^)]*\)", " ", _UNIT.sub(" ", label.lower()))
+    words = " ".join(re.sub(r"[\W_\d]+", " ", bare).split())
+    if len(words) > 60 or not words or re.search(r"gfx\d", label):
+        return frozenset()
+    return frozenset(fact for fact, pattern in _meanings() if pattern.fullmatch(words))
+
+
+def told_lines(text: str) -> list[str]:
+    """Return the lines in which people tell of a machine: those of a long text's ends."""
+    lines = lines_of(text)
+    return lines[:FIRST_LINES] + lines[FIRST_LINES:][-LAST_LINES:]
+
+
+@lru_cache(maxsize=2)
+def labels_of(text: str) -> tuple[Label, ...]:
+    """Return what a text tells by name, line by line."""
+    return tuple(_labels(told_lines(text)))
+
+
+def _labels(lines: list[str]) -> Iterator[Label]:
+    columns: list[str] = []
+    for number, line in enumerate(lines):
+        cells = [cell.strip(" *`") for cell in line.strip().strip("|").split("|")]
+        if line.count("|") > 2 and number + 1 < len(lines) and _RULE.match(lines[number + 1]):
+            columns = cells if any(facts_of(cell) for cell in cells) else []
+        elif columns and len(cells) == len(columns) and "|" in line:
+            if not _RULE.match(line):
+                for head, cell in zip(columns, cells, strict=True):
+                    yield from _label(number, head, cell)
+            continue
+        elif "|" not in line:
+            columns = []
+        if opening := _OPENING.match(line[:80]):
+            first = min(int(part) for part in opening.groups() if part)
+            yield Label(number, frozenset({"block"}), "", (first,))
+            continue
+        yield from _pairs(number, line)
+        yield from _below(number, lines)
+
+
+def _label(line: int, head: str, value: str, numbers: tuple[int, ...] = ()) -> Iterator[Label]:
+    found = facts_of(head)
+    if found and value:
+        unit = _UNIT.search(head)
+        yield Label(line, found, value.strip(), _numbers(head) or numbers, unit[1] if unit else "")
+
+
+def _numbers(head: str) -> tuple[int, ...]:
+    """Return which devices a label means: of ``GPU 0,1``, ``Graphics card #1 VRAM``, ``GPU[0]``."""
+    shown = _NUMBER.search(head)
+    listed = next((part for part in shown.groups() if part), "") if shown else ""
+    return tuple(int(part) for part in listed.split(",") if part)[:64]
+
+
+def _pairs(number: int, line: str) -> Iterator[Label]:
+    """Yield the labels in one line, each value up to the next label."""
+    matches = [match for match in _PAIR.finditer(line) if facts_of(match[1])]
+    ends = [*(match.start() for match in matches[1:]), len(line)]
+    numbers = _numbers(matches[0][1]) if matches else ()
+    for match, end in zip(matches, ends, strict=False):
+        yield from _label(number, match[1], line[match.end() : end], numbers)
+
+
+def _below(number: int, lines: list[str]) -> Iterator[Label]:
+    """Yield the answers below a heading."""
+    head = _HEAD.match(lines[number]) if len(lines[number]) < 90 else None
+    words = (head[1] or head[2]) if head else ""
+    if not facts_of(words):
+        return
+    place = number + 1
+    while place < min(len(lines), number + REACH) and not lines[place].strip(" \t`-*_"):
+        place += 1
+    for below in range(place, min(len(lines), place + ANSWERS)):
+        value = lines[below].strip()
+        if not value or value.startswith(("#", "**", "```", "<")) or any(_pairs(below, value)):
+            return
+        yield from _label(below, words, value.lstrip("-*•+ \t"))

@@ -1,0 +1,156 @@
+"""Products that sentences and lines of logs name, where they say that the GPU is there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from gpuforge.detect.notation import product_of
+from gpuforge.detect.pci_ids import vendor_named_in
+from gpuforge.detect.text.labels import told_lines
+from gpuforge.detect.text.products import Product, products_in
+from gpuforge.facts import Vendor
+
+# A person who mentions more products of one vendor than this speaks of GPUs in general.
+PRODUCTS_AT_MOST = 2
+LINE_LIMIT, LINES_AT_MOST, CLAUSE = 600, 1500, 60
+# Of which one stands in each line that names a product; a search for words is the cheapest.
+_HINTS = (
+    "rtx gtx geforce quadro tesla titan nvidia radeon rx instinct mi1 mi2 mi3 mi5 mi6 mi8 mi- amd "
+    "ati vega intel arc graphics iris gma apple m1 m2 m3 m4 m5 gpu card jetson grid 0s strix mx gt "
+    "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a8 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 my"
+).split()
+# Words before a product by which a person says that it is there.
+_MINE = re.compile(
+    r"\b(I have|I've|I use|there is an?|use|using|running|runs?|my|our|with|on|have|has|got|own|"
+    r"bought|equipped|machine|laptop|desktop|card|tested|testing|we are|device|cuda:\d|selected|"
+    r"detected|initialized|adapter)\b"
+    r"(?:(?!\.\s|;).){0,40}$|"
+    r"\b(have|has|with|my|our)\b(?:(?!\.\s|;).){0,60}\b(gpus?|cards?)\b(?:(?!\.\s|;).){0,60}$",
+    re.I,
+)
+# Words that speak of GPUs at large.
+_GENERAL = re.compile(
+    r"\b(support(s|ed|ing)?|requires?|required|recommend\w*|minimum|e\.g|such as|for example|"
+    r"compatible|vs\.?|versus|others?|users?|if|(did|do|does|can) you|example|should|would|could|"
+    r"planned|better than)\b|https?://|\b(like|than)\s(an?\s|the\s)?$",
+    re.I,
+)
+# A processor that is named with the GPU in it.
+_OF_CPU = re.compile(
+    r"^\W*(?:Model name|CPU|Processor|Brand)\b.{0,20}[:=].*\bw(?:ith|/)\s?Radeon|"
+    r"(?:Ryzen|Athlon|APU|A\d+-\d{4}|CPU|Processor)\b[^,;|+]{0,40}\b(?:with|w/)\s?Radeon(?!\s\d{3}[MS]\b)",
+    re.I,
+)
+# What programs write before a device's name: which one it is.
+_MARK = re.compile(
+    r"\b(?:gpu|device|adapter|card|cuda|hip|vulkan|opencl)s?\W{0,2}#?(\d{1,2})?\b(?:(?!\.\s).){0,40}$|"
+    r"#(\d{1,2})\b.{0,40}$|\b\d{1,2}\.\s['\"]$",
+    re.I,
+)
+_ASKS = re.compile(
+    r"\b(?:GPUs?|graphics? cards?|video cards?)"
+    r"(?:\s(?:is|are|was)|\s?[:=(-])\s?(?:an?\s|the\s)?",
+    re.I,
+)
+# A question speaks of what there may be, unless it is about the writer's own.
+_ASKED = re.compile(r"^[^.!?]*\?")
+_OWN = re.compile(r"\b(my|our|I have|I've|I use)\b", re.I)
+# Numbers that are a product's name only behind such a word.
+_BARE = re.compile(
+    r"\b(?:my (?:old |new )?|the (?=\S+ (?:graphics )?card))"
+    r"((?:[2-5]0[5-9]0|10[5-8]0|16[56]0)(?:\s?(?:Ti|SUPER))?)\b",
+    re.I,
+)
+_VENDOR = r"(nvidia|amd|intel|radeon|geforce) (?:gpu|card|graphics|igpu|dgpu)\b"
+_MY_VENDOR = re.compile(
+    rf"\bmy (?:only )?{_VENDOR}|\bmy (nvidia) driver|\bI(?:'ve| have)?(?: tried| also)* "
+    r"(?:re)?install(?:ed|ing)(?: the| my| latest)* (nvidia) drivers?|"
+    r"\b(nvidia) (?:closed|open).source (?:kernel )?driver",
+    re.I,
+)
+_THE_VENDOR = re.compile(rf"\b(?:my|the) (?:only )?{_VENDOR}", re.I)
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A product of which a text says that it is there.
+
+    Attributes
+    ----------
+    number : which device it is, as the text counts
+    words : what stands in its line, where no other product does
+    """
+
+    line: int
+    product: Product
+    number: int | None = None
+    words: str = ""
+
+
+def mentions_in(text: str) -> Iterator[Mention]:
+    """Yield each product once that a person or a program says to be there."""
+    found: dict[Vendor, dict[tuple[frozenset[str], int | None], Mention]] = {}
+    lines = (line[:LINE_LIMIT] for line in told_lines(text))
+    telling = ((number, line) for number, line in enumerate(lines) if _may_name(line))
+    for number, line in islice(telling, LINES_AT_MOST):
+        for one in _of_line(number, line):
+            own = found.setdefault(one.product.vendor, {})
+            key = product_of(one.product.name), one.number
+            if one.product.total_bytes or key not in own:
+                own.setdefault(key, one)
+                own[key] = one if own[key].product.total_bytes is None else own[key]
+    for own in found.values():
+        numbered = {words for words, number in own if number is not None}
+        for key in [key for key in own if key[1] is None and key[0] in numbered]:
+            del own[key]
+        if (
+            all(number is not None for _, number in own)
+            or len({words for words, _ in own}) <= PRODUCTS_AT_MOST
+        ):
+            yield from own.values()
+    own_vendors = [next(filter(None, match.groups())) for match in _MY_VENDOR.finditer(text)]
+    for name in [*own_vendors, *_THE_VENDOR.findall(text)] if own_vendors else ():
+        vendor = vendor_named_in(name)
+        if vendor and vendor not in found:
+            found[vendor] = {}
+            yield Mention(0, Product(vendor, "", 0, 0))
+
+
+def _may_name(line: str) -> bool:
+    folded = line.lower()
+    return any(hint in folded for hint in _HINTS)
+
+
+def _of_line(number: int, line: str) -> Iterator[Mention]:
+    bare = re.sub(r"^(#+ |[>*\u2022`+\s-]+)+", "", line).rstrip(" *`")
+    asks = _ASKS.search(bare)
+    products = [] if _OF_CPU.search(bare) else products_in(bare)
+    if asks and not products:
+        answer = products_in(bare[asks.end() :][:40], asked=True)
+        shift = asks.end()
+        products = [replace(one, start=one.start + shift, end=one.end + shift) for one in answer]
+    own = None if products else _BARE.search(bare)
+    if own:
+        products = [Product("nvidia", own[1], own.start(1), own.end(1))]
+    for product in products:
+        before = bare[: product.start]
+        mark = _MARK.search(before[-CLAUSE:])
+        alone = len(bare) - (product.end - product.start) <= 24 or line.lstrip().startswith("#")
+        mine = _MINE.search(before) or asks or own
+        after = re.split(r"[.!?](?=\s)", bare[product.end :], maxsplit=1)[0][: CLAUSE // 2]
+        general = _GENERAL.search(bare[max(0, product.start - CLAUSE) : product.end] + after)
+        if _ASKED.search(bare[product.end :]) and not (own or _OWN.search(bare)):
+            general = _ASKED.search("?")
+        inside = re.search(r"\b(?:w/|with) ?$", before) and re.search(r"\d{3}[MS]\b", product.name)
+        which = next((int(part) for part in mark.groups() if part), None) if mark else None
+        such = re.search(r"\b(?:such as|like|e\.g\.?)(?: an?| the)?(?: \S+)? ?$", before)
+        marked = mark and not (which is None and such)
+        if marked or inside or ((alone or mine) and not general):
+            same = sum(one.name == product.name for one in products)
+            # T-Rex writes the bus in the place of the device: [00:01.0].
+            shown = len(products) == 1 and not re.search(r"\[\d\d:", bare)
+            product = replace(product, count=max(same, product.count))
+            yield Mention(number, product, which, bare if shown else "")

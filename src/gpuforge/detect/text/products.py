@@ -1,0 +1,113 @@
+"""Products that a line names, in whatever words, by the grammar in ``products.toml``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from gpuforge import registry
+from gpuforge.detect.notation import size
+from gpuforge.facts import Vendor
+
+GPUS_AT_MOST = 64
+_COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "six": 6, "eight": 8}
+_TIMES = re.compile(
+    rf"(?:\b(\d{{1,2}})\s?[x×*]\s?|\b(\d{{1,2}}|{'|'.join(_COUNTS)})(\sx)?\s(?:\w+\s)?)$", re.I
+)
+_HAVE = re.compile(r"\b(?:have|has|with|using|on|got|of|by|use) (?:only )?(\d{1,2}) $", re.I)
+_MORE = re.compile(r"^s?(?:\s(?:GPUs?|cards?))?[\s(,]{0,3}[x×*]\s?(\d{1,2})\b", re.I)
+_PLURAL = re.compile(r"^s\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re.I)
+# Memory beside a name; what is called RAM alone is the computer's.
+_SIZE = r"(\d{1,3}(?:\.\d+)?)\s?G(?:i?Bs?|o)?\b"
+_AFTER = re.compile(
+    rf"^s?(?:\sGPUs?|\sLHR|\s\(LHR\))?[\s(,/\[@:|-]{{0,4}}(?:with\s|w/\s?|VRAM:?\s|so\s|has\s)?"
+    rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})\s?Mi?B\b|{_SIZE})(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|disk|host|free))",
+    re.I,
+)
+_BEFORE = re.compile(rf"(?:^|[\s(]){_SIZE}(?:\sVRAM)?\s+$", re.I)
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product that a text names.
+
+    Attributes
+    ----------
+    name : as it is written, without memory and number
+    start, end : where the name stands
+    count : how many of it the text tells of
+    total_bytes : memory that stands beside the name
+    """
+
+    vendor: Vendor
+    name: str
+    start: int
+    end: int
+    count: int = 1
+    total_bytes: int | None = None
+
+
+@cache
+def _patterns() -> tuple[tuple[bool, Vendor, re.Pattern[str]], ...]:
+    """Return the patterns of full names, then those of short ones, each with its vendor."""
+    full, short = [], []
+    for entry in registry.table(__file__, "products")["product"]:
+        maker, names, brief = (entry[key].replace("\n", "") for key in ("maker", "names", "short"))
+        forms = rf"(?:{maker}[ :]+)?(?:{names})|{maker}[ :]+(?:{brief})"
+        full.append((False, entry["vendor"], _bounded(forms)))
+        short.append((True, entry["vendor"], _bounded(brief)))
+    return (*full, *short)
+
+
+def _bounded(forms: str) -> re.Pattern[str]:
+    """Return a pattern of whole words; a plural is one of them."""
+    return re.compile(rf"(?<![\w.-])(?:{forms})(?![a-rt-z\d]|\s?[KMG]i?B\b|\s?[%°])", re.I)
+
+
+def products_in(text: str, *, asked: bool = False) -> list[Product]:
+    """Return the products that a line names, in their order.
+
+    Parameters
+    ----------
+    asked
+        Whether the text answers a question for a GPU, so that short names such as ``3090`` count.
+    """
+    found: list[Product] = []
+    text = text.replace("_", " ")
+    for is_short, vendor, pattern in _patterns():
+        for match in pattern.finditer(text[:1000]) if asked or not is_short else ():
+            if not any(match.start() < one.end and one.start < match.end() for one in found):
+                found.append(_product(vendor, match, text))
+    return sorted(found, key=lambda one: one.start)
+
+
+def _product(vendor: Vendor, match: re.Match[str], text: str) -> Product:
+    before, after = text[max(0, match.start() - 24) : match.start()], text[match.end() :][:60]
+    total = _AFTER.match(after)
+    beside = f"{total[1]} MiB" if total and total[1] else f"{total[2]}G" if total else None
+    if total is None and (first := _BEFORE.search(before)):
+        beside, before = f"{first[1]} G", before[: first.start()]
+    return Product(
+        vendor,
+        " ".join(match[0].split()),
+        match.start(),
+        match.end(),
+        next(_counts(before, after), 1),
+        size(beside) if beside else None,
+    )
+
+
+def _counts(before: str, after: str) -> Iterator[int]:
+    """Yield the numbers beside a name that say how many there are."""
+    more, times = _MORE.match(after), _TIMES.search(before)
+    if more:
+        yield min(int(more[1]) or 1, GPUS_AT_MOST)
+    elif have := _HAVE.search(before):
+        yield min(int(have[1]) or 1, GPUS_AT_MOST)
+    elif times and times[1]:
+        yield min(int(times[1]) or 1, GPUS_AT_MOST)
+    elif times and (times[3] or _PLURAL.search(after)):
+        number = _COUNTS.get(times[2].lower()) or int(times[2])
+        yield min(number or 1, GPUS_AT_MOST)

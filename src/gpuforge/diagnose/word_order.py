@@ -1,0 +1,45 @@
+"""Whether words stand in an order in which somebody, or a program, writes them.
+
+Names of errors are evidence where a message holds them, not in a heap of words: a file of search
+terms, a shuffled log, the tokens of a vocabulary. English shows it by the words that join others.
+"""
+
+from __future__ import annotations
+
+import re
+
+STRONG, WEAK = 2, 1
+DISORDERED, SHARE = 3, 0.015
+_JOINS = r"of|is|was|are|were|be|or|and|by|than|has|have|had"
+_LEADS = r"of|to|in|for|with|from|by|at|than|the|an?"
+_SIGNS = (
+    # A sentence begins amid another one: "is Please a".
+    (STRONG, r"[a-z,] (?:The|This|If|Please|Could|Failed|Unable|Cannot|For|To|You|It|Try|See|An?|"
+             r"In|As|When|Make|There|Did|Tried|Consult|Reason|Hint|Out) "),
+    # What needs a noun has none: "with of", "the is", "a to".
+    (STRONG, rf" (?:{_LEADS}) (?:{_JOINS})(?<! to be)(?<! by default)(?<!than and)(?= |$)"),
+    (STRONG, r" (?:the|an?|your|its|this) (?:the|an?|in|for|to|with|at|on|as|it|you)(?= |$)"),
+    (STRONG, r" (?:is|was|are|were|be) (?:is|was|are|were|has|have|had|or|and)(?= |$)"),
+    (STRONG, r" (?:cannot|can|could|may|might|should|would|must) "
+             r"(?:the|an?|of|to|in|for|with|from|is|are|was|were|or|and|has)(?= |$)"),
+    # A sentence ends and goes on: "memory. of".
+    (STRONG, rf"[.!?] (?:{_JOINS}|with|from|that|to)(?= |$)"),
+    # The name of an error belongs before its message.
+    (STRONG, r"[a-z0-9)'](?<! an)(?<! a)(?<! the)(?<!this)(?<!ing) "
+             r"(?:[\w.]{0,60}(?:Error|Exception|Warning)|Hint):(?= |$)"),
+    (WEAK, r"(?<! an)(?<! the)(?<!this)(?<!ing) [\w.]{0,60}"
+           r"(?:Error|Exception|Warning|rror|ailed|ailure):$"),
+    # Lines that a screen wrapped begin and end like this too.
+    (WEAK, rf"^\W{{0,3}}(?:{_JOINS}|to|been|not|in|with|from|as|that) "),
+    (WEAK, rf" (?:{_JOINS}|{_LEADS}|been|not|on|this|your)$"),
+    # A bracket is closed before one is opened.
+    (STRONG, r"^[^()\n]{1,200}\)[.,:;]? [^()\n]{0,200}\("),
+    (STRONG, r"^[^\[\]\n]{1,200}\][.,:;]? [^\[\]\n]{0,200}\["),
+)  # fmt: skip
+_PATTERNS = tuple((weight, re.compile(sign, re.MULTILINE)) for weight, sign in _SIGNS)
+
+
+def is_disordered(text: str) -> bool:
+    """Return whether the words of `text`, upper case as it was, stand in no order."""
+    found = sum(weight * len(pattern.findall(text)) for weight, pattern in _PATTERNS)
+    return found >= DISORDERED and found >= SHARE * len(text.split())

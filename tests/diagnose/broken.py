@@ -1,0 +1,311 @@
+"""Environments broken as people break them: what is installed, what is done, what is at fault.
+
+Real packages are named by requirements that pip installs from its index; those made by hand stand
+for what needs a GPU or gigabytes. ``benchmarks/broken_environments.py`` goes through all of them,
+the ordinary tests through those made by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuforge.facts import Machine
+
+from .environments import Environment, make_wheel
+from .test_repairs import damage_cache, leave_remains, nvidia
+
+Break = Callable[[Environment], None]
+NVIDIA = ("nvidia-cublas-cu12==12.8.4.1", "nvidia-cudnn-cu12==9.10.2.21")
+BLAS = {"nvidia/cublas/lib/libcublas.so.12": "library"}
+
+
+@dataclass
+class Broken:
+    """One broken environment.
+
+    Attributes
+    ----------
+    at_fault : texts one of which a finding that names the problem holds
+    packages : requirements that pip installs together
+    over : requirements that pip installs over them without looking at what they need
+    made : wheels made by hand, installed: name, version, requirements
+    offered : wheels made by hand that the index holds besides
+    files : what wheels made by hand hold
+    imports : modules of the environment that are tried before and after a repair
+    variables : ``{prefix}`` stands for the environment, ``{beside}`` for the folder around it
+    """
+
+    name: str
+    at_fault: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
+    made: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    offered: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    files: dict[str, dict[str, str]] = field(default_factory=dict)
+    breaks: Break | None = None
+    machine: Machine | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+
+    @property
+    def is_real(self) -> bool:
+        """Whether it is made of packages of an index."""
+        return bool(self.packages)
+
+
+def delete(*paths: str) -> Break:
+    def breaks(environment: Environment) -> None:
+        for path in paths:
+            for found in [*environment.packages.glob(path)]:
+                shutil.rmtree(found) if found.is_dir() else found.unlink()
+
+    return breaks
+
+
+def write(path: str, text: str = "") -> Break:
+    """Put a file where one is: the old one is removed, as a hard link may share it."""
+
+    def breaks(environment: Environment) -> None:
+        for found in [*environment.packages.glob(path)] or [environment.packages / path]:
+            found.unlink(missing_ok=True)
+            found.parent.mkdir(parents=True, exist_ok=True)
+            found.write_text(text)
+
+    return breaks
+
+
+def cut(path: str, share: float = 0.5) -> Break:
+    def breaks(environment: Environment) -> None:
+        found = next(environment.packages.glob(path))
+        content = found.read_bytes()
+        found.unlink()
+        found.write_bytes(content[: int(len(content) * share)])
+
+    return breaks
+
+
+def delete_half(folder: str) -> Break:
+    def breaks(environment: Environment) -> None:
+        for path in sorted((environment.packages / folder).rglob("*.py"))[::2]:
+            path.unlink()
+
+    return breaks
+
+
+def beside(name: str, text: str = "x = 1\n") -> Break:
+    """Write a file into the current folder, the one around the environment."""
+
+    def breaks(environment: Environment) -> None:
+        path = environment.prefix.parent / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    return breaks
+
+
+def second_record(environment: Environment) -> None:
+    info = next(environment.packages.glob("pandas-*.dist-info"))
+    shutil.copytree(info, info.with_name("pandas-2.0.0.dist-info"))
+
+
+def lose_python(environment: Environment) -> None:
+    for link in (environment.prefix / "bin").glob("python*"):
+        link.unlink()
+        link.symlink_to("/opt/python-that-was/bin/python3")
+
+
+def upgrade_python(environment: Environment) -> None:
+    library = environment.packages.parent
+    library.rename(library.with_name("python3.8"))
+    (environment.prefix / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.8.10\n")
+
+
+def lose_pip(environment: Environment) -> None:
+    delete("pip", "pip-*.dist-info")(environment)
+
+
+def lock(environment: Environment) -> None:
+    environment.packages.chmod(0o555)
+
+
+def other_site_packages(environment: Environment) -> None:
+    folder = environment.prefix.parent / "other" / "site-packages"
+    shutil.copytree(next(environment.packages.glob("numpy-*.dist-info")),
+                    folder / "numpy-1.19.0.dist-info")  # fmt: skip
+    (folder / "numpy").mkdir()
+
+
+def flip_in_cache(environment: Environment) -> None:
+    folder = Path(os.environ["PIP_CACHE_DIR"]) / "wheels" / "ab" / "cd"
+    folder.mkdir(parents=True)
+    content = make_wheel(folder, "torch", "2.9.0", files={"torch/a.py": "x = 1\n" * 99})
+    data = bytearray(content.read_bytes())
+    data[60] ^= 0xFF
+    content.write_bytes(bytes(data))
+
+
+def cut_download(environment: Environment) -> None:
+    folder = Path(os.environ["PIP_CACHE_DIR"]) / "http-v2" / "a" / "b"
+    folder.mkdir(parents=True)
+    wheel = make_wheel(folder, "torch", "2.9.0", files={"torch/a.py": "x = 1\n" * 99})
+    (folder / "abcdef.body").write_bytes(wheel.read_bytes()[:200])
+    wheel.unlink()
+
+
+NUMPY = "numpy==2.4.6"
+SCIENCE = ("numpy==2.4.6", "pandas==2.3.3", "scipy==1.17.1", "scikit-learn==1.9.1")
+WEB = ("requests==2.34.2", "pydantic==2.14.3", "matplotlib==3.11.2")
+OLD = "numpy==1.26.4"
+
+
+def abi(package: str, module: str, *more: str) -> Broken:
+    """Return an environment where NumPy 2 was put under a package compiled for NumPy 1."""
+    name = package.partition("==")[0]
+    return Broken(
+        f"numpy2_under_{name}", (f"{name.lower()} ",), (package, OLD, *more), (NUMPY,),
+        imports=("numpy", module),
+    )  # fmt: skip
+
+
+REAL = [
+    abi("pandas==2.0.3", "pandas"),
+    abi("h5py==3.8.0", "h5py"),
+    abi("scipy==1.11.4", "scipy.sparse"),
+    abi("scikit-learn==1.3.2", "sklearn.tree"),
+    abi("numba==0.59.1", "numba"),
+    abi("matplotlib==3.7.5", "matplotlib.path"),
+    abi("bottleneck==1.3.7", "bottleneck"),
+    abi("pywavelets==1.4.1", "pywt"),
+    abi("numexpr==2.8.8", "numexpr"),
+    abi("shapely==2.0.2", "shapely"),
+    abi("statsmodels==0.14.1", "statsmodels.api"),
+    abi("pyarrow==14.0.2", "pyarrow.lib"),
+    abi("ml-dtypes==0.3.2", "ml_dtypes"),
+    abi("netcdf4==1.6.5", "netCDF4"),
+    abi("tables==3.9.2", "tables"),
+    abi("scikit-image==0.22.0", "skimage.draw"),
+    Broken("numpy_init_gone", ("numpy 2.4.6",), SCIENCE, breaks=delete("numpy/__init__.py"),
+           imports=("numpy", "pandas", "scipy.sparse")),
+    Broken("numpy_libs_gone", ("numpy 2.4.6",), SCIENCE, breaks=delete("numpy.libs"),
+           imports=("numpy", "pandas")),
+    Broken("compiled_module_cut", ("numpy 2.4.6",), SCIENCE,
+           breaks=cut("numpy/_core/_multiarray_umath*.so"), imports=("numpy", "pandas")),
+    Broken("compiled_module_empty", ("pandas 2.3.3",), SCIENCE,
+           breaks=write("pandas/_libs/algos.*.so"), imports=("numpy", "pandas")),
+    Broken("pandas_core_gone", ("pandas 2.3.3",), SCIENCE, breaks=delete("pandas/core"),
+           imports=("numpy", "pandas")),
+    Broken("scipy_half_deleted", ("scipy 1.17.1",), SCIENCE, breaks=delete_half("scipy"),
+           imports=("numpy", "scipy.sparse", "sklearn")),
+    Broken("one_module_gone", ("pandas 2.3.3",), SCIENCE,
+           breaks=delete("pandas/core/frame.py"), imports=("pandas",)),
+    Broken("package_folder_gone", ("scikit-learn 1.9.1",), SCIENCE, breaks=delete("sklearn"),
+           imports=("sklearn", "scipy")),
+    Broken("record_empty", ("pandas 2.3.3",), SCIENCE, breaks=write("pandas-*.dist-info/RECORD"),
+           imports=("pandas",)),
+    Broken("record_cut", ("numpy 2.4.6",), SCIENCE, breaks=cut("numpy-*.dist-info/RECORD"),
+           imports=("numpy",)),
+    Broken("record_gone", ("scipy 1.17.1",), SCIENCE, breaks=delete("scipy-*.dist-info/RECORD"),
+           imports=("scipy",)),
+    Broken("metadata_gone", ("numpy 2.4.6",), SCIENCE,
+           breaks=delete("numpy-*.dist-info/METADATA"), imports=("numpy",)),
+    Broken("metadata_empty", ("pandas 2.3.3",), SCIENCE,
+           breaks=write("pandas-*.dist-info/METADATA"), imports=("pandas",)),
+    Broken("description_gone", ("numpy",), SCIENCE, breaks=delete("numpy-*.dist-info"),
+           imports=("numpy", "pandas")),
+    Broken("two_records", ("pandas is installed in 2 versions",), SCIENCE, breaks=second_record,
+           imports=("pandas",)),
+    Broken("numpy_uninstalled", ("numpy",), SCIENCE,
+           breaks=delete("numpy", "numpy.libs", "numpy-*.dist-info"), imports=("pandas", "scipy")),
+    Broken("joblib_uninstalled", ("joblib",), SCIENCE, breaks=delete("joblib", "joblib-*"),
+           imports=("sklearn", "pandas")),
+    Broken("pillow_uninstalled", ("pillow",), WEB, breaks=delete("PIL", "pillow*"),
+           imports=("matplotlib.pyplot", "requests")),
+    Broken("urllib3_too_old", ("urllib3",), WEB, ("urllib3==1.25.11",), imports=("requests",)),
+    Broken("typing_extensions_too_old", ("typing-extensions",), WEB,
+           ("typing-extensions==4.5.0",), imports=("pydantic", "requests")),
+    Broken("numpy_too_new_for_numba", ("numba",), ("numba==0.59.1", OLD), (NUMPY,),
+           imports=("numba", "numpy")),
+    Broken("shadowing_pandas", ("pandas.py",), SCIENCE, breaks=beside("pandas.py")),
+    Broken("shadowing_json", ("json.py",), SCIENCE, breaks=beside("json.py")),
+    Broken("shadowing_copy", ("copy.py",), SCIENCE, breaks=beside("copy.py")),
+    Broken("shadowing_package", ("scipy/__init__.py",), SCIENCE,
+           breaks=beside("scipy/__init__.py")),
+    Broken("pythonpath_elsewhere", ("PYTHONPATH", "numpy 1.19.0"), SCIENCE,
+           breaks=other_site_packages, variables={"PYTHONPATH": "{beside}/other/site-packages"}),
+    Broken("opencv_twice", ("opencv-python and opencv-python-headless",),
+           ("opencv-python==5.0.0.93", "opencv-python-headless==5.0.0.93"), imports=("cv2",)),
+    Broken("opencv_headless_and_contrib", ("opencv-contrib-python",),
+           ("opencv-contrib-python==5.0.0.93", "opencv-python-headless==5.0.0.93"),
+           imports=("cv2",)),
+    Broken("jaxlib_missing", ("jaxlib",), ("jax==0.10.2", "jaxlib==0.10.2"),
+           breaks=delete("jaxlib", "jaxlib-*"), imports=("jax",)),
+    Broken("tokenizers_missing", ("tokenizers",), ("transformers==5.23.0",),
+           breaks=delete("tokenizers", "tokenizers-*"), imports=("transformers",)),
+]  # fmt: skip
+
+MADE = [
+    Broken("cuda13_torch_with_driver_535", ("driver_too_old_for_cuda",),
+           made=(("torch", "2.11.0", ()),), machine=nvidia("12.2", "8.0", "535.104.05")),
+    Broken("cu130_on_p100", ("torch_no_kernel_for_gpu",),
+           made=(("torch", "2.11.0+cu130", ()),), machine=nvidia("13.0", "6.0", "580.65.06")),
+    Broken("cu124_on_blackwell", ("torch_no_kernel_for_gpu",),
+           made=(("torch", "2.6.0+cu124", ()),), machine=nvidia("12.8", "12.0", "570.26")),
+    Broken("torch_without_its_nvidia_packages", ("nvidia-cublas-cu12",),
+           made=(("torch", "2.9.0", NVIDIA),),
+           offered=(("nvidia-cublas-cu12", "12.8.4.1", ()), ("nvidia-cudnn-cu12", "9.10.2.21", ())),
+           machine=nvidia("12.8")),
+    Broken("torch_for_the_cpu", ("torch_cpu_only_build",), made=(("torch", "2.9.0+cpu", ()),),
+           offered=(("torch", "2.9.0", ()),), machine=nvidia("12.8")),
+    Broken("torch_for_rocm", ("wrong_vendor_build",), made=(("torch", "2.9.0+rocm6.4", ()),),
+           offered=(("torch", "2.9.0", ()),), machine=nvidia("12.8")),
+    Broken("torchvision_of_another_torch", ("torch_extension_abi_mismatch",),
+           made=(("torch", "2.9.0", ()), ("torchvision", "0.19.0", ("torch==2.4.0",))),
+           offered=(("torchvision", "0.24.0", ("torch==2.9.0",)),)),
+    Broken("jax_without_plugin", ("jax_cpu_fallback",),
+           made=(("jax", "0.8.3", ("jax-cuda12-plugin==0.8.3; extra == 'cuda12'",)),),
+           offered=(("jax-cuda12-plugin", "0.8.3", ()),), machine=nvidia("12.8")),
+    Broken("jax_plugin_of_cuda_13", ("driver_too_old_for_cuda",),
+           made=(("jax", "0.8.3", ()), ("jax-cuda13-plugin", "0.8.3", ())),
+           machine=nvidia("12.2", "8.0", "535.104.05")),
+    Broken("tensorflow_without_libraries", ("tf_gpu_libs_missing",),
+           made=(("tensorflow", "2.20.0", ("nvidia-cudnn-cu12; extra == 'and-cuda'",)),),
+           offered=(("nvidia-cudnn-cu12", "9.3.0", ()),), machine=nvidia("12.8")),
+    Broken("cupy_of_cuda_13", ("cupy_wrong_cuda_wheel",), made=(("cupy-cuda13x", "14.1", ()),),
+           offered=(("cupy-cuda12x", "14.1", ()),), machine=nvidia("12.8")),
+    Broken("cupy_of_cuda_13_on_pascal", ("cupy_wrong_cuda_wheel",),
+           made=(("cupy-cuda13x", "14.1", ()),), offered=(("cupy-cuda12x", "14.1", ()),),
+           machine=nvidia("13.0", "6.1", "580.65.06")),
+    Broken("cupy_twice", ("cupy_multiple_packages",),
+           made=(("cupy-cuda11x", "13.6.0", ()), ("cupy-cuda12x", "13.6.0", ())),
+           offered=(("cupy-cuda12x", "13.6.0", ()),)),
+    Broken("onnxruntime_twice", ("onnxruntime-gpu and onnxruntime",),
+           made=(("onnxruntime", "1.28", ()), ("onnxruntime-gpu", "1.28", ())),
+           files={n: {"onnxruntime/__init__.py": f"# {n}"}
+                  for n in ("onnxruntime", "onnxruntime-gpu")}),
+    Broken("cublas_gone", ("cuda_runtime_lib_missing",),
+           made=(("nvidia-cublas-cu12", "12.8.0", ()),),
+           offered=(("nvidia-cublas-cu12", "12.8.0", ()),),
+           files={"nvidia-cublas-cu12": BLAS}, breaks=delete("nvidia/cublas/lib/*")),
+    Broken("two_openmp_runtimes", ("several_openmp_runtimes",),
+           made=(("one", "1.0", ()), ("two", "1.0", ())),
+           files={"one": {"one.libs/libiomp5-a1b2.so": "x"},
+                  "two": {"two.libs/libomp-c3d4.so.5": "x"}}),
+    Broken("interrupted_install", ("interrupted_install",), breaks=leave_remains),
+    Broken("cached_wheel_cut", ("pip_hash_mismatch",), breaks=damage_cache),
+    Broken("cached_wheel_flipped", ("pip_hash_mismatch",), breaks=flip_in_cache),
+    Broken("cached_download_cut", ("pip_hash_mismatch",), breaks=cut_download),
+    Broken("python_gone", ("environment_broken",), breaks=lose_python),
+    Broken("python_upgraded", ("environment_broken",), breaks=upgrade_python),
+    Broken("folder_gone", ("environment_broken",),
+           breaks=lambda environment: shutil.rmtree(environment.prefix)),
+    Broken("pip_gone", ("the environment has no pip",), breaks=lose_pip),
+    Broken("packages_read_only", ("site_packages_permission_denied",), breaks=lock),
+    Broken("shadowing_random", ("random.py",), breaks=beside("work/random.py"),
+           variables={"PYTHONPATH": "{beside}/work"}),
+    Broken("cuda_home_gone", ("CUDA_HOME",), variables={"CUDA_HOME": "/usr/local/cuda-gone"}),
+]  # fmt: skip
+BROKEN = [*REAL, *MADE]

@@ -1,0 +1,70 @@
+"""Environments broken as people break them are named; what is repaired there is undone exactly."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuforge.cli.main import main
+
+from .broken import BROKEN, MADE, Broken
+from .environments import Environment, make_wheel
+from .test_repairs import doctor
+
+
+def set_up(
+    one: Broken, environment: Environment, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = index.parent / "shelf"
+    shelf.mkdir()
+    for name, version, requires in one.made:
+        environment.add(make_wheel(shelf, name, version, requires, one.files.get(name)))
+    for name, version, requires in one.offered:
+        make_wheel(index, name, version, requires, one.files.get(name))
+    names = {"prefix": str(environment.prefix), "beside": str(environment.prefix.parent)}
+    for name, value in one.variables.items():
+        monkeypatch.setenv(name, value.format(**names))
+    if one.breaks:
+        one.breaks(environment)
+    if one.machine:
+        machine = one.machine
+        monkeypatch.setattr("gpuforge.diagnose.site.read_machine", lambda probe: machine)
+
+
+def check_of_pip(environment: Environment) -> set[str]:
+    argv = [environment.prefix / "bin" / "python", "-m", "pip", "check"]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    return {line for line in done.stdout.splitlines() if "No broken" not in line}
+
+
+@pytest.mark.parametrize("one", MADE, ids=lambda one: one.name)
+def test_broken_environment_is_named_and_no_repair_harms_it(
+    one: Broken,
+    environment: Environment,
+    index: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    set_up(one, environment, index, monkeypatch)
+    main(["doctor", "--json"])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    bad = [f for f in found if f["state"] in ("error", "warning")]
+    texts = [f"{f['cause']} {f['message']} {' '.join(f['evidence'])}" for f in bad]
+    assert any(fault in text for fault in one.at_fault for text in texts), texts
+    checks = [f["check"] for f in bad if f["repair"]]
+    if not checks:
+        return
+    before, unmet = environment.hashes(), check_of_pip(environment)
+    _, done = doctor(capsys, *dict.fromkeys(checks), "--fix", "--yes")
+    assert check_of_pip(environment) <= unmet
+    for repair in reversed(done["repairs"]):
+        if repair["undo"]:
+            assert main(["doctor", "--undo", repair["undo"]]) == 0
+    assert environment.hashes() == before
+
+
+def test_there_are_enough_environments() -> None:
+    assert len({one.name for one in BROKEN}) == len(BROKEN) >= 60

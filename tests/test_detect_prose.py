@@ -1,0 +1,86 @@
+"""What people write of a machine counts less than what tools show, and talk of GPUs not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuforge.detect import detect_machine
+from gpuforge.detect.text import machine_from_text
+from gpuforge.detect.text.products import products_in
+from gpuforge.facts import known
+from gpuforge.probe import SnapshotProbe
+
+TABLE = """\
++-----------------------------------------------------------------------------+
+| NVIDIA-SMI 535.54.03    Driver Version: 535.54.03    CUDA Version: 12.2     |
+|   0  NVIDIA A10G         On   | 00000000:00:1E.0 Off |                    0 |
+|  0%   25C    P8     9W / 300W |      0MiB / 22731MiB |      0%      Default |
++-----------------------------------------------------------------------------+
+"""
+LSPCI = "01:00.0 VGA compatible controller: NVIDIA Corporation GA102 [GeForce RTX 3090] (rev a1)\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please support the RTX 4090 in the next release.",
+        "Requires a card such as a GeForce RTX 3060 or better.",
+        "Does this work on an RTX 3060?",
+        "GPU: Nvidia/Intel/AMD",
+        "GPU: none, CPU only",
+        "GPU: 0\nepoch 1",
+        "GPU memory: 20 GB\nGPU utilization: 35%",
+        "OpenGL renderer string: llvmpipe (LLVM 15.0.7, 256 bits)",
+        "CPU: AMD Ryzen 7 5700G with Radeon Graphics",
+        "Graphics card #0 name: Parsec Virtual Display Adapter",
+    ],
+)
+def test_talk_of_gpus_shows_none(text: str) -> None:
+    assert machine_from_text(text).status == "no_gpu"
+
+
+def test_what_is_written_adds_to_what_a_tool_shows() -> None:
+    machine = machine_from_text(f"GPU: RTX 4090, 24 GB\nGPU: AMD Radeon 780M\n{TABLE}")
+    assert [device.vendor for device in machine.devices] == ["nvidia", "amd"]
+    assert known(machine.devices[0].name) == "NVIDIA A10G"
+    assert known(machine.devices[0].memory_total_bytes) == 22731 * 2**20
+
+
+def test_a_renderer_of_another_machine_is_no_gpu_of_this_one() -> None:
+    machine = machine_from_text(f"{LSPCI}OpenGL renderer string: Mesa DRI Intel(R) HD Graphics 530")
+    assert [device.vendor for device in machine.devices] == ["nvidia"]
+
+
+def test_what_is_written_yields_to_what_was_recorded(tmp_path: Path) -> None:
+    (tmp_path / "lspci.txt").write_text(LSPCI)
+    (tmp_path / "notes.txt").write_text("GPU: AMD Radeon RX 6600\nGPU: GeForce RTX 3090 24GB\n")
+    devices = detect_machine(SnapshotProbe(tmp_path)).devices
+    assert [device.vendor for device in devices] == ["nvidia"]
+    assert known(devices[0].memory_total_bytes) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "count", "gib"),
+    [
+        ("2x RTX 3090 24GB", "RTX 3090", 2, 24),
+        ("two machines with 8 A100s each", "A100", 8, None),
+        ("16GB AMD 7600XT", "AMD 7600XT", 1, 16),
+        ("RTX3090ti(24G)", "RTX3090ti", 1, 24),
+        ("GeForce RTX 3060 Laptop GPU, 32 GB RAM", "GeForce RTX 3060 Laptop GPU", 1, None),
+        ("Tesla V100-PCIE-32GB | 103 / 32510 MB", "Tesla V100-PCIE-32GB", 1, None),
+    ],
+)
+def test_names_stand_apart_from_number_and_memory(
+    line: str, name: str, count: int, gib: int | None
+) -> None:
+    (product,) = products_in(line)
+    total = product.total_bytes
+    assert (product.name, product.count, total and total >> 30) == (name, count, gib)
+
+
+def test_cuda_lines_of_a_rocm_build_show_amd() -> None:
+    text = "found 1 ROCm devices:\n  Device 0: Radeon RX 7900 XTX, compute capability 11.0\n"
+    (device,) = machine_from_text(text).devices
+    assert (device.vendor, known(device.compute_capability)) == ("amd", None)
