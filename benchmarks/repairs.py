@@ -23,6 +23,7 @@ from diagnose.environments import Environment  # noqa: E402
 from diagnose.test_repairs import SCENARIOS, Scenario, build  # noqa: E402
 from gpuforge.changes.apply import apply_plan, undo  # noqa: E402
 from gpuforge.changes.plan import Plan  # noqa: E402
+from gpuforge.cli.build_planner import plan_builds  # noqa: E402
 from gpuforge.diagnose.run import run_checks  # noqa: E402
 from gpuforge.errors import PlanRefused  # noqa: E402
 
@@ -43,14 +44,22 @@ def attempt(scenario: Scenario, base: Path, folder: Path) -> str:
         build(scenario, environment, index, patch)
         before = environment.hashes()
         os.chdir(folder)
-        found = [f for f in run_checks(scenario.name).findings if f.cause == scenario.cause]
+        found = [
+            f
+            for f in run_checks(scenario.name, planner=plan_builds).findings
+            if f.cause == scenario.cause
+        ]
         if not found:
             return "not found"
         try:
             record = apply_plan(Plan(scenario.cause, found[0].repair))
         except PlanRefused as error:
             return f"refused: {error}"
-        left = [f for f in run_checks(scenario.name).findings if f.cause == scenario.cause]
+        left = [
+            f
+            for f in run_checks(scenario.name, planner=plan_builds).findings
+            if f.cause == scenario.cause
+        ]
         undo(record.id, even_if_changed=True)
         if environment.hashes() != before:
             return "not put back"

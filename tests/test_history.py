@@ -53,7 +53,7 @@ def test_a_broken_file_is_set_aside_and_begun_anew(tmp_path: Path, content: byte
     history.keep([ROW])
     assert history.timings("f") == [ROW]
     if content:
-        assert "set aside" in history.problem
+        assert "renamed" in history.problem
         assert (tmp_path / "history.broken").read_bytes() == content
 
 
@@ -88,7 +88,7 @@ def test_a_folder_that_cannot_be_made_is_said_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     history = History(tmp_path / "file" / "below", "m")
     history.keep([ROW])
-    assert "nothing is kept" in history.problem
+    assert "not stored" in history.problem
     assert history.timings("f") == []
 
 
@@ -105,7 +105,7 @@ def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
         print(history.problem)
     """
     done = run(code)
-    assert "nothing is kept" in done
+    assert "not stored" in done
 
 
 def test_twenty_processes_write_at_once(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_read_only_folder_is_said_and_survived(tmp_path: Path) -> None:
         history.keep([ROW])
     finally:
         os.seteuid(0)
-    assert "nothing is kept" in history.problem
+    assert "not stored" in history.problem
 
 
 def run(code: str) -> str:

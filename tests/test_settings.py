@@ -161,7 +161,7 @@ def test_a_project_may_not_set_folders_or_installs(
     project.write_text(f'{name} = "yes"\nlearn = false')
     loaded = settings.load()
     assert getattr(loaded.settings, name) == default and loaded.settings.learn is False
-    assert loaded.problems == (f"{project}: {name} is left out: a project may not set it",)
+    assert loaded.problems == (f"{project}: {name} is ignored: a project file may not set it",)
 
 
 HOSTILE = {
@@ -201,15 +201,22 @@ def test_a_project_file_that_never_ends_is_not_read(project: Path, target: str) 
         project.symlink_to(target)
     loaded = settings.load()
     assert loaded.settings == Settings()
-    assert loaded.problems == (f"{project} is left out: {project} is no regular file",)
+    assert loaded.problems == (f"{project} is ignored: {project} is not a regular file",)
 
 
 @pytest.mark.parametrize("text", ["learn = 7", "lern = true", "learn = ", "[learn]\nx = 1"])
 def test_a_mistake_in_the_users_file_is_an_error_that_names_it(text: str) -> None:
     path = write_user_file(text)
     with pytest.raises(InvalidSettings) as error:
-        settings.load()
+        settings.load(strict=True)
     assert str(path) in str(error.value) and error.value.hint
+
+
+def test_a_users_file_that_cannot_be_read_is_left_out_and_named() -> None:
+    path = write_user_file("learn = ")
+    loaded = settings.load()
+    assert loaded.settings == Settings()
+    assert len(loaded.problems) == 1 and str(path) in loaded.problems[0]
 
 
 def test_an_unknown_setting_gets_the_near_one_as_hint() -> None:

@@ -72,7 +72,7 @@ def test_what_is_written_is_read_back(values: dict[str, object]) -> None:
 def test_a_broken_file_is_never_written_over(path: Path, content: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
-    with pytest.raises(InvalidSettings, match="left as it is"):
+    with pytest.raises(InvalidSettings, match="was not changed"):
         settings_file.change(path, {"learn": True})
     assert path.read_bytes() == content
 

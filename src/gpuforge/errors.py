@@ -3,15 +3,12 @@
 ::
 
     GpuForgeError
-    ├── DetectionFailed        a machine could not be read
-    ├── InvalidSettings        a setting, file or flag has a value that means nothing  (ValueError)
+    ├── InvalidSettings        a setting, file or flag has an invalid value  (ValueError)
     ├── UnknownName            a name that is not registered  (LookupError)
     ├── BackendUnavailable     the backend asked for is not there or does not work
     ├── EnvironmentMismatch    builds that cannot work together or on this machine
     ├── PlanRefused            a change that would not be safe
     ├── DeviceOutOfMemory      a device has too little memory  (MemoryError)
-    ├── TransferError          an array could not be moved between host and device
-    ├── ArgumentWritten        an offloaded function wrote into an argument it did not name
     └── WorkloadError          a program, file or input that cannot be used  (ValueError)
 
 The message says what was found, where, and what was expected; ``hint`` is one thing to do.
@@ -45,16 +42,12 @@ def _rebuild(kind: type[GpuForgeError], message: str, hint: str) -> GpuForgeErro
     return kind(message, hint=hint)
 
 
-class DetectionFailed(GpuForgeError):
-    """A machine could not be read at all."""
-
-
 class InvalidSettings(GpuForgeError, ValueError):
-    """A setting, settings file or flag has a value that means nothing."""
+    """A setting, settings file or flag has an invalid value."""
 
 
 class UnknownName(GpuForgeError, LookupError):
-    """A name that nothing is registered under."""
+    """A name that is not registered."""
 
     @classmethod
     def among(cls, what: str, name: str, known: Iterable[str], *, hint: str = "") -> UnknownName:
@@ -76,14 +69,6 @@ class PlanRefused(GpuForgeError):
 
 class DeviceOutOfMemory(GpuForgeError, MemoryError):
     """A device has less free memory than a call needs."""
-
-
-class TransferError(GpuForgeError):
-    """An array could not be moved between host and device."""
-
-
-class ArgumentWritten(GpuForgeError):
-    """An offloaded function wrote into an argument that it does not name in ``mutates``."""
 
 
 class WorkloadError(GpuForgeError, ValueError):

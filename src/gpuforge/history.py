@@ -1,13 +1,16 @@
 """One SQLite file (write-ahead log) for what was measured, shared by all processes of a user.
 
 Rows carry the fingerprint of the machine they were measured on and are never read under another
-one. A file that is broken is set aside and begun anew; a folder that cannot be written, or a disk
-that is full, means that nothing is kept. Both are said in `History.problem`, neither is an error.
+one. A file that is broken is set aside and begun anew; a folder that cannot be read or written, a
+file that others hold locked, or a full disk means that nothing is kept. All of this is said in
+`History.problem`; none of it is an error, and none of it holds up a program again and again.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import os
 import time
 from collections.abc import Iterable
 from contextlib import closing
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 FILE = "history.sqlite3"
 BUSY_SECONDS = 5.0
+# After a failure the file is left alone for so long: each try could wait `BUSY_SECONDS` again.
+PAUSE_SECONDS = 60.0
 KEEP_SECONDS = 120 * 86400
 MAX_ROWS = 50_000
 _SCHEMA = """
@@ -78,6 +83,7 @@ class History:
         self.path = folder / FILE if folder else None
         self.machine = machine
         self.problem = ""
+        self._paused_until = 0.0
 
     def timings(self, function: str) -> list[Timing]:
         """Return every timing of one function on this machine."""
@@ -89,9 +95,16 @@ class History:
         found = []
         for kind, signature, backend, size, seconds, count in rows:
             samples = _samples(seconds)
-            if samples and isinstance(size, int) and isinstance(count, int):
+            texts = all(isinstance(text, str) for text in (kind, signature, backend))
+            counts = all(isinstance(number, int) and number >= 0 for number in (size, count))
+            if samples and texts and counts:
                 found.append(Timing(function, kind, signature, backend, size, samples, count))
         return found
+
+    def functions(self) -> frozenset[str]:
+        """Return the digests of the functions that have timings on this machine."""
+        query = "SELECT DISTINCT function FROM timing WHERE machine = ?"
+        return frozenset(name for (name,) in self._rows(query, (self.machine,)))
 
     def keep(self, timings: Iterable[Timing]) -> None:
         """Merge `timings` into the file; counts add up, the newest samples stay."""
@@ -111,7 +124,7 @@ class History:
         )
         try:
             return json.loads(rows[0][0]) if rows else None
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             self._say(f"constant {name!r} is unreadable: {error}")
             return None
 
@@ -125,7 +138,7 @@ class History:
         for name, value in rows:
             try:
                 found[name] = json.loads(value)
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 self._say(f"constant {name!r} is unreadable: {error}")
         return found
 
@@ -135,22 +148,25 @@ class History:
         self._write([("INSERT OR REPLACE INTO constant VALUES (?, ?, ?, ?)", row)])
 
     def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        if self.path is None or not self.path.exists():
+        # Unlike a path's own method, os.path does not fail in a folder that is closed.
+        if self.path is None or self._paused() or not os.path.exists(self.path):
             return []
         import sqlite3
 
+        number = _number_of(self.path)
         try:
             with closing(self._open()) as connection:
                 return connection.execute(query, values).fetchall()
-        except sqlite3.DatabaseError as error:
-            self._recover(error)
+        except sqlite3.Error as error:
+            self._recover(error, number)
             return []
 
     def _write(self, statements: list[tuple[str, tuple[Any, ...]]], *, prune: bool = False) -> None:
-        if self.path is None:
+        if self.path is None or self._paused():
             return
         import sqlite3
 
+        number = _number_of(self.path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with closing(self._open()) as connection, connection:
@@ -158,10 +174,17 @@ class History:
                     connection.execute(statement, values)
                 if prune:
                     _prune(connection)
-        except sqlite3.DatabaseError as error:
-            self._recover(error)
+        except sqlite3.Error as error:
+            self._recover(error, number)
         except OSError as error:
-            self._say(f"nothing is kept: {error}")
+            self._pause(f"timings are not stored: {error}")
+
+    def _paused(self) -> bool:
+        return time.monotonic() < self._paused_until
+
+    def _pause(self, problem: str) -> None:
+        self._paused_until = time.monotonic() + PAUSE_SECONDS
+        self._say(problem)
 
     def _open(self) -> sqlite3.Connection:
         import sqlite3
@@ -176,21 +199,33 @@ class History:
             raise
         return connection
 
-    def _recover(self, error: Exception) -> None:
-        """Set a broken file aside; leave one alone that is only busy, full or read-only."""
+    def _recover(self, error: Exception, number: int | None) -> None:
+        """Set a broken file aside; leave one alone that is only busy, full or read-only.
+
+        Parameters
+        ----------
+        number
+            The file's number before it was opened: another process may have begun anew since.
+        """
         import sqlite3
 
         assert self.path is not None
         broken = "malformed" in str(error) or "not a database" in str(error)
         if not broken or isinstance(error, sqlite3.OperationalError):
-            self._say(f"nothing is kept: {self.path}: {error}")
+            self._pause(f"timings are not stored: {self.path}: {error}")
             return
         aside = self.path.with_suffix(".broken")
         try:
-            self.path.replace(aside)
-            self._say(f"{self.path} was broken ({error}): set aside as {aside.name}, begun anew")
+            if _number_of(self.path) == number:
+                self.path.replace(aside)
+                for ending in ("-wal", "-shm"):  # or they would be applied to the new file
+                    Path(f"{self.path}{ending}").unlink(missing_ok=True)
+            self._say(
+                f"{self.path} was damaged ({error}): "
+                f"it was renamed to {aside.name}, and a new one is used"
+            )
         except OSError as second:
-            self._say(f"{self.path} is broken ({error}) and cannot be moved: {second}")
+            self._pause(f"{self.path} is damaged ({error}) and cannot be renamed: {second}")
 
     def _say(self, problem: str) -> None:
         if problem != self.problem:
@@ -198,18 +233,35 @@ class History:
             _log.warning("%s", problem)
 
 
+def _number_of(path: Path) -> int | None:
+    """Return the number by which the file system knows a file, None where it shows none."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
 def _samples(text: Any) -> tuple[float, ...]:
     """Return the samples in a row, none of them if it is not a list of positive numbers."""
     try:
         values = json.loads(text)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return ()
-    good = isinstance(values, list) and all(isinstance(v, int | float) and v > 0 for v in values)
+    good = isinstance(values, list) and all(
+        isinstance(value, int | float) and 0 < value < math.inf for value in values
+    )
     return tuple(map(float, values)) if good else ()
 
 
 def _prune(connection: sqlite3.Connection) -> None:
-    connection.execute("DELETE FROM timing WHERE updated < ?", (time.time() - KEEP_SECONDS,))
+    old = (time.time() - KEEP_SECONDS,)
+    connection.execute("DELETE FROM timing WHERE updated < ?", old)
+    # What was found out of single functions and programs; what the machine was measured at stays.
+    connection.execute(
+        "DELETE FROM constant WHERE updated < ? AND (name LIKE 'refused:%' OR name LIKE 'stays:%'"
+        " OR name LIKE 'saved:%')",
+        old,
+    )
     connection.execute(
         "DELETE FROM timing WHERE rowid IN (SELECT rowid FROM timing ORDER BY updated DESC"
         " LIMIT -1 OFFSET ?)",

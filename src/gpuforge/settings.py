@@ -3,11 +3,14 @@
 Precedence: flag, then environment (``GPUFORGE_<NAME>``), then project file, then user file, then
 default. A project file comes from a repository that may not be trusted: it cannot set what touches
 folders, indexes, installs or secrets, and one that is broken is left out and said so. The user's
-own file and the environment are trusted; a mistake there is an error.
+own file and the environment are trusted; a value that means nothing there is an error. A user's
+file that cannot be read at all is left out like a project's, except where a command would install
+packages or change that file.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache
@@ -21,7 +24,7 @@ from gpuforge.units import parse_bytes, parse_seconds
 
 PREFIX = "GPUFORGE_"
 PROJECT_FILE = "gpuforge.toml"
-# A project file is not trusted: more than this is no settings file, and is not read further.
+# A project file is not trusted: a larger one is not read.
 PROJECT_LIMIT_BYTES = 64 * 1024
 PROBLEM_LIMIT = 20
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -39,14 +42,12 @@ def shown(value: Any) -> str:
 
 
 def parse_flag(value: Any) -> bool:
-    """Return the truth that `value` means: true/false, yes/no, on/off, 1/0."""
+    """Return the boolean that `value` means: true/false, yes/no, on/off, 1/0."""
     if isinstance(value, bool):
         return value
     word = str(value).strip().lower()
     if word not in _TRUE + _FALSE:
-        raise InvalidSettings(
-            f"{shown(value)} is neither true nor false", hint="write true or false"
-        )
+        raise InvalidSettings(f"{shown(value)} is neither true nor false", hint="use true or false")
     return word in _TRUE
 
 
@@ -55,7 +56,7 @@ def parse_names(value: Any) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
         raise InvalidSettings(
-            f"{shown(value)} is no list of names", hint='write ["numpy", "torch"]'
+            f"{shown(value)} is not a list of names", hint='use for example ["numpy", "torch"]'
         )
     return tuple(part.strip() for part in parts if part.strip())
 
@@ -63,7 +64,7 @@ def parse_names(value: Any) -> tuple[str, ...]:
 def parse_text(value: Any) -> str:
     """Return `value` if it is text."""
     if not isinstance(value, str):
-        raise InvalidSettings(f"{shown(value)} is no text", hint="put it in quotes")
+        raise InvalidSettings(f"{shown(value)} is not text", hint="put it in quotes")
     return value
 
 
@@ -75,8 +76,8 @@ def one_of(*choices: str) -> Parser:
         if word not in choices:
             near = nearest(word, choices)
             raise InvalidSettings(
-                f"{shown(value)} is none of {', '.join(map(repr, choices))}",
-                hint=f"did you mean {near!r}?" if near else f"write {choices[0]!r}",
+                f"{shown(value)} is not one of {', '.join(map(repr, choices))}",
+                hint=f"did you mean {near!r}?" if near else f"use {choices[0]!r}",
             )
         return word
 
@@ -95,7 +96,7 @@ def number(low: float, high: float, kind: type[int] | type[float] = float) -> Pa
             what = "a whole number" if kind is int else "a number"
             raise InvalidSettings(
                 f"{shown(value)} is not {what} from {low:g} to {high:g}",
-                hint=f"write for example {kind(low)!r}",
+                hint=f"use for example {kind(low)!r}",
             )
         return found
 
@@ -112,21 +113,23 @@ class Settings:
     """Every setting of gpuforge, parsed and checked. The meaning of each is in its metadata."""
 
     enabled: bool = setting(
-        True, parse_flag, "off: offloaded functions are called exactly as written"
+        True,
+        parse_flag,
+        "place calls of offloaded functions; if false, they are called exactly as written",
     )
-    cpu_only: bool = setting(False, parse_flag, "leave out every backend that is not on the CPU")
+    cpu_only: bool = setting(False, parse_flag, "use only backends that run on the CPU")
     backend: str = setting(
         "", parse_text, "run every offloaded function on this backend where it is exact there"
     )
     backends: tuple[str, ...] = setting(
-        (), parse_names, "the only backends that may be used; empty: every one found"
+        (), parse_names, "backends that may be used; empty: all that are found"
     )
     forbid: tuple[str, ...] = setting((), parse_names, "backends that are never used")
     device: str = setting(
         "", parse_text, "use backends on this device only: 'cpu', 'cuda', 'mps', ..."
     )
     fallback: bool = setting(
-        False, parse_flag, "a pinned backend that is missing falls back to NumPy"
+        False, parse_flag, "use NumPy when a backend that was asked for is missing"
     )
     numerics: str = setting(
         "strict",
@@ -135,7 +138,9 @@ class Settings:
         " relaxed: warnings may be missing, precision may be the backend's own",
     )
     deterministic: bool = setting(
-        False, parse_flag, "placements come from a recorded plan; nothing is explored"
+        False,
+        parse_flag,
+        "take placements from a recorded plan, so that each run gives the same bits",
     )
     plan: str = setting(
         "",
@@ -144,24 +149,28 @@ class Settings:
         trusted_only=True,
     )
     learn: bool = setting(
-        True, parse_flag, "off: timings are used as they are, nothing new is learned or tried"
+        True,
+        parse_flag,
+        "learn timings and try other backends; if false, known timings are used as they are",
     )
     explore_share: float = setting(
-        0.2, number(0, 1), "share of busy time that may be spent on trying each other backend"
+        0.03,
+        number(0, 1),
+        "largest share of the calls' time that trying other backends may cost beyond what it gains",
     )
     min_elements: int = setting(
-        0, number(0, 2**62, int), "calls over fewer elements than this stay on NumPy"
+        0, number(0, 2**62, int), "calls with fewer array elements than this stay on NumPy"
     )
     plugins: bool = setting(
         False,
         parse_flag,
-        "use backends that other packages add, without naming them; looking costs some 30 ms",
+        "use backends that other packages provide; looking for them takes about 30 ms",
         trusted_only=True,
     )
     tame_threads: bool = setting(
         True,
         parse_flag,
-        "have idle threads of NumPy's BLAS sleep instead of spin while other libraries are in use",
+        "let idle threads of NumPy's BLAS sleep, not spin, while other libraries compute",
     )
     history: bool = setting(
         True, parse_flag, "keep learned timings on disk, shared between processes"
@@ -169,39 +178,45 @@ class Settings:
     cache_folder: str = setting(
         "",
         parse_text,
-        "folder of everything gpuforge keeps; empty: the user's cache folder",
+        "folder for everything gpuforge stores; empty: your cache folder",
         trusted_only=True,
     )
     package_index: str = setting(
         "",
         parse_text,
-        "index that environments are made from; empty: the installer's own setting",
+        "package index for environments; empty: the installer's own setting",
         trusted_only=True,
     )
     framework_index: str = setting(
         "",
         parse_text,
-        "'default' or an address instead of the framework's own index",
+        "index for the framework: 'default' or an address; empty: the framework's own",
         trusted_only=True,
     )
     find_links: tuple[str, ...] = setting(
-        (), parse_names, "folders of wheels that environments are also made from", trusted_only=True
+        (), parse_names, "folders with wheels to use for environments", trusted_only=True
     )
     framework: str = setting(
         "",
         one_of("", "pytorch", "tensorflow", "jax"),
-        "what environments are planned for where no --framework is given; empty: the first fit",
+        "framework for environments when --framework is not given; empty: the best fit",
     )
     profile: str = setting(
-        "", parse_text, "profile where no --profile is given; empty: the best", trusted_only=True
+        "",
+        parse_text,
+        "profile when --profile is not given; empty: the recommended one",
+        trusted_only=True,
     )
     auto_install: bool = setting(
-        False, parse_flag, "make environments and repairs as with --yes", trusted_only=True
+        False,
+        parse_flag,
+        "create environments and make repairs without asking, as with --yes",
+        trusted_only=True,
     )
     memory_limit: int = setting(
         0,
         parse_bytes,
-        "bytes of each GPU that may be counted on, by profiles and placed calls; 0: all",
+        "memory of each GPU that may be used, in bytes; 0: all of it",
     )
     memory_strategy: str = setting(
         "pooled",
@@ -213,29 +228,33 @@ class Settings:
         0.95, number(0, 1), "share of memory used: doctor warns, 'lazy' memory is given back"
     )
     pressure_critical: float = setting(0.99, number(0, 1), "share of memory used: doctor's error")
-    profiler: bool = setting(
-        True, parse_flag, "off: 'gpuforge run' says nothing at its end of where the time went"
-    )
+    profiler: bool = setting(True, parse_flag, "print a summary at the end of 'gpuforge run'")
     monitor_interval: float = setting(
-        2.0, number(0.05, 86400), "seconds between two looks of 'gpuforge detect --watch'"
+        2.0, number(0.05, 86400), "seconds between two checks of 'gpuforge detect --watch'"
     )
-    cache_seconds: float = setting(3600.0, parse_seconds, "how long a detected machine is believed")
-    detect_cache: bool = setting(True, parse_flag, "off: the machine is detected anew each time")
-    detect_parallel: bool = setting(True, parse_flag, "off: vendors are asked one after the other")
+    cache_seconds: float = setting(
+        3600.0, parse_seconds, "how long a detected machine is cached, in seconds"
+    )
+    detect_cache: bool = setting(True, parse_flag, "cache the detected machine")
+    detect_parallel: bool = setting(True, parse_flag, "detect the GPUs of all vendors in parallel")
     detect_plugins: bool = setting(
-        False, parse_flag, "ask detectors of other packages too", trusted_only=True
+        False, parse_flag, "also use detectors that other packages provide", trusted_only=True
     )
     vendor_seconds: float = setting(
-        2.0, number(0.01, 600), "what detecting one vendor's GPUs may cost, in seconds"
+        2.0, number(0.01, 600), "time limit for detecting the GPUs of one vendor, in seconds"
     )
     verbose: bool = setting(
-        False, parse_flag, "messages on stderr say what took how long and what was skipped"
+        False, parse_flag, "print the time of each phase, and what was skipped, to stderr"
     )
     log: str = setting(
         "",
         one_of("", "debug", "info", "warning", "error"),
-        "level at which the 'gpuforge' logger writes to stderr; empty: silent",
+        "level of the 'gpuforge' logger on stderr; empty: silent",
     )
+
+
+class UnreadableFile(InvalidSettings):
+    """A settings file that cannot be read, or is not TOML."""
 
 
 @dataclass(frozen=True)
@@ -296,20 +315,31 @@ def user_file() -> Path:
     """Return the path of the user's settings file, which need not exist."""
     import platformdirs
 
-    return Path(platformdirs.user_config_dir("gpuforge", appauthor=False)) / "config.toml"
+    return _folder(platformdirs.user_config_dir("gpuforge", appauthor=False)) / "config.toml"
 
 
 def cache_folder(settings: Settings) -> Path:
     """Return the folder that gpuforge keeps its files in, which need not exist."""
     if settings.cache_folder:
-        return Path(settings.cache_folder).expanduser()
+        return _folder(settings.cache_folder)
     import platformdirs
 
-    return Path(platformdirs.user_cache_dir("gpuforge", appauthor=False))
+    return _folder(platformdirs.user_cache_dir("gpuforge", appauthor=False))
+
+
+def _folder(text: str) -> Path:
+    """Return the folder that `text` names; without a home folder, one that cannot be there."""
+    path = os.path.expanduser(text)
+    # A "~" that is left would become a folder of that name in the current one.
+    return Path(os.devnull, "no-home-folder") if path.startswith("~") else Path(path)
 
 
 def load(
-    probe: Probe | None = None, flags: Mapping[str, Any] | None = None, *, folder: str | None = None
+    probe: Probe | None = None,
+    flags: Mapping[str, Any] | None = None,
+    *,
+    folder: str | None = None,
+    strict: bool = False,
 ) -> Loaded:
     """Return the settings in force, each with its origin.
 
@@ -321,6 +351,8 @@ def load(
         Settings given on the command line or in code, by name.
     folder
         Where the search for a project file starts; the current folder by default.
+    strict
+        Raise if the user's file cannot be read, instead of leaving it out.
 
     Raises
     ------
@@ -332,7 +364,12 @@ def load(
     origins = dict.fromkeys(names(), "default")
     problems: list[str] = []
     path = str(user_file())
-    _apply(_parse_toml(probe, path), path, values, origins)
+    try:
+        _apply(_parse_toml(probe, path), path, values, origins)
+    except UnreadableFile as error:
+        if strict:
+            raise
+        problems.append(f"{error}; the file is ignored")
     _apply_project(probe, folder, values, origins, problems)
     _apply_environment(probe, values, origins)
     _apply(dict(flags or {}), "flag", values, origins)
@@ -369,16 +406,17 @@ def _parse_toml(probe: Probe, path: str) -> dict[str, Any]:
     if isinstance(text, Absent):
         return {}
     if isinstance(text, Failed):
-        raise InvalidSettings(
-            f"settings file cannot be read: {text.reason}", hint="mend its permissions or remove it"
+        raise UnreadableFile(
+            f"the settings file cannot be read: {text.reason}",
+            hint="correct its permissions, or remove it",
         )
     try:
         import tomllib  # most folders hold no settings file: the parser's 5 ms are theirs alone
 
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidSettings(
-            f"{path} is not valid TOML: {error}", hint="mend that line, or remove the file"
+        raise UnreadableFile(
+            f"{path} is not valid TOML: {error}", hint="correct that line, or remove the file"
         ) from None
 
 
@@ -403,20 +441,20 @@ def _apply_project(
         return
     path, table = found
     if isinstance(table, str):
-        problems.append(f"{path} is left out: {table}")
+        problems.append(f"{path} is ignored: {table}")
         return
     for name, value in table.items():
         if len(problems) == PROBLEM_LIMIT:
-            problems.append(f"{path}: the rest is left out: too much of it is wrong")
+            problems.append(f"{path}: the rest is ignored: it contains too many errors")
             return
         try:
             if _field(name).metadata["trusted"]:
-                problems.append(f"{path}: {name} is left out: a project may not set it")
+                problems.append(f"{path}: {name} is ignored: a project file may not set it")
                 continue
             _apply({name: value}, path, values, origins)
         except (UnknownName, InvalidSettings) as error:
             hint = f" ({error.hint})" if error.hint else ""
-            problems.append(f"{path}: {shown(name)} is left out: {error}{hint}")
+            problems.append(f"{path}: {shown(name)} is ignored: {error}{hint}")
 
 
 def project_file(
@@ -425,7 +463,7 @@ def project_file(
     """Return the nearest project file and its table, or the reason why it is left out."""
     try:
         start = Path(folder) if folder else Path.cwd()
-    except FileNotFoundError:  # the current folder was removed
+    except OSError:  # the current folder was removed, or is closed
         return None
     for parent in (start, *start.parents):
         for file, keys in ((PROJECT_FILE, ()), ("pyproject.toml", ("tool", "gpuforge"))):
@@ -451,7 +489,7 @@ def _project_table(
         return f"not valid TOML: {str(error)[:200]}"
     for key in keys:
         table = table.get(key) if isinstance(table, dict) else None
-    return table if isinstance(table, dict | None) else f"{'.'.join(keys)} is no table"
+    return table if isinstance(table, dict | None) else f"{'.'.join(keys)} is not a table"
 
 
 @lru_cache(maxsize=4)

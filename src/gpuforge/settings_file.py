@@ -1,6 +1,6 @@
 """The user's settings file, edited in place: comments and order stay, and nothing is lost.
 
-A file that is no valid TOML is never written over. Every change replaces the file in one step, so
+A file that is not valid TOML is never overwritten. Every change replaces the file in one step, so
 that a full disk or a crash leaves the old one. Two processes that change it take turns.
 """
 
@@ -8,37 +8,37 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuforge import settings
 from gpuforge.errors import InvalidSettings
+from gpuforge.stored import write
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
 # What each kind of machine wants that differs from the defaults, and why.
 PRESETS: dict[str, dict[str, Any]] = {
-    # Docks and power change within minutes; spare time, power and memory are the user's.
+    # Docks and power supplies change within minutes; time, power and memory are scarce.
     "laptop": {
         "cache_seconds": 600.0,
         "explore_share": 0.005,
         "memory_strategy": "lazy",
         "monitor_interval": 10.0,
     },
-    # Other people's load makes each try dearer and its timing less true; they wait for memory.
+    # Other users' load makes trials cost more and timings less accurate; others wait for memory.
     "shared": {"explore_share": 0.0, "memory_strategy": "eager", "tame_threads": True},
-    # Answers count more than the last percent; a missing device must not stop them; stderr is a
-    # log that somebody reads.
+    # Answering matters more than the last percent of speed; a missing device must not stop the
+    # service; stderr is a log.
     "service": {"explore_share": 0.001, "fallback": True, "log": "warning", "profiler": False},
     # Every run the same: nothing learned, nothing kept, no device.
     "ci": {"cpu_only": True, "explore_share": 0.0, "history": False, "learn": False},
 }
 
 TEMPLATE_HEAD = (
-    "# Settings of gpuforge. Take away a '#' to set one; 'gpuforge config show' lists all.\n"
+    "# Settings of gpuforge. Remove a '#' to set one; 'gpuforge config show' lists all.\n"
 )
 
 
@@ -53,7 +53,7 @@ def change(path: Path, values: Mapping[str, Any], remove: tuple[str, ...] = ()) 
     Raises
     ------
     InvalidSettings
-        If a value means nothing, the file is no valid TOML, or it cannot be written.
+        If a value means nothing, the file is not valid TOML, or it cannot be written.
     """
     checked = {name: settings.parse(name, value) for name, value in values.items()}
     path = Path(os.path.realpath(path))  # a link stays a link
@@ -65,7 +65,7 @@ def change(path: Path, values: Mapping[str, Any], remove: tuple[str, ...] = ()) 
         for name in remove:
             document.pop(name, None)
         if checked or before:
-            _replace(path, document.as_string().rstrip("\n") + "\n")
+            write(path, document.as_string().rstrip("\n") + "\n")
     return before
 
 
@@ -80,13 +80,13 @@ def create(path: Path) -> None:
     import tomlkit
 
     with _refusing(path), _taking_turns(path):
-        if not path.exists():
+        if not os.path.exists(path):
             parts = [TEMPLATE_HEAD]
             for name in settings.names():
                 default = getattr(settings.Settings(), name)
                 item = tomlkit.item(list(default) if isinstance(default, tuple) else default)
                 parts.append(f"\n# {settings.describe(name)}\n# {name} = {item.as_string()}\n")
-            _replace(path, "".join(parts))
+            write(path, "".join(parts))
 
 
 def _source(value: Any) -> str:
@@ -105,26 +105,9 @@ def _read(path: Path) -> TOMLDocument:
         return tomlkit.document()
     except (TOMLKitError, UnicodeDecodeError) as error:
         raise InvalidSettings(
-            f"{path} is not valid TOML and is left as it is: {error}",
-            hint="mend it with 'gpuforge config edit'",
+            f"{path} is not valid TOML and was not changed: {error}",
+            hint="correct it with 'gpuforge config edit'",
         ) from None
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write `text` to a new file beside `path` and put it in place in one step."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            os.chmod(name, path.stat().st_mode & 0o7777)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
 
 
 @contextlib.contextmanager
@@ -134,7 +117,7 @@ def _refusing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InvalidSettings(
-            f"{path} cannot be written: {error.strerror or error}; it is left as it was",
+            f"{path} cannot be written: {error.strerror or error}; it was not changed",
             hint="check the folder's permissions and the free space of its disk",
         ) from None
 

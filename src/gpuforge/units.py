@@ -59,7 +59,7 @@ def parse_bytes(text: object) -> int:
     Raises
     ------
     InvalidSettings
-        If `text` is no size, or a negative one.
+        If `text` is not a size, or is negative.
     """
     if isinstance(text, int) and not isinstance(text, bool) and text >= 0:
         return text
@@ -67,7 +67,7 @@ def parse_bytes(text: object) -> int:
     sizes: dict[str, int] = {**_BINARY, **_DECIMAL, **_SHORT}
     scale = sizes.get(match[2].lower()) if match else None
     if match is None or scale is None:
-        raise InvalidSettings(f"{text!r} is no size in bytes", hint="write for example '4GiB'")
+        raise InvalidSettings(f"{text!r} is not a size in bytes", hint="use for example '4GiB'")
     return round(float(match[1]) * scale)
 
 
@@ -77,7 +77,7 @@ def parse_seconds(text: object) -> float:
     Raises
     ------
     InvalidSettings
-        If `text` is no duration, or a negative one.
+        If `text` is not a duration, or is negative.
     """
     if isinstance(text, int | float) and not isinstance(text, bool) and 0 <= text < float("inf"):
         return float(text)
@@ -85,6 +85,6 @@ def parse_seconds(text: object) -> float:
     scale = _TIME_UNITS.get(match[2].lower() or "s") if match else None
     if match is None or scale is None:
         raise InvalidSettings(
-            f"{text!r} is no duration", hint="write for example '1.5s' or '250ms'"
+            f"{text!r} is not a duration", hint="use for example '1.5s' or '250ms'"
         )
     return float(match[1]) * scale

@@ -19,8 +19,9 @@ import numpy as np
 import pytest
 
 from gpuforge.cli.own_code import is_own, project_folder
-from gpuforge.runtime import accelerated, entry
+from gpuforge.runtime import accelerated
 from gpuforge.runtime.accelerated import CALLS_WITHOUT_ARRAY, Accelerated
+from gpuforge.runtime.function import entry
 
 RUN = ["-m", "gpuforge", "run", "--accelerate"]
 TOO_ON_TORCH = ("functions", "methods", "uncaught in numpy", "caught", "effects", "callbacks")
@@ -354,11 +355,11 @@ def test_the_summary_names_what_was_accelerated(folder: Path) -> None:
     write("functions", folder)
     status, _, said = start([*RUN, "--backend", "torch", "program.py"], folder)
     assert status == 0
-    assert "accelerated without an edit: work\n" in said
+    assert "accelerated functions: work\n" in said
     assert re.search(r"^  work +12 .* torch:cpu 12×", said, re.MULTILINE), said
     write("effects", folder)
     _, _, said = start([*RUN, "program.py"], folder)
-    assert re.search(r"left as written: .*program.py:2: says: it uses 'print'", said), said
+    assert re.search(r"not accelerated: .*program.py:2: says: it uses 'print'", said), said
 
 
 def test_without_the_flag_nothing_is_placed(folder: Path) -> None:

@@ -524,11 +524,11 @@ def test_backend_and_verbose_reach_the_program_and_its_children(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        ([], "no program to run", "gpuforge run SCRIPT"),
-        (["-m"], "no program to run", "gpuforge run SCRIPT"),
+        ([], "no program was given", "gpuforge run SCRIPT"),
+        (["-m"], "no program was given", "gpuforge run SCRIPT"),
         (["progam.py"], "no file 'progam.py'", "did you mean 'program.py'?"),
         (["no/folder/x.py"], "no file 'no/folder/x.py'", "check the path"),
-        (["folder"], "'folder' is a folder without a __main__.py", "name the script in it"),
+        (["folder"], "'folder' is a folder without __main__.py", "name a script inside it"),
         (["--backend", "nunpy", "program.py"], "unknown backend 'nunpy'", "did you mean 'numpy'?"),
         (["--bakend", "numpy", "program.py"], "unrecognized arguments", "--help"),
         (["--backend"], "expected one argument", "--help"),
@@ -558,7 +558,7 @@ def test_a_backend_that_is_not_installed_is_refused_unless_fallback_is_set(tmp_p
 def test_an_interpreter_without_variables_is_refused(flag: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("print('must not run')")
     status, out, err = start([sys.executable, flag, *RUN[1:], "program.py"], tmp_path)
-    assert (status, out) == (2, b"") and b"start gpuforge without them" in err
+    assert (status, out) == (2, b"") and b"start gpuforge without these options" in err
 
 
 def test_verbose_says_the_phases(tmp_path: Path) -> None:

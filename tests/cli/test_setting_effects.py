@@ -57,7 +57,7 @@ def test_profile(answered: Any) -> None:
 
 def test_auto_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
-    with pytest.raises(PlanRefused, match="nobody is there to ask"):
+    with pytest.raises(PlanRefused, match="confirmation is needed"):
         _confirm(Namespace(yes=False), "make it?")
     monkeypatch.setenv("GPUFORGE_AUTO_INSTALL", "on")
     _confirm(Namespace(yes=False), "make it?")

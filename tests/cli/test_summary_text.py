@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuforge.cli import summary_text
-from gpuforge.runtime.summary import FunctionSummary, Summary
+from gpuforge.runtime.execution.summary import FunctionSummary, Summary
 
 
 def function(name: str = "__main__.whiten", seconds: float = 1.5) -> FunctionSummary:
@@ -22,12 +22,12 @@ def function(name: str = "__main__.whiten", seconds: float = 1.5) -> FunctionSum
 def test_every_part_is_there() -> None:
     summary = Summary((function(),), 0.0, 0.0, ("threads fought",), "calibrate")
     assert summary_text.render_summary(summary, 2.0, "OMP_WAIT_POLICY=PASSIVE").splitlines() == [
-        "gpuforge: 2 s in all, 1.5 s of it in 1 offloaded function",
+        "gpuforge: 2 s total, 1.5 s of it in 1 offloaded function",
         "  function  calls  time   ran on",
         "  whiten    12     1.5 s  torch 9× 1.2 s, numpy 1× 300 ms, "
         "as written 2× (tensors need gradients)",
         "  whiten: torch: measured 133 ms, numpy 300 ms",
-        "note: set before the start: OMP_WAIT_POLICY=PASSIVE",
+        "note: environment variables set for this run: OMP_WAIT_POLICY=PASSIVE",
         "note: threads fought",
         "next: calibrate",
     ]

@@ -123,7 +123,7 @@ def test_this_machine_is_watched_until_ctrl_c(
 def test_one_document_and_no_end_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["detect", "--watch", "--json"]) == 2
     streams = capsys.readouterr()
-    assert streams.out == "" and "--json is one document" in streams.err
+    assert streams.out == "" and "cannot be combined" in streams.err
     assert "hint: run 'gpuforge detect --json --refresh'" in streams.err
 
 

@@ -51,7 +51,8 @@ def nvidia(
 
 
 def of_vendor(vendor: Vendor, host: Host = LINUX, **facts: object) -> Machine:
-    device = Device(0, vendor, memory_total_bytes=24 * GB, score=60, **facts)  # type: ignore[arg-type]
+    facts = {"memory_total_bytes": 24 * GB, "score": 60, **facts}
+    device = Device(0, vendor, **facts)  # type: ignore[arg-type]
     return Machine("ok", devices=(device,), host=host, best_device=0)
 
 

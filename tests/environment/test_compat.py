@@ -166,6 +166,13 @@ def test_default_index_builds_of_the_newest_torch() -> None:
     }
 
 
+def test_versions_compare_as_packages_do() -> None:
+    assert at_least("2.9", "2.9.0") and at_least("2.9.0", "2.9")
+    assert not at_least("2.9.0rc1", "2.9.0") and at_least("2.9.0.post1", "2.9.0")
+    assert at_least("glibc 2.35", "2.28") and not at_least("none", "0.1")
+    assert at_least("7.5", "7.5+PTX")
+
+
 @given(st.lists(st.integers(0, 999), min_size=1, max_size=4))
 def test_versions_compare_as_numbers(parts: list[int]) -> None:
     text = ".".join(map(str, parts))

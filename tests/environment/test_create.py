@@ -15,7 +15,9 @@ import pytest
 from index import Index, running_index
 from machines import cpu_only
 
-from gpuforge.environment import advice
+from gpuforge import __version__
+from gpuforge.compat.builds import builds
+from gpuforge.environment import advice, itself
 from gpuforge.environment.create import (
     create_environment,
     fetch_plan,
@@ -104,6 +106,35 @@ def test_an_environment_is_whole_under_its_name(name: str, index: Index, tmp_pat
     assert Place(path).staging.name not in text
 
 
+@pytest.mark.parametrize("name", INSTALLERS)
+def test_a_created_environment_holds_gpuforge(name: str, index: Index, tmp_path: Path) -> None:
+    for text in itself.requirements():
+        index.add(parse_requirement(text).name, "99.0")
+    path = tmp_path / "env"
+    created = create_environment(plan(), path, installer(name), sources(index, tmp_path), quiet)
+    assert created.without == ""
+    activated = f". {path}/bin/activate && cd / && gpuforge --version && command -v gpuforge"
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(["sh", "-c", activated], capture_output=True, text=True, env=variables)
+    assert done.stdout.splitlines() == [f"gpuforge {__version__}", f"{path}/bin/gpuforge"]
+    listed = subprocess.run(
+        [python_of(path), "-c", "import importlib.metadata as m; print(m.requires('gpuforge'))"],
+        capture_output=True, text=True, env=variables, check=True,
+    ).stdout  # fmt: skip
+    assert all(text in listed for text in itself.requirements())
+
+
+def test_where_gpuforge_cannot_be_is_said(index: Index, tmp_path: Path) -> None:
+    created = create_environment(
+        plan(), tmp_path / "env", installer(""), sources(index, tmp_path), quiet
+    )
+    assert "resolves only without it" in created.without
+    old = next(b for b in builds("tensorflow") if b.version == "2.17.1")
+    assert "numpy" in itself.obstacle(old, "3.12")
+    assert itself.obstacle(None, "3.10")
+    assert itself.obstacle(builds("pytorch")[0], "3.12") == ""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", INSTALLERS)
 def test_downloads_are_kept(name: str, index: Index, tmp_path: Path) -> None:
@@ -155,9 +186,9 @@ def test_a_place_that_cannot_be_is_said(index: Index, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     for path in (file / "env", Path("/proc/no/env")):
-        with pytest.raises(EnvironmentMismatch, match="cannot be made"):
+        with pytest.raises(EnvironmentMismatch, match="cannot create"):
             create_environment(plan(), path, installer(""), sources(index, tmp_path), quiet)
-    with pytest.raises(PlanRefused):
+    with pytest.raises(PlanRefused, match="cannot hold"):
         create_environment(plan(), Path("/"), installer(""), sources(index, tmp_path), quiet)
 
 
@@ -177,18 +208,75 @@ def test_two_runs_do_not_build_in_one_place(index: Index, tmp_path: Path) -> Non
     place = Place(tmp_path / "env")
     place.staging.mkdir()
     (place.staging / ".gpuforge-unfinished").write_text(str(os.getppid()))
-    with pytest.raises(PlanRefused, match="is making"):
+    with pytest.raises(PlanRefused, match="is creating"):
         create_environment(plan(), place.path, installer(""), sources(index, tmp_path), quiet)
     assert place.staging.exists()
 
 
-def test_a_strange_folder_in_the_way_is_left_alone(index: Index, tmp_path: Path) -> None:
+def test_a_folder_of_the_users_is_built_around(index: Index, tmp_path: Path) -> None:
     place = Place(tmp_path / "env")
     place.staging.mkdir()
     (place.staging / "notes.txt").write_text("mine")
-    with pytest.raises(PlanRefused, match="not of gpuforge"):
-        create_environment(plan(), place.path, installer(""), sources(index, tmp_path), quiet)
+    create_environment(plan(), place.path, installer(""), sources(index, tmp_path), quiet)
     assert (place.staging / "notes.txt").read_text() == "mine"
+    assert is_environment(place.path)
+
+
+def test_two_environments_are_made_at_once_in_one_folder(tmp_path: Path) -> None:
+    """Their names may differ in their first character alone."""
+    places = [Place(tmp_path / name) for name in ("a", "b", "env", "fnv")]
+    for place in places:
+        place.prepare(overwrite=False)
+    assert len({place.staging for place in places}) == 4
+    assert all(len(str(p.staging)) == len(str(p.path)) for p in places)
+    for place in places:
+        (place.staging / "pyvenv.cfg").write_text("")
+        place.finish()
+    assert sorted(os.listdir(tmp_path)) == ["a", "b", "env", "fnv"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children end with their parent on Linux")
+def test_replacing_survives_a_kill_at_any_moment(index: Index, tmp_path: Path) -> None:
+    path = tmp_path / "env"
+    create_environment(plan(), path, installer(""), sources(index, tmp_path), quiet)
+    argv = [sys.executable, "-m", "gpuforge", "env", "create", "--profile", "lightweight", "--yes",
+            "--replace", "--framework", "pytorch", "--cpu-only", "--framework-index", "default",
+            "--index", index.address, "--path", str(path)]  # fmt: skip
+    for name in ("numpy", "onnxruntime", "safetensors", "tqdm"):
+        index.add(name, "3.0")
+    variables = {**os.environ, "TMPDIR": str(tmp_path)}  # killed processes leave what is there
+    for tenths in range(3, 23, 2):
+        process = subprocess.Popen(
+            argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=variables
+        )
+        try:
+            process.wait(tenths / 10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.wait()
+    again = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert "created" in again.stderr, again.stderr
+    assert is_environment(path)
+    left = {name for name in os.listdir(tmp_path) if "env" in name or "gpuforge" in name}
+    assert left == {"env"}
+
+
+@pytest.mark.parametrize("moment", ["former moved", "new one named", "former half removed"])
+def test_a_kill_in_the_last_steps_loses_nothing(moment: str, index: Index, tmp_path: Path) -> None:
+    path, found = tmp_path / "env", sources(index, tmp_path)
+    create_environment(plan(), path, installer(""), found, quiet)
+    place = Place(path)
+    path.rename(place.former)
+    if moment != "former moved":
+        create_environment(plan(), tmp_path / "new", installer(""), found, quiet)
+        (tmp_path / "new").rename(path)
+        (path / ".gpuforge-unfinished").write_text("999999999")
+    if moment == "former half removed":
+        (place.former / "pyvenv.cfg").unlink()
+    create_environment(plan(), path, installer(""), found, quiet, overwrite=True)
+    assert is_environment(path)
+    assert not place.former.exists()
+    assert not (path / ".gpuforge-unfinished").exists()
 
 
 def test_a_replacement_that_was_cut_off_is_put_back(index: Index, tmp_path: Path) -> None:
@@ -331,7 +419,7 @@ def test_switching_names_and_finds_the_environments(index: Index, tmp_path: Path
 
 def test_a_broken_record_is_named(tmp_path: Path) -> None:
     (tmp_path / "gpuforge-environment.json").write_text(json.dumps({"profile": "x"}))
-    with pytest.raises(InvalidSettings, match="no record"):
+    with pytest.raises(InvalidSettings, match=r"environment\.json cannot be read"):
         read_record(tmp_path)
 
 
@@ -350,8 +438,8 @@ def test_a_python_that_is_not_there_is_said() -> None:
         ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM", "does not match its hash"),
         ("HTTP status client error (403 Forbidden)", "refuses access"),
         ("error: externally-managed-environment", "managed by the system"),
-        ("PermissionError: [Errno 13] Permission denied: '/x'", "may not be written"),
-        ("", "nothing was said"),
+        ("PermissionError: [Errno 13] Permission denied: '/x'", "cannot be written"),
+        ("", "the installer printed nothing"),
         ("error: something new\n  of two lines", "something new of two lines"),
     ],
 )

@@ -124,7 +124,7 @@ def test_export_to_a_place_that_cannot_be_written(on: Any, said: Any, tmp_path: 
         (("plann",), "--help"),
         ((), "--help"),
         (("plan", "--nonsense"), "--help"),
-        (("new", "Not A Name"), "lower case"),
+        (("new", "Not A Name"), "lower-case"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_a_hint(
@@ -150,14 +150,20 @@ def test_a_no_creates_nothing(
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys.stdin, "readline", lambda: "n\n", raising=False)
     status, _, err = said("create", "--profile", "nlp", "--path", str(tmp_path / "env"))
-    assert (status, "nothing was done" in err) == (1, True)
+    assert (status, "nothing was changed" in err) == (1, True)
 
 
 def test_verify_and_switch_need_an_environment(on: Any, said: Any, tmp_path: Path) -> None:
     status, _, err = said("verify", "--path", str(tmp_path))
-    assert (status, "no environment" in err) == (1, True)
+    assert (status, "not a Python environment" in err or "was not created by gpuforge" in err) == (
+        1,
+        True,
+    )
     status, _, err = said("switch", "--framework", "jax", "--path", str(tmp_path))
-    assert (status, "no environment" in err) == (1, True)
+    assert (status, "not a Python environment" in err or "was not created by gpuforge" in err) == (
+        1,
+        True,
+    )
 
 
 def test_verification_of_a_python_that_does_not_run_is_an_error(tmp_path: Path) -> None:
@@ -217,7 +223,9 @@ def test_the_settings_reach_the_plan(on: Any, said: Any, monkeypatch: pytest.Mon
 
 def test_newer_releases_are_kept_and_said(tmp_path: Path) -> None:
     assert newest_releases(tmp_path) == {}
-    (tmp_path / "newest-releases.json").write_text('{"newest": {"torch": "2.16.0"}}')
+    (tmp_path / "newest-releases.json").write_text(
+        '{"asked": "2026-11-20", "newest": {"torch": "2.16.0"}}'
+    )
     assert newest_releases(tmp_path) == {"torch": "2.16.0"}
     (tmp_path / "newest-releases.json").write_text("[]")
     assert newest_releases(tmp_path) == {}

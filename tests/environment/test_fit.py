@@ -14,7 +14,7 @@ from gpuforge.environment import advice
 from gpuforge.environment.fit import fit_profile
 from gpuforge.environment.profile import load_profiles
 from gpuforge.errors import EnvironmentMismatch
-from gpuforge.facts import Machine, known
+from gpuforge.facts import Absent, Device, Host, Machine, Vendor, known
 
 PROFILES = load_profiles()
 names = st.sampled_from(sorted(PROFILES))
@@ -57,6 +57,13 @@ def test_a_met_minimum_always_stands_above_one_that_is_not(machine: Machine, nam
     )
 
 
+def _least(device: Device) -> int:
+    """What may be counted on where the memory is not shown: what every such device has."""
+    shown = known(device.memory_total_bytes)
+    least = {"apple": 8 * GB, "amd": 64 * GB}.get(device.vendor, 2 * GB)
+    return shown if shown is not None else least
+
+
 @given(machines())
 def test_an_unmet_minimum_is_never_recommended(machine: Machine) -> None:
     try:
@@ -64,7 +71,7 @@ def test_an_unmet_minimum_is_never_recommended(machine: Machine) -> None:
     except EnvironmentMismatch:
         return
     need = best.profile.minimum_memory_gb * GB
-    memory = [known(device.memory_total_bytes) or 0 for device in machine.devices]
+    memory = [_least(device) for device in machine.devices]
     host = known(machine.host.memory_total_bytes)
     on_cpu = host is None or host >= need
     assert best.fit.met
@@ -89,11 +96,41 @@ def test_each_accelerator_gets_a_plan_with_its_recommendation() -> None:
         assert best.plan.accelerator == accelerator
 
 
+@pytest.mark.parametrize(
+    ("vendor", "facts", "profile"),
+    [
+        ("amd", {"architecture": "gfx942"}, "computer_vision"),
+        ("apple", {"name": "Apple M1"}, "nlp"),
+        ("intel", {"architecture": "alchemist"}, "lightweight"),
+    ],
+)
+def test_a_gpu_whose_memory_is_not_shown_is_used(
+    vendor: Vendor, facts: dict[str, str], profile: str
+) -> None:
+    host = Host(platform="macos", machine="arm64") if vendor == "apple" else LINUX
+    machine = of_vendor(vendor, host, memory_total_bytes=Absent("not shown"), **facts)
+    best = advice.recommend(machine, python="3.12")
+    assert (best.profile.name, best.plan.accelerator != "cpu") == (profile, True)
+    assert "at least" in best.fit.reason
+    assert "CPU" not in best.fit.reason
+
+
+@pytest.mark.parametrize(("name", "capability"), [("GeForce GTX 970", "5.2"), ("Tesla K80", "3.7")])
+def test_a_newer_driver_is_advised_rather_than_another_framework_on_the_cpu(
+    name: str, capability: str
+) -> None:
+    best = advice.recommend(nvidia(capability, "390.157", name=name), python="3.12")
+    assert best.plan.framework == "pytorch"
+    assert best.plan.refusal is not None
+    assert best.plan.refusal.change is not None
+    assert best.plan.refusal.change.kind == "driver"
+
+
 def test_a_gpu_that_nothing_can_use_counts_for_nothing() -> None:
     best = advice.recommend(of_vendor("amd", architecture="gfx803"))
     assert (best.fit.device, best.plan.accelerator) == ("CPU", "cpu")
 
 
 def test_too_little_of_everything_is_said() -> None:
-    with pytest.raises(EnvironmentMismatch, match="no profile"):
+    with pytest.raises(EnvironmentMismatch, match="too little memory"):
         advice.recommend(cpu_only(replace(LINUX, memory_total_bytes=10**8)))

@@ -76,16 +76,16 @@ def test_an_override_extends_what_it_overrides(tmp_path: Path) -> None:
         ("[framework.jax]\npackages = []", "unknown key 'framework'", "frameworks"),
         ("[frameworks.pytroch]\npackages = []", "frameworks.pytroch", "pytorch"),
         ("[accelerators.cud]\npackages = []", "accelerators.cud", "cuda"),
-        ('extends = "learnign"', "no profile", "learning"),
-        ('extends = "mine"', "goes round", ""),
-        ('packages = "numpy"', "no list", "numpy"),
-        ('packages = ["num py"]', "no package requirement", "numpy>=2.0"),
+        ('extends = "learnign"', "does not exist", "learning"),
+        ('extends = "mine"', "in a circle", ""),
+        ('packages = "numpy"', "not a list", "numpy"),
+        ('packages = ["num py"]', "not a package requirement", "numpy>=2.0"),
         ("minimum_memory_gb = -1", "minimum_memory_gb", ""),
         ("minimum_memory_gb = true", "minimum_memory_gb", ""),
         ("cpu_fit = 101", "cpu_fit", ""),
         ("packages = [", "not valid TOML", ""),
-        ("frameworks = 3", "no table", "NAME"),
-        ("[frameworks.jax]\npackage = []", "more than 'packages'", "packages"),
+        ("frameworks = 3", "not a table", "NAME"),
+        ("[frameworks.jax]\npackage = []", "only contain 'packages'", "packages"),
     ],
 )
 def test_a_mistake_is_named_with_its_file(
@@ -102,7 +102,7 @@ def test_a_mistake_is_named_with_its_file(
 def test_two_profiles_that_extend_each_other_are_refused(tmp_path: Path) -> None:
     folder = written(tmp_path, "one", 'extends = "two"')
     written(tmp_path, "two", 'extends = "one"')
-    with pytest.raises(InvalidSettings, match="goes round"):
+    with pytest.raises(InvalidSettings, match="in a circle"):
         load_profiles([folder])
 
 

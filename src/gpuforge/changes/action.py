@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from gpuforge.changes.environment import PythonEnvironment
+from gpuforge.changes.pip_process import run_pip
 from gpuforge.errors import PlanRefused
-from gpuforge.probe import Output
 
-PIP_SECONDS = 1800.0
-OUTPUT_LINES = 12
+# What uv calls an option of pip, for environments without pip; empty where it has none.
+UV_OPTIONS = {"--force-reinstall": "--reinstall", "--ignore-installed": "--reinstall", "-y": ""}
 
 
 class Action(Protocol):
@@ -29,8 +31,11 @@ class Action(Protocol):
     def refusal(self) -> str:
         """Return why this would not be safe; empty when it is."""
 
-    def perform(self) -> None:
-        """Make the change, or raise `PlanRefused` with what went wrong."""
+    def perform(self, holding: tuple[int, ...] = ()) -> None:
+        """Make the change, or raise `PlanRefused` or `OSError` with what went wrong.
+
+        Every process that it starts keeps the files of `holding` open.
+        """
 
 
 @dataclass(frozen=True)
@@ -39,54 +44,74 @@ class RunPip:
 
     Attributes
     ----------
-    python : absolute path of the environment's interpreter
-    prefix : folder of the environment
     arguments : what follows ``pip``
     """
 
-    python: Path
-    prefix: Path
+    environment: PythonEnvironment
     arguments: tuple[str, ...]
 
     @property
     def argv(self) -> list[str]:
-        """The command as a list."""
-        return [str(self.python), "-m", "pip", "--no-input", *self.arguments]
+        """The command as a list; it writes no bytecode of pip itself, which no undo expects."""
+        python = self.environment.python or self.environment.prefix / "bin" / "python"
+        return [str(python), "-B", "-m", "pip", "--no-input", *self.arguments]
 
     @property
     def command(self) -> str:
-        return shlex.join(self.argv)
+        if self.environment.has_pip:
+            return shlex.join(part for part in self.argv if part != "-B")
+        verb, *rest = (UV_OPTIONS.get(argument, argument) for argument in self.arguments)
+        return shlex.join(["uv", "pip", verb, "--python", self.argv[0], *filter(None, rest)])
 
     @property
     def touches(self) -> tuple[Path, ...]:
-        return (self.prefix,)
+        return (self.environment.prefix,)
 
     def refusal(self) -> str:
-        if not self.python.is_absolute():
-            return f"{self.python} is no absolute path"
-        environment = (self.prefix / "pyvenv.cfg", self.prefix / "conda-meta")
-        if not any(mark.exists() for mark in environment):
-            return f"{self.prefix} is no virtual environment but a system's Python"
-        if (self.prefix / "condabin").is_dir():
-            return f"{self.prefix} is the base of a conda installation"
-        marks = self.prefix.glob("lib/python3*/EXTERNALLY-MANAGED")
-        if mark := next(marks, None):
-            return f"{mark} says that this Python is managed by another tool"
-        folders = ("lib/python3*/site-packages", "Lib/site-packages")
-        if not any(any(self.prefix.glob(f"{folder}/pip/__main__.py")) for folder in folders):
-            return f"{self.prefix} has no pip; with uv: uv pip ... --python {self.python}"
-        return "" if os.access(self.prefix, os.W_OK) else f"{self.prefix} may not be written to"
+        if self.environment.refusal:
+            return self.environment.refusal
+        if not self.environment.has_pip:
+            return f"{self.environment.prefix} has no pip"
+        return ""
 
-    def perform(self) -> None:
-        from gpuforge.probe.process import run
+    def resolve(self) -> tuple[Resolved, ...]:
+        """Return what an installation would bring, without changing anything.
 
-        environ = {k: v for k, v in os.environ.items() if k not in ("PIP_TARGET", "PIP_USER")}
-        done = run(self.argv, PIP_SECONDS, environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
-        if not isinstance(done, Output):
-            raise PlanRefused(f"pip did not run to its end: {done.reason}")
-        if done.status:
-            last = "\n".join(done.stderr.strip().splitlines()[-OUTPUT_LINES:])
-            raise PlanRefused(f"pip ended with status {done.status}:\n{last}")
+        Raises
+        ------
+        PlanRefused
+            If pip finds no versions that fit, or cannot tell in advance (before pip 22.2).
+        """
+        if self.arguments[0] != "install":
+            return ()
+        argv = [*self.argv, "--dry-run", "--quiet", "--report", "-"]
+        try:
+            document = json.loads(run_pip(argv) or "{}")
+        except PlanRefused as error:
+            if "no such option" not in str(error):
+                raise
+            hint = f"upgrade it: {self.argv[0]} -m pip install --upgrade pip"
+            raise PlanRefused("pip before 22.2 cannot tell what it would do", hint=hint) from None
+        return tuple(
+            Resolved(
+                item["metadata"]["name"],
+                item["metadata"]["version"],
+                tuple(item["metadata"].get("requires_dist", ())),
+            )
+            for item in document.get("install", ())
+        )
+
+    def perform(self, holding: tuple[int, ...] = ()) -> None:
+        run_pip(self.argv, holding=holding)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """One package that an installation would bring, with its requirements as PEP 508 lines."""
+
+    name: str
+    version: str
+    requirements: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -106,11 +131,11 @@ class MoveAside:
 
     def refusal(self) -> str:
         if not os.path.lexists(self.path):
-            return f"{self.path} is not there"
+            return f"{self.path} does not exist"
         writable = os.access(self.path.parent, os.W_OK)
-        return "" if writable else f"{self.path.parent} may not be written to"
+        return "" if writable else f"{self.path.parent} is not writable"
 
-    def perform(self) -> None:
+    def perform(self, holding: tuple[int, ...] = ()) -> None:
         from gpuforge.changes.keep import remove
 
         remove(self.path)
@@ -133,9 +158,9 @@ class AppendLines:
 
     def refusal(self) -> str:
         target = next(path for path in (self.path, *self.path.parents) if path.exists())
-        return "" if os.access(target, os.W_OK) else f"{target} may not be written to"
+        return "" if os.access(target, os.W_OK) else f"{target} is not writable"
 
-    def perform(self) -> None:
+    def perform(self, holding: tuple[int, ...] = ()) -> None:
         before = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
         start = before if not before or before.endswith("\n") else before + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,83 +7,118 @@ write into them. Small ones are copied, because those are edited in place (``.pt
 from __future__ import annotations
 
 import filecmp
+import hashlib
 import os
 import shutil
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 LINKED_FROM_BYTES = 256 * 1024
 STORE = ".gpuforge-undo"
+_BLOCK = 4096
 
 
 def keep(source: Path, store: Path) -> None:
     """Keep what is at `source` (a file, a folder or nothing) in the folder `store`."""
     store.mkdir(parents=True, exist_ok=True)
-    if source.is_dir() and not source.is_symlink():
-        shutil.copytree(
-            source,
-            store / "kept",
-            symlinks=True,
-            copy_function=_keep_file,
-            ignore=shutil.ignore_patterns(STORE),
-        )
-    elif os.path.lexists(source):
-        _keep_file(str(source), str(store / "kept"))
+    if not source.is_dir() or source.is_symlink():
+        if os.path.lexists(source):
+            _keep_file(str(source), str(store / "kept"))
+        return
+    for root, folders, files in os.walk(source):
+        if STORE in folders:
+            folders.remove(STORE)
+        place = store / "kept" / os.path.relpath(root, source)
+        place.mkdir(parents=True, exist_ok=True)
+        linked = [name for name in folders if os.path.islink(os.path.join(root, name))]
+        for name in (*files, *linked):
+            _keep_file(os.path.join(root, name), str(place / name))
+    # The times of a folder change with what is put in, so they come last.
+    for place in (store / "kept", *(p for p in _below(store / "kept") if _is_folder(p))):
+        shutil.copystat(source / place.relative_to(store / "kept"), place)
+
+
+def needed_bytes(source: Path, store: Path) -> int:
+    """Return about how much `keep` would add to the file system of `store`."""
+    sizes = [place.lstat().st_size for place in (source, *_below(source)) if os.path.lexists(place)]
+    links = _device(source) == _device(store)
+    copied = (size for size in sizes if not links or size < LINKED_FROM_BYTES)
+    return sum(_BLOCK * (1 + size // _BLOCK) for size in copied)
 
 
 def put_back(target: Path, store: Path) -> None:
-    """Make `target` what it was when it was kept; the store stays."""
+    """Make `target` what it was when it was kept; the store stays. Needs next to no room."""
     kept = store / "kept"
     if not os.path.lexists(kept):
         remove(target)
-    elif kept.is_dir() and not kept.is_symlink():
+    elif _is_folder(kept):
         _put_back_folder(target, kept)
     elif not _same(target, kept):
-        remove(target)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(kept, target, follow_symlinks=False)
+        _replace(target, kept)
 
 
-def fingerprint(path: Path) -> str:
-    """Return what tells whether files below `path` came, went or changed size; caches aside."""
-    below = [path, *_below(path)] if path.is_dir() and not path.is_symlink() else [path]
-    signs = sorted(
-        f"{place.relative_to(path)} {place.lstat().st_size if place.is_file() else ''}"
+def fingerprint(path: Path, store: Path) -> str:
+    """Return a hash of what is different at `path` from what `store` keeps of it; caches aside.
+
+    What is the same file as the kept one, or has its content, need not be hashed.
+    """
+    kept = store / "kept"
+    digest = hashlib.sha256()
+    places = {Path()} | {p.relative_to(path) for p in _below(path)}
+    places |= {p.relative_to(kept) for p in _below(kept)}
+    for place in sorted(places):
+        if "__pycache__" not in place.parts:
+            digest.update(f"{place}\0{_difference(path / place, kept / place)}\n".encode())
+    return digest.hexdigest()
+
+
+def is_put_back(target: Path, store: Path) -> bool:
+    """Return whether `target` is what `store` keeps of it; caches aside."""
+    return fingerprint(target, store) == fingerprint(store / "kept", store)
+
+
+def changed_since(path: Path, moment: float) -> tuple[Path, ...]:
+    """Return what below `path` came or was changed after `moment`; caches and folders aside."""
+    below = (path, *_below(path)) if _is_folder(path) else (path,)
+    return tuple(
+        place
         for place in below
-        if "__pycache__" not in place.parts and os.path.lexists(place)
+        if "__pycache__" not in place.parts
+        and os.path.lexists(place)
+        and not _is_folder(place)
+        and place.lstat().st_ctime > moment
     )
-    return f"{zlib.crc32(chr(10).join(signs).encode('utf-8', 'replace')):08x}"
 
 
 def remove(path: Path) -> None:
     """Remove a file, link or folder, if it is there."""
-    if path.is_dir() and not path.is_symlink():
+    if _is_folder(path):
         shutil.rmtree(path)
     else:
         with suppress(FileNotFoundError):
             path.unlink()
 
 
-def _keep_file(source: str, target: str) -> str:
+def _keep_file(source: str, target: str) -> None:
     if os.path.islink(source):
         os.symlink(os.readlink(source), target)
-        return target
+        return
     if os.path.getsize(source) >= LINKED_FROM_BYTES:
         try:
             os.link(source, target)
-            return target
+            return
         except OSError:
             # Another file system, or one without links: a copy serves as well.
             pass
     shutil.copy2(source, target)
-    return target
 
 
 def _put_back_folder(target: Path, kept: Path) -> None:
     before = {path.relative_to(kept) for path in _below(kept)}
-    if target.is_dir() and not target.is_symlink():
+    if _is_folder(target):
+        # What came since goes first, which makes room for the rest.
         for path in sorted(_below(target), reverse=True):
             if path.relative_to(target) not in before:
                 remove(path)
@@ -92,14 +127,26 @@ def _put_back_folder(target: Path, kept: Path) -> None:
         target.mkdir(parents=True)
     for relative in sorted(before):
         source, place = kept / relative, target / relative
-        if source.is_dir() and not source.is_symlink():
-            if not place.is_dir() or place.is_symlink():
-                remove(place)
-                place.mkdir()
-                shutil.copystat(source, place)
-        elif not _same(place, source):
+        if not _is_folder(source):
+            if not _same(place, source):
+                _replace(place, source)
+        elif not _is_folder(place):
             remove(place)
-            shutil.copy2(source, place, follow_symlinks=False)
+            place.mkdir()
+            shutil.copystat(source, place)
+
+
+def _replace(place: Path, kept: Path) -> None:
+    """Put a kept file or link at `place`: as a link to it where possible, which needs no room."""
+    if _is_folder(place):
+        remove(place)
+    part = place.with_name(f"{place.name}.gpuforge-part")
+    remove(part)
+    try:
+        os.link(kept, part, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(kept, part, follow_symlinks=False)
+    os.replace(part, place)
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -110,11 +157,37 @@ def _below(folder: Path) -> Iterator[Path]:
             yield Path(root) / name
 
 
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _device(path: Path) -> int:
+    return next(p for p in (path, *path.parents) if p.exists()).stat().st_dev
+
+
+def _difference(place: Path, kept: Path) -> str:
+    """Return how a file differs from the kept one; empty when it does not."""
+    if not os.path.lexists(place):
+        return "gone" if os.path.lexists(kept) else ""
+    if _is_folder(place):
+        return "" if _is_folder(kept) else "folder"
+    if _same(place, kept):
+        return ""
+    if place.is_symlink():
+        return f"link {os.readlink(place)}"
+    if not place.is_file():
+        return "special file"
+    with open(place, "rb") as file:
+        return f"{place.stat().st_mode:o} {hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
 def _same(left: Path, right: Path) -> bool:
     if left.is_symlink() or right.is_symlink():
         return left.is_symlink() and right.is_symlink() and os.readlink(left) == os.readlink(right)
-    if not left.is_file():
+    if not left.is_file() or not right.is_file():
         return False
     return os.path.samefile(left, right) or (
-        filecmp.cmp(left, right, shallow=False) and left.stat().st_mode == right.stat().st_mode
+        left.stat().st_mode == right.stat().st_mode
+        and left.stat().st_size == right.stat().st_size
+        and filecmp.cmp(left, right, shallow=False)
     )

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from gpuforge.errors import UnknownName, WorkloadError
+from gpuforge.stored import write
 
 RECORD = "record.json"
-State = Literal["applying", "applied", "undone"]
+State = Literal["keeping", "applying", "applied", "undone"]
 
 
 @dataclass(frozen=True)
@@ -23,26 +24,24 @@ class UndoRecord:
     ----------
     id : date and a random word, such as ``20260102-101500-3fa9``
     title : the plan's
-    state : ``applying`` when it was interrupted; that can be undone as well
+    state : ``keeping`` until the state before is kept, ``applying`` until all changes are made;
+        an interruption leaves either, and both can be undone
     commands : what was done, in order
     kept : path of a thing that may have changed, and the folder that keeps its state before
-    left : what each of them was like when all was done, as a fingerprint
+    left : fingerprint of the difference that the changes made to each of them
     """
 
     id: str
     title: str
-    state: State = "applying"
+    state: State = "keeping"
     commands: tuple[str, ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
     left: tuple[str, ...] = ()
 
     def save(self) -> None:
         """Write the record; a reader sees the old one or the new one, never half of it."""
-        folder = records_folder() / self.id
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / f"{RECORD}.tmp"
-        draft.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
-        os.replace(draft, folder / RECORD)
+        text = json.dumps(asdict(self), indent=1) + "\n"
+        write(records_folder() / self.id / RECORD, text, parents=True)
 
     def having(self, **changes: object) -> UndoRecord:
         """Return the record with some fields changed, and saved."""

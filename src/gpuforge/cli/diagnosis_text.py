@@ -9,6 +9,7 @@ from gpuforge.diagnose.finding import SEVEREST_FIRST, Finding, Report
 from gpuforge.units import format_seconds
 
 if TYPE_CHECKING:
+    from gpuforge.changes.environment import PythonEnvironment
     from gpuforge.diagnose.explanation import Explanation
     from gpuforge.diagnose.known_error import KnownError
 
@@ -34,13 +35,20 @@ def render_page(error: KnownError, steps: tuple[str, ...]) -> str:
 
 
 def render_report(report: Report) -> str:
-    """Return the findings, the most severe first."""
-    blocks = [_finding(finding) for finding in report.findings]
+    """Return the environment that was looked at, then the findings, the most severe first."""
+    blocks = [_environment(report.environment)] if report.environment else []
+    blocks += [_finding(finding) for finding in report.findings]
     counts = [
         f"{len(found)} {state}" for state in SEVEREST_FIRST if (found := report.having(state))
     ]
     network = "" if report.network_checked else "; the network was not checked (--network)"
     return "\n".join([*blocks, "", f"{', '.join(counts) or 'nothing was checked'}{network}"])
+
+
+def _environment(environment: PythonEnvironment) -> str:
+    version = f" with Python {environment.version}" if environment.version else ""
+    named = f", named by {environment.named_by}" if environment.named_by else ""
+    return f"environment: {environment.prefix} ({environment.kind}{version}{named})\n"
 
 
 def _finding(finding: Finding) -> str:

@@ -60,7 +60,7 @@ def _told(readings: Mapping[str, Reading[Any]]) -> dict[str, Any]:
 def _runtime_version(device: Device) -> Reading[str]:
     """Return the version of the vendor's own runtime, the first that a device names."""
     if not device.runtimes:
-        return Absent("no runtime of the vendor was seen")
+        return Absent("no runtime of this vendor was found")
     return device.runtimes[0].version
 
 
@@ -79,10 +79,10 @@ def text(machine: Machine, *, cpu_only: bool = False) -> str:
         rows = [_row(device, machine.best_device) for device in machine.devices]
         lines.append(render.table(rows, heading=HEADING))
         if machine.best_device is not None and len(rows) > 1:
-            lines.append("* the best of them for machine learning")
+            lines.append("* best device for machine learning")
     elif machine.status == "no_gpu":
-        left_out = "GPUs are left out, as asked"
-        lines.append(left_out if cpu_only else "no GPU that could compute was found")
+        left_out = "GPUs were not read (--cpu-only)"
+        lines.append(left_out if cpu_only else "no GPU found")
     if machine.error:
         lines.append(f"driver error: {machine.error.kind}: {machine.error.message}")
     lines += [
@@ -124,7 +124,7 @@ def host_line(machine: Machine) -> str:
     host = machine.host
     cores, memory = known(host.cores), known(host.memory_total_bytes)
     parts = [
-        known(host.cpu_model) or "model not shown",
+        known(host.cpu_model) or "unknown model",
         f"{cores} core{'' if cores == 1 else 's'}" if cores else None,
         format_bytes(memory) if memory else None,
         " ".join(p for p in (known(host.platform), known(host.machine)) if p),

@@ -65,11 +65,11 @@ def _call(command: ModuleType, name: str, argv: list[str]) -> int:
     parser.add_argument(
         "--verbose",
         action="store_true",
-        help="say on stderr how long each phase took and what was skipped",
+        help="print the time of each phase, and what was skipped, to stderr",
     )
     command.add_arguments(parser)
     arguments = parser.parse_args(argv)
-    _open_log(verbose=arguments.verbose)
+    _open_log(verbose=arguments.verbose, strict=getattr(command, "STRICT_SETTINGS", False))
 
     from gpuforge import log
 
@@ -77,16 +77,16 @@ def _call(command: ModuleType, name: str, argv: list[str]) -> int:
         return int(command.run(arguments))
 
 
-def _open_log(*, verbose: bool) -> None:
-    """Open the log as the settings say, and say what they leave out.
+def _open_log(*, verbose: bool, strict: bool) -> None:
+    """Open the log as the settings say, and name what was left out of them.
 
-    Settings that are wrong are an error of the command that reads them: one that mends them runs.
+    Wrong settings are an error of the command that reads them, so that one that corrects them runs.
     """
     from gpuforge import log, settings
 
     flags = {"verbose": True} if verbose else {}
     try:
-        loaded = settings.load(flags=flags)
+        loaded = settings.load(flags=flags, strict=strict)
     except InvalidSettings as error:
         log.open_log(settings.Settings(verbose=verbose))
         log.logger().info("settings left out: %s", error)
@@ -104,5 +104,5 @@ def _help() -> str:
         "usage: gpuforge COMMAND [OPTIONS]\n"
         "       gpuforge [--cpu-only] [--diagnose] [--profile NAME]\n\n"
         + render.table(rows, indent="  ")
-        + "\n\n'gpuforge COMMAND --help' explains one of them."
+        + "\n\nRun 'gpuforge COMMAND --help' for the options of a command."
     )

@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the flags of the bare command."""
-    parser.add_argument("--cpu-only", action="store_true", help="leave the GPUs out")
-    parser.add_argument("--diagnose", action="store_true", help="run every check of 'doctor' too")
-    parser.add_argument("--profile", metavar="NAME", help="the environment profile to plan for")
+    parser.add_argument(
+        "--cpu-only", action="store_true", help="plan for the CPU; do not read GPUs"
+    )
+    parser.add_argument(
+        "--diagnose", action="store_true", help="also run every check of 'gpuforge doctor'"
+    )
+    parser.add_argument(
+        "--profile", metavar="NAME", help="environment profile (see 'gpuforge env list')"
+    )
 
 
 def run(arguments: Any) -> int:
@@ -31,7 +37,7 @@ def run(arguments: Any) -> int:
         render.data(f"health: {health(machine)}")
     for line in environment:
         render.data(line)
-    render.data(f"next: {next_step(machine)}")
+    render.data(f"next: {next_step(machine, arguments.profile, cpu_only=arguments.cpu_only)}")
     status = 1 if machine.status == "driver_error" else 0
     return max(status, _diagnose()) if arguments.diagnose else status
 
@@ -42,10 +48,10 @@ def health(machine: Machine) -> str:
         return f"{machine.error.vendor}: {machine.error.message}"
     if machine.failures:
         names = ", ".join(sorted({failure.vendor for failure in machine.failures}))
-        return f"works, but reading {names} failed"
+        return f"the GPUs shown work; the {names} driver could not be read"
     if machine.hidden and not machine.devices:
-        return "every GPU is hidden by a variable"
-    return "no problem seen" if machine.devices else "no GPU: work stays on the CPU"
+        return f"all GPUs are hidden by {', '.join(machine.visibility)}"
+    return "no problem found" if machine.devices else "no GPU found; programs run on the CPU"
 
 
 def environment_lines(machine: Machine, profile: str | None, *, cpu_only: bool) -> list[str]:
@@ -54,19 +60,28 @@ def environment_lines(machine: Machine, profile: str | None, *, cpu_only: bool) 
 
     if profile is not None:
         environment.plan(profile, machine=machine, cpu_only=cpu_only)  # a wrong name is an error
-        return [f"environment: {profile}, as asked ('gpuforge env plan --profile {profile}')"]
+        flags = _flags(profile, cpu_only=cpu_only)
+        return [f"environment: {profile} ('gpuforge env plan{flags}' lists its packages)"]
     try:
         found = environment.recommend(machine, cpu_only=cpu_only)
     except GpuForgeError as error:
-        return [f"environment: none: {error}"]
-    return [f"environment: {found.profile.name} ('gpuforge env plan' shows what is in it)"]
+        return [f"environment: none recommended: {error}"]
+    flags = _flags(None, cpu_only=cpu_only)
+    name = found.profile.name
+    return [f"recommended environment: {name} ('gpuforge env plan{flags}' lists its packages)"]
 
 
-def next_step(machine: Machine) -> str:
+def next_step(machine: Machine, profile: str | None = None, *, cpu_only: bool = False) -> str:
     """Return the command that helps most now."""
     if machine.failures:
-        return "'gpuforge doctor' says what is wrong and how to mend it"
-    return "'gpuforge env create' makes the environment, 'gpuforge run' runs a program in it"
+        return "run 'gpuforge doctor' to find out what is wrong and how to fix it"
+    flags = _flags(profile, cpu_only=cpu_only)
+    return f"run 'gpuforge env create{flags}' to create the environment"
+
+
+def _flags(profile: str | None, *, cpu_only: bool) -> str:
+    """Return the flags that lead another command to the same environment."""
+    return f"{f' --profile {profile}' if profile else ''}{' --cpu-only' if cpu_only else ''}"
 
 
 def _diagnose() -> int:

@@ -34,14 +34,14 @@ class Program:
         if name == "-m" or name == "-":
             return
         path = Path(name)
-        if not path.exists():
-            raise WorkloadError(f"no file {name!r} in {Path.cwd()}", hint=_near(path))
+        if not os.path.exists(path):
+            raise WorkloadError(f"no file {name!r}", hint=_near(path))
         if path.is_dir() and not any((path / f"__main__.{end}").exists() for end in ("py", "pyc")):
             raise WorkloadError(
-                f"{name!r} is a folder without a __main__.py", hint="name the script in it"
+                f"{name!r} is a folder without __main__.py", hint="name a script inside it"
             )
         if not os.access(path, os.R_OK):
-            raise WorkloadError(f"{name!r} may not be read", hint="check its permissions")
+            raise WorkloadError(f"cannot read {name!r}", hint="check its permissions")
 
 
 def environment(
@@ -114,8 +114,8 @@ def replace_this_process(program: Program, variables: Mapping[str, str]) -> NoRe
     """
     if sys.flags.ignore_environment:
         raise WorkloadError(
-            "python -E and -I ignore the variables by which gpuforge reaches the program",
-            hint="start gpuforge without them",
+            "'python -E' and 'python -I' ignore the environment variables that gpuforge needs",
+            hint="start gpuforge without these options",
         )
     command = [sys.executable, *interpreter_options(sys.orig_argv), *program.arguments]
     if sys.platform == "win32":  # there, exec returns to the shell before the program has ended
@@ -128,6 +128,9 @@ def replace_this_process(program: Program, variables: Mapping[str, str]) -> NoRe
 
 def _near(path: Path) -> str:
     folder = path.parent
-    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        names = []
     near = nearest(path.name, names)
     return f"did you mean {str(folder / near)!r}?" if near else "check the path"

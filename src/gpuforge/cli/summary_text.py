@@ -11,7 +11,7 @@ from gpuforge.units import format_seconds
 
 if TYPE_CHECKING:
     from gpuforge.runtime.accelerated import Accelerated
-    from gpuforge.runtime.summary import FunctionSummary, Summary
+    from gpuforge.runtime.execution.summary import FunctionSummary, Summary
 
 SHOWN_FUNCTIONS = 12
 
@@ -43,9 +43,11 @@ def say_cause(fault: Exception) -> None:
 
 def _collect() -> Summary | None:
     """Return the summary if the program used the runtime; do not load it only to say no."""
-    if "gpuforge.runtime.session" not in sys.modules:
+    prelude = getattr(sys.modules.get("gpuforge.runtime.prelude"), "prelude", None)
+    called = prelude is not None and prelude.owners()
+    if "gpuforge.runtime.session" not in sys.modules and not called:
         return None
-    from gpuforge.runtime import summary
+    from gpuforge.runtime.execution import summary
 
     found = summary.collect()
     return found if found.functions else None
@@ -62,12 +64,12 @@ def render_accelerated(found: list[Accelerated], summary: Summary | None) -> lis
             moved = any(backend != "numpy" for backend, *_ in called[name].placements)
             (elsewhere if moved else stayed).append(name.removeprefix("__main__."))
     left = [one for one in found if one.left]
-    lines = [f"accelerated without an edit: {', '.join(elsewhere) or 'none'}"]
+    lines = [f"accelerated functions: {', '.join(elsewhere) or 'none'}"]
     if stayed:
-        lines.append(f"  faster on NumPy, or only there: {', '.join(stayed)}")
+        lines.append(f"  kept on NumPy (faster or required there): {', '.join(stayed)}")
     for one in left[:SHOWN_FUNCTIONS]:
         code = one.written
-        lines.append(f"  left as written: {code.co_filename}:{code.co_firstlineno}: "
+        lines.append(f"  not accelerated: {code.co_filename}:{code.co_firstlineno}: "
                      f"{code.co_qualname}: {one.left}")  # fmt: skip
     return lines
 
@@ -81,7 +83,7 @@ def render_nothing_placed(wall_seconds: float, *, accelerated: bool = False) -> 
         )
     return (
         f"gpuforge: {format_seconds(wall_seconds)}; no offloaded function was called\n"
-        "next: put @gpuforge.offload above a function that computes with arrays"
+        "next: decorate a function that computes with arrays with @gpuforge.offload"
     )
 
 
@@ -95,7 +97,7 @@ def _lines(summary: Summary, wall_seconds: float, prepared: str) -> Iterator[str
     count = len(summary.functions)
     plural = "" if count == 1 else "s"
     yield (
-        f"gpuforge: {format_seconds(wall_seconds)} in all, {format_seconds(inside)} of it in "
+        f"gpuforge: {format_seconds(wall_seconds)} total, {format_seconds(inside)} of it in "
         f"{count} offloaded function{plural}"
     )
     ranked = sorted(summary.functions, key=lambda function: -function.seconds)
@@ -114,7 +116,7 @@ def _lines(summary: Summary, wall_seconds: float, prepared: str) -> Iterator[str
         yield f"  and {len(ranked) - SHOWN_FUNCTIONS} more, {format_seconds(rest)} together"
     yield from (f"  {_name(f)}: {f.reason}" for f in ranked[:SHOWN_FUNCTIONS] if f.reason)
     if prepared:
-        yield f"note: set before the start: {prepared}"
+        yield f"note: environment variables set for this run: {prepared}"
     yield from (f"note: {note}" for note in summary.notes)
     if summary.next_step:
         yield f"next: {summary.next_step}"

@@ -7,7 +7,6 @@ import platform as interpreter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TypedDict, Unpack
@@ -35,7 +34,7 @@ class Recommendation:
 
 def profiles(start: Path | None = None) -> dict[str, Profile]:
     """Return all profiles by name: shipped, the user's, the project's at `start`."""
-    return load_profiles(folders(settings.user_file().parent, start or Path.cwd()))
+    return load_profiles(folders(settings.user_file().parent, start))
 
 
 class How(TypedDict, total=False):
@@ -97,14 +96,14 @@ def recommend(
     best, fit = _best(machine, profile or chosen.profile, cpu_only=how["cpu_only"])
     without = how["cpu_only"] or (fit.device == "CPU" and _measured(machine))
     how = {**how, "cpu_only": without}
-    first, *others = (
-        partial(plan, best, name, machine=machine, **how)
-        for name in ((framework,) if framework else FRAMEWORKS)
-    )
-    planned = first()
-    if planned.refusal is not None:
-        rest = (other() for other in others)
-        planned = next((found for found in rest if found.refusal is None), planned)
+    plans = []
+    for name in (framework,) if framework else FRAMEWORKS:
+        plans.append(plan(best, name, machine=machine, **how))
+        if plans[-1].refusal is None and (plans[-1].accelerator != "cpu" or len(plans) == 1):
+            return Recommendation(best, fit, plans[-1])
+    # What one change would bring on the GPU is better advice than another framework on the CPU.
+    helped = (p for p in plans if p.refusal and p.refusal.change)
+    planned = next(helped, None) or next((p for p in plans if not p.refusal), plans[0])
     return Recommendation(best, fit, planned)
 
 
@@ -123,7 +122,7 @@ def _best(machine: Machine, wanted: str, *, cpu_only: bool) -> tuple[Profile, Fi
         return choose(there, wanted), fits[wanted]
     met = [p for p in there.values() if fits[p.name].met]
     if not met:
-        raise EnvironmentMismatch("this machine meets the minimum memory of no profile")
+        raise EnvironmentMismatch("this machine has too little memory for every profile")
     best = min(met, key=lambda p: (-fits[p.name].score, -p.minimum_memory_gb, p.name))
     return best, fits[best.name]
 

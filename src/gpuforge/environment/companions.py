@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
+
+from gpuforge.compat import cuda
 from gpuforge.compat.builds import PACKAGE, Build
 from gpuforge.compat.tables import entries
-from gpuforge.compat.versions import at_least
+from gpuforge.compat.versions import at_least, parse_version
 from gpuforge.environment.obstacles import capabilities, driver_version
 from gpuforge.environment.profile import shipped_names
 from gpuforge.environment.requirement import Requirement, parse_requirement
@@ -18,7 +21,6 @@ from gpuforge.environment.selection import Refusal, Selection, select
 from gpuforge.environment.target import Target
 
 _CUDA_SUFFIX = re.compile(r"-cu(?:da)?(1\d)x?$")
-_CLAUSE = re.compile(r"(===?|!=|~=|<=?|>=?)(.+)")
 # From this likeness on a name is taken for a misspelt one: "numpyy" for "numpy".
 _MISSPELT_FROM = 0.85
 # Wheels of these lie beside torch on its own index.
@@ -68,6 +70,7 @@ def gather(
             found.warnings.append(result)
         else:
             found.packages.append(result)
+    found.packages += _cudnn(selection)
     _keep_one_wheel_a_module(found)
     found.warnings += [*_idle(found.packages), *_misspelt(wanted)]
     return found
@@ -80,13 +83,15 @@ def _place(
     build, key = selection.build, requirement.key
     pinned = dict(build.pinned)
     if key == PACKAGE[build.framework]:
-        return Package(str(requirement), "bound set by the profile")
+        return Package(str(requirement), "version set by the profile")
     if key in PACKAGE.values():
         return _other_framework(key, selection, target)
     if build.framework == "pytorch" and key in _OF_PYTORCH:
         local = f"+{build.variant}" if build.index else ""
         version = f"=={pinned[key]}{local}" if key in pinned else requirement.versions
         return Package(f"{key}{version}", f"the release for torch {build.version}", build.index)
+    if build.framework == "pytorch" and (pair := _paired(key, build.version)):
+        return _of_torch(pair, requirement, build, target)
     name = _companion_name(key)
     if name is not None:
         return _companion(name, requirement, selection, target)
@@ -98,9 +103,9 @@ def _place(
     if suffix and int(suffix[1]) != build.cuda_major:
         return Refusal(
             f"{requirement} is for CUDA {suffix[1]}, {build.requirement} for CUDA "
-            f"{build.cuda_major}: both write the same library files"
+            f"{build.cuda_major}: both install the same library files"
         )
-    return Package(str(requirement), "asked for by the profile")
+    return Package(str(requirement), "requested by the profile")
 
 
 def _other_framework(key: str, selection: Selection, target: Target) -> Package | Refusal:
@@ -117,11 +122,35 @@ def _other_framework(key: str, selection: Selection, target: Target) -> Package 
     if isinstance(second, Refusal):
         of_major = f" of CUDA {build.cuda_major}" if build.cuda_major else ""
         return Refusal(
-            f"{framework} cannot stand beside {build.requirement}: no build{of_major} fits "
-            f"({second.reason}); make one environment for each"
+            f"{framework} cannot be installed together with {build.requirement}: "
+            f"no build{of_major} fits ({second.reason}); create one environment for each"
         )
-    reason = f"second framework, of the same accelerator: {second.reason}"
+    reason = f"second framework, for the same accelerator: {second.reason}"
     return Package(second.build.requirement, reason, second.build.index)
+
+
+def _paired(key: str, version: str) -> dict[str, Any] | None:
+    """Return which releases of a package work with a release of torch, None where all do."""
+    found = [
+        entry
+        for entry in entries("companions", "pair")
+        if entry["name"] == key and at_least(version, entry["from"])
+    ]
+    newest = max(found, key=lambda entry: parse_version(entry["from"]), default=None)
+    return newest if newest and parse_requirement(newest["requirement"]).versions else None
+
+
+def _of_torch(
+    pair: dict[str, Any], requirement: Requirement, build: Build, target: Target
+) -> Package | str:
+    """Return a package in the releases that work with this torch, or why it is left out."""
+    if target.platform not in pair.get("platforms", (target.platform,)):
+        return (
+            f"{requirement} is left out: the releases for torch {build.version} "
+            f"have no wheel for {target.platform}"
+        )
+    chosen = _bounded(parse_requirement(pair["requirement"]), requirement)
+    return Package(str(chosen), f"the releases that work with torch {build.version}")
 
 
 def _companion_name(key: str) -> str | None:
@@ -146,7 +175,7 @@ def _companion(
         chosen = _bounded(parse_requirement(entry["requirement"]), requirement)
         changed = chosen.key != requirement.key or chosen.versions != requirement.versions
         by_table = (
-            f"the build of {name} for {_kind(build)}" if changed else "asked for by the profile"
+            f"the build of {name} for {_kind(build)}" if changed else "requested by the profile"
         )
         return Package(str(chosen), f"{by_table} ({entry['source']})" if changed else by_table)
     why = "; ".join(dict.fromkeys(reasons)) or f"it has no build for {build.accelerator}"
@@ -165,7 +194,7 @@ def _companion_obstacles(
     nvidia = device if device and device.vendor == "nvidia" else None
     have = next(iter(capabilities(nvidia)), None) if nvidia else None
     if entry.get("cuda_major", selection.build.cuda_major) != selection.build.cuda_major:
-        yield "another CUDA major"
+        yield "it is for another CUDA version"
     if target.platform not in entry["platforms"]:
         yield f"no wheel for {target.platform}"
     if target.python not in entry.get("python", (target.python,)):
@@ -180,7 +209,7 @@ def _companion_obstacles(
             yield f"needs {what} {entry[key]}"
     older = entry.get("capability_below")
     if older and (have is None or at_least(have, older)):
-        yield "for older devices"
+        yield "it is for older GPUs"
 
 
 def _bounded(entry: Requirement, asked: Requirement) -> Requirement:
@@ -198,15 +227,20 @@ def _allows(bounds: str, versions: str) -> bool:
     if not versions.startswith("=="):
         return not bounds.startswith("==")
     exact = versions.lstrip("=").split("+")[0]
-    for clause in filter(None, bounds.split(",")):
-        match = _CLAUSE.fullmatch(clause)
-        if match is None:
-            continue
-        more, less = at_least(exact, match[2]), at_least(match[2], exact)
-        holds = {"==": more and less, ">=": more, "<": not more, "<=": less, ">": not less}
-        if not holds.get(match[1], True):
-            return False
-    return True
+    return SpecifierSet(bounds).contains(exact.removesuffix(".*"), prereleases=True)
+
+
+def _cudnn(selection: Selection) -> Iterator[Package]:
+    """Yield the cuDNN to install where an installer would take one that dropped the device."""
+    build = selection.build
+    if build.cudnn != "any" or not selection.devices or not build.cuda_major:
+        return
+    for have in capabilities(selection.devices[0]):
+        last = cuda.last_cudnn(have, build.cuda_major)
+        if last:
+            reason = f"the last cuDNN with kernels for compute capability {have}"
+            yield Package(f"nvidia-cudnn-cu{build.cuda_major}=={last}", reason)
+            return
 
 
 def _keep_one_wheel_a_module(found: Gathered) -> None:
@@ -239,7 +273,7 @@ def _misspelt(wanted: Sequence[Requirement]) -> Iterator[str]:
     for key in strange:
         near = difflib.get_close_matches(key, there, n=1, cutoff=_MISSPELT_FROM)
         if near:
-            yield f"{key} is not among the packages known here: did you mean {near[0]!r}?"
+            yield f"{key} is not a known package: did you mean {near[0]!r}?"
 
 
 @cache

@@ -12,8 +12,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuforge import stored
 from gpuforge.environment.formats import conda, pixi
-from gpuforge.environment.installers import MAKING, Installer, Pins, Report, Sources
+from gpuforge.environment.installers import MAKING, Installer, Pins, Report, Sources, Uv, find_uv
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.process import Names, run_checked
 from gpuforge.environment.record import python_of
@@ -48,15 +49,15 @@ def choose_conda(name: str, wheels: Installer, known: Names) -> Installer:
         if program:
             return Pixi(program, known) if one == "pixi" else Conda(program, known, wheels, one)
     raise EnvironmentMismatch(
-        f"{' or '.join(names)} is not on the search path",
-        hint=f"install {name}, or leave out --installer {name}",
+        f"{' or '.join(names)} was not found on PATH",
+        hint=f"install {name}, or use another --installer",
     )
 
 
 def find_program(name: str) -> str | None:
     """Return the path of a program of conda's family."""
     told = Path(os.environ.get(_VARIABLES.get(name, ""), ""))
-    return shutil.which(name) or (str(told) if told.stem == name and told.is_file() else None)
+    return shutil.which(name) or (str(told) if told.stem == name and os.path.isfile(told) else None)
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,9 @@ class Conda:
     def install(self, folder: Path, pins: Pins, sources: Sources, report: Report) -> None:
         self.wheels.install(folder, pins, sources, report)
 
+    def add(self, folder: Path, wheel: Path) -> None:
+        self.wheels.add(folder, wheel)
+
 
 @dataclass(frozen=True)
 class Pixi:
@@ -96,11 +100,11 @@ class Pixi:
     def make(self, folder: Path, plan: Plan, prompt: str, sources: Sources) -> None:
         if sources.offline:
             raise EnvironmentMismatch(
-                "pixi is not run offline", hint="leave out --offline, or take another --installer"
+                "pixi cannot be used offline", hint="remove --offline, or use another --installer"
             )
         folder.mkdir(exist_ok=True)
         text = pixi.render(plan, sources.channels, index=sources.index, links=sources.links)
-        (folder / pixi.FILE_NAME).write_text(text, encoding="utf-8")
+        stored.write(folder / pixi.FILE_NAME, text)
 
     def resolve(self, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
         argv = [self.program, "install", "--manifest-path", str(folder / pixi.FILE_NAME)]
@@ -110,3 +114,9 @@ class Pixi:
 
     def install(self, folder: Path, pins: Pins, sources: Sources, report: Report) -> None:
         report("installed", len(pins), len(pins))
+
+    def add(self, folder: Path, wheel: Path) -> None:
+        wheels = find_uv()
+        if wheels is None:  # pixi's own environment has no pip
+            raise EnvironmentMismatch("pixi needs uv to add gpuforge", hint="pip install uv")
+        Uv(wheels, self.known).add(folder, wheel)

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpuforge.environment import itself
+from gpuforge.environment.companions import Package
 from gpuforge.environment.installed import check_resolved
 from gpuforge.environment.installers import Installer, Pip, Report, Sources, fetch
 from gpuforge.environment.place import Place
@@ -22,11 +24,17 @@ _FULL_BELOW_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Created:
-    """An environment that is there: its folder and what is in it."""
+    """An environment that is there: its folder and what is in it.
+
+    Attributes
+    ----------
+    without : why gpuforge itself is not in it, empty where it is
+    """
 
     folder: Path
     record: Record
     reused: bool = False
+    without: str = ""
 
 
 def create_environment(
@@ -67,7 +75,7 @@ def create_environment(
         place.prepare(overwrite=overwrite)
     try:
         with _disk_errors(place.path):
-            pins = _fill(plan, place, installer, _with_indexes(sources, plan), report)
+            pins, without = _fill(plan, place, installer, _with_indexes(sources, plan), report)
             record = Record(
                 profile=plan.profile,
                 framework=plan.framework,
@@ -81,18 +89,40 @@ def create_environment(
             place.finish()
     finally:
         place.discard()
-    return Created(place.path, record)
+    return Created(place.path, record, without=without)
 
 
 def _fill(
     plan: Plan, place: Place, installer: Installer, sources: Sources, report: Report
-) -> dict[str, str]:
+) -> tuple[dict[str, str], str]:
+    """Fill the folder; return what is in it, and why gpuforge itself is not."""
     report("making the environment", 0, 1)
     installer.make(place.staging, plan, place.path.name, sources)
     report("resolving", 0, 1)
-    pins = _resolve(installer, place.staging, plan, sources)
+    pins, without = _resolve_both(installer, place.staging, plan, sources)
     installer.install(place.staging, pins, sources, report)
-    return pins
+    if not without:
+        try:
+            with tempfile.TemporaryDirectory() as scratch:
+                installer.add(place.staging, itself.pack(Path(scratch)))
+        except EnvironmentMismatch as error:
+            without = str(error)
+    return pins, without
+
+
+def _resolve_both(
+    installer: Installer, folder: Path, plan: Plan, sources: Sources
+) -> tuple[dict[str, str], str]:
+    """Return the packages of a plan with those that gpuforge needs, or why without the latter."""
+    without = itself.obstacle(plan.build, plan.target.python)
+    if not without:
+        needs = (Package(text, "gpuforge itself needs it") for text in itself.requirements())
+        both = replace(plan, packages=(*plan.packages, *needs))
+        try:
+            return _resolve(installer, folder, both, sources), ""
+        except EnvironmentMismatch as error:
+            without = f"the plan resolves only without it ({error})"
+    return _resolve(installer, folder, plan, sources), without
 
 
 def fetch_plan(
@@ -101,10 +131,10 @@ def fetch_plan(
     """Fetch all wheels of a plan into the wheelhouse; return what was fetched, with versions."""
     plan.check()
     sources = _with_indexes(sources, plan)
-    with tempfile.TemporaryDirectory() as scratch, _disk_errors(sources.wheelhouse):
+    with tempfile.TemporaryDirectory() as scratch, _disk_errors(sources.wheelhouse, "--wheelhouse"):
         folder = Path(scratch) / "environment"
         Pip(tuple).make(folder, plan, "fetch", sources)
-        pins = _resolve(installer, folder, plan, sources)
+        pins, _ = _resolve_both(installer, folder, plan, sources)
         fetch(folder, pins, sources, report, tuple)
     return pins
 
@@ -117,12 +147,12 @@ def switched_path(path: Path, framework: str) -> tuple[Path, Record]:
     Raises
     ------
     PlanRefused
-        If `path` is no environment made by gpuforge.
+        If `path` was not created by gpuforge.
     """
     record = read_record(path)
     if record is None:
         raise PlanRefused(
-            f"{path} is no environment made by gpuforge", hint="make one with 'gpuforge env create'"
+            f"{path} was not created by gpuforge", hint="create one with 'gpuforge env create'"
         )
     base = path.parent / record.base
     first = read_record(base) or record
@@ -140,29 +170,30 @@ def _resolve(installer: Installer, folder: Path, plan: Plan, sources: Sources) -
     pins = installer.resolve(folder, plan, sources)
     if problems := check_resolved(pins, plan):
         raise EnvironmentMismatch(
-            f"it resolves but cannot work: {'; '.join(problems)}",
-            hint="take the package that brings it out of the profile",
+            f"the packages resolve but do not work together: {'; '.join(problems)}",
+            hint="remove the package that requires it from the profile",
         )
     return pins
 
 
 @contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the disk refuses into an error that names the place."""
-    hint = "free space there, or choose another place with --path"
+def _disk_errors(path: Path, flag: str = "--path") -> Iterator[None]:
+    """Turn what the disk refuses into an error that names the place, and the flag that moves it."""
+    hint = f"free some space, or choose another folder with {flag}"
     try:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         what = "the disk is full" if full else str(error)
-        place = "choose another place with --path"
         raise EnvironmentMismatch(
-            f"{path} cannot be made: {what}", hint=hint if full else place
+            f"cannot create {path}: {what}",
+            hint=hint if full else f"choose another folder with {flag}",
         ) from error
     except EnvironmentMismatch as error:
+        error.hint = error.hint.replace("--path", flag)
         # Some installers do not say why a part of them failed.
         if not path.parent.exists() or shutil.disk_usage(path.parent).free >= _FULL_BELOW_BYTES:
             raise
         raise EnvironmentMismatch(
-            f"{path} cannot be made: the disk is full ({error})", hint=hint
+            f"cannot create {path}: the disk is full ({error})", hint=hint
         ) from error

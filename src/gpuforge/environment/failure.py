@@ -1,4 +1,4 @@
-"""What an installer's last words mean: one error with one thing to do."""
+"""What the output of an installer that failed means: one error, with one thing to do."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ _NOT_FOUND = re.compile(
     r"Because (?P<uv>[A-Za-z0-9._-]+) was not found in the (?:package registry|provided)"
     r"|No matching distribution found for (?P<pip>[A-Za-z0-9._-]+)"
 )
+_ADDRESS = re.compile(r"(?:https?|file)://[^\s`'\"<>()]+")
 _VERSIONS_NONE = re.compile(r"from versions: none|not found in the")
 
 
@@ -33,19 +34,29 @@ def explain_failure(
         found = re.search(cause["pattern"], tail)
         if found:
             said = " ".join(tail[tail.rfind("\n", 0, found.start()) + 1 :].split())[:200]
-            what = f"{doing} failed: {cause['meaning']} ({said})"
+            address = _address(tail, found.start())
+            where = f" at {address}" if address and address not in said else ""
+            what = f"{doing} failed: {cause['meaning']}{where} ({said})"
             return EnvironmentMismatch(what, hint=cause["hint"])
     missing = _NOT_FOUND.search(tail)
     if missing and _VERSIONS_NONE.search(tail):
         name = missing["uv"] or missing["pip"]
         near = nearest(name, (k for k in known() if k != name.lower()))
         return EnvironmentMismatch(
-            f"{doing} failed: no index has a package {name!r}",
+            f"{doing} failed: package {name!r} was not found on any index",
             hint=f"did you mean {near!r}?" if near else "check its spelling in the profile",
         )
     return EnvironmentMismatch(
-        f"{doing} failed: {_last_words(tail)}", hint="run it with --verbose for all that was said"
+        f"{doing} failed: {_last_words(tail)}",
+        hint="run the command again with --verbose to see the whole output",
     )
+
+
+def _address(tail: str, place: int) -> str:
+    """Return the whole address nearest to a place in an installer's words; empty for none."""
+    found = [(m.start(), m[0].rstrip(".,:;")) for m in _ADDRESS.finditer(tail)]
+    address = min(found, key=lambda pair: abs(pair[0] - place), default=(0, ""))[1]
+    return re.sub(r"//[^/@\s]*@", "//", address)  # without the password in it
 
 
 def _last_words(tail: str) -> str:
@@ -53,4 +64,4 @@ def _last_words(tail: str) -> str:
     marks = (r"The conflict is caused by", r"(?i)error|×")
     places = (i for mark in marks for i, line in enumerate(lines) if re.match(mark, line))
     start = next(places, -4)
-    return " ".join(lines[start:])[:600] or "nothing was said"
+    return " ".join(lines[start:])[:600] or "the installer printed nothing"

@@ -17,6 +17,8 @@ from gpuforge.facts import Device, Machine, known
 _UNMET_LIMIT = 9
 _FULL_CAPABILITY = 9.0
 _GB = 10**9
+# No Mac with Apple's own GPU has less memory (M1, 2020); cards that frameworks still serve have 2.
+_LEAST_APPLE_GB, _LEAST_GB = 8, 2
 
 
 @dataclass(frozen=True)
@@ -47,18 +49,25 @@ def fit_profile(machine: Machine, profile: Profile, *, cpu_only: bool = False) -
 
 def _on_device(machine: Machine, device: Device, profile: Profile) -> Fit:
     name, need = device_name(device), profile.minimum_memory_gb * _GB
-    memory = known(device.memory_total_bytes)
-    if memory is None and device.vendor == "apple":
+    shown = known(device.memory_total_bytes)
+    if shown is None and device.vendor == "apple":
         # Its GPU shares the memory of the host (MLX, unified memory).
-        memory = known(machine.host.memory_total_bytes)
-    if memory is None:
-        return Fit(0, False, name, f"the memory of {name} is not known")
+        shown = known(machine.host.memory_total_bytes)
+    memory = shown if shown is not None else _least_memory(device)
     share = memory / need if need else 2.0
-    amount = f"{memory / _GB:.3g} GB of {name}, {profile.minimum_memory_gb:g} GB needed"
+    told = "" if shown is not None else "at least "
+    amount = f"{told}{memory / _GB:.3g} GB of {name}, {profile.minimum_memory_gb:g} GB needed"
     if share < 1:
         return Fit(int(_UNMET_LIMIT * share), False, name, f"too little memory: {amount}")
     score = 50 + 25 * min(1.0, share - 1) + _generation(device)
     return Fit(int(score), True, name, amount)
+
+
+def _least_memory(device: Device) -> float:
+    """Return the memory to count on where none is shown: what every such device has."""
+    target = gfx_target(device) if device.vendor == "amd" else None
+    gigabytes = _LEAST_APPLE_GB if device.vendor == "apple" else rocm.least_memory_gb(target or "")
+    return (gigabytes or _LEAST_GB) * _GB
 
 
 def _generation(device: Device) -> float:
@@ -81,7 +90,9 @@ def _on_cpu(machine: Machine, profile: Profile) -> Fit:
     memory = known(machine.host.memory_total_bytes)
     if memory is not None and memory < need:
         share = memory / need
-        return Fit(int(_UNMET_LIMIT * share), False, "CPU", "too little memory for the CPU")
+        return Fit(
+            int(_UNMET_LIMIT * share), False, "CPU", "this machine has too little memory for it"
+        )
     score = 10 + profile.cpu_fit * 0.38
     how = "well" if profile.cpu_fit >= 60 else "slowly"
-    return Fit(int(score), True, "CPU", f"on the CPU it runs {how}")
+    return Fit(int(score), True, "CPU", f"runs {how} on the CPU")

@@ -16,13 +16,13 @@ def base_image(plan: Plan) -> str:
     """
     if not plan.target.platform.startswith("linux"):
         raise PlanRefused(
-            f"an image is for Linux, the plan for {plan.target.platform}",
-            hint="plan with --platform linux-64",
+            f"container images are Linux images, but the plan is for {plan.target.platform}",
+            hint="add --platform linux-64",
         )
     if plan.build is not None and plan.build.variant == "rocm7-local":
         raise PlanRefused(
-            "jax[rocm7-local] uses a ROCm of the system, which the base image does not have",
-            hint="plan with --framework pytorch, whose ROCm wheels bring their own",
+            "jax[rocm7-local] uses the system's ROCm, which the base image does not contain",
+            hint="use --framework pytorch, whose ROCm wheels include it",
         )
     return f"python:{plan.target.python}-slim"
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
 from gpuforge.compat.tables import entries
 from gpuforge.compat.versions import parse_version
 from gpuforge.environment.planning import Plan
@@ -59,9 +62,9 @@ def _step_backs(pins: Mapping[str, str], plan: Plan | None) -> Iterable[str]:
         wanted = parse_requirement(package.requirement)
         have = pins.get(wanted.key)
         if have is None:
-            yield f"{wanted.name} was planned and is not there"
+            yield f"{wanted.name} was planned but is not installed"
             continue
-        for clause in wanted.versions.split(","):
-            low = clause.startswith((">=", "=="))
-            if low and parse_version(have) < parse_version(clause[2:].rstrip("*.")):
+        for clause in SpecifierSet(wanted.versions):
+            low = clause.operator in (">=", "==", "~=")
+            if low and Version(have) < Version(clause.version.removesuffix(".*")):
                 yield f"{wanted.key} {have} is older than the planned {clause}"

@@ -7,6 +7,7 @@ Programs of conda's family make the environment and leave the wheels to these (`
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from gpuforge.environment.process import Names, run_checked, run_lines
 from gpuforge.environment.record import python_of
 from gpuforge.environment.requirement import normal_name
 from gpuforge.errors import EnvironmentMismatch
+from gpuforge.installation import install_command
 
 PARALLEL_DOWNLOADS = 4
 
@@ -71,7 +73,7 @@ class Sources:
     @property
     def links(self) -> tuple[str, ...]:
         """The folders of wheels, the kept downloads among them when there are any."""
-        kept = (str(self.wheelhouse),) if self.wheelhouse.is_dir() else ()
+        kept = (str(self.wheelhouse),) if os.path.isdir(self.wheelhouse) else ()
         return (*self.find_links, *kept)
 
 
@@ -91,6 +93,9 @@ class Installer(Protocol):
     def install(self, folder: Path, pins: Pins, sources: Sources, report: Report) -> None:
         """Fetch and install exactly `pins`."""
 
+    def add(self, folder: Path, wheel: Path) -> None:
+        """Install one wheel of this machine, whose needs are there."""
+
 
 def choose_installer(name: str, known: Names) -> Installer:
     """Return the installer `name`, or for empty text the best one that is present.
@@ -109,7 +114,7 @@ def choose_installer(name: str, known: Names) -> Installer:
     """
     program = find_uv()
     if name == "uv" and program is None:
-        raise EnvironmentMismatch("uv is not installed", hint="install gpuforge[uv]")
+        raise EnvironmentMismatch("uv is not installed", hint=f"run '{install_command('uv')}'")
     wheels = Uv(program, known) if program and name != "pip" else Pip(known)
     if name in ("", "uv", "pip"):
         return wheels
@@ -121,7 +126,7 @@ def choose_installer(name: str, known: Names) -> Installer:
 def find_uv() -> str | None:
     """Return the path of uv: on the search path, or beside this Python."""
     beside = Path(sys.executable).with_name("uv.exe" if sys.platform == "win32" else "uv")
-    return shutil.which("uv") or (str(beside) if beside.exists() else None)
+    return shutil.which("uv") or (str(beside) if os.path.exists(beside) else None)
 
 
 def find_python(version: str) -> str:
@@ -138,7 +143,8 @@ def find_python(version: str) -> str:
     if found and run_lines([found, "-c", "import ensurepip"]).status == 0:
         return found
     raise EnvironmentMismatch(
-        f"there is no working Python {version}", hint=f"install it, or leave out --python {version}"
+        f"Python {version} is not installed, or has no 'ensurepip'",
+        hint=f"install Python {version}, or leave out --python",
     )
 
 
@@ -177,6 +183,10 @@ class Uv:
             argv += ["--python", str(python_of(folder)), *_flags(sources, _UV)]
             run_checked(argv, "installing", self.known, on_line)
 
+    def add(self, folder: Path, wheel: Path) -> None:
+        argv = [self.program, "pip", "install", "--no-deps", "--offline", str(wheel)]
+        run_checked([*argv, "--python", str(python_of(folder))], "installing", self.known)
+
 
 @dataclass(frozen=True)
 class Pip:
@@ -207,6 +217,10 @@ class Pip:
             argv += ["--find-links", str(sources.wheelhouse)]
             report("installing", len(pins), len(pins))
             run_checked(argv, "installing", self.known)
+
+    def add(self, folder: Path, wheel: Path) -> None:
+        argv = [*pip_of(folder), "install", "--no-deps", "--no-index", str(wheel)]
+        run_checked(argv, "installing", self.known)
 
 
 def pip_of(folder: Path) -> list[str]:

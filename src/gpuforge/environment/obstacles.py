@@ -41,10 +41,17 @@ def capabilities(device: Device) -> tuple[str, ...]:
     """Return the compute capability of an NVIDIA device, or all that it may have.
 
     Where nothing shows it, its product name tells it; failing that, all capabilities of its family
-    are returned, and a build must serve each. Empty when it is not known at all.
+    are returned, or of all cards that its driver serves, and a build must serve each. Empty when
+    nothing is known at all.
     """
-    shown = known(device.compute_capability) or cuda.capability_of(known(device.name) or "")
-    return (shown,) if shown else cuda.capabilities_of(known(device.architecture) or "")
+    shown, driver = known(device.compute_capability), driver_version(device)
+    if shown:
+        return (shown,)
+    return (
+        cuda.capabilities_named(known(device.name) or "")
+        or cuda.capabilities_of(known(device.architecture) or "")
+        or (cuda.capabilities_driven(driver, cuda.driver_kind(driver, "linux")) if driver else ())
+    )
 
 
 def gfx_target(device: Device) -> str | None:
@@ -56,9 +63,14 @@ def gfx_target(device: Device) -> str | None:
 def intel_family(device: Device) -> intel.Family | None:
     """Return the family of an Intel device, None when it is in none that is known.
 
-    Its product name tells the family; failing that, the architecture does.
+    Its product name tells the family; failing that, the architecture or the PCI id does.
     """
-    return intel.family_of(known(device.name) or known(device.architecture) or "")
+    name, architecture = known(device.name) or "", known(device.architecture) or ""
+    found = intel.family_of(name or architecture)
+    if found or "data center" in name.lower():  # a name of their own: no family is theirs
+        return found
+    ident = (known(device.pci_id) or "").removeprefix("8086:")
+    return intel.family_of(architecture, ident) if architecture or ident else None
 
 
 def driver_version(device: Device) -> str | None:
@@ -82,7 +94,7 @@ def obstacles(
     """
     found = list(_system(build, target))
     if version and build.version != version:
-        found.append(Obstacle("version", f"version {version} is asked for", build.version))
+        found.append(Obstacle("version", f"version {version} was requested", build.version))
     if device is not None:
         by_accelerator = {"cuda": _nvidia, "rocm": _amd, "xpu": _intel, "metal": _apple}
         found += by_accelerator[build.accelerator](build, device, target)
@@ -113,15 +125,21 @@ def _nvidia(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
     kind = cuda.driver_kind(driver, target.driver_kind)
     need = cuda.minimum_driver(major, target.driver_kind) if major else None
     if need is None:
-        yield Obstacle("device", f"no driver is known for the CUDA of {build.variant}")
+        yield Obstacle("device", f"the driver needed by {build.variant} is unknown")
         return
     if driver is None:
-        yield Obstacle("driver", "the version of the driver is not known", need)
+        yield Obstacle("driver", "the driver version is unknown", need)
     elif major not in cuda.majors(driver, kind):
         if at_least(driver, need):
             need = cuda.minimum_driver(major or 0, kind) or need
         yield Obstacle("driver", f"driver {driver} does not run CUDA {major}", need)
     yield from _kernels(build, device, driver, kind)
+    for have in capabilities(device) if major and build.cudnn not in ("", "any") else ():
+        last = cuda.last_cudnn(have, major or 0)
+        if last and not at_least(last, build.cudnn):
+            yield Obstacle(
+                "device", f"its cuDNN {build.cudnn} has no kernels for compute capability {have}"
+            )
 
 
 def _kernels(
@@ -130,7 +148,7 @@ def _kernels(
     """Yield why none of a build's compiled code runs on a device."""
     found = capabilities(device)
     if not found:
-        yield Obstacle("device", "its compute capability is not known")
+        yield Obstacle("device", "its compute capability is unknown")
     for have in found:
         yield from _kernels_for(have, build, driver, kind)
 
@@ -144,39 +162,50 @@ def _kernels_for(
             return
         if driver and cuda.serving_code(have, build.codes, build.cuda, build.cuda) is not None:
             need = cuda.toolkit_driver(build.cuda, kind) or ""
-            yield Obstacle("driver", f"driver {driver} does not compile its PTX", need)
+            yield Obstacle("driver", f"driver {driver} is too old to compile its PTX", need)
         else:
             held = ", ".join(build.codes)
             yield Obstacle("device", f"no kernels for compute capability {have} (it has {held})")
     elif not build.capability_min:
-        yield Obstacle("device", f"what {build.variant} was compiled for is not known")
+        yield Obstacle("device", f"it is unknown which GPUs {build.variant} was compiled for")
     elif not at_least(have, build.capability_min):
         yield Obstacle(
             "device",
             f"compute capability {have} is below the {build.capability_min} that it needs",
         )
     elif not cuda.runs_code(have, f"{have.split('.')[0]}.0", build.cuda):
-        yield Obstacle("device", f"builds for servers do not run on the Jetson of {have}")
+        yield Obstacle("device", f"server builds do not run on this Jetson ({have})")
 
 
 def _amd(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
     gfx = gfx_target(device)
     if gfx is None:
-        yield Obstacle("device", "its gfx target is not known")
+        yield Obstacle("device", "its gfx target is unknown")
     elif build.framework == "pytorch" and build.variant not in rocm.wheels(gfx):
         yield Obstacle("device", f"no kernels for {gfx} in {build.variant}")
     elif build.framework != "pytorch" and not rocm.official(gfx, 7):
         yield Obstacle("device", f"ROCm 7 does not list {gfx}")
+    driver = known(device.driver)
+    version = known(driver.version) if driver else None
+    allowed = rocm.runs_on_driver(version) if version else None
+    release = ".".join(map(str, parse_version(build.variant)[:2]))
+    release = release if "." in release else "7.2"
+    if allowed is not None and release not in allowed:
+        need = f"amdgpu {rocm.module_for(release)}"
+        yield Obstacle("driver", f"ROCm {release} does not run on amdgpu {version}", need)
 
 
 def _intel(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
     family = intel_family(device)
     if family is None:
-        yield Obstacle("device", f"{device_name(device)} is in no GPU family known to XPU builds")
+        yield Obstacle(
+            "device",
+            f"{device_name(device)} is not in a GPU family that XPU builds are known to support",
+        )
     elif not family.xpu:
-        yield Obstacle("device", f"XPU builds do not serve {family.name}")
+        yield Obstacle("device", f"XPU builds do not support {family.name}")
     elif target.platform.startswith("win") and not family.windows:
-        yield Obstacle("system", f"XPU builds do not serve {family.name} on Windows", "Linux")
+        yield Obstacle("system", f"XPU builds do not support {family.name} on Windows", "Linux")
 
 
 def _apple(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from typing import Any
 
 from gpuforge.compat.builds import (
@@ -18,6 +19,7 @@ from gpuforge.compat.builds import (
     PACKAGE,
     Accelerator,
     Build,
+    builds_for,
     releases,
 )
 from gpuforge.compat.tables import checked
@@ -177,9 +179,9 @@ def plan_environment(
     Raises
     ------
     UnknownName
-        If the framework or the accelerator is none that is known.
+        If the framework or the accelerator is unknown.
     InvalidSettings
-        If the framework's index is no address.
+        If the framework's index is not an address.
     """
     _check(wish)
     wish = replace(wish, version=wish.version or _version_in_profile(wish))
@@ -205,7 +207,8 @@ def _check(wish: Wish) -> None:
         raise UnknownName.among("accelerator", wish.accelerator, ACCELERATORS)
     if wish.framework_index and not _INDEX.fullmatch(wish.framework_index):
         raise InvalidSettings(
-            f"{wish.framework_index!r} is no index", hint="write 'default' or an https address"
+            f"{wish.framework_index!r} is not a package index",
+            hint="use 'default' or an https address",
         )
 
 
@@ -251,37 +254,49 @@ def _accelerate(
 ) -> tuple[str, Selection | Refusal, list[str]]:
     """Return the accelerator, what was selected for it, and what was passed over on the way."""
     found: Selection | Refusal
+    chosen = partial(select, default_index=wish.framework_index == "default")
     if wish.accelerator is not None:
         devices = devices_for(machine, wish.accelerator)
-        found = select(wish.framework, wish.accelerator, devices, target, wish.version)
+        found = chosen(wish.framework, wish.accelerator, devices, target, wish.version)
         if isinstance(found, Refusal) and wish.accelerator != "cpu" and not devices:
-            unread = _unread(machine, (wish.accelerator,))
+            unread = _unread(machine, (wish.accelerator,), wish, target)
             found = unread[1] if unread else found
         return wish.accelerator, found, []
     refused: dict[Accelerator, Refusal] = {}
     for accelerator in accelerators_of(machine):
         devices = devices_for(machine, accelerator)
-        found = select(wish.framework, accelerator, devices, target, wish.version)
+        found = chosen(wish.framework, accelerator, devices, target, wish.version)
         if isinstance(found, Selection):
             return accelerator, found, [f"not {a}: {r.reason}" for a, r in refused.items()]
         refused[accelerator] = found
     for accelerator, refusal in refused.items():
         if refusal.change is not None:
             return accelerator, refusal, []
-    unread = _unread(machine, ACCELERATORS) if not machine.devices else None
+    unread = _unread(machine, ACCELERATORS, wish, target) if not machine.devices else None
     if unread is not None:
         return unread[0], unread[1], []
-    found = select(wish.framework, "cpu", (), target, wish.version)
-    return "cpu", found, [f"CPU, not {a}: {r.reason}" for a, r in refused.items()]
+    found = chosen(wish.framework, "cpu", (), target, wish.version)
+    unused = [f"CPU, not {a}: {r.reason}" for a, r in refused.items()]
+    if not machine.devices and machine.status == "driver_error":
+        unused += [
+            f"the {failure.vendor} GPU could not be read, and {wish.framework} has no build for it"
+            for failure in machine.failures
+        ]
+    return "cpu", found, unused
 
 
-def _unread(machine: Machine, accelerators: tuple[Accelerator, ...]) -> tuple[str, Refusal] | None:
-    """Return an accelerator and a refusal when a GPU that may be there could not be read."""
+def _unread(
+    machine: Machine, accelerators: tuple[Accelerator, ...], wish: Wish, target: Target
+) -> tuple[str, Refusal] | None:
+    """Return an accelerator and a refusal when a GPU that may be there could not be read.
+
+    Where the framework has no build for such a GPU at all, reading it would not help.
+    """
     for failure in machine.failures if machine.status == "driver_error" else ():
         own = ACCELERATOR_OF.get(failure.vendor)
-        if own in accelerators:
-            change = Change("repair", "gpuforge doctor", "a build for the GPU")
-            reason = f"a GPU of {failure.vendor} could not be read: {failure.message}"
+        if own in accelerators and builds_for(wish.framework, own, target.platform):
+            change = Change("repair", "gpuforge doctor", "")
+            reason = f"the {failure.vendor} GPU could not be read: {failure.message}"
             return own, Refusal(reason, change)
     return None
 
@@ -291,11 +306,14 @@ def _age(plan: Plan, today: date, newer: Mapping[str, str]) -> list[str]:
     days = (today - plan.checked).days
     if days > MAXIMUM_AGE_DAYS:
         found.append(
-            f"the facts are {days} days old: 'gpuforge env refresh' looks for newer releases"
+            f"the list of known builds is {days} days old: "
+            "run 'gpuforge env refresh' to look for newer releases"
         )
 
     newest, package = releases(plan.framework)[0], PACKAGE[plan.framework]
     there = newer.get(package, newest)
     if parse_version(there) > parse_version(newest):
-        found.append(f"{package} {there} is out; the facts end at {newest}, which is planned with")
+        found.append(
+            f"{package} {there} is available, but gpuforge knows builds only up to {newest}"
+        )
     return found

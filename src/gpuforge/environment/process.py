@@ -1,9 +1,11 @@
-"""Programs that install: run to the end, each line shown as it comes, none left behind."""
+"""Running installers: each line is shown as it comes, and no process is left behind."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ _MISLEADING = (
 # conda would list the folder that an environment is built in, which is gone afterwards.
 _SET = {"PYTHONNOUSERSITE": "1", "CONDA_REGISTER_ENVS": "false"}
 _TAIL_LINES = 200
+_PR_SET_PDEATHSIG = 1
 
 Names = Callable[[], Collection[str]]
 
@@ -63,10 +66,24 @@ def run_checked(
     return finished.tail
 
 
+def _bind_to_parent() -> Callable[[], None] | None:
+    """Return what makes a child end when its parent is killed; None where no system call does."""
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    try:
+        control = ctypes.CDLL(None).prctl
+    except (OSError, AttributeError):
+        return None
+    return lambda: control(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def run_lines(argv: Sequence[str], on_line: Callable[[str], None] | None = None) -> Finished:
     """Run a program, give each line of its output to `on_line`, and end it when interrupted."""
     process = subprocess.Popen(
         argv,
+        preexec_fn=_bind_to_parent(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -6,6 +6,7 @@ The shipped ones lie in ``profiles/``; users add or override some in their confi
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -17,6 +18,7 @@ from typing import Any
 from gpuforge.compat.builds import ACCELERATORS, FRAMEWORKS
 from gpuforge.environment.requirement import Requirement, parse_requirement
 from gpuforge.errors import InvalidSettings, UnknownName, suggestion
+from gpuforge.log import logger
 
 PROJECT_FOLDER = Path(".gpuforge") / "profiles"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
@@ -65,12 +67,30 @@ class Profile:
 _KEYS = ("extends", *(f.name for f in fields(Profile) if f.name not in ("name", "origin")))
 
 
-def folders(config: Path, start: Path) -> tuple[Path, ...]:
-    """Return the folders of users' profiles, the one that wins last."""
+def folders(config: Path, start: Path | None = None) -> tuple[Path, ...]:
+    """Return the folders of users' profiles, the one that wins last.
+
+    A project's folder is looked for from `start` upwards, by default from the current folder.
+    """
+    try:
+        start = start or Path.cwd()
+    except OSError:  # the current folder was removed
+        return (config / "profiles",)
     for parent in (start, *start.parents):
-        if (parent / PROJECT_FOLDER).is_dir():
+        if os.path.isdir(parent / PROJECT_FOLDER):
             return (config / "profiles", parent / PROJECT_FOLDER)
     return (config / "profiles",)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Return the profiles in a folder by name; none where it is not there or cannot be read."""
+    try:
+        return sorted(folder / name for name in os.listdir(folder) if name.endswith(".toml"))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        logger("environment").warning("the profiles in %s are left out: %s", folder, error)
+        return []
 
 
 def load_profiles(where: Iterable[Path] = ()) -> dict[str, Profile]:
@@ -79,12 +99,12 @@ def load_profiles(where: Iterable[Path] = ()) -> dict[str, Profile]:
     Raises
     ------
     InvalidSettings
-        If a file is no profile; the message names the file and the key.
+        If a file is not a profile; the message names the file and the key.
     """
     shipped = Path(__file__).with_name("profiles")
     tables: dict[str, tuple[dict[str, Any], str]] = {}
     for folder in (shipped, *where):
-        for path in sorted(folder.glob("*.toml")):
+        for path in _files_in(folder):
             origin = "gpuforge" if folder == shipped else str(path)
             tables[path.stem] = _read(path.stem, _text(path), origin, tables)
     return {name: parse_profile(name, *tables[name], tables) for name in sorted(tables)}
@@ -119,8 +139,8 @@ def parse_profile(name: str, table: dict[str, Any], origin: str, known: Tables) 
     """Return the profile that a table means, with what it extends filled in."""
     if not _NAME.fullmatch(name):
         raise InvalidSettings(
-            f"{origin}: {name!r} is no profile name",
-            hint="use lower case letters, digits and underscores, a letter first",
+            f"{origin}: {name!r} is not a valid profile name",
+            hint="use lower-case letters, digits and underscores, starting with a letter",
         )
     merged = _extended(name, table, origin, known, ())
     where = f"profile {name} ({origin})"
@@ -150,10 +170,12 @@ def _extended(
     if base_name is None:
         return table
     if base_name in seen or base_name == name:
-        raise InvalidSettings(f"{origin}: extends goes round: {' -> '.join((*seen, base_name))}")
+        raise InvalidSettings(
+            f"{origin}: profiles extend each other in a circle: {' -> '.join((*seen, base_name))}"
+        )
     if base_name not in known:
         raise InvalidSettings(
-            f"{origin}: extends {base_name!r}, which is no profile",
+            f"{origin}: extends {base_name!r}, which does not exist",
             hint=suggestion(str(base_name), sorted(known)),
         )
     base = _extended(base_name, *known[base_name], known, (*seen, name))
@@ -198,7 +220,7 @@ def _read(name: str, text: str, origin: str, below: Tables) -> tuple[dict[str, A
 def _table(merged: dict[str, Any], key: str, where: str) -> dict[str, Any]:
     found = merged.get(key, {})
     if not isinstance(found, dict):
-        raise InvalidSettings(f"{where}: {key} is no table", hint=f"write [{key}.NAME]")
+        raise InvalidSettings(f"{where}: {key} is not a table", hint=f"write [{key}.NAME]")
     return found
 
 
@@ -213,7 +235,7 @@ def _groups(
             )
         if not isinstance(group, dict) or set(group) - {"packages"}:
             raise InvalidSettings(
-                f"{where}: {key}.{name} holds more than 'packages'", hint="write packages = [...]"
+                f"{where}: {key}.{name} may only contain 'packages'", hint="write packages = [...]"
             )
         groups[name] = _requirements(group.get("packages", []), f"{where}, {key}.{name}")
     return groups
@@ -221,7 +243,7 @@ def _groups(
 
 def _requirements(value: Any, where: str) -> tuple[Requirement, ...]:
     if not isinstance(value, list):
-        raise InvalidSettings(f"{where} is no list", hint='write packages = ["numpy"]')
+        raise InvalidSettings(f"{where} is not a list", hint='write packages = ["numpy"]')
     return tuple(parse_requirement(item, where=where) for item in value)
 
 
@@ -230,14 +252,14 @@ def _system_packages(value: Any, where: str) -> tuple[str, ...]:
         isinstance(item, str) and _SYSTEM_PACKAGE.fullmatch(item) for item in value
     )
     if not valid:
-        raise InvalidSettings(f"{where}: {value!r} is no list of package names")
+        raise InvalidSettings(f"{where}: {value!r} is not a list of package names")
     return tuple(value)
 
 
 def _line(merged: dict[str, Any], key: str, where: str) -> str:
     value = merged.get(key, "")
     if not isinstance(value, str) or not value.isprintable():
-        raise InvalidSettings(f"{where}: {key} is no single line of text")
+        raise InvalidSettings(f"{where}: {key} is not a single line of text")
     return value
 
 
@@ -246,5 +268,5 @@ def _number(
 ) -> float:
     value = merged.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise InvalidSettings(f"{where}: {key} = {value!r} is no number from 0 to {most:g}")
+        raise InvalidSettings(f"{where}: {key} = {value!r} is not a number from 0 to {most:g}")
     return float(value)

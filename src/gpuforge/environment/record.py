@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import dataclass
 from pathlib import Path
 
+from gpuforge import stored
 from gpuforge.errors import InvalidSettings
 
 FILE = "gpuforge-environment.json"
@@ -35,8 +36,7 @@ class Record:
 
 def write_record(folder: Path, record: Record) -> None:
     """Write `record` into an environment's folder."""
-    document = {"schema_version": 1, **asdict(record)}
-    (folder / FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    stored.write(folder / FILE, stored.dumps(record, indent=1) + "\n")
 
 
 def read_record(folder: Path) -> Record | None:
@@ -45,27 +45,25 @@ def read_record(folder: Path) -> Record | None:
     Raises
     ------
     InvalidSettings
-        If the file is there and is no record.
+        If the file is there and is damaged.
     """
     path = folder / FILE
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-        return Record(
-            **{name: table[name] for name in Record.__dataclass_fields__},
-        )
+        return stored.loads_as(Record, path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise InvalidSettings(
-            f"{path} is no record of an environment: {error}", hint="create it again with --replace"
+            f"{path} cannot be read: {error}",
+            hint="create the environment again with 'gpuforge env create --replace'",
         ) from None
 
 
 def python_of(folder: Path) -> Path:
     """Return the interpreter of an environment, which need not exist."""
-    home = folder / PIXI_HOME if (folder / PIXI_HOME).is_dir() else folder
+    home = folder / PIXI_HOME if os.path.isdir(folder / PIXI_HOME) else folder
     windows = (home / "Scripts" / "python.exe", home / "python.exe")
-    return next((path for path in windows if path.exists()), home / "bin" / "python")
+    return next((path for path in windows if os.path.exists(path)), home / "bin" / "python")
 
 
 def is_environment(folder: Path) -> bool:
@@ -73,6 +71,6 @@ def is_environment(folder: Path) -> bool:
 
     A workspace of pixi is one when gpuforge made it and nothing was put into it since.
     """
-    if (folder / PIXI_HOME).is_dir():
-        return (folder / FILE).is_file() and {e.name for e in folder.iterdir()} <= _PIXI_FILES
-    return (folder / "pyvenv.cfg").is_file() or (folder / "conda-meta").is_dir()
+    if os.path.isdir(folder / PIXI_HOME):
+        return os.path.isfile(folder / FILE) and {*os.listdir(folder)} <= _PIXI_FILES
+    return os.path.isfile(folder / "pyvenv.cfg") or os.path.isdir(folder / "conda-meta")

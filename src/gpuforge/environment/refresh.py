@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from gpuforge import stored
 from gpuforge.compat.builds import PACKAGE
+from gpuforge.errors import PlanRefused
+from gpuforge.log import logger
 
 FILE = "newest-releases.json"
 _NEWEST = re.compile(r"^([A-Za-z0-9._-]+) \(([^)]+)\)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest releases that an index named, by package, and the day it was asked."""
+
+    asked: str
+    newest: dict[str, str]
 
 
 def refresh_releases(
@@ -39,16 +50,22 @@ def refresh_releases(
         if finished.status != 0 or newest is None:
             raise explain_failure(finished.tail, f"asking for releases of {package}")
         found[package] = newest[2]
-    cache.mkdir(parents=True, exist_ok=True)
-    document = {"schema_version": 1, "asked": today.isoformat(), "newest": found}
-    (cache / FILE).write_text(json.dumps(document) + "\n", encoding="utf-8")
+    try:
+        text = stored.dumps(Newest(today.isoformat(), found)) + "\n"
+        stored.write(cache / FILE, text, parents=True)
+    except OSError as error:
+        raise PlanRefused(
+            f"the answers cannot be kept: {error}", hint="choose another folder with 'cache_folder'"
+        ) from None
     return found
 
 
 def newest_releases(cache: Path) -> dict[str, str]:
     """Return the newest releases that were last asked for; empty when never, or not readable."""
     try:
-        document = json.loads((cache / FILE).read_text(encoding="utf-8"))
-        return {str(name): str(version) for name, version in document["newest"].items()}
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return stored.loads_as(Newest, (cache / FILE).read_text(encoding="utf-8")).newest
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        logger("environment").info("%s is not used: %s", cache / FILE, error)
         return {}

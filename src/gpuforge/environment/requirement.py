@@ -56,13 +56,13 @@ def parse_requirement(text: object, *, where: str = "") -> Requirement:
     Raises
     ------
     InvalidSettings
-        If it is no name with extras and versions; the message says `where` it stands.
+        If it is not a name with extras and versions; the message names `where` it is.
     """
     match = _REQUIREMENT.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         place = f"{where}: " if where else ""
         raise InvalidSettings(
-            f"{place}{text!r} is no package requirement",
+            f"{place}{text!r} is not a package requirement",
             hint="write a name, extras and versions, for example 'numpy>=2.0,<3'",
         )
     extras = re.findall(_NAME, match["extras"] or "")

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuforge.compat import rocm
-from gpuforge.compat.builds import ACCELERATORS, FRAMEWORKS, Accelerator, Build, builds_for
+from gpuforge.compat.builds import (
+    ACCELERATORS,
+    FRAMEWORKS,
+    Accelerator,
+    Build,
+    build_on_default_index,
+    builds_for,
+)
 from gpuforge.compat.versions import parse_version
 from gpuforge.environment.obstacles import (
     Obstacle,
@@ -17,7 +24,7 @@ from gpuforge.environment.obstacles import (
     obstacles,
 )
 from gpuforge.environment.target import Target
-from gpuforge.facts import Device, Machine, known
+from gpuforge.facts import Device, Driver, Machine, known
 
 ACCELERATOR_OF: dict[str, Accelerator] = {
     "nvidia": "cuda",
@@ -27,11 +34,10 @@ ACCELERATOR_OF: dict[str, Accelerator] = {
 }
 _WORDS = {
     "python": "use Python {need}",
-    "version": "take version {need}",
+    "version": "use version {need}",
     "driver": "install driver {need} or newer",
     "system": "use a system with {need}",
     "framework": "use {need}",
-    "repair": "repair the driver (see '{need}')",
 }
 _EASE = ("python", "version", "framework", "driver", "system")
 
@@ -45,7 +51,9 @@ class Change:
     brings: str
 
     def __str__(self) -> str:
-        return f"{_WORDS[self.kind].format(need=self.need)}: {self.brings} then fits"
+        if self.kind == "repair":
+            return f"run '{self.need}' to find out why, then plan again"
+        return f"{_WORDS[self.kind].format(need=self.need)}: {self.brings} can be used then"
 
 
 @dataclass(frozen=True)
@@ -88,6 +96,8 @@ def select(
     target: Target,
     version: str = "",
     cuda_major: int | None = None,
+    *,
+    default_index: bool = False,
 ) -> Selection | Refusal:
     """Return the best build that runs on the first of `devices`, or why there is none.
 
@@ -101,27 +111,73 @@ def select(
         The framework version that is wanted, empty for any.
     cuda_major
         The CUDA major that the environment already has, None for any.
+    default_index
+        Whether only what the default index holds may be taken.
     """
     candidates = [
         build
         for build in builds_for(framework, accelerator, target.platform)
         if cuda_major in (None, build.cuda_major)
     ]
+    if default_index:
+        held = (build_on_default_index(build) for build in candidates)
+        candidates = [build for build in held if build is not None]
     first = devices[0] if devices else None
     if accelerator != "cpu" and first is None:
-        return Refusal(f"the machine shows no device for {accelerator}")
+        return Refusal(f"no device for {accelerator} was found")
     if not candidates:
         change = _other_framework(framework, accelerator, devices, target)
-        reason = f"there is no {accelerator} build of {framework} for {target.platform}"
+        what = {"cpu": "", "cuda": "CUDA ", "rocm": "ROCm ", "xpu": "XPU ", "metal": "Metal "}
+        reason = f"{framework} has no {what[accelerator]}build for {target.platform_name}"
         return Refusal(reason, change)
     found = [(build, obstacles(build, first, target, version)) for build in candidates]
     fitting = [build for build, met in found if not met]
+    asked = _Asked(candidates, devices, target, version)
     if not fitting:
-        return _refuse(framework, accelerator, devices, target, found)
-    serving_all = [b for b in fitting if not _unserved(b, devices, target)]
-    build = max(serving_all or fitting, key=_preference)
-    warnings = [*_warnings(build, devices, target), *_step_back(build, found, version)]
+        return _refuse(framework, accelerator, asked, found)
+    build = _best(fitting, devices, target)
+    warnings = [*_warnings(build, devices, target), *_step_back(build, found, asked)]
     return Selection(build, devices, _why(build, first, target, fitting, version), tuple(warnings))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What was asked for: the builds to choose from, and for what."""
+
+    candidates: list[Build]
+    devices: tuple[Device, ...]
+    target: Target
+    version: str
+
+    def after(self, kind: str, need: str) -> Build | None:
+        """Return the build that would be chosen after one change, None for none."""
+        devices, target, version = self.devices, self.target, self.version
+        candidates = self.candidates
+        if kind == "python":
+            target = replace(target, python=need)
+        elif kind == "version":
+            version = need
+        elif kind == "driver" and devices:
+            driver = known(devices[0].driver) or Driver("")
+            newer = replace(driver, version=need.rpartition(" ")[2])
+            devices = tuple(replace(device, driver=newer) for device in devices)
+        elif need == "Linux":
+            target = replace(target, platform="linux-64", driver_kind="linux")
+            one = candidates[0]
+            candidates = list(builds_for(one.framework, one.accelerator, target.platform))
+        elif kind == "system":
+            name, _, least = need.removesuffix(" or newer").partition(" ")
+            glibc, macos = (least if name == one else None for one in ("glibc", "macOS"))
+            target = replace(target, glibc=glibc or target.glibc, macos=macos or target.macos)
+        first = devices[0] if devices else None
+        fitting = [b for b in candidates if not obstacles(b, first, target, version)]
+        return _best(fitting, devices, target) if fitting else None
+
+
+def _best(fitting: list[Build], devices: tuple[Device, ...], target: Target) -> Build:
+    """Return the build to take: one that serves every device before one that serves the first."""
+    serving_all = [b for b in fitting if not _unserved(b, devices, target)]
+    return max(serving_all or fitting, key=_preference)
 
 
 def _preference(build: Build) -> tuple[object, ...]:
@@ -142,29 +198,40 @@ def _unserved(build: Build, devices: Iterable[Device], target: Target) -> list[D
 def _refuse(
     framework: str,
     accelerator: Accelerator,
-    devices: tuple[Device, ...],
-    target: Target,
+    asked: _Asked,
     found: list[tuple[Build, list[Obstacle]]],
 ) -> Refusal:
     nearest, met = max(found, key=lambda pair: (-len(pair[1]), _preference(pair[0])))
-    reason = "; ".join(obstacle.reason for obstacle in met)
-    other = _other_framework(framework, accelerator, devices, target)
-    return Refusal(f"{_title(nearest)}: {reason}", _single_change(found) or other)
+    reason = "; ".join(dict.fromkeys(obstacle.reason for obstacle in met))
+    other = _other_framework(framework, accelerator, asked.devices, asked.target)
+    return Refusal(f"{_title(nearest)}: {reason}", _single_change(found, asked) or other)
 
 
-def _single_change(found: list[tuple[Build, list[Obstacle]]]) -> Change | None:
-    """Return the change that alone brings the newest release, the easiest one among equals."""
+def _single_change(
+    found: list[tuple[Build, list[Obstacle]]], asked: _Asked, than: Build | None = None
+) -> Change | None:
+    """Return the change that alone brings the newest release, the easiest one among equals.
+
+    What it brings is what would then be chosen, which must be newer than `than`.
+    """
     single = [
         (build, met[0])
         for build, met in found
         if len(met) == 1 and met[0].kind != "device" and met[0].need
     ]
-    if not single:
-        return None
-    build, obstacle = max(
-        single, key=lambda pair: (_preference(pair[0])[:2], -_EASE.index(pair[1].kind))
+    single.sort(
+        key=lambda pair: (_preference(pair[0])[:2], -_EASE.index(pair[1].kind)), reverse=True
     )
-    return Change(obstacle.kind, obstacle.need, _title(build))
+    for change in dict.fromkeys((obstacle.kind, obstacle.need) for _, obstacle in single):
+        brought = asked.after(*change)
+        newer = brought and (than is None or _release(brought) > _release(than))
+        if brought and newer:
+            return Change(*change, _title(brought))
+    return None
+
+
+def _release(build: Build) -> tuple[int, ...]:
+    return parse_version(build.version)
 
 
 def _other_framework(
@@ -181,17 +248,15 @@ def _other_framework(
 
 
 def _step_back(
-    build: Build, found: list[tuple[Build, list[Obstacle]]], version: str
+    build: Build, found: list[tuple[Build, list[Obstacle]]], asked: _Asked
 ) -> Iterable[str]:
     """Yield what would bring a newer release than the one that fits, so that none is silent."""
     newer = [
-        (other, met)
-        for other, met in found
-        if parse_version(other.version) > parse_version(build.version) and other.sure
+        (other, met) for other, met in found if _release(other) > _release(build) and other.sure
     ]
-    change = _single_change(newer)
-    if change is not None and not version:
-        yield f"{_title(build)} is not the newest: {change}"
+    change = _single_change(newer, asked, build) if not asked.version else None
+    if change is not None:
+        yield f"a newer release than {_title(build)} is possible: {change}"
 
 
 def _title(build: Build) -> str:
@@ -201,15 +266,15 @@ def _title(build: Build) -> str:
 def _why(
     build: Build, device: Device | None, target: Target, fitting: list[Build], version: str
 ) -> str:
-    what = "the release asked for" if version else "the newest known release"
+    what = "the requested release" if version else "the newest known release"
     parts = [f"{what}, for Python {target.python} on {target.platform}"]
     if device is not None:
-        parts[0] += f" that serves {device_name(device)}"
+        parts[0] += f" that supports {device_name(device)}"
         parts += list(_evidence(build, device))
-    newer = [b for b in fitting if parse_version(b.version) > parse_version(build.version)]
+    newer = [b for b in fitting if _release(b) > _release(build)]
     if newer:
         parts.append(
-            f"{_title(newer[0])} is passed over: {newer[0].note or 'its entry is not sure'}"
+            f"{_title(newer[0])} was not chosen: {newer[0].note or 'its support is uncertain'}"
         )
     return "; ".join(parts)
 
@@ -225,10 +290,13 @@ def _evidence(build: Build, device: Device) -> Iterable[str]:
 def _warnings(build: Build, devices: tuple[Device, ...], target: Target) -> Iterable[str]:
     for device in _unserved(build, devices[1:], target):
         met = obstacles(build, device, target)
-        yield f"{device_name(device)} is not served: {'; '.join(o.reason for o in met)}"
+        why = "; ".join(obstacle.reason for obstacle in met)
+        yield f"{device_name(device)} is not supported by this build: {why}"
     if not build.sure:
-        yield f"{_title(build)} rests on an uncertain entry: {build.note or build.source}"
-    elif build.framework == "jax" and build.note and build.accelerator != "cuda":
+        yield f"support for {_title(build)} is uncertain: {build.note or build.source}"
+    elif build.note.startswith("the default index") or (
+        build.framework == "jax" and build.note and build.accelerator != "cuda"
+    ):
         yield f"{_title(build)}: {build.note}"
     gfx = gfx_target(devices[0]) if build.accelerator == "rocm" else None
     if gfx and rocm.note(gfx):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpuforge.compat.builds import PLATFORMS
 from gpuforge.compat.cuda import DriverKind
 from gpuforge.errors import InvalidSettings, UnknownName
-from gpuforge.facts import Machine, known
+from gpuforge.facts import Device, Machine, known
 
 _SYSTEMS = {"linux": "linux", "wsl2": "linux", "jetson": "linux", "macos": "osx", "windows": "win"}
 _MACHINES = {"x86_64": "64", "amd64": "64", "aarch64": "aarch64", "arm64": "aarch64"}
@@ -36,6 +36,17 @@ class Target:
     driver_kind: DriverKind = "linux"
     assumed: tuple[str, ...] = ()
 
+    @property
+    def platform_name(self) -> str:
+        """What to call the platform in a sentence: ``FreeBSD on amd64``, or as `PLATFORMS` do."""
+        system, _, processor = self.platform.partition("-")
+        if self.platform in PLATFORMS:
+            return self.platform
+        if processor.endswith("musl"):
+            return f"{self.platform} (musl instead of glibc)"
+        name = {"freebsd": "FreeBSD", "osx": "macOS", "win": "Windows"}.get(system, system)
+        return f"{name} on {'x86_64' if processor == '64' else processor}"
+
 
 def target_of(
     machine: Machine,
@@ -54,12 +65,12 @@ def target_of(
     Raises
     ------
     UnknownName
-        If `platform` is none that the tables know.
+        If `platform` is not in the tables.
     InvalidSettings
-        If `python` is no version such as ``3.12``.
+        If `python` is not a version such as ``3.12``.
     """
     if python is not None and not _PYTHON.fullmatch(python):
-        raise InvalidSettings(f"{python!r} is no Python version", hint="write for example '3.12'")
+        raise InvalidSettings(f"{python!r} is not a Python version", hint="use for example 3.12")
     if platform is not None and platform not in PLATFORMS:
         raise UnknownName.among("platform", platform, PLATFORMS)
     own, assumed = _own_platform(machine)
@@ -86,13 +97,14 @@ def _own_platform(machine: Machine) -> tuple[str, tuple[str, ...]]:
     system, processor = known(machine.host.platform), known(machine.host.machine)
     assumed = []
     if system is None:
-        system = "macos" if _has_apple_gpu(machine) else "linux"
-        assumed.append(f"the operating system is not known: {system} is assumed")
+        on_windows = any(map(_has_windows_driver, machine.devices))
+        system = "macos" if _has_apple_gpu(machine) else "windows" if on_windows else "linux"
+        assumed.append(f"the operating system is unknown; {system} is assumed")
     name = _SYSTEMS.get(system, system)
     if processor is None:
         on_arm = system == "jetson" or _has_apple_gpu(machine) or _has_arm_gpu(machine)
         processor = "aarch64" if on_arm else "x86_64"
-        assumed.append(f"the processor is not known: {processor} is assumed")
+        assumed.append(f"the processor is unknown; {processor} is assumed")
     width = _MACHINES.get(processor.lower(), processor)
     if name == "osx" and width == "aarch64":
         width = "arm64"
@@ -103,6 +115,12 @@ def _has_arm_gpu(machine: Machine) -> bool:
     """Return whether a GPU is there that NVIDIA builds together with an Arm processor."""
     names = " ".join(known(device.name) or "" for device in machine.devices)
     return re.search(r"\b(?:GB10|GB200|GB300|GH200|Xavier|Orin|Thor)\b", names) is not None
+
+
+def _has_windows_driver(device: Device) -> bool:
+    """Return whether a driver has a number of four parts, as those of Windows alone have."""
+    driver = known(device.driver)
+    return re.fullmatch(r"\d+(\.\d+){3}", (driver and known(driver.version)) or "") is not None
 
 
 def _has_apple_gpu(machine: Machine) -> bool:

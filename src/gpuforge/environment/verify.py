@@ -65,11 +65,11 @@ def verify_environment(folder: Path) -> Verification:
     Raises
     ------
     EnvironmentMismatch
-        If it is no environment, holds no known framework, or its Python does not run.
+        If it is not an environment, has no known framework, or its Python does not run.
     """
     if not is_environment(folder):
         raise EnvironmentMismatch(
-            f"{folder} is no environment", hint="make one with 'gpuforge env create'"
+            f"{folder} is not a Python environment", hint="create one with 'gpuforge env create'"
         )
     record = read_record(folder)
     framework = record.framework if record else _framework_in(folder)
@@ -112,7 +112,7 @@ def _ask(folder: Path, code: str, *arguments: str) -> Any:
     if not isinstance(done, Output):
         raise EnvironmentMismatch(
             f"the Python of {folder} does not run: {done.reason}",
-            hint="create it again with --replace",
+            hint="create it again: gpuforge env create --replace",
         )
     try:
         return json.loads(done.stdout.strip().splitlines()[-1])
@@ -120,5 +120,5 @@ def _ask(folder: Path, code: str, *arguments: str) -> Any:
         said = done.stderr.strip().splitlines()[-3:]
         raise EnvironmentMismatch(
             f"the Python of {folder} ended with status {done.status}: {' '.join(said)[:400]}",
-            hint="create it again with --replace",
+            hint="create it again: gpuforge env create --replace",
         ) from None

@@ -1,8 +1,8 @@
 """The only door to the operating system: files, processes, libraries, environment, clock.
 
 `LiveProbe` reads this machine; `SnapshotProbe` replays a recorded one. What detection, checks and
-settings know, they know through one of these, so every one of them can be tested on machines that
-nobody here owns.
+settings know comes through one of these, so all of it can be tested on machines that were recorded
+elsewhere.
 """
 
 from gpuforge.probe.contract import OUTPUT_LIMIT_BYTES, Output, Probe

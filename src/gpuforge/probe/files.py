@@ -16,12 +16,12 @@ def read(path: str | Path, shown: str) -> Reading[bytes]:
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return Failed(f"{shown} is no regular file")
+                return Failed(f"{shown} is not a regular file")
             content = file.read(FILE_LIMIT_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return Absent(f"no file {shown}")
     except IsADirectoryError:
-        return Failed(f"{shown} is no regular file")
+        return Failed(f"{shown} is not a regular file")
     except (OSError, ValueError) as error:
         return Failed(f"{shown}: {error}")
     if len(content) > FILE_LIMIT_BYTES:

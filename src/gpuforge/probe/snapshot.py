@@ -45,7 +45,7 @@ class SnapshotProbe(Probe):
     Raises
     ------
     WorkloadError
-        If `folder` is no folder that can be read.
+        If `folder` cannot be read.
     """
 
     def __init__(self, folder: str | Path, environ: Mapping[str, str] | None = None) -> None:
@@ -187,6 +187,7 @@ def _recorded_outputs(folder: Path) -> dict[str, Path]:
         files = [path for path in folder.iterdir() if path.is_file() and not path.is_symlink()]
     except OSError as error:
         raise WorkloadError(
-            f"{folder} is no snapshot: {error.strerror}", hint="name a folder that --record wrote"
+            f"{folder} is not a recorded machine: {error.strerror}",
+            hint="name a folder written by 'gpuforge detect --record DIR'",
         ) from None
     return {path.name: path for path in sorted(files) if path.name not in NOT_OUTPUTS}

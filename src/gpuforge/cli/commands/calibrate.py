@@ -11,27 +11,33 @@ from typing import TYPE_CHECKING
 
 from gpuforge.cli import render
 from gpuforge.cli.main import FINE, NOTHING
+from gpuforge.installation import install_command
 from gpuforge.units import format_bytes, format_seconds, significant
 
 if TYPE_CHECKING:
-    from gpuforge.runtime.calibration import Point
+    from gpuforge.runtime.calibration.probes import Point
     from gpuforge.runtime.session import Session
 
-SUMMARY = "measure how the installed backends compare with NumPy on this machine"
+SUMMARY = "measure how fast each installed backend is on this machine, compared with NumPy"
 BYTES_PER_ELEMENT = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--list", action="store_true", help="list the backends, measure nothing")
     only.add_argument(
-        "--reset", action="store_true", help="forget what was measured before, and begin anew"
+        "--list", action="store_true", help="list the available backends without measuring"
     )
-    only.add_argument("--export", metavar="FILE", help="write what was measured to FILE")
     only.add_argument(
-        "--import", metavar="FILE", dest="read", help="start from FILE, of the same hardware"
+        "--reset", action="store_true", help="discard earlier measurements and start over"
+    )
+    only.add_argument("--export", metavar="FILE", help="write the measurements to FILE")
+    only.add_argument(
+        "--import",
+        metavar="FILE",
+        dest="read",
+        help="read measurements from FILE (same hardware only)",
     )
 
 
@@ -47,13 +53,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return _list(session, failures, as_json=arguments.json)
     if not session.backends():
-        render.message("nothing to compare: NumPy is the only backend that works here")
+        render.message("nothing to measure: NumPy is the only backend that works here")
         for line in failures:
             render.message(f"  {line}")
-        render.message("hint: pip install 'gpuforge[jax]' or 'gpuforge[torch]'")
+        render.message(f"hint: install another one, such as JAX: {install_command('jax')}")
         return NOTHING
     if arguments.reset:
-        from gpuforge.runtime.calibration import forget
+        from gpuforge.runtime.calibration.probes import forget
 
         forget(session.history)
     points = _measure(session, start)
@@ -65,7 +71,7 @@ def _exchange(session: Session, arguments: argparse.Namespace) -> int:
     """Write the constants of this machine to a file, or read those of one like it."""
     from pathlib import Path
 
-    from gpuforge.runtime.exchange import export_constants, import_constants
+    from gpuforge.runtime.calibration.exchange import export_constants, import_constants
 
     if arguments.export:
         points = export_constants(session.history, Path(arguments.export))
@@ -91,7 +97,7 @@ def _open_all(session: Session) -> list[str]:
 def _measure(session: Session, start: float) -> list[Point]:
     from tqdm import tqdm
 
-    from gpuforge.runtime.calibration import LIMIT_SECONDS, calibrate, plan_probes
+    from gpuforge.runtime.calibration.probes import LIMIT_SECONDS, calibrate, plan_probes
 
     busy = _others_at_work()
     backends = session.backends()
@@ -111,7 +117,7 @@ def _measure(session: Session, start: float) -> list[Point]:
 
 def _others_at_work() -> str:
     """Return what says that other programs use the processors; empty where nothing does."""
-    from gpuforge.runtime.contention import allowed_cores
+    from gpuforge.runtime.threads.contention import allowed_cores
 
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     cores = allowed_cores()
@@ -120,7 +126,7 @@ def _others_at_work() -> str:
 
 def _warnings(session: Session, points: list[Point], busy: str) -> Iterator[str]:
     """Yield what is to be known of the figures: what is missing, and what may be wrong."""
-    from gpuforge.runtime.calibration import plan_probes
+    from gpuforge.runtime.calibration.probes import plan_probes
 
     unable = {(p.probe, p.backend) for p in points if p.ratio is None and not p.unsteady}
     missing = sum(
@@ -129,23 +135,23 @@ def _warnings(session: Session, points: list[Point], busy: str) -> Iterator[str]
         for backend in left
     )
     if missing:
-        yield f"{missing} probes are left: run 'gpuforge calibrate' again to go on"
+        yield f"{missing} measurements remain: run 'gpuforge calibrate' again to continue"
     for probe, name in sorted(unable):
         reason = next(p.reason for p in points if (p.probe, p.backend) == (probe, name))
-        yield f"{probe} is not done by {name}: {reason}"
+        yield f"{probe} cannot be run by {name}: {reason}"
     unsteady = sum(point.unsteady for point in points)
     if unsteady:
-        yield f"warning: {unsteady} probes were not kept: their times disagree"
+        yield f"warning: {unsteady} measurements were discarded: their times varied too much"
     if unsteady or busy:
         cause = f" ({busy})" if busy else ""
-        yield f"warning: other programs use the processors{cause}: figures may be wrong"
-        yield "hint: when they are done, run 'gpuforge calibrate --reset'"
+        yield f"warning: other programs are using the CPU{cause}: results may be inaccurate"
+        yield "hint: run 'gpuforge calibrate --reset' when they have finished"
     if session.history.problem:
         yield f"warning: {session.history.problem}"
 
 
 def _report(session: Session, points: list[Point], *, as_json: bool) -> None:
-    from gpuforge.runtime.priors import Priors
+    from gpuforge.runtime.placement.priors import Priors
 
     table = Priors(session.history).table
     if not table:  # nothing could be kept: show what was measured now
@@ -163,7 +169,7 @@ def _report(session: Session, points: list[Point], *, as_json: bool) -> None:
         if points_of
     ]
     heading = ("operations", "backend", *map(_size_text, _sizes(table)))
-    render.data("time over NumPy's, transfers counted (below 1: faster)")
+    render.data("time relative to NumPy, including transfers (below 1 is faster)")
     render.data(render.table(rows, heading=heading))
 
 
@@ -187,7 +193,7 @@ def _list(session: Session, failures: list[str], *, as_json: bool) -> int:
     listed = list_backends(plugins=session.settings.plugins)
     failures += [f"{entry.name}: {entry.reason}" for entry in listed if entry.reason]
     failures += [
-        f"{device.name}: used only where it is named, it ends the process where memory is short"
+        f"{device.name}: used only when named: it ends the process when memory runs out"
         for library in session.libraries.values()
         for device in library.devices
         if device.dies_when_short and not session.usable(device)
@@ -199,5 +205,5 @@ def _list(session: Session, failures: list[str], *, as_json: bool) -> int:
         return FINE
     render.data(render.table([(b.name, b.version) for b in backends]))
     for line in failures:
-        render.message(f"left out: {line}")
+        render.message(f"not used: {line}")
     return FINE

@@ -15,6 +15,7 @@ from gpuforge.errors import GpuForgeError, InvalidSettings, UnknownName
 from gpuforge.probe import LiveProbe
 
 SUMMARY = "show and change settings"
+STRICT_SETTINGS = True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,21 +24,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def action(name: str, text: str) -> argparse.ArgumentParser:
         found = actions.add_parser(name, help=text, description=text)
-        found.add_argument("--json", action="store_true", help="print one JSON document")
+        found.add_argument("--json", action="store_true", help="print JSON")
         found.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS)
         return found
 
-    show = action("show", "list every setting, its value and its meaning")
-    show.add_argument("--origin", action="store_true", help="say where each value comes from")
-    action("get", "print the value in force").add_argument("name", metavar="NAME")
-    put = action("set", "write a value to the user's file")
+    show = action("show", "list all settings with their values and meanings")
+    show.add_argument("--origin", action="store_true", help="show where each value comes from")
+    action("get", "print the current value of a setting").add_argument("name", metavar="NAME")
+    put = action("set", "set a value in your settings file")
     put.add_argument("name", metavar="NAME")
     put.add_argument("value", metavar="VALUE", help="lists are separated by commas")
-    unset = action("unset", "take a setting out of the user's file")
+    unset = action("unset", "remove a setting from your settings file")
     unset.add_argument("name", metavar="NAME")
-    action("path", "print where the user's file is")
-    action("edit", "open the user's file in $VISUAL or $EDITOR")
-    preset = action("preset", "write the settings that suit one kind of machine")
+    action("path", "print the path of your settings file")
+    action("edit", "open your settings file in $VISUAL or $EDITOR")
+    preset = action("preset", "apply the settings recommended for one kind of machine")
     preset.add_argument("name", metavar="|".join(settings_file.PRESETS))
 
 
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    loaded = settings.load()
+    loaded = settings.load(strict=True)
     if arguments.json:
         found = {
             name: {
@@ -71,7 +72,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _get(arguments: argparse.Namespace) -> int:
     settings.describe(arguments.name)  # an unknown name is an error of its own
-    loaded = settings.load()
+    loaded = settings.load(strict=True)
     value = getattr(loaded.settings, arguments.name)
     if arguments.json:
         origin = loaded.origins[arguments.name]
@@ -94,6 +95,7 @@ def _preset(arguments: argparse.Namespace) -> int:
 
 def _write(arguments: argparse.Namespace, values: dict[str, Any]) -> int:
     path = settings.user_file()
+    _check_backends({name: settings.parse(name, value) for name, value in values.items()})
     before = settings_file.change(path, values)
     parsed = {name: settings.parse(name, value) for name, value in values.items()}
     if arguments.json:
@@ -102,9 +104,24 @@ def _write(arguments: argparse.Namespace, values: dict[str, Any]) -> int:
         for name, value in parsed.items():
             was = f" (was {before[name]})" if name in before else ""
             render.data(f"{name} = {settings.to_text(value)}{was}")
-        render.message(f"written to {path}")
+        render.message(f"wrote {path}")
     _warn_of_the_rest(path, tuple(parsed))
     return 0
+
+
+def _check_backends(values: dict[str, Any]) -> None:
+    """Raise if a setting names a backend or a device that nothing here knows."""
+    named = [*values.get("backends", ()), *values.get("forbid", ()), values.get("backend", "")]
+    if not any(named) and not values.get("device"):
+        return
+    from gpuforge.runtime.backends import check_device, names
+
+    known = names(plugins=True)
+    for name in filter(None, named):
+        if name.partition(":")[0] not in known:
+            raise UnknownName.among("backend", name.partition(":")[0], known)
+    if values.get("device"):
+        check_device(values["device"])
 
 
 def _unset(arguments: argparse.Namespace) -> int:
@@ -115,9 +132,9 @@ def _unset(arguments: argparse.Namespace) -> int:
     if arguments.json:
         render.document({"file": str(path), "removed": before})
     elif before:
-        render.message(f"{arguments.name} is taken out of {path}")
+        render.message(f"removed {arguments.name} from {path}")
     else:
-        render.message(f"{arguments.name} is not set in {path}; nothing to take out")
+        render.message(f"{arguments.name} is not set in {path}; nothing was changed")
     _warn_of_the_rest(path, (arguments.name,))
     return 0
 
@@ -125,7 +142,7 @@ def _unset(arguments: argparse.Namespace) -> int:
 def _path(arguments: argparse.Namespace) -> int:
     path, project = settings.user_file(), settings.project_file(LiveProbe())
     if arguments.json:
-        document = {"user": str(path), "exists": path.exists()}
+        document = {"user": str(path), "exists": os.path.exists(path)}
         render.document({**document, "project": project[0] if project else None})
     else:
         render.data(str(path))
@@ -137,7 +154,7 @@ def _edit(arguments: argparse.Namespace) -> int:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         raise InvalidSettings(
-            "neither VISUAL nor EDITOR names an editor", hint=f"set EDITOR, or open {path} yourself"
+            "no editor is set in VISUAL or EDITOR", hint=f"set EDITOR, or open {path} yourself"
         )
     settings_file.create(path)
     try:
@@ -148,7 +165,7 @@ def _edit(arguments: argparse.Namespace) -> int:
         ) from None
     if status != 0:
         render.message(f"{editor} ended with status {status}")
-    settings.load()  # a mistake made just now is said now
+    settings.load(strict=True)  # a mistake made just now is said now
     if arguments.json:
         render.document({"file": str(path)})
     return int(status != 0)
@@ -157,14 +174,16 @@ def _edit(arguments: argparse.Namespace) -> int:
 def _warn_of_the_rest(path: Path, names: tuple[str, ...]) -> None:
     """Say what keeps the change just made to `names` from counting."""
     try:
-        origins = settings.load().origins
+        origins = settings.load(strict=True).origins
     except GpuForgeError as error:
-        render.message(f"still wrong: {error}")
+        render.message(f"the settings file still has an error: {error}")
         return
     for name in names:
         origin = origins.get(name, "default")
         if origin not in (str(path), "default"):
-            render.message(f"but {name} comes from {origin}, which goes before the user's file")
+            render.message(
+                f"note: {name} is overridden by {origin}, which takes precedence over your file"
+            )
 
 
 _ACTIONS = {

@@ -19,29 +19,40 @@ from gpuforge.facts import Host, Machine
 from gpuforge.probe import LiveProbe, Probe, SnapshotProbe
 from gpuforge.units import format_seconds
 
-SUMMARY = "what GPUs this machine has, and its CPU"
+SUMMARY = "list the GPUs and the CPU of this machine"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the command."""
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--snapshot", metavar="DIR", help="read a recorded machine, not this one")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
-        "--from", dest="pasted", metavar="FILE|-", help="read the machine that a pasted text shows"
+        "--snapshot", metavar="DIR", help="read a recorded machine instead of this one"
     )
-    parser.add_argument("--record", metavar="DIR", help="write this machine down, for a bug report")
-    parser.add_argument("--refresh", action="store_true", help="do not believe the cache")
-    parser.add_argument("--cpu-only", action="store_true", help="leave the GPUs out")
-    parser.add_argument("--watch", action="store_true", help="again and again, say what changed")
-    parser.add_argument("--why", action="store_true", help="show routes, scores and what is no GPU")
+    parser.add_argument(
+        "--from",
+        dest="pasted",
+        metavar="FILE|-",
+        help="read the machine from the text of a bug report or log",
+    )
+    parser.add_argument(
+        "--record", metavar="DIR", help="record this machine in a new folder, for a bug report"
+    )
+    parser.add_argument("--refresh", action="store_true", help="ignore the cache and detect again")
+    parser.add_argument("--cpu-only", action="store_true", help="do not read GPUs")
+    parser.add_argument("--watch", action="store_true", help="keep running, and report each change")
+    parser.add_argument(
+        "--why",
+        action="store_true",
+        help="show where each fact comes from, how scores add up, and what is not a GPU",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Detect, show, and return 1 where a driver fails."""
     if arguments.watch and arguments.json:
         raise UnknownName(
-            "gpuforge detect: --watch never ends, and --json is one document",
-            hint="run 'gpuforge detect --json --refresh' as often as you need it",
+            "gpuforge detect: --watch and --json cannot be combined",
+            hint="run 'gpuforge detect --json --refresh' repeatedly instead",
         )
     machine = _machine(arguments)
     _log_phases(machine)
@@ -54,11 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
         show(reasons)
     told = machine.devices or machine.failures or machine.others or machine.toolkits
     if arguments.pasted and not told and machine.host == Host():
-        render.message("nothing in the text was recognised as a machine")
+        render.message("no machine was recognised in the text")
         return NOTHING
     if machine.error and not arguments.json:
         command = f"explain {arguments.pasted}" if arguments.pasted else "doctor"
-        render.message(f"next: 'gpuforge {command}' says how to mend it")
+        render.message(f"next: 'gpuforge {command}' shows how to fix it")
     if arguments.watch:
         _watch(machine, arguments)
     return 1 if machine.status == "driver_error" else 0
@@ -69,7 +80,7 @@ def _machine(arguments: argparse.Namespace) -> Machine:
     sources = [flag for name, flag in flags.items() if getattr(arguments, name)]
     if len(sources) > 1:
         raise UnknownName(
-            f"gpuforge detect: {' and '.join(sources)} exclude each other", hint="give one of them"
+            f"gpuforge detect: {' and '.join(sources)} cannot be combined", hint="use one of them"
         )
     if arguments.pasted:
         return _pasted(arguments)
@@ -92,15 +103,16 @@ def _pasted(arguments: argparse.Namespace) -> Machine:
 
     if arguments.cpu_only or arguments.watch:
         raise UnknownName(
-            "gpuforge detect: --from reads a text once, GPUs and all",
-            hint="leave out --cpu-only and --watch",
+            "gpuforge detect: --from cannot be combined with --cpu-only or --watch",
+            hint="remove them",
         )
     if arguments.pasted == "-":
         return machine_from_text(text_of(sys.stdin.buffer.read()))
     content = read(arguments.pasted, arguments.pasted)
     if not isinstance(content, bytes):
         raise WorkloadError(
-            f"no text to read: {content.reason}", hint="name a file, or - for stdin"
+            f"cannot read the text: {content.reason}",
+            hint="name a file, or use - for standard input",
         )
     return machine_from_text(text_of(content))
 
@@ -108,7 +120,7 @@ def _pasted(arguments: argparse.Namespace) -> Machine:
 def _watch(before: Machine, arguments: argparse.Namespace) -> NoReturn:
     """Detect again and again, and say what changed, until Ctrl-C."""
     interval = settings.load().settings.monitor_interval
-    render.message(f"watching every {format_seconds(interval)}, end with Ctrl-C")
+    render.message(f"checking every {format_seconds(interval)}; press Ctrl-C to stop")
     while True:
         time.sleep(interval)
         probe = SnapshotProbe(arguments.snapshot) if arguments.snapshot else LiveProbe()
@@ -134,7 +146,7 @@ def _record(folder: Path) -> Machine:
         ) from None
     render.message(
         f"{len(files)} files are in {folder}, without serial numbers and user names: "
-        "read them before you send them"
+        "review them before you share them"
     )
     return machine
 

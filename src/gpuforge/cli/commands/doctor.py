@@ -8,21 +8,28 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gpuforge import settings
+from gpuforge.changes.environment import PythonEnvironment
 from gpuforge.cli import diagnosis_text, render
+from gpuforge.cli.build_planner import plan_builds
 from gpuforge.cli.main import FINE, NOTHING, PROBLEM
 from gpuforge.diagnose import Finding, Report
 from gpuforge.diagnose.run import load_checks, run_checks
+from gpuforge.diagnose.site import Site
 from gpuforge.errors import PlanRefused
 from gpuforge.probe import LiveProbe, Probe, SnapshotProbe
 
-SUMMARY = "check drivers, packages and environment; repair what is safe"
+SUMMARY = "check drivers, packages and the environment, and repair what is safe"
 
 SHOWN = ("check", "state", "message", "cause", "evidence", "steps", "elapsed_seconds")
 
 
 @dataclass(frozen=True)
 class Repair:
-    """What became of one repair: ``repaired``, ``still there``, ``refused``, ``declined``."""
+    """What became of one repair.
+
+    ``repaired``; ``undone``, because the problem was still there or another one came;
+    ``refused``, with the reason; ``declined`` by the user.
+    """
 
     check: str
     cause: str
@@ -34,16 +41,25 @@ class Repair:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("checks", metavar="CHECK", nargs="*", help="just these, or these causes")
-    parser.add_argument("--list", action="store_true", help="list checks and known causes")
     parser.add_argument(
-        "--skip", metavar="CHECK", action="append", default=[], help="leave a check out"
+        "checks",
+        metavar="CHECK",
+        nargs="*",
+        help="run these checks only, or those for these causes",
     )
-    parser.add_argument("--network", action="store_true", help="use the network; slow checks too")
-    parser.add_argument("--plugins", action="store_true", help="run checks of other packages too")
-    parser.add_argument("--fix", action="store_true", help="plan safe repairs, ask, make them")
+    parser.add_argument("--list", action="store_true", help="list checks and known causes")
+    parser.add_argument("--skip", metavar="CHECK", action="append", default=[], help="skip a check")
+    parser.add_argument(
+        "--network",
+        action="store_true",
+        help="also run slow checks and those that need the network",
+    )
+    parser.add_argument(
+        "--plugins", action="store_true", help="also run checks that other packages provide"
+    )
+    parser.add_argument("--fix", action="store_true", help="show repairs, ask, then make them")
     parser.add_argument("--yes", action="store_true", help="make or undo repairs without asking")
-    parser.add_argument("--undo", metavar="ID", help="take a repair back ('list' shows them)")
+    parser.add_argument("--undo", metavar="ID", help="undo a repair ('list' shows all)")
     parser.add_argument("--snapshot", metavar="DIR", help="check a recorded machine")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -55,16 +71,24 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.undo:
         return _undo(arguments)
     if arguments.fix and arguments.snapshot:
-        raise PlanRefused("a recorded machine cannot be repaired", hint="leave --snapshot out")
+        raise PlanRefused("a recorded machine cannot be repaired", hint="omit --snapshot")
     probe = SnapshotProbe(Path(arguments.snapshot)) if arguments.snapshot else LiveProbe()
     report = _checked(arguments, probe)
-    repairs: tuple[Repair, ...] = ()
+    repairs: list[Repair] = []
     if arguments.fix:
-        repairs = tuple(_repair(finding, arguments) for finding in _repairable(report))
-        if repairs:
-            report = _checked(arguments, probe)
+        if report.environment:
+            render.message(f"environment: {report.environment.prefix}")
+        tried: set[tuple[str, str]] = set()
+        # One at a time, each from a new report: a repair may settle or change what follows.
+        while found := _repairable(report, tried):
+            tried.add((found.check, found.message))
+            repairs.append(_repair(found, report, arguments))
+            if repairs[-1].outcome in ("repaired", "undone"):
+                report = _checked(arguments, probe)
+        if not repairs:
+            render.message("nothing was found that gpuforge can repair")
     if arguments.json:
-        render.document(_document(report, repairs))
+        render.document(_document(report, tuple(repairs)))
     else:
         render.data(diagnosis_text.render_report(report))
         for repair in repairs:
@@ -79,6 +103,7 @@ def _checked(arguments: argparse.Namespace, probe: Probe) -> Report:
         network=arguments.network,
         skip=arguments.skip,
         plugins=arguments.plugins,
+        planner=plan_builds,
     )
 
 
@@ -88,51 +113,61 @@ def _status(report: Report) -> int:
     return FINE if report.having("ok", "warning") else NOTHING
 
 
-def _repairable(report: Report) -> tuple[Finding, ...]:
-    found = tuple(f for f in report.findings if f.repair and f.state in ("error", "warning"))
-    if not found:
-        render.message("nothing was found that has a safe repair")
-    return found
+def _repairable(report: Report, tried: set[tuple[str, str]]) -> Finding | None:
+    """Return the next finding to repair, None when there is none left."""
+    found = (f for f in report.findings if f.repair and f.state in ("error", "warning"))
+    return next((f for f in found if (f.check, f.message) not in tried), None)
 
 
-def _repair(finding: Finding, arguments: argparse.Namespace) -> Repair:
-    """Show the plan, ask, make it, check again."""
-    from gpuforge.changes.apply import apply_plan
+def _repair(finding: Finding, report: Report, arguments: argparse.Namespace) -> Repair:
+    """Show the plan, see what it would break, ask, make it, check again."""
+    from gpuforge.changes.apply import apply_plan, undo
     from gpuforge.changes.plan import Plan
+    from gpuforge.diagnose.repair import breaks
+    from gpuforge.diagnose.requirement import newly_unmet
 
     plan = Plan(f"{finding.check}: {finding.cause or finding.message}", finding.repair)
     commands = tuple(action.command for action in plan.actions)
-    render.message(f"plan for {plan.title}")
+    render.message(f"plan for {finding.check}: {finding.message}")
     for command in commands:
         render.message(f"  {command}")
 
     def ended(outcome: str, undo: str = "", reason: str = "") -> Repair:
         return Repair(finding.check, finding.cause, outcome, commands, undo, reason)
 
-    if plan.refusals:
-        return ended("refused", reason="; ".join(plan.refusals))
-    if not (arguments.yes or settings.load().settings.auto_install or _agrees()):
-        return ended("declined", reason="not agreed to; --yes agrees in advance")
+    before = Site(LiveProbe()).requirements
     try:
+        plan.check()
+        if broken := breaks(Site(LiveProbe()), plan.actions):
+            return ended("refused", reason=f"it would break: {'; '.join(map(str, broken))}")
+        if not (arguments.yes or settings.load().settings.auto_install or _agrees()):
+            return ended("declined", reason="not confirmed; --yes confirms in advance")
         record = apply_plan(plan)
+        asked = {finding.cause} & set(arguments.checks)
+        again = run_checks(finding.check, *asked, probe=LiveProbe(), planner=plan_builds)
+        broken = newly_unmet(before, Site(LiveProbe()).requirements)
+        left = any((f.cause, f.message) == (finding.cause, finding.message)
+                   for f in again.having("error", "warning", "crashed"))  # fmt: skip
+        if not left and not broken:
+            return ended("repaired", undo=record.id)
+        undo(record.id)
     except PlanRefused as error:
-        return ended("refused", reason=str(error))
-    asked = {finding.cause} & set(arguments.checks)
-    again = run_checks(finding.check, *asked, probe=LiveProbe())
-    left = any(f.cause == finding.cause for f in again.having("error", "warning", "crashed"))
-    return ended("still there" if left else "repaired", undo=record.id)
+        return ended("refused", reason=" ".join(filter(None, (str(error), error.hint))))
+    reason = "; ".join(map(str, broken)) if broken else "the problem remained"
+    return ended("undone", reason=reason)
 
 
 def _agrees() -> bool:
     if not sys.stdin.isatty():
         return False
-    render.message("make these changes? [y/N]")
+    render.message("Make these changes? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _told(repair: Repair) -> str:
     end = f"; undo: gpuforge doctor --undo {repair.undo}" if repair.undo else f": {repair.reason}"
-    return f"{repair.outcome:<8} {repair.check} ({repair.cause}){end}"
+    cause = f" ({repair.cause})" if repair.cause else ""
+    return f"{repair.outcome:<8} {repair.check}{cause}{end}"
 
 
 def _undo(arguments: argparse.Namespace) -> int:
@@ -145,7 +180,7 @@ def _undo(arguments: argparse.Namespace) -> int:
             render.document({"records": found})
         else:
             rows = [(record["id"], record["state"], record["title"]) for record in found]
-            render.data(render.table(rows) if rows else "nothing was changed yet")
+            render.data(render.table(rows) if rows else "no repairs were made yet")
         return FINE
     try:
         record = undo(arguments.undo, even_if_changed=arguments.yes)
@@ -172,6 +207,19 @@ def _list(*, as_json: bool) -> int:
     return FINE
 
 
+def _described(environment: PythonEnvironment | None) -> dict[str, object] | None:
+    if environment is None:
+        return None
+    return {
+        "prefix": str(environment.prefix),
+        "kind": environment.kind,
+        "named_by": environment.named_by or None,
+        "python": str(environment.python) if environment.python else None,
+        "python_version": environment.version or None,
+        "not_changed_because": environment.refusal or None,
+    }
+
+
 def _document(report: Report, repairs: tuple[Repair, ...]) -> dict[str, object]:
     findings = []
     for finding in report.findings:
@@ -179,6 +227,7 @@ def _document(report: Report, repairs: tuple[Repair, ...]) -> dict[str, object]:
         table["repair"] = [action.command for action in finding.repair]
         findings.append(table)
     return {
+        "environment": _described(report.environment),
         "findings": findings,
         "network_checked": report.network_checked,
         "repairs": [asdict(repair) for repair in repairs],

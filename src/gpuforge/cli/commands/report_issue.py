@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import os
 import platform
 import re
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,23 +13,19 @@ from gpuforge import __version__, settings
 from gpuforge.cli import render
 from gpuforge.cli.commands.doctor import _document
 from gpuforge.cli.main import FINE
+from gpuforge.cli.redaction import MASK, Redactor
 from gpuforge.diagnose.run import run_checks
 from gpuforge.diagnose.site import Site
+from gpuforge.facts import Machine, known
 from gpuforge.probe import LiveProbe
-from gpuforge.probe.recording import without_names
 
 SUMMARY = "write a redacted bundle for a bug report; nothing is sent"
 
-# Addresses with a password, tokens of the usual kinds, mail addresses, IP addresses.
-SECRETS = (
-    (re.compile(r"(\w+://)[^/\s:@]+:[^/\s@]+@"), r"\1***@"),
-    (re.compile(r"\b(?:gh[opsu]_|hf_|sk-|pypi-|glpat-|AKIA)[A-Za-z0-9_-]{8,}"), "***"),
-    (re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}"), "***"),
-    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b(?!-)"), "***"),
-)
-SECRET_NAME = re.compile(r"token|secret|password|passwd|key|credential", re.IGNORECASE)
 VARIABLE = re.compile(r"CUDA|HIP|ROC|NCCL|TORCH|PYTORCH|XLA|JAX|TF_|LD_LIBRARY|GPUFORGE|OMP_|MKL|"
                       r"VIRTUAL_ENV|CONDA_PREFIX|HSA|ZE_|ONEAPI|SYCL")  # fmt: skip
+
+
+LONGEST_PRODUCT_WORD = 16
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Collect, redact, print or write."""
-    bundle = redacted(collect())
+    bundle = collect()
     if arguments.output is None:
         render.document(bundle)
         return FINE
@@ -61,55 +55,44 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def collect() -> dict[str, object]:
-    """Return facts, versions and findings of this machine, private things included."""
+    """Return facts, versions and findings of this machine, redacted."""
     probe = LiveProbe()
     site = Site(probe)
+    versions = {v for several in site.packages.values() for v in several}
+    products = _product_words(site.machine)
+    shown = {*site.packages, *versions, *products, *site.machine.host.isa}
+    redactor = Redactor({*shown, platform.python_version()})
     loaded = settings.load()
     chosen = {n: getattr(loaded.settings, n) for n, o in loaded.origins.items() if o != "default"}
-    return {
+    described = {
         "gpuforge": __version__,
-        "python": sys.version,
-        "platform": platform.platform(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "platform": f"{platform.system()} {_release()} {platform.machine()}",
         "machine": asdict(site.machine),
-        "packages": site.packages,
         "variables": {n: v for n, v in sorted(os.environ.items()) if VARIABLE.match(n)},
         "settings": chosen,
         **_document(run_checks(probe=probe), ()),
     }
+    found = {name: redactor.value(value, name) for name, value in described.items()}
+    return {**found, "packages": {n: [_public(v) for v in vs] for n, vs in site.packages.items()}}
 
 
-def redacted(value: object, name: str = "") -> dict[str, object]:
-    """Return `value` with everything taken out that names a person, machine or secret."""
-    found = _redact(value, name)
-    assert isinstance(found, dict)
-    return found
+def _release() -> str:
+    """Return the version of the system's kernel, without what its builder put behind it."""
+    match = re.match(r"[\d.]+", platform.release())
+    return match[0] if match else ""
 
 
-def _redact(value: object, name: str) -> object:
-    if isinstance(value, dict):
-        return {str(key): _redact(item, str(key)) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_redact(item, name) for item in value]
-    if not isinstance(value, str):
-        return value
-    if SECRET_NAME.search(name):
-        return "***"
-    value = without_names(value)
-    for pattern, replacement in SECRETS:
-        value = pattern.sub(replacement, value)
-    return _nameless(value)
+def _public(version: str) -> str:
+    """Return a version whose local part is one that builds of frameworks have."""
+    public, plus, local = version.partition("+")
+    known = not plus or re.fullmatch(r"cpu|xpu|cu\d{2,3}|rocm[\d.]{1,6}", local)
+    return version if known else f"{public}+{MASK}"
 
 
-def _nameless(text: str) -> str:
-    for word, replacement in ((str(Path.home()), "~"), (platform.node(), "HOST"),
-                              (_user(), "user")):  # fmt: skip
-        if len(word) > 2:
-            text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", replacement, text)
-    return text
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""
+def _product_words(machine: Machine) -> set[str]:
+    """Return the words of the names of GPUs and the CPU, which no list is sure to hold."""
+    readings = [device.name for device in (*machine.devices, *machine.hidden)]
+    readings += [other.name for other in machine.others] + [machine.host.cpu_model]
+    names = [known(reading) or "" for reading in readings]
+    return {word for name in names for word in name.split() if len(word) <= LONGEST_PRODUCT_WORD}

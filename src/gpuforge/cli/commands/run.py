@@ -9,7 +9,7 @@ from gpuforge import log, settings
 from gpuforge.cli.program import Program, environment, replace_this_process
 from gpuforge.errors import BackendUnavailable, UnknownName, WorkloadError
 
-SUMMARY = "run a program, place its array functions, say what ran where"
+SUMMARY = "run a program and report where its array functions ran"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,15 +20,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accelerate",
         action="store_true",
-        help="place the program's own functions over NumPy arrays too, without an edit",
+        help="also accelerate the program's own NumPy functions, without editing them",
     )
     parser.add_argument(
         "--backend",
         metavar="NAME",
         default="",
-        help="use no other backend than NumPy and LIBRARY[:DEVICE]",
+        help="use only this backend, LIBRARY[:DEVICE], and NumPy",
     )
-    parser.add_argument("--quiet", action=argparse.BooleanOptionalAction, help="print no summary")
+    parser.add_argument(
+        "--quiet", action=argparse.BooleanOptionalAction, help="do not print the summary"
+    )
     parser.add_argument(
         "-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module"
     )
@@ -41,11 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Replace this process by the program."""
     words = arguments.program if arguments.module is None else ["-m", *arguments.module]
     if not words or words == ["-m"]:
-        raise WorkloadError("no program to run", hint="write 'gpuforge run SCRIPT'")
+        raise WorkloadError("no program was given", hint="use 'gpuforge run SCRIPT'")
     program = Program(tuple(words))
     program.check()
 
-    from gpuforge.runtime.contention import prepare_environment
+    from gpuforge.runtime.threads.contention import prepare_environment
 
     prepared = prepare_environment()  # before anything loads NumPy, which reads it
     _check_backend(arguments.backend)

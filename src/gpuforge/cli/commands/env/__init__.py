@@ -1,4 +1,4 @@
-"""``gpuforge env``: the right builds for this hardware, planned, written, created, verified."""
+"""``gpuforge env``: plan, export, create and verify environments for this hardware."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import importlib
 from gpuforge.cli import render
 from gpuforge.errors import EnvironmentMismatch, PlanRefused
 
-SUMMARY = "environments: list, recommend, plan, export, create, verify, switch"
+SUMMARY = "plan, export, create and verify Python environments for this hardware"
 REFUSED = 1
 # Sub-command, the module that runs it, what it does.
 _ACTIONS = (
-    ("list", "advise", "all profiles and how well each fits this machine"),
-    ("show", "advise", "the packages of one profile"),
-    ("recommend", "advise", "the best profile for this hardware"),
-    ("plan", "advise", "what would be installed, from where, and why"),
-    ("export", "advise", "the plan as a file of another tool"),
+    ("list", "advise", "list the profiles and how well each fits this machine"),
+    ("show", "advise", "show the packages of a profile"),
+    ("recommend", "advise", "recommend a profile for this hardware"),
+    ("plan", "advise", "show what would be installed, from where, and why"),
+    ("export", "advise", "write a plan as requirements.txt, pyproject.toml, Dockerfile, ..."),
     ("create", "make", "create an environment and verify it"),
-    ("verify", "make", "run a real kernel in an environment and compare it with NumPy"),
-    ("switch", "make", "the same profile on another framework, in its own environment"),
-    ("fetch", "make", "download all packages ahead"),
-    ("new", "write", "start a profile of your own"),
-    ("edit", "write", "open a profile of your own in the editor"),
-    ("refresh", "write", "ask the index for newer releases than are known"),
+    ("verify", "make", "check that an environment computes correctly on its device"),
+    ("switch", "make", "create the same profile for another framework, in a second environment"),
+    ("fetch", "make", "download all packages, for use without a network"),
+    ("new", "write", "create a profile of your own"),
+    ("edit", "write", "edit a profile of your own"),
+    ("refresh", "write", "ask the package index for newer releases"),
 )
 
 
@@ -37,7 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         arguments.declare(name, one)
         # As the command itself has it, so that it may stand at the end as well.
         one.add_argument(
-            "--verbose", action="store_true", default=argparse.SUPPRESS, help="say what takes long"
+            "--verbose",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="print the output of installers and the time of each phase",
         )
         one.set_defaults(module=module)
 

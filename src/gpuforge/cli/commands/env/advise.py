@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
-import tempfile
+from pathlib import Path
 
+from gpuforge import stored
 from gpuforge.cli import render
 from gpuforge.cli.commands.env.arguments import how_of, loaded, machine_of, plan_of
 from gpuforge.compat.builds import FRAMEWORKS, PACKAGE
@@ -41,9 +41,9 @@ def show(found: argparse.Namespace) -> int:
     if found.json:
         render.document(_profile(profile))
         return FINE
-    lines = [f"{profile.name}: {profile.summary}", f"optimises for: {profile.optimises_for}"]
+    lines = [f"{profile.name}: {profile.summary}", f"optimised for: {profile.optimises_for}"]
     lines += [f"needs: {profile.minimum_memory_gb:g} GB", f"from: {profile.origin}"]
-    lines.append(f"every framework: {', '.join(map(str, profile.packages))}")
+    lines.append(f"packages for every framework: {', '.join(map(str, profile.packages))}")
     for name, group in (*profile.frameworks.items(), *profile.accelerators.items()):
         lines.append(f"{name}: {', '.join(map(str, group))}")
     render.data("\n".join(lines))
@@ -120,21 +120,16 @@ def _say(made: Plan) -> None:
     warn(made)
     if made.refusal is None:
         return
-    render.message(f"refused: {made.refusal.reason}")
+    render.message(f"no plan: {made.refusal.reason}")
     if made.refusal.change is not None:
         render.message(f"hint: {made.refusal.change}")
     if made.accelerator != "cpu":
-        render.message("hint: --cpu-only plans for the CPU")
+        render.message("hint: add --cpu-only to plan for the CPU")
 
 
-def _write(path: os.PathLike[str], text: str) -> None:
-    """Write a file whole or not at all."""
-    folder = os.path.dirname(os.path.abspath(path))
+def _write(path: Path, text: str) -> None:
     try:
-        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as part:
-            part.write(text)
-        os.chmod(part.name, 0o644)
-        os.replace(part.name, path)
+        stored.write(path, text)
     except OSError as error:
         what = f"{path} cannot be written: {error.strerror}"
         raise PlanRefused(what, hint="choose another file with -o") from None

@@ -1,8 +1,9 @@
-"""``env create``, ``verify``, ``switch`` and ``fetch``: what changes the disk, and its proof."""
+"""``env create``, ``verify``, ``switch`` and ``fetch``: commands that install or check packages."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -31,18 +32,24 @@ def create(found: argparse.Namespace) -> int:
     if not found.json:
         render.data(describe(made))
     warn(made)
-    _confirm(found, f"create {found.path}?")
+    _confirm(found, f"Create {found.path}?")
     created = _create(found, made, found.path)
     return _prove(found, created)
 
 
 def verify(found: argparse.Namespace) -> int:
-    """Run a real kernel in an environment."""
+    """Compute something in an environment, and compare it with NumPy."""
     with progress(quiet=found.json) as report:
         report("verifying", 0, 1)
-        result = verify_environment(found.path)
+        result = verify_environment(found.path or _active())
     _show(found, result)
     return FINE if result.ok else PROBLEM
+
+
+def _active() -> Path:
+    """Return the environment that is active in this shell, else the usual one of a project."""
+    named = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
+    return Path(named) if named else Path(".venv")
 
 
 def switch(found: argparse.Namespace) -> int:
@@ -59,7 +66,7 @@ def switch(found: argparse.Namespace) -> int:
     made = plan_of(found)
     made.check()
     warn(made)
-    _confirm(found, f"create {path}?")
+    _confirm(found, f"Create {path}?")
     created = _create(found, made, path, base=record.base)
     return _prove(found, created)
 
@@ -107,10 +114,13 @@ def _confirm(found: argparse.Namespace, question: str) -> None:
     if found.yes or loaded(found).auto_install:
         return
     if not sys.stdin.isatty():
-        raise PlanRefused("nobody is there to ask", hint="add --yes to create it without asking")
+        raise PlanRefused(
+            "confirmation is needed, and standard input is not a terminal",
+            hint="add --yes to go ahead without being asked",
+        )
     render.message(f"{question} [y/N]")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise PlanRefused("not confirmed, nothing was done")
+        raise PlanRefused("not confirmed; nothing was changed")
 
 
 def _prove(found: argparse.Namespace, created: Created) -> int:
@@ -118,7 +128,11 @@ def _prove(found: argparse.Namespace, created: Created) -> int:
     status = verify(found)
     if not found.json:
         render.message(f"{'found' if created.reused else 'created'} {created.folder}")
-        render.message(f"use it with: {_activation(created)}")
+        if created.without:
+            render.message(f"note: gpuforge itself is not in it: {created.without}")
+        render.message(f"activate it: {_activation(created)}")
+        if not (created.without or created.reused):
+            render.message("then run a program: gpuforge run SCRIPT")
     return status
 
 

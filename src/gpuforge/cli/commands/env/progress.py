@@ -1,4 +1,4 @@
-"""A progress bar on stderr for what takes long; nothing where nobody watches."""
+"""A progress bar on stderr, shown on a terminal only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def progress(*, quiet: bool) -> Iterator[Report]:
     """Give a function that shows what is being done, and how many of how many packages are."""
     from tqdm import tqdm
 
-    # None: shown on a terminal alone.
+    # None: shown on a terminal only.
     hidden = True if quiet else None
     with tqdm(total=1, unit="package", leave=False, dynamic_ncols=True, disable=hidden) as bar:
 

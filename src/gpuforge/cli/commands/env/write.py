@@ -9,6 +9,7 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gpuforge import stored
 from gpuforge.cli import render
 from gpuforge.cli.commands.env.arguments import loaded
 from gpuforge.environment import advice
@@ -33,19 +34,19 @@ packages = []
 def new(found: argparse.Namespace) -> int:
     """Write a profile to start from, where users' profiles are looked for."""
     parse_profile(found.name, {}, "the command line", {})
-    folder = Path.cwd() / PROJECT_FOLDER if found.project else user_file().parent / "profiles"
+    folder = PROJECT_FOLDER.absolute() if found.project else user_file().parent / "profiles"
     path = folder / f"{found.name}.toml"
     text = _TEMPLATE
     if found.extends:
         choose(advice.profiles(), found.extends)
         text = f'extends = {quoted(found.extends)}\nsummary = "what it is for"\npackages = []\n'
-    folder.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(path):
+        raise PlanRefused(f"{path} already exists", hint=f"open it: gpuforge env edit {found.name}")
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
+        stored.write(path, text, parents=True)
+    except OSError as error:
         raise PlanRefused(
-            f"{path} is there already", hint=f"'gpuforge env edit {found.name}' opens it"
+            f"{path} cannot be written: {error.strerror}", hint="check that folder's permissions"
         ) from None
     render.data(str(path))
     return FINE
@@ -57,12 +58,12 @@ def edit(found: argparse.Namespace) -> int:
     if path is None:
         choose(advice.profiles(), found.name)
         raise PlanRefused(
-            f"{found.name} comes with gpuforge and is not edited",
-            hint=f"'gpuforge env new {found.name} --extends {found.name}' overrides it",
+            f"{found.name} is shipped with gpuforge and cannot be edited",
+            hint=f"override it: gpuforge env new {found.name} --extends {found.name}",
         )
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
-        raise PlanRefused("neither VISUAL nor EDITOR names an editor", hint=f"edit {path} yourself")
+        raise PlanRefused("no editor is set in VISUAL or EDITOR", hint=f"edit {path} yourself")
     try:
         subprocess.run([*shlex.split(editor), str(path)], check=True)
     except (OSError, subprocess.CalledProcessError, ValueError) as error:
@@ -76,8 +77,8 @@ def edit(found: argparse.Namespace) -> int:
 
 def own_file(name: str) -> Path | None:
     """Return the file of a profile of one's own that is in force, even a broken one."""
-    places = [folder / f"{name}.toml" for folder in folders(user_file().parent, Path.cwd())]
-    return next((path for path in reversed(places) if path.is_file()), None)
+    places = [folder / f"{name}.toml" for folder in folders(user_file().parent)]
+    return next((path for path in reversed(places) if os.path.isfile(path)), None)
 
 
 def refresh(found: argparse.Namespace) -> int:

@@ -1,0 +1,155 @@
+"""The Python environment that is diagnosed, shown and changed: one value for all three."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+_PYTHONS = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
+_LIBRARIES = ("lib/python3.*", "lib/python3", "local/lib/python3.*", "Lib")
+_PACKAGES = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True)
+class PythonEnvironment:
+    """A folder that holds, or should hold, a Python and its packages.
+
+    Attributes
+    ----------
+    prefix : the folder
+    named_by : the variable that names it; empty for the Python that runs gpuforge
+    """
+
+    prefix: Path
+    named_by: str = ""
+
+    @cached_property
+    def kind(self) -> str:
+        """What the folder is: ``virtual environment``, ``conda environment``, ..."""
+        if (self.prefix / "conda-meta").is_dir():
+            base = (self.prefix / "condabin").is_dir()
+            return "base environment of conda" if base else "conda environment"
+        if (self.prefix / "pyvenv.cfg").is_file():
+            return "virtual environment"
+        return "system Python" if self.prefix.is_dir() else "missing folder"
+
+    @cached_property
+    def python(self) -> Path | None:
+        """Its interpreter; None when it is gone."""
+        own = (Path(sys.executable),) if self._runs_this else ()
+        places = (*(self.prefix / place for place in _PYTHONS), *own)
+        return next((place for place in places if place.exists()), None)
+
+    @cached_property
+    def version(self) -> str:
+        """The version of its Python, as far as it is recorded: ``3.12.1`` or ``3.12``."""
+        if self._runs_this:
+            return ".".join(map(str, sys.version_info[:3]))
+        written = self._configured.get("version") or self._configured.get("version_info", "")
+        names = [path.name for path in self.prefix.glob("conda-meta/python-3.*.json")]
+        names += [path.name for path in self.prefix.glob("lib/python3.*")]
+        found = (re.search(r"3\.\d+(\.\d+)?", text) for text in (written, *names))
+        return next((match[0] for match in found if match), "")
+
+    @cached_property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders of its packages, in the order in which its Python searches them."""
+        if self._runs_this:
+            import site
+
+            user = (site.getusersitepackages(),) if site.ENABLE_USER_SITE else ()
+            places = [Path(name) for name in (*user, *site.getsitepackages())]
+        else:
+            places = self._folders_below(self.prefix)
+            if self._configured.get("include-system-site-packages", "").lower() == "true":
+                places += self._folders_below(Path(self._configured.get("home", "/usr/bin")).parent)
+        return tuple(dict.fromkeys(place for place in places if place.is_dir()))
+
+    @cached_property
+    def has_pip(self) -> bool:
+        """Whether its own pip can be run."""
+        return any((folder / "pip" / "__main__.py").is_file() for folder in self.folders)
+
+    @cached_property
+    def made_by_uv(self) -> bool:
+        """Whether uv made it, which leaves pip out and needs none."""
+        return "uv" in self._configured
+
+    @cached_property
+    def fault(self) -> str:
+        """What keeps its Python from running; empty when nothing does."""
+        if not self.prefix.is_dir():
+            return (
+                f"{self.named_by or 'the running Python'} names {self.prefix}, which does not exist"
+            )
+        if self.python is None:
+            places = (self.prefix / place for place in _PYTHONS)
+            link = next((place for place in places if place.is_symlink()), None)
+            gone = f"{link} points to {os.readlink(link)}, which does not exist" if link else ""
+            return gone or f"{self.prefix} contains no Python"
+        target = re.search(r"python(3\.\d+)", self.python.resolve().name)
+        written = ".".join(self.version.split(".")[:2])
+        if target and written and target[1] != written:
+            return f"{self.python} is now Python {target[1]}, but the packages are for {written}"
+        return ""
+
+    @cached_property
+    def refusal(self) -> str:
+        """Why gpuforge does not change it; empty when it may be changed."""
+        if self.fault:
+            return self.fault
+        if self.kind in ("system Python", "base environment of conda"):
+            return f"{self.prefix} is the {self.kind}, which gpuforge never changes"
+        if mark := next(self.prefix.glob("lib/python3*/EXTERNALLY-MANAGED"), None):
+            return f"{mark} says that another tool manages this Python"
+        return "" if os.access(self.prefix, os.W_OK) else f"{self.prefix} is not writable"
+
+    @cached_property
+    def _runs_this(self) -> bool:
+        return self.prefix == Path(sys.prefix)
+
+    @cached_property
+    def _configured(self) -> dict[str, str]:
+        """The settings of ``pyvenv.cfg``; none outside a virtual environment."""
+        from gpuforge.facts import known
+        from gpuforge.probe.files import decoded, read
+
+        path = self.prefix / "pyvenv.cfg"
+        pairs = (
+            line.partition("=")
+            for line in (known(decoded(read(path, str(path)))) or "").splitlines()
+        )
+        return {key.strip().lower(): value.strip() for key, _, value in pairs}
+
+    def _folders_below(self, prefix: Path) -> list[Path]:
+        minor = ".".join(self.version.split(".")[:2])
+        found = [
+            folder
+            for library in _LIBRARIES
+            for parent in sorted(prefix.glob(library))
+            for folder in (parent / name for name in _PACKAGES)
+        ]
+        return [
+            f for f in found if not minor or f.parent.name in (f"python{minor}", "python3", "Lib")
+        ]
+
+
+def active_environment(environ: Mapping[str, str]) -> PythonEnvironment:
+    """Return the activated environment, broken or not; else that of the running Python.
+
+    The base of conda, which every shell may activate, yields to the virtual environment that
+    gpuforge itself runs in.
+    """
+    if named := environ.get("VIRTUAL_ENV"):
+        return PythonEnvironment(Path(named).absolute(), "VIRTUAL_ENV")
+    own = PythonEnvironment(Path(sys.prefix))
+    if named := environ.get("CONDA_PREFIX"):
+        conda = PythonEnvironment(Path(named).absolute(), "CONDA_PREFIX")
+        if conda.kind != "base environment of conda" or sys.prefix == sys.base_prefix:
+            return conda
+    return own

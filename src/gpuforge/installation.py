@@ -1,0 +1,59 @@
+"""How this copy of gpuforge was installed, and the command that adds something to it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+
+def install_command(extra: str, *packages: str) -> str:
+    """Return the command that installs an extra of gpuforge into this environment.
+
+    Parameters
+    ----------
+    extra
+        Its name: ``jax``, ``uv``.
+    packages
+        What the extra stands for, named instead where gpuforge is neither from an index nor from a
+        folder that is still there. By default a package of the extra's own name.
+    """
+    home = _folder()
+    if home is not None:
+        what = f"-e {shlex.quote(f'{home}[{extra}]')}"
+    elif _from_index():
+        what = f"'gpuforge[{extra}]'"
+    else:
+        what = shlex.join(packages or (extra,))
+    if find_spec("pip") is None:
+        return f"uv pip install --python {shlex.quote(sys.executable)} {what}"
+    return f"{shlex.quote(sys.executable)} -m pip install {what}"
+
+
+def _direct_url() -> dict[str, object] | None:
+    """Return where the installer took gpuforge from; empty for an index, None for no installer."""
+    try:
+        text = distribution("gpuforge").read_text("direct_url.json")
+        found = json.loads(text) if text else {}
+    except (PackageNotFoundError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _from_index() -> bool:
+    return _direct_url() == {} and "site-packages" in Path(__file__).parts
+
+
+def _folder() -> Path | None:
+    """Return the folder of the clone that gpuforge runs from."""
+    told = _direct_url() or {}
+    address = urlparse(str(told.get("url", "")))
+    named = Path(unquote(address.path)) if address.scheme == "file" else None
+    for folder in (named, Path(__file__).parents[2]):
+        if folder is not None and (folder / "pyproject.toml").is_file():
+            return folder
+    return None

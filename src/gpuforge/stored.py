@@ -1,0 +1,170 @@
+"""What gpuforge keeps on disk: files replaced in one step, and values as text and back.
+
+A reader of a file sees the old content or the new one, never a part; so does the next process after
+a crash or on a full disk. Values are JSON in which a dataclass is an object that names its class.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+_CLASS, _TUPLE = "@", "@tuple"
+_ABANDONED_SECONDS = 3600.0
+
+
+class Damaged(ValueError):
+    """A stored text is not what was written."""
+
+
+def write(path: Path, text: str, *, parents: bool = False) -> None:
+    """Replace the file at `path` by one that holds `text`, on the disk when this returns.
+
+    The mode of a file that is there is kept, and a link to a file stays a link.
+
+    Parameters
+    ----------
+    parents
+        Make folders that are missing.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written. The old content is then still there.
+    """
+    path = Path(os.path.realpath(path))
+    if parents:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    _clear_abandoned(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
+    try:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with open(handle, "w", encoding="utf-8", newline="") as file:
+            with suppress(OSError):  # there is no old file, or its mode cannot be given
+                os.chmod(part, os.stat(path).st_mode & 0o7777)
+            file.write(text)
+            file.flush()
+            os.fsync(handle)
+        os.replace(part, path)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
+def _clear_abandoned(path: Path) -> None:
+    """Remove what processes that were killed while they wrote `path` have left."""
+    with suppress(OSError):
+        for part in path.parent.glob(f".{path.name}.*.part"):
+            if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
+                part.unlink()
+
+
+def dumps(value: Any, *, indent: int | None = None) -> str:
+    """Return a value of dataclasses, tuples and what JSON holds as text."""
+    separators = (",", ":") if indent is None else None
+    return json.dumps(_plain(value), indent=indent, separators=separators)
+
+
+def loads(text: str, classes: Mapping[str, type[Any]]) -> Any:
+    """Return the value that `dumps` wrote, its dataclasses being some of `classes`.
+
+    Raises
+    ------
+    Damaged
+        If `text` is not what `dumps` wrote.
+    """
+    try:
+        return json.loads(text, object_hook=partial(_rebuilt, classes))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise Damaged(f"{type(error).__name__}: {error}") from None
+
+
+def loads_as(kind: type[T], text: str) -> T:
+    """Return the dataclass of one kind that `dumps` wrote, the type of each field checked.
+
+    A file that may have been edited, or written by another version, is read this way.
+
+    Raises
+    ------
+    Damaged
+        If `text` is not such a value; the message names the first field that is wrong.
+    """
+    found = loads(text, {kind.__name__: kind})
+    if isinstance(found, dict):  # an earlier release named no class
+        named = get_type_hints(kind)
+        missing = [name for name in named if name not in found]
+        if missing:
+            raise Damaged(f"{missing[0]!r} is missing")
+        found = kind(**{name: found[name] for name in named})
+    if not isinstance(found, kind):
+        raise Damaged("it holds something else")
+    for name, hint in get_type_hints(kind).items():
+        if not _fits(getattr(found, name), hint):
+            raise Damaged(f"{name} is not {getattr(hint, '__name__', hint)}")
+    return found
+
+
+def sealed(text: str) -> str:
+    """Return `text` behind its checksum."""
+    return f"{zlib.crc32(text.encode()):08x} {text}"
+
+
+def unsealed(text: str) -> str:
+    """Return the text of `sealed`, or raise `Damaged` where it has changed since."""
+    checksum, _, body = text.partition(" ")
+    if checksum != f"{zlib.crc32(body.encode('utf-8', 'replace')):08x}":
+        raise Damaged("the checksum does not match")
+    return body
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        kind: type = type(value)
+        return {_CLASS: kind.__name__, **{n: _plain(getattr(value, n)) for n in _names(kind)}}
+    if isinstance(value, tuple):
+        return {_TUPLE: [_plain(item) for item in value]}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value
+
+
+def _rebuilt(classes: Mapping[str, type[Any]], value: dict[str, Any]) -> Any:
+    if _TUPLE in value:
+        return tuple(value[_TUPLE])
+    if _CLASS in value:
+        return classes[value.pop(_CLASS)](**value)
+    return value
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether a value is of a type, its items too."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is Literal:
+        return value in inner
+    if origin is dict:
+        return isinstance(value, dict) and all(_fits(item, inner[1]) for item in value.values())
+    if origin is tuple:
+        each = [inner[0]] * len(value) if inner[-1] is ... and isinstance(value, tuple) else inner
+        return isinstance(value, tuple) and len(value) == len(each) and all(map(_fits, value, each))
+    return hint is Any or isinstance(value, hint)
