@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check bench contract gpu resolve soak clean
+.PHONY: demo test check bench broken contract gpu resolve soak clean
 
 $(BIN)/.base: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -56,13 +56,21 @@ resolve: $(BIN)/.base
 # Measures on this machine, with the backends that are there; results go to benchmarks/results.
 # NPBENCH=CLONE: a clone of NPBench, whose kernels are left out without it (exit status 3).
 bench: $(BIN)/.second
-	@for question in benchmarks/*.py; do echo "== $$question"; $(BIN)/python $$question || [ $$? = 3 ] || exit 1; done
+	@for question in $(filter-out benchmarks/broken_% benchmarks/healthy_%,$(wildcard benchmarks/*.py)); do echo "== $$question"; $(BIN)/python $$question || [ $$? = 3 ] || exit 1; done
 
-# Random programs, offloaded and plain: PROGRAMS for each of BACKENDS, an hour or several for each
-# 100,000. May be interrupted and started again; what disagrees is in benchmarks/results.
+# Environments of real packages, broken as people break them and healthy ones: is each named, does a
+# repair or its undo do harm? An hour, 10 GB and packages of the configured index.
+broken: $(BIN)/.test
+	$(PIP) -e ".[uv]"
+	$(BIN)/python benchmarks/broken_environments.py
+	$(BIN)/python benchmarks/healthy_environments.py
+
+# 200 processes on one cache, a third of them killed; then random programs, offloaded and plain:
+# PROGRAMS for each of BACKENDS, an hour or several for each 100,000. May be interrupted and started again; what disagrees is in benchmarks/results.
 PROGRAMS ?= 100000
 BACKENDS ?= torch,jax
 soak: $(BIN)/.test $(BIN)/.second
+	$(BIN)/python benchmarks/kept/processes.py 200
 	$(BIN)/python -m tests.meaning.soak --programs $(PROGRAMS) --backends $(BACKENDS)
 
 # On a machine with a GPU, with the Python whose libraries see it: PYTHON=..., OUT=folder of results.

@@ -57,7 +57,7 @@ def measure() -> dict[str, Any]:
     import workloads
 
     import gpuforge as gf
-    from gpuforge.runtime import contention
+    from gpuforge.runtime.threads import contention
 
     rng = np.random.default_rng(0)
     inputs = {

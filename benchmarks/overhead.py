@@ -87,7 +87,7 @@ def recording_cost() -> dict[str, Any]:
     """Time recording short and long chains of operations, and tell operations and call apart."""
     import numpy as np
 
-    from gpuforge.runtime.recording import record
+    from gpuforge.runtime.evaluation.recording import record
 
     def chain(x: Any, steps: int) -> Any:
         for _ in range(steps):

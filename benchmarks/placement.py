@@ -31,18 +31,18 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime import contention  # before NumPy loads: this is what `gpuforge run` does
-
 sys.path.insert(0, str(Path(__file__).parent))
 import workloads
 
 import gpuforge as gf
-from gpuforge.runtime.engine import BackendEngine, Programs
-from gpuforge.runtime.peers import Peer, Peers
-from gpuforge.runtime.placement import NUMPY, Candidate, Kind, Policy, charge, observe
-from gpuforge.runtime.priors import CONSTANT, Priors, classify
-from gpuforge.runtime.reading import read_operations
-from gpuforge.runtime.recording import StartAgain, record
+from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
+from gpuforge.runtime.evaluation.recording import StartAgain, record
+from gpuforge.runtime.function.reading import read_operations
+from gpuforge.runtime.placement.account import Account
+from gpuforge.runtime.placement.peers import Peer, Peers
+from gpuforge.runtime.placement.policy import NUMPY, Candidate, Kind, Policy, charge, observe
+from gpuforge.runtime.placement.priors import CONSTANT, Priors, classify
+from gpuforge.runtime.threads import contention
 
 SAMPLES = 25
 MAX_CELL_SECONDS = 0.12
@@ -97,7 +97,7 @@ def calibration(session: Any) -> Any:
     import tempfile
 
     from gpuforge.history import History
-    from gpuforge.runtime.calibration import calibrate
+    from gpuforge.runtime.calibration.probes import calibrate
 
     with tempfile.TemporaryDirectory() as folder:
         history = History(Path(folder), "benchmark")
@@ -214,7 +214,7 @@ class Replay:
 
     def __init__(
         self, cells: dict[str, Any], content: dict[str, Any], rng: Any, prior: Any,
-        family: list[Kind], peer: Peer | None = None,
+        family: list[Kind], peer: Peer | None = None, account: Account | None = None,
     ):  # fmt: skip
         self.samples = {int(n): c for n, c in cells["sizes"].items()}
         self.medians = {n: {b: median(t) for b, t in c.items()} for n, c in self.samples.items()}
@@ -228,7 +228,7 @@ class Replay:
         ]
         self.kind = Kind(prior=prior, family=family, peer=peer)
         family.append(self.kind)
-        self.policy = Policy()
+        self.account = account or Account()
         self.seen = False
 
     def draw(self, size: int, backend: str) -> float:
@@ -243,7 +243,8 @@ class Replay:
 
     def call(self, size: int) -> tuple[str, float, float]:
         """Make one call; return its backend, its scored seconds and what learning cost besides."""
-        decision = self.policy.decide(self.kind, size, size, self.candidates)
+        policy = Policy(self.account.allowance(), learn=not self.account.in_the_red)
+        decision = policy.decide(self.kind, size, size, self.candidates)
         name, extra = decision.backend, 0.0
         compiles = any(c.name == name and c.compiles for c in self.candidates)
         cell = self.kind.curve(name).cell(size)
@@ -251,12 +252,15 @@ class Replay:
             extra = float(self.rng.choice(self.first[name]))
             cell.ready = True
             charge(self.kind, size, name, extra, extra, bought=decision.bought)
+            self.account.add(0.0, extra)
         else:
             seconds = self.draw(size, name)
             if decision.exploring and not decision.trial:
                 known = self.kind.estimate(Candidate(NUMPY), size, size)
                 charge(self.kind, size, name, seconds - (known.seconds if known else seconds))
             observe(self.kind, size, size, name, seconds, self.candidates, first=not self.seen)
+            base = seconds if name == NUMPY else self.medians[size][NUMPY]
+            self.account.add(base, min(seconds, 3 * self.medians[size][name]))
             self.seen = True
         if decision.trial:
             extra += self.trial(size, decision.trial)
@@ -269,6 +273,7 @@ class Replay:
         curve = self.kind.curve(name)
         curve.refused, curve.verified = self.refused.get(name, ""), name not in self.refused
         charge(self.kind, size, name, cost, first)
+        self.account.add(0.0, cost)
         if curve.verified:
             curve.cell(size).ready = True
             curve.add(size, size, seconds)
@@ -310,12 +315,13 @@ def replay(content: dict[str, Any], seed: int) -> list[dict[str, Any]]:
     for label, calibrated in (("cold", False), ("calibrated", True)):
         first, steady = Score(), Score()
         families: dict[str, list[Kind]] = defaultdict(list)
-        peers = Peers()
+        peers, account = Peers(), Account()
         for kind, cells in content["cells"].items():
             prior = prior_of(kind, content) if calibrated else None
             family = families[kind.split()[0]]
             peer = peer_of(kind, peers)
-            run = Replay(cells, content, np.random.default_rng(seed), prior, family, peer)
+            rng = np.random.default_rng(seed)
+            run = Replay(cells, content, rng, prior, family, peer, account)
             for size in run.sizes(FIRST_CALLS):
                 _, seconds, extra = run.call(size)
                 first.add(seconds, run.oracle[size], extra)

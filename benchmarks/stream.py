@@ -1,12 +1,13 @@
 """A program that mixes many functions: placed, on plain NumPy, and by hand on one library.
 
-usage: stream.py [--quick] [--repeats N] [--out FILE]
+usage: stream.py [--quick|--short] [--repeats N] [--out FILE]
 
 The program calls the functions of `functions` at three sizes and in two dtypes. Orders: *random*;
 *bursts* (runs of 20 calls of one signature); *alternating* (two signatures in turns). Starts: NumPy
 imported first, gpuforge imported first, `gpuforge run`. It first makes 40 calls of each signature,
 then 20 more, then 20 that are timed as *settled*. All of it takes about an hour, --quick (half the
-signatures, one start per order, no controls) some two minutes.
+signatures, one start per order, no controls) some two minutes, --short (all signatures, one start
+per order, no controls) six.
 
 Every measurement is a fresh process; placed and plain ones take turns, each placed one with a cache
 folder of its own, and *second run* with the folder that the first one left. *one thread* limits
@@ -62,6 +63,7 @@ class Plan:
     limit_seconds: float = 300.0
 
 
+SHORT = Plan(controls=False, repeats=1)
 QUICK = Plan(warm_calls=10, settled_calls=10, sizes=(0, 2), dtypes=(0,), controls=False, repeats=1,
              limit_seconds=60.0)  # fmt: skip
 
@@ -357,6 +359,7 @@ def show_first(row: dict[str, Any], plan: Plan) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="about two minutes, one repeat")
+    parser.add_argument("--short", action="store_true", help="about six minutes, no controls")
     parser.add_argument("--repeats", type=int)
     parser.add_argument("--out", type=Path, default=RESULTS / "stream.json.gz")
     parser.add_argument("--task", type=Path, help=argparse.SUPPRESS)
@@ -364,7 +367,7 @@ def main() -> None:
     if arguments.task:
         serve(fresh.read_task(arguments.task))
         return
-    plan = QUICK if arguments.quick else Plan()
+    plan = QUICK if arguments.quick else SHORT if arguments.short else Plan()
     facts = fresh.machine()
     with tempfile.TemporaryDirectory() as scratch:
         measurement = Measurement(plan, Path(scratch))

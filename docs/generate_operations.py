@@ -25,7 +25,7 @@ import gpuforge.runtime.array.operations  # noqa: F401 - fills the table
 from gpuforge.runtime.array.graph import Operation
 from gpuforge.runtime.array.namespace import CONVERSIONS, CREATIONS
 from gpuforge.runtime.array.table import FUNCTIONS, METHODS, OPERATIONS, UFUNCS
-from gpuforge.runtime.lowering import Lowering
+from gpuforge.runtime.lowering.contract import Lowering
 
 PAGE = Path(__file__).parent / "operations.md"
 LIBRARIES = ("torch", "jax", "mlx", "dpnp", "cupy", "opencl")

@@ -1,8 +1,19 @@
-"""``python -m gpuforge`` is the command ``gpuforge``."""
+"""The command ``gpuforge``, which is ``python -m gpuforge`` as well.
 
+A file of the user's that is named like a module of Python, in the current folder or on PYTHONPATH,
+must not break the command that is to find it: here installed modules come first. A program that
+gpuforge runs gets an interpreter and a search path of its own.
+"""
+
+import os
+import site
 import sys
 
-from gpuforge.cli.main import main
+_STANDARD = os.path.dirname(os.__file__)
+_FIRST = [_STANDARD, os.path.join(_STANDARD, "lib-dynload"), *site.getsitepackages()]
+sys.path.sort(key=lambda entry: _FIRST.index(entry) if entry in _FIRST else len(_FIRST))
+
+from gpuforge.cli.main import main  # noqa: E402 - with the order above
 
 if __name__ == "__main__":
     sys.exit(main())

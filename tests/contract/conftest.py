@@ -12,7 +12,8 @@ import pytest
 import gpuforge as gf
 from gpuforge.runtime import backends as registered
 from gpuforge.runtime.backends import list_backends
-from gpuforge.runtime.opening import open_library
+from gpuforge.runtime.evaluation import opening
+from gpuforge.runtime.evaluation.opening import open_library
 
 from ..runtime.conftest import warnings_told
 from . import null
@@ -69,9 +70,9 @@ def null_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, null.Nul
             return [device]
 
     monkeypatch.setattr(registered, "names", lambda *, plugins=False: ("null", "numpy"))
-    for place in (registered, __import__("gpuforge.runtime.opening", fromlist=["load"])):
+    for place in (registered, __import__("gpuforge.runtime.evaluation.opening", fromlist=["load"])):
         monkeypatch.setattr(place, "load", lambda name: Module if name == "null" else real(name))
-    monkeypatch.setattr("gpuforge.runtime.session.names", registered.names)
-    monkeypatch.setattr("gpuforge.runtime.opening.open_library", open_library.__wrapped__)
+    monkeypatch.setattr("gpuforge.runtime.libraries.names", registered.names)
+    monkeypatch.setattr(opening, "tested", opening.tested.__wrapped__)
     with gf.session(history=False) as held:
         yield held, device

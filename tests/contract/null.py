@@ -11,7 +11,7 @@ from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.errors import DeviceOutOfMemory
 from gpuforge.runtime.array.table import OPERATIONS
 from gpuforge.runtime.backends import Array, Backend
-from gpuforge.runtime.lowering import Lowering
+from gpuforge.runtime.lowering.contract import Lowering
 
 LIBRARY = "numpy"
 

@@ -24,8 +24,8 @@ from hypothesis.extra.array_api import make_strategies_namespace
 import gpuforge as gf
 from gpuforge.runtime.array.table import OPERATIONS
 from gpuforge.runtime.backends.numpy import NumpyBackend
-from gpuforge.runtime.engine import BackendEngine, Outcome, Programs
-from gpuforge.runtime.recording import record
+from gpuforge.runtime.evaluation.engine import BackendEngine, Outcome, Programs
+from gpuforge.runtime.evaluation.recording import record
 
 from ..runtime.conftest import as_numpy, same
 from ..runtime.test_meaning import CASES
@@ -212,9 +212,9 @@ import resource, sys, warnings
 warnings.simplefilter("ignore")
 import numpy as np
 from gpuforge.runtime.backends.numpy import NumpyBackend
-from gpuforge.runtime.engine import BackendEngine, Programs
-from gpuforge.runtime.opening import open_library
-from gpuforge.runtime.recording import record
+from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
+from gpuforge.runtime.evaluation.opening import open_library
+from gpuforge.runtime.evaluation.recording import record
 backend = open_library({name!r}).devices[0]
 programs = Programs()
 small = np.ones(2**20, np.float32)
@@ -325,10 +325,10 @@ def test_a_huge_request_ends_in_a_result_or_a_clear_error(backend: Any, library_
 
 JAX_DEVICES = """
 import numpy as np
-from gpuforge.runtime.opening import open_library
+from gpuforge.runtime.evaluation.opening import open_library
 for backend in open_library("jax").devices:
     with backend.scope():
-        made = backend.program(lambda x: (x + 1,))(backend.put(np.ones(4)))[0]
+        [made], _, _ = backend.program(lambda x: ([x + 1], [], []))(backend.put(np.ones(4)))
     print(backend.name, made.devices() == {backend.device})
 """
 
@@ -378,7 +378,7 @@ class TestManners:
 GLOBAL_STATE = """
 import os, sys, warnings, locale, signal
 import numpy as np
-from gpuforge.runtime.contention import prepare_environment
+from gpuforge.runtime.threads.contention import prepare_environment
 prepare_environment()
 def state():
     import random
@@ -388,11 +388,11 @@ def state():
             random.getstate(), np.random.get_state()[1].tolist(), sys.stdout, sys.excepthook)
 {library}
 before = state()
-from gpuforge.runtime.opening import open_library
+from gpuforge.runtime.evaluation.opening import open_library
 backend = open_library({name!r}).devices[0]
 from gpuforge.runtime.backends.numpy import NumpyBackend
-from gpuforge.runtime.engine import BackendEngine, Programs
-from gpuforge.runtime.recording import record
+from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
+from gpuforge.runtime.evaluation.recording import record
 engine = BackendEngine(backend, NumpyBackend(), Programs())
 record(lambda v: v * 2, (np.ones(9, np.float32),), {{}}, engine)
 assert engine.outcome.programs == 1

@@ -15,8 +15,8 @@ import gpuforge as gf
 from gpuforge.cli.main import main
 from gpuforge.errors import BackendUnavailable, UnknownName
 from gpuforge.runtime import backends
-from gpuforge.runtime.opening import open_library
-from gpuforge.runtime.placement import NUMPY
+from gpuforge.runtime.evaluation import opening
+from gpuforge.runtime.placement.policy import NUMPY
 
 from ..runtime.conftest import places
 
@@ -57,7 +57,7 @@ def test_what_may_end_the_process_is_listed_with_that_reason(
 ) -> None:
     pytest.importorskip("mlx.core", reason="mlx is not installed")
     assert main(["calibrate", "--list"]) == 0
-    assert "mlx:cpu: used only where it is named" in capsys.readouterr().err
+    assert "mlx:cpu: used only when named" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_broken_library_is_listed_with_the_reason(
     (tmp_path / "cupy" / "__init__.py").write_text(content, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
-    monkeypatch.setattr("gpuforge.runtime.opening.open_library", open_library.__wrapped__)
+    monkeypatch.setattr(opening, "tested", opening.tested.__wrapped__)
     monkeypatch.setattr("gpuforge.runtime.session._default", None)
     monkeypatch.setenv("GPUFORGE_BACKENDS", "numpy,cupy")
     try:
@@ -93,7 +93,7 @@ def test_a_broken_library_is_listed_with_the_reason(
         sys.modules.pop("cupy", None)
     written = capsys.readouterr()
     assert written.out.split()[0] == "numpy"
-    assert f"left out: cupy: {reason}" in written.err
+    assert f"not used: cupy: {reason}" in written.err
 
 
 def double(x: Any) -> Any:

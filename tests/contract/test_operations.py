@@ -15,9 +15,9 @@ import pytest
 from gpuforge.runtime.array.graph import Operation, Tape
 from gpuforge.runtime.array.table import OPERATIONS
 from gpuforge.runtime.backends.numpy import NumpyBackend
-from gpuforge.runtime.engine import BackendEngine, Programs
-from gpuforge.runtime.recording import record
-from gpuforge.runtime.reference import CANCELLING, TOLERANCE, compare
+from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
+from gpuforge.runtime.evaluation.recording import record
+from gpuforge.runtime.evaluation.reference import CANCELLING, TOLERANCE, compare
 
 from .samples import CHARS, OTHERS, UFUNCS, Call, calls, few_calls
 

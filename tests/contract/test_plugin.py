@@ -99,4 +99,4 @@ def test_one_that_does_not_import_is_listed_with_the_reason(
     status, out, err = run(installed, "-m", "gpuforge", "calibrate", "--list", **only)
     assert status == 0
     assert "toy" not in out
-    assert "left out: toy: OSError: libtoy.so.3 is missing" in err
+    assert "not used: toy: OSError: libtoy.so.3 is missing" in err

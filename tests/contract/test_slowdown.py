@@ -46,7 +46,8 @@ def work(x: Any) -> Any:
 def timed(null_device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Hold a session on the test's clock, with a null device whose results take their time."""
     held, device = null_device
-    for name in ("offload", "pipeline", "engine", "opening", "session"):
+    parts = ("offload", "execution.pipeline", "evaluation.engine", "evaluation.opening", "session")
+    for name in parts:
         monkeypatch.setattr(import_module(f"gpuforge.runtime.{name}"), "perf_counter", CLOCK)
     real = device.get
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuforge.runtime.opening import open_library
+from gpuforge.runtime.evaluation.opening import open_library
 from gpuforge.runtime.staging import CHUNK_BYTES, LEAST_BYTES, TO_DEVICE, TO_HOST
 
 pytestmark = pytest.mark.gpu

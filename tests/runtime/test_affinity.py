@@ -21,7 +21,7 @@ PROGRAM = """
 import os, sys
 cores = sorted(os.sched_getaffinity(0))
 import gpuforge as gf
-from gpuforge.runtime import contention
+from gpuforge.runtime.threads import contention
 contention.prepare_environment()
 import numpy as np, torch
 from statistics import median

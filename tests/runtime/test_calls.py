@@ -23,7 +23,7 @@ import pytest
 
 import gpuforge as gf
 from gpuforge.errors import BackendUnavailable, InvalidSettings, UnknownName
-from gpuforge.runtime import pipeline
+from gpuforge.runtime.execution import pipeline
 
 from .conftest import places, refusals, same
 

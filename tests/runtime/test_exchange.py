@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from gpuforge.cli.main import main
 from gpuforge.errors import EnvironmentMismatch, GpuForgeError, WorkloadError
 from gpuforge.history import History, Timing
-from gpuforge.runtime import exchange
-from gpuforge.runtime.exchange import LIMIT_BYTES, export_constants, import_constants
-from gpuforge.runtime.placement import Prior
-from gpuforge.runtime.priors import CONSTANT, Priors
+from gpuforge.runtime.calibration import exchange
+from gpuforge.runtime.calibration.exchange import LIMIT_BYTES, export_constants, import_constants
+from gpuforge.runtime.placement.policy import Prior
+from gpuforge.runtime.placement.priors import CONSTANT, Priors
 
 RATIOS = {
     "matmul": {"torch:cpu": [[2**17, 0.4], [2**11, 1.5]]},
@@ -49,7 +49,9 @@ def test_constants_of_one_machine_start_another_as_priors(
     path, _ = document(measured, tmp_path)
     assert import_constants(here, path) == 3
     prior: Prior = Priors(here).of(["matmul"])
-    assert prior("torch:cpu", 2**17) == pytest.approx(0.4)
+    found = prior("torch:cpu", 2**17, 2.0)
+    assert found is not None
+    assert found.seconds == pytest.approx(0.4 * 2.0)
     assert here.timings("f") == []  # exact timings stay with their fingerprint
     assert import_constants(here, path) == 0
 
@@ -58,7 +60,9 @@ def test_what_was_measured_here_stays(measured: History, here: History, tmp_path
     here.keep_constant(CONSTANT, {"ratios": {"matmul": {"torch:cpu": [[2**17, 9.0]]}}})
     path, _ = document(measured, tmp_path)
     assert import_constants(here, path) == 2
-    assert Priors(here).of(["matmul"])("torch:cpu", 2**17) == pytest.approx(9.0)
+    found = Priors(here).of(["matmul"])("torch:cpu", 2**17, 1.0)
+    assert found is not None
+    assert found.seconds == pytest.approx(9.0)
 
 
 def test_other_hardware_is_refused(

@@ -14,8 +14,9 @@ import pytest
 
 import gpuforge as gf
 from gpuforge.history import FILE, History
-from gpuforge.runtime import calibration, summary
-from gpuforge.runtime.calibration import (
+from gpuforge.runtime.calibration import probes as calibration
+from gpuforge.runtime.calibration.fingerprint import describe_machine, machine_fingerprint
+from gpuforge.runtime.calibration.probes import (
     PROBES,
     SIZES,
     calibrate,
@@ -23,8 +24,8 @@ from gpuforge.runtime.calibration import (
     measure_points,
     plan_probes,
 )
-from gpuforge.runtime.fingerprint import describe_machine, machine_fingerprint
-from gpuforge.runtime.priors import CONSTANT, Priors, classify
+from gpuforge.runtime.execution import summary
+from gpuforge.runtime.placement.priors import CONSTANT, Priors, classify
 from gpuforge.runtime.session import current_session
 
 from .conftest import places, same
@@ -221,7 +222,9 @@ class TestCalibration:
         history = History(tmp_path, "m")
         history.keep_constant(CONSTANT, content)
         assert Priors(history).table == {}
-        assert Priors(history).of(["fft"])("torch:cpu", 100) is None
+        found = Priors(history).of(["fft"])("torch:cpu", 100, 1.0)
+        assert found is not None
+        assert found.evidence.startswith("not calibrated")
 
     def test_operations_have_a_class(self) -> None:
         assert classify(["namespace", "sum", "linalg", "svd"]) == "linalg"

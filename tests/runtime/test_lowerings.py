@@ -12,8 +12,8 @@ import pytest
 
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.backends.numpy import NumpyBackend
-from gpuforge.runtime.engine import BackendEngine, Programs
-from gpuforge.runtime.reference import CANCELLING, compare
+from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
+from gpuforge.runtime.evaluation.reference import CANCELLING, compare
 from tests.runtime.recording import recorded
 
 L, F = np.linalg, np.fft

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gpuforge.runtime.backends.numpy import NumpyBackend
-from gpuforge.runtime.engine import BackendEngine, Programs
+from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
 from tests.runtime.recording import compare
 
 Body = Callable[..., Any]

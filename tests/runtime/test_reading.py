@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from gpuforge.runtime.reading import CHAIN, read_operations
-from gpuforge.runtime.reference import CANCELLING, compare
-from gpuforge.runtime.signature import AsWritten, sign
+from gpuforge.runtime.evaluation.reference import CANCELLING, compare
+from gpuforge.runtime.function.reading import CHAIN, read_operations
+from gpuforge.runtime.function.signature import AsWritten, sign
 
 
 def signature(*args: Any, **kwargs: Any) -> Any:

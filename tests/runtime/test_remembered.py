@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 import gpuforge as gf
-from gpuforge.runtime import backends, opening, summary
-from gpuforge.runtime.account import FLOOR_SECONDS, SHARE, Account
+from gpuforge.runtime import backends
 from gpuforge.runtime.backends.numpy import NumpyBackend
-from gpuforge.runtime.placement import NUMPY
-from gpuforge.runtime.session import Library
+from gpuforge.runtime.evaluation import opening
+from gpuforge.runtime.execution import summary
+from gpuforge.runtime.libraries import Library
+from gpuforge.runtime.placement.account import FLOOR_SECONDS, SHARE, Account
+from gpuforge.runtime.placement.policy import NUMPY
 
 from .conftest import places, refusals
 
@@ -62,8 +64,12 @@ assert len(ran) == 40, ran
 assert "torch" not in sys.modules and not library.opened
 print(counted.explain(x))
 print(addressed.explain(x))
-gf.offload(waves)(x)
+placed = gf.offload(waves)
+for _ in range(20):
+    placed(x)
 assert library.opened
+session.aside.wait()
+session.collect()
 print(counted.explain(x))
 """
 
@@ -100,7 +106,7 @@ def test_a_refusal_is_forgotten_with_another_version_of_the_library(
     with gf.session(cache_folder=str(tmp_path)):
         gf.offload(backend="torch")(counted)(X)
     assert refused() == {"torch:cpu": "nothing in it runs there"}
-    monkeypatch.setattr("gpuforge.runtime.session.installed_version", lambda name: "another")
+    monkeypatch.setattr("gpuforge.runtime.libraries.installed_version", lambda name: "another")
     assert refused() == {}
 
 
@@ -118,7 +124,7 @@ class TestAccount:
         with gf.session(history=False, explore_share=1) as held:
             held.find("torch")
             placed = gf.offload(lambda x: np.exp(x) * np.sin(x))
-            held.account.add(1.0, 2.0)
+            held.account.add(1.0, 3.0)
             for _ in range(50):
                 placed(X)
             assert places(placed) == {"numpy": 50}
@@ -165,7 +171,7 @@ def test_calls_go_on_while_another_thread_opens_a_library(monkeypatch: pytest.Mo
     slow = SlowLibrary()
     point = SimpleNamespace(load=lambda: slow)
     monkeypatch.setattr(backends, "_entry_points", lambda: {"slow": point})
-    opening.open_library.cache_clear()
+    opening.tested.cache_clear()
     with gf.session(history=False, backends=["numpy", "slow"]) as held:
         assert isinstance(held.libraries["slow"], Library)
         thread = threading.Thread(target=held.find, args=("slow",))
@@ -180,4 +186,4 @@ def test_calls_go_on_while_another_thread_opens_a_library(monkeypatch: pytest.Mo
             slow.go_on.set()
             thread.join()
         assert [backend.name for backend in held.backends()] == ["slow:cpu"]
-    opening.open_library.cache_clear()
+    opening.tested.cache_clear()

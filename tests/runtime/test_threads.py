@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import gpuforge as gf
-from gpuforge.runtime import contention, openblas, summary
+from gpuforge.runtime.execution import summary
+from gpuforge.runtime.threads import contention, openblas
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
@@ -24,9 +25,12 @@ OPENBLAS = pytest.mark.skipif(not OWN, reason="NumPy has no OpenBLAS of its own"
 
 HEAD = """
 import os, sys, threading
+from gpuforge.runtime.threads import contention
+
+contention.prepare_environment()
 import numpy as np
-from gpuforge.runtime import contention, openblas
-from gpuforge.runtime.opening import open_library
+from gpuforge.runtime.threads import openblas
+from gpuforge.runtime.evaluation.opening import open_library
 
 copies = openblas.copies
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from gpuforge.runtime.entry import Entry, written
-from gpuforge.runtime.reading import read_operations
+from gpuforge.runtime.function.entry import Entry, written
+from gpuforge.runtime.function.reading import read_operations
 
 CALLS_WITHOUT_ARRAY = 32
 """A function that got no array in so many calls is left alone from then on."""

@@ -2,39 +2,39 @@
 
 A known signature that stays on NumPy costs less than a microsecond: a key from dtypes, shapes and
 strides, one look-up, the call as written. Everything else takes the considered way of
-`gpuforge.runtime.pipeline`.
+`gpuforge.runtime.execution.considered`.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from itertools import count
 from time import perf_counter
-from types import FunctionType
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
 from gpuforge.errors import InvalidSettings, UnknownName
-from gpuforge.runtime import pipeline
-from gpuforge.runtime.backends import check_device
-from gpuforge.runtime.call import Call, open_call
-from gpuforge.runtime.explanation import Explanation, explain_call
-from gpuforge.runtime.placement import NUMPY
-from gpuforge.runtime.record import FunctionRecord, Held, Options, name_of
-from gpuforge.runtime.session import Session, current, current_session
-from gpuforge.runtime.signature import INSIDE, AsWritten, sign
+from gpuforge.runtime.context import current
+from gpuforge.runtime.function.key import hot_key
+from gpuforge.runtime.function.naming import name_of
+from gpuforge.runtime.function.options import Options
+from gpuforge.runtime.prelude import TIMED_EVERY, prelude
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.execution.explanation import Explanation
+    from gpuforge.runtime.record import FunctionRecord, Held
+    from gpuforge.runtime.session import Session
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _ndarray = np.ndarray
-_STATIC = {int, bool, str, type(None)}
-_BY_TYPE = {float, complex, list, tuple, dict}
-_BY_VALUE = (int, str)
-_KEPT_KEYS = 4096
+_LATER = 0x20 | 0x80 | 0x200
+"""Flags of the code of generators, coroutines and asynchronous generators (Python, inspect)."""
 _NO_LIMIT = nullcontext()
 
 
@@ -44,24 +44,30 @@ class Offloaded(Generic[P, R]):
     def __init__(self, function: Callable[P, R], options: Options) -> None:
         self.__wrapped__ = self._function = function
         self._options = options
+        self._tiny = False
+        self._tick = count().__next__  # counts right in threads, too
         self._hot: tuple[Session | None, dict[Any, Held]] = (None, {})
         self.__qualname__: str = ""
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._tiny and self._tick() & TIMED_EVERY:
+            return self._function(*args, **kwargs)
         context, table = self._hot
+        if not table:
+            return self._considered(args, kwargs)  # type: ignore[no-any-return]
         if kwargs or len(args) != 1 or type(args[0]) is not _ndarray:
-            hot = _hot_key(args, kwargs)
+            hot = hot_key(args, kwargs)
         else:
             array = args[0]
             hot = array.dtype, array.shape, array.strides
         held = table.get(hot)
         if held is None or held.left <= 0 or current.get() is not context:
-            return self._considered(args, kwargs, hot)  # type: ignore[no-any-return]
+            return self._considered(args, kwargs)  # type: ignore[no-any-return]
         held.left -= 1
         if held.plain:
             return self._function(*args, **kwargs)
-        if held.backend == NUMPY:
+        if held.again is None:
             return self._timed(held, args, kwargs)  # type: ignore[no-any-return]
         return held.again(held, args, kwargs)  # type: ignore[no-any-return]
 
@@ -89,50 +95,27 @@ class Offloaded(Generic[P, R]):
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
         """Return where this call would run and why, without running it."""
-        session = current_session()
-        if not session.settings.enabled:
-            return Explanation.as_written(name_of(self.__wrapped__), "GPUFORGE_ENABLED is off")
-        signature = sign(args, kwargs)
-        if isinstance(signature, AsWritten):
-            return Explanation.as_written(name_of(self.__wrapped__), signature.reason)
-        function = session.record(self, self.__wrapped__, self._options)
-        return explain_call(open_call(session, function, signature, args, kwargs))
+        made: Explanation = _placing().explain(self, args, kwargs)
+        return made
 
     def stats(self) -> FunctionRecord:
         """Return what the current session knows of this function: counts, kinds, exclusions."""
-        found = current_session().record(self, self.__wrapped__, self._options)
-        found.count_held()
+        found: FunctionRecord = _placing().stats(self)
         return found
 
-    def _considered(self, args: tuple[Any, ...], kwargs: dict[str, Any], hot: Any) -> Any:
-        session = current_session()
-        if not session.settings.enabled:
-            return self.__wrapped__(*args, **kwargs)
-        signature = sign(args, kwargs)
-        if signature is INSIDE:
-            return self.__wrapped__(*args, **kwargs)
-        function = session.record(self, self.__wrapped__, self._options)
-        if isinstance(signature, AsWritten):
-            reason = signature.reason
-            function.as_written[reason] = function.as_written.get(reason, 0) + 1
-            return self.__wrapped__(*args, **kwargs)
-        held_before = function.held.pop(hot, None)
-        call = open_call(session, function, signature, args, kwargs)
-        if held_before:
-            _take_in(call, held_before)
-        with session.counted():
-            placed = pipeline.place(call)
-        if hot is not None and placed.hold:
-            self._hold(function, hot, pipeline.hold(call, placed))
-        return placed.result
+    def _considered(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not prelude.over and current.get() is None and prelude.lasts(self._options.backend):
+            return prelude.call(self, self.__wrapped__, args, kwargs)
+        return _placing().consider(self, args, kwargs)
 
-    def _hold(self, function: FunctionRecord, hot: Any, held: Held) -> None:
-        context, table = self._hot
-        if context is not current.get() or table is not function.held:
-            self._hot = (current.get(), function.held)
-        if len(function.held) >= _KEPT_KEYS:
-            function.let_go()
-        function.hold(hot, held)
+
+@functools.cache
+def _placing() -> ModuleType:
+    """Return what places calls, which is loaded for the first call that may be placed."""
+    from gpuforge.runtime.execution import considered
+
+    prelude.end()
+    return considered
 
 
 class BoundOffloaded:
@@ -159,37 +142,6 @@ class BoundOffloaded:
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """Return where this call would run and why, without running it."""
         return self.__func__.explain(self.__self__, *args, **kwargs)
-
-
-def _take_in(call: Call, held: Held) -> None:
-    """Learn from the calls that were made on a held choice."""
-    made = call.function.end(held)
-    times = sorted(held.timed)
-    if times and not call.session.crowded and call.session.settings.learn:
-        middle = times[len(times) // 2]
-        with call.session.lock:
-            call.record.kind.curve(held.backend).add(call.key, call.signature.size, middle)
-            pipeline.freshen(call, held.backend)
-    call.held = made
-
-
-def _hot_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return a key of dtypes, shapes, strides, static values and the types of other arguments.
-
-    None where an argument stands for a number or text by its own type, as an enumeration does.
-    """
-    key: list[Any] = [*kwargs] if kwargs else []
-    for value in (*args, *kwargs.values()) if kwargs else args:
-        kind = type(value)
-        if kind is _ndarray:
-            key += value.dtype, value.shape, value.strides
-        elif kind in _STATIC:
-            key += kind, value
-        elif kind in _BY_TYPE or not issubclass(kind, _BY_VALUE):
-            key.append(kind)
-        else:
-            return None
-    return tuple(key)
 
 
 @overload
@@ -267,9 +219,8 @@ def offload(
     names = (mutates,) if isinstance(mutates, str) else tuple(mutates)
     if numerics not in ("", "strict", "exact", "relaxed"):
         raise InvalidSettings(f"numerics={numerics!r} is none of 'strict', 'exact' and 'relaxed'")
-    if device:
-        check_device(device)
-    _check_backend(backend)
+    if device or backend:
+        _check_names(backend, device)
     options = Options(backend, device, numerics, pure, convert, min_elements, fallback)
 
     def wrap(wrapped: Callable[..., Any]) -> Any:
@@ -281,9 +232,11 @@ def offload(
     return wrap if function is None else wrap(function)
 
 
-def _check_backend(name: str) -> None:
-    from gpuforge.runtime.backends import names
+def _check_names(name: str, device: str) -> None:
+    from gpuforge.runtime.backends import check_device, names
 
+    if device:
+        check_device(device)
     library = name.split(":")[0]
     known = names(plugins=bool(name) and library not in names())
     if name and library not in known:
@@ -292,25 +245,33 @@ def _check_backend(name: str) -> None:
 
 def _check_arguments(function: Callable[..., Any], names: tuple[str, ...]) -> None:
     if names:
-        known = inspect.signature(function).parameters
+        from inspect import signature
+
+        known = signature(function).parameters
         for name in names:
             if name not in known:
                 raise UnknownName.among("argument", name, known)
 
 
 def _runs_later(function: Callable[..., Any]) -> bool:
-    return (
-        inspect.iscoroutinefunction(function)
-        or inspect.isgeneratorfunction(function)
-        or inspect.isasyncgenfunction(function)
-    )
+    code = getattr(_innermost(function), "__code__", None)
+    return isinstance(code, CodeType) and bool(code.co_flags & _LATER)
+
+
+def _innermost(function: Any) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__func__", function)
 
 
 def _lazy(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a coroutine or generator function as written: its body runs between others' calls."""
-    assert isinstance(function, FunctionType)
     reason = "a coroutine or generator runs piece by piece: offload the functions it calls"
-    function.explain = lambda *args, **kwargs: Explanation.as_written(  # type: ignore[attr-defined]
-        name_of(function), reason
-    )
+
+    def explain(*args: Any, **kwargs: Any) -> Explanation:
+        from gpuforge.runtime.execution.explanation import Explanation
+
+        return Explanation.as_written(name_of(function), reason)
+
+    function.explain = explain  # type: ignore[attr-defined]
     return function

@@ -6,15 +6,22 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, is_dataclass
-from functools import partial
+from functools import cached_property, partial
 from threading import Lock
 from types import BuiltinFunctionType, CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuforge import __version__
-from gpuforge.runtime.contention import BlasLimit
-from gpuforge.runtime.placement import NUMPY, Kind
-from gpuforge.runtime.reading import read_operations
+from gpuforge.runtime.function.naming import name_of
+from gpuforge.runtime.function.options import Options
+from gpuforge.runtime.function.reading import read_operations
+from gpuforge.runtime.placement.policy import NUMPY, Kind
+from gpuforge.runtime.threads.contention import BlasLimit
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.evaluation.compilation import Compilation
+    from gpuforge.runtime.evaluation.replay import Replay
+    from gpuforge.runtime.function.dependence import Dependence
 
 TIMED_SECONDS = 20e-6
 """Held calls that take longer are timed."""
@@ -22,30 +29,6 @@ KEPT_ENDED = 64
 """Choices held no more that are still looked at when calls are counted: threads may lag behind."""
 MAX_KINDS = 256
 """Beyond this many kinds of call, new ones stay on NumPy: an argument changes with every call."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the user said about one function.
-
-    Attributes
-    ----------
-    backend : pinned backend, or the start of its name; empty for the fastest
-    device : only backends on this device: ``cpu``, ``cuda``, ...
-    numerics : ``strict``, ``exact``, ``relaxed``, or empty for the session's
-    pure : False for a function that is always called as written
-    convert : whether arrays that the function makes are recorded too
-    min_elements : calls over fewer elements stay on NumPy; None for the session's setting
-    fallback : whether a pinned backend that is missing falls back to NumPy; None for the setting
-    """
-
-    backend: str = ""
-    device: str = ""
-    numerics: str = ""
-    pure: bool = True
-    convert: bool = False
-    min_elements: int | None = None
-    fallback: bool | None = None
 
 
 @dataclass
@@ -72,6 +55,8 @@ class Held:
     timed : seconds of the calls made since, where they are long enough to be timed
     counted : the value of `left` when calls were last counted
     again : what makes a held call on another backend than NumPy
+    replay : what makes it without the user's Python; None where that is not safe
+    numpy_seconds : what NumPy would take for one of the calls; 0 where that is not known
     limit : what limits NumPy's BLAS to one thread during the call; None for no limit
     """
 
@@ -82,7 +67,9 @@ class Held:
         "kind",
         "left",
         "limit",
+        "numpy_seconds",
         "plain",
+        "replay",
         "seconds",
         "timed",
     )
@@ -95,8 +82,11 @@ class Held:
         left: int,
         again: Any = None,
         limit: BlasLimit | None = None,
+        replay: Replay | None = None,
     ) -> None:
         self.again = again
+        self.replay = replay
+        self.numpy_seconds = 0.0
         self.limit = limit
         self.kind = kind
         self.backend = backend
@@ -126,22 +116,28 @@ class KindRecord:
     digest : names the kind in the history
     signatures : exact signature to its digest
     transfers : (signature digest, backend) to measured transfer seconds
+    bytes_each : bytes of the arrays' elements, on average
     fresh : (signature digest, backend) to samples that the history does not have yet
     stays : why it runs as written only; empty when it can go elsewhere
     fallbacks : operations that NumPy did within recorded calls: (name, reason) to (line, times)
     settled : why NumPy settled recorded calls, and how often
+    compiling : (signature digest, backend) to what is compiled for it beside the program
+    compiled : (signature digest, backend) to how many graphs were
     """
 
     digest: str
     text: str
     kind: Kind = field(default_factory=Kind)
     stays: str = ""
+    bytes_each: float = 8.0
     signatures: dict[Hashable, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     transfers: dict[tuple[str, str], float] = field(default_factory=dict)
     fresh: dict[tuple[str, str], int] = field(default_factory=dict)
     fallbacks: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
     settled: dict[str, int] = field(default_factory=dict)
+    compiling: dict[tuple[str, str], Compilation] = field(default_factory=dict)
+    compiled: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def signature(self, exact: Hashable, size: int) -> str:
         """Return the digest of an exact signature."""
@@ -169,9 +165,24 @@ class FunctionRecord:
         self.held: dict[Any, Held] = {}
         self._ended: deque[Held] = deque(maxlen=KEPT_ENDED)
         self._counting = Lock()
-        self.digest = digest(f"{self.name} {code_text(function)}")
-        self.operations = read_operations(function)
         self.stays = "" if options.pure else "pure=False: it is called as written"
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the function in the history; another one for another code."""
+        return digest(f"{self.name} {code_text(self.function)}")
+
+    @cached_property
+    def operations(self) -> frozenset[str]:
+        """The names in the function's code, which tell its class of operations."""
+        return read_operations(self.function)
+
+    @cached_property
+    def dependence(self) -> Dependence | None:
+        """What the function depends on besides its arguments; None where that may vary."""
+        from gpuforge.runtime.function.dependence import dependence_of
+
+        return dependence_of(self.function)
 
     @property
     def stays_key(self) -> str:
@@ -229,14 +240,6 @@ class FunctionRecord:
         """Go on in a forked child: a fresh lock, nothing held."""
         self._counting = Lock()
         self.let_go()
-
-
-def name_of(function: Callable[..., Any]) -> str:
-    """Return ``module.qualname`` of a function, or of what a partial wraps."""
-    while isinstance(function, partial):
-        function = function.func
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{getattr(named, '__module__', '?')}.{named.__qualname__}"
 
 
 def code_text(function: Callable[..., Any]) -> str:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import sys
 import threading
 from collections.abc import Collection, Iterator, Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
 from types import MappingProxyType
@@ -17,67 +14,36 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from gpuforge import settings as settings_module
-from gpuforge.errors import BackendUnavailable, UnknownName
+from gpuforge.errors import BackendUnavailable
 from gpuforge.history import History, Timing
+from gpuforge.installation import install_command
 from gpuforge.log import logger, open_log
-from gpuforge.runtime import contention
-from gpuforge.runtime.account import Account
-from gpuforge.runtime.backends import (
-    Backend,
-    check_device,
-    device_of,
-    installed_version,
-    is_on,
-    list_backends,
-    matches,
-    names,
-)
+from gpuforge.runtime.backends import Backend, matches
 from gpuforge.runtime.backends.numpy import NumpyBackend
-from gpuforge.runtime.fingerprint import machine_fingerprint
-from gpuforge.runtime.peers import Peers
-from gpuforge.runtime.placement import NUMPY, Candidate, Policy, Prior
-from gpuforge.runtime.plan import Plan
-from gpuforge.runtime.priors import Priors
-from gpuforge.runtime.record import FunctionRecord, Options
+from gpuforge.runtime.calibration.fingerprint import machine_fingerprint
+from gpuforge.runtime.context import current
+from gpuforge.runtime.demand import OPENING_FELT, Demand, Wanted
+from gpuforge.runtime.evaluation.aside import Aside
+from gpuforge.runtime.function.options import Options
+from gpuforge.runtime.kept import Kept
+from gpuforge.runtime.libraries import Libraries, Library
+from gpuforge.runtime.placement.account import Account
+from gpuforge.runtime.placement.peers import Peer, Peers
+from gpuforge.runtime.placement.plan import Plan
+from gpuforge.runtime.placement.policy import NUMPY, SHARE_FELT, Candidate, Policy, arrive
+from gpuforge.runtime.placement.priors import Priors, classify
+from gpuforge.runtime.prelude import prelude
+from gpuforge.runtime.record import FunctionRecord, KindRecord
+from gpuforge.runtime.threads import contention
 
 if TYPE_CHECKING:
-    from gpuforge.runtime.engine import Programs
-    from gpuforge.runtime.opening import Failure
+    from gpuforge.runtime.evaluation.engine import Programs
+    from gpuforge.runtime.evaluation.opening import Opened
 
 _log = logger("session")
-_ORDER = ("cupy", "jax", "torch", "dpnp")
-"""Which of libraries that promise the same is opened first: those that gain on most calls."""
-ASSUMED_OPENING_SECONDS = 1.0
-"""Import and self-test of a library that was never opened on this machine."""
 FLUSH_SECONDS = 20.0
 SWEEP_FUNCTIONS = 64
-
-
-@dataclass
-class Library:
-    """One installed array library of a session.
-
-    Attributes
-    ----------
-    loaded : whether the user's program had imported it when the session began
-    version : as its package says, once that was asked
-    named_only : whether it is used by those only who name it
-    wanted_seconds : what it might have saved so far, at best
-    price_seconds : what opening it is expected to take, once that was asked
-    devices : its backends once it was opened
-    failure : why it cannot be used; empty when it can or was not tried
-    """
-
-    name: str
-    loaded: bool = False
-    named_only: bool = False
-    version: str | None = None
-    wanted_seconds: float = 0.0
-    price_seconds: float | None = None
-    opened: bool = False
-    opening_seconds: float = 0.0
-    devices: tuple[Backend, ...] = ()
-    failures: tuple[Failure, ...] = ()
+FORKED = "after a fork: NumPy only, other libraries hang there (start processes by 'spawn')"
 
 
 class Session:
@@ -91,87 +57,63 @@ class Session:
         self.functions: dict[int, FunctionRecord] = {}
         self._running: dict[int, int] = {}
         self._sweep_at = SWEEP_FUNCTIONS
-        self.asked_for: set[str] = set()
         self.retired: dict[str, FunctionRecord] = {}
         self.notes: list[str] = list(loaded.problems)
-        self.forked = False
+        self.forked = prelude.forked
+        if self.forked:
+            self.notes.append(FORKED)
         chosen = self.settings
-        self.policy = Policy(chosen.explore_share, chosen.learn and not chosen.deterministic)
+        self.policy = Policy(learn=chosen.learn and not chosen.deterministic)
         folder = settings_module.cache_folder(chosen) if chosen.history else None
         self.history = History(folder, machine_fingerprint())
+        self.kept = Kept(self.history)
         self.priors = Priors(self.history)
         self.blas = contention.BlasLimit()
         self.peers = Peers()
         self.account = Account()
+        self.aside = Aside()
+        self._opening: tuple[Library, list[Opened]] | None = None
         self.plan = (
             Plan.open(chosen, folder, self.history.machine) if chosen.deterministic else None
         )
-        self.libraries = self._list_libraries()
+        self.libraries = Libraries(chosen)
+        self.demand = Demand(self.libraries, self.priors, self.account, self.kept)
         self._flushed = perf_counter()
 
-    def _list_libraries(self) -> dict[str, Library]:
-        chosen = self.settings
-        if chosen.device:
-            check_device(chosen.device)
-        wanted = (chosen.backend, *chosen.backends, *chosen.forbid)
-        plugins = chosen.plugins or not self._known(wanted, names())
-        self._check_names(wanted, names(plugins=plugins))
-        return {
-            entry.name: Library(entry.name, loaded=entry.loaded, named_only=entry.named_only)
-            for entry in list_backends(plugins=plugins)
-            if entry.found and entry.name != NUMPY and self._allowed(entry.name)
-        }
-
-    @staticmethod
-    def _known(wanted: tuple[str, ...], known: tuple[str, ...]) -> bool:
-        return all(name.split(":")[0] in known for name in wanted if name)
-
-    def _check_names(self, wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
-        for name in wanted:
-            if not self._known((name,), known):
-                raise UnknownName.among("backend", name, known)
-
-    def _allowed(self, library: str) -> bool:
-        only = [name.split(":")[0] for name in self.settings.backends]
-        return (not only or library in only) and library not in self.settings.forbid
-
-    def usable(self, backend: Backend, device: str = "") -> bool:
-        """Return whether the settings let `backend` be used at all."""
-        chosen = self.settings
-        place = device_of(backend.name)
-        return not (
-            (chosen.backends and not matches(backend.name, chosen.backends))
-            or matches(backend.name, chosen.forbid)
-            or (chosen.cpu_only and place != "cpu")
-            or any(wanted and not is_on(backend.name, wanted) for wanted in (chosen.device, device))
-            or (chosen.deterministic and not backend.deterministic)
-            or (backend.dies_when_short and not self._named(backend.name.split(":")[0]))
-        )
-
     def backends(self, device: str = "") -> list[Backend]:
-        """Return the open backends besides NumPy that the settings allow.
+        """Return the open backends besides NumPy that may be used now; none in a forked child."""
+        return [] if self.forked else self.libraries.backends(device)
 
-        One that ends the process where memory is short is used only by those who name it.
-        """
-        if self.forked:
-            return []
-        devices = [b for library in self.libraries.values() for b in library.devices]
-        return [backend for backend in devices if self.usable(backend, device)]
+    def usable(self, backend: Backend) -> bool:
+        """Return whether the settings let `backend` be used at all."""
+        return self.libraries.usable(backend)
+
+    @property
+    def may_open(self) -> bool:
+        """Whether a library may still be opened for calls that take long enough."""
+        closed = (not self.libraries.is_no_choice(one) for one in self.libraries.values())
+        return self._opening is not None or any(closed)
+
+    def allowance(self) -> float:
+        """Return the seconds that trying other backends may still cost."""
+        share = self.settings.explore_share
+        return self.account.allowance(share) if share else 0.0
+
+    @property
+    def in_the_red(self) -> bool:
+        """Whether nothing more is tried until gains have paid back what was lost."""
+        return self.account.in_the_red and self.allowance() <= 0
 
     @cached_property
     def programs(self) -> Programs:
         """The graphs made ready so far."""
-        from gpuforge.runtime.engine import Programs
+        from gpuforge.runtime.evaluation.engine import Programs
 
         return Programs()
 
     def backend(self, name: str) -> Backend | None:
         """Return an open backend by its full name; None where there is none."""
         return next((backend for backend in self.backends() if backend.name == name), None)
-
-    def _named(self, library: str) -> bool:
-        asked = (self.settings.backend, *self.settings.backends, *self.asked_for)
-        return any(name.split(":")[0] == library for name in asked if name)
 
     def find(self, name: str) -> Backend:
         """Return the backend that `name` (``torch``, ``torch:cuda``) stands for, opening it.
@@ -186,20 +128,16 @@ class Session:
         library_name = name.split(":")[0]
         if library_name == NUMPY:
             return self.reference
-        self.asked_for.add(library_name)
-        if library_name not in self.libraries and library_name not in names():
-            self._check_names((name,), names(plugins=True))
-            self._add_plugin(library_name)
+        library = self.libraries.ask_for(library_name)
         if self.forked:
             raise BackendUnavailable(
                 f"backend {name!r} cannot be used in a forked process: libraries hang there",
                 hint="start processes by 'spawn'",
             )
-        library = self.libraries.get(library_name)
         if library is None:
             raise BackendUnavailable(
                 f"backend {name!r} is not installed or not allowed by the settings",
-                hint=f"install it: pip install 'gpuforge[{library_name}]', or pass fallback=True",
+                hint=f"run '{install_command(library_name)}', or pass fallback=True",
             )
         self.open(library)
         for backend in library.devices:
@@ -212,111 +150,108 @@ class Session:
             hint="pin another backend, or pass fallback=True",
         )
 
-    def _add_plugin(self, name: str) -> None:
-        """Take in a backend of another package that was asked for by its name."""
-        for entry in list_backends(plugins=True):
-            if entry.name == name and entry.found and self._allowed(name):
-                self.libraries[name] = Library(name, loaded=entry.loaded)
-
     def open(self, library: Library) -> None:
         """Import a library and test each of its devices, once; other calls go on meanwhile."""
+        if self._opening is not None:
+            self.aside.wait()
+            self.collect()
         with self.lock:
             if library.opened or self.forked:
                 return
             library.opened = True
-        from gpuforge.runtime.opening import open_library
+        from gpuforge.runtime.evaluation.opening import open_library
 
-        opened = open_library(library.name)
+        self._take_in(library, open_library(library.name), 1.0)
+
+    def _open_aside(self, library: Library) -> None:
+        """Begin to open a library beside the program; `collect` takes it in."""
         with self.lock:
-            library.devices, library.failures = opened.devices, opened.failures
+            if library.opened or self.forked or self._opening is not None or self.aside.is_busy:
+                return
+            library.opened = True
+            found: list[Opened] = []
+            self._opening = library, found
+
+        def load() -> None:
+            from gpuforge.runtime.evaluation.opening import load_library
+
+            found.append(load_library(library.name))
+
+        self.aside.start(load)
+
+    def collect(self) -> None:
+        """Take in a library that was opened beside the program, if there is one."""
+        waiting = self._opening
+        if waiting is None or self.aside.is_busy:
+            return
+        with self.lock:
+            if self._opening is not waiting:
+                return
+            self._opening = None
+        library, found = waiting
+        if found:
+            from gpuforge.runtime.evaluation.opening import settle
+
+            self._take_in(library, settle(library.name, found[0]), OPENING_FELT)
+
+    def _take_in(self, library: Library, opened: Opened, felt: float) -> None:
+        """Let the devices of a library be used; `felt` is what the program felt of opening it."""
+        with self.lock:
+            self.libraries.take_in(library, opened.devices)
+            library.failures = opened.failures
             library.opening_seconds = opened.seconds
-            self.account.opening_seconds += opened.seconds
+            self.account.opening_seconds += felt * opened.seconds
             for function in self.functions.values():  # chosen while there was nothing to choose
                 function.let_go()
-            self.history.keep_constant(f"opening:{library.name}", opened.seconds)
+                self._arrived(function, opened.devices)
+            self.kept.keep(f"opening:{library.name}", opened.seconds)
             devices = [backend.name for backend in opened.devices]
-            known = f"devices:{library.name}@{self.version(library.name)}"
-            self.history.keep_constant(known, devices)
+            known = f"devices:{library.name}@{self.libraries.version(library.name)}"
+            self.kept.keep(known, devices)
             for failure in opened.failures:
                 self.notes.append(f"{failure.name} is left out: {failure.reason}")
 
+    def _arrived(self, function: FunctionRecord, devices: tuple[Backend, ...]) -> None:
+        names = {backend.name for backend in devices}
+        for candidate in self.candidates(function.options.device):
+            if candidate.name in names:
+                for record in function.kinds.values():
+                    self.equip(function, record)
+                    arrive(record.kind, candidate, record.sizes)
+
     def want(
-        self, seconds: float, operations: frozenset[str], size: int,
+        self, call: Wanted,
         refused: Collection[str] = (), known: Mapping[str, float] = MappingProxyType({}),
-    ) -> tuple[str, ...]:  # fmt: skip
-        """Take in that a call which other backends might run took `seconds` on NumPy.
+    ) -> None:  # fmt: skip
+        """Take in calls on NumPy, and open a library beside the program where they are worth it.
 
-        A library that is not open yet is opened once it might have saved as much as opening costs,
-        and as much as opening others has cost and not yet brought back: one at a time, the most
-        promising first. Not by calls for which all its devices are among those `refused`. Returns
-        the names of the backends that were opened.
-
-        `known` is the share of such a call that libraries save, where other processes measured it.
+        Not for devices that are `refused`; `known` is what libraries save where it was measured.
         """
-        if self.forked or not self.policy.learn:
-            return ()
-        opened = sum(library.opened for library in self.libraries.values())
-        owed = max(0.0, self.account.lost_seconds)
-        worth: dict[str, float] = {}
-        for library in self.libraries.values():
-            if self._is_no_choice(library) or (refused and self._none_left(library, refused)):
-                continue
-            share = known.get(library.name)
-            guess = self.priors.saving(library.name, operations, size, seconds)
-            if share is None:  # one that is known to gain goes before others
-                share = 0.0 if any(known.values()) else guess / seconds
-            saving = share * seconds
-            library.wanted_seconds += saving / (1 + opened)
-            if library.price_seconds is None:
-                library.price_seconds = self._opening_seconds(library)
-            if library.wanted_seconds >= library.price_seconds + owed:
-                worth[library.name] = library.wanted_seconds / max(library.price_seconds, 1e-9)
-        if not worth:
-            return ()
-        first = max(worth, key=lambda name: (worth[name], -_preference(name)))
-        _log.info("opening %s", first)
-        self.open(self.libraries[first])
-        for library in self.libraries.values():
-            library.wanted_seconds = 0.0
-        return tuple(backend.name for backend in self.libraries[first].devices)
-
-    def _is_no_choice(self, library: Library) -> bool:
-        """Return whether a library is open already, or used by those only who name it."""
-        return library.opened or (library.named_only and not self._named(library.name))
-
-    def _none_left(self, library: Library, refused: Collection[str]) -> bool:
-        """Return whether all devices that a library had when it was last opened are refused."""
-        devices = self.history.constant(f"devices:{library.name}@{self.version(library.name)}")
-        return isinstance(devices, list) and bool(devices) and set(devices) <= set(refused)
-
-    def version(self, name: str) -> str:
-        """Return the version of a backend's library, which is not imported for it."""
-        library = self.libraries.get(name.split(":")[0])
-        if library is None:
-            return ""
-        if library.version is None:
-            library.version = installed_version(library.name)
-        return library.version
-
-    def _opening_seconds(self, library: Library) -> float:
-        if library.loaded or library.name in sys.modules:
-            return 0.05
-        measured = self.history.constant(f"opening:{library.name}")
-        return measured if isinstance(measured, float) else ASSUMED_OPENING_SECONDS
+        if self.forked or not self.policy.learn or self._opening is not None:
+            return
+        library = self.demand.want(call, refused, known)
+        if library is not None:
+            _log.info("opening %s", library.name)
+            self._open_aside(library)
 
     def candidates(self, device: str = "") -> list[Candidate]:
         """Return NumPy and every open, allowed backend, as placement sees them."""
         others = [
             Candidate(
-                backend.name, backend.floor_seconds, backend.compiles, backend.compile_seconds
+                backend.name,
+                backend.floor_seconds,
+                backend.compiles,
+                SHARE_FELT * backend.compile_seconds,
+                backend.compiles and self.aside.is_busy,
             )
             for backend in self.backends(device)
         ]
         return [Candidate(NUMPY), *others]
 
-    def prior(self, operations: frozenset[str]) -> Prior:
-        """Return the calibrated ratios for a function that uses `operations`."""
-        return self.priors.of(operations)
+    def equip(self, function: FunctionRecord, record: KindRecord) -> None:
+        """Let a kind of call know what is expected of functions like its own."""
+        record.kind.prior = self.priors.of(function.operations, record.bytes_each)
+        record.kind.peer = Peer(self.peers, classify(function.operations), id(function))
 
     def record(self, owner: object, function: Any, options: Options) -> FunctionRecord:
         """Return this session's record of an offloaded function, a new one at first.
@@ -335,7 +270,11 @@ class Session:
             if len(self.functions) >= self._sweep_at:
                 self._sweep()
             made = self.functions[id(owner)] = FunctionRecord(function, options, ref(owner))
-            made.stays = made.stays or str(self.history.constant(made.stays_key) or "")
+            if self.kept.has("stays:"):
+                made.stays = made.stays or str(self.kept.constant(made.stays_key) or "")
+            calls, seconds = prelude.taken(owner)
+            if calls:
+                made.add(NUMPY, calls, seconds / calls)
             return made
 
     def _sweep(self) -> None:
@@ -386,6 +325,9 @@ class Session:
             self._flushed = now
             timings = list(self._unsaved())
         self.history.keep(timings)
+        if force and self.policy.learn and not self.forked:
+            kinds = [kept.kind for function in self.records() for kept in function.kinds.values()]
+            self.demand.keep_savings(kinds)
         if self.plan is not None:
             self.plan.save()
 
@@ -410,20 +352,15 @@ class Session:
         self.lock = threading.RLock()
         self.forked = True
         self._running = {}
-        self.history = History(None, self.history.machine)
+        self._opening = None
+        self.history = self.kept.history = History(None, self.history.machine)
         self.programs.clear()
         for function in self.functions.values():
             function.fork()
-        note = "after a fork: NumPy only, other libraries hang there (start processes by 'spawn')"
-        self.notes.append(note)
-        _log.warning("%s", note)
+        self.notes.append(FORKED)
+        _log.warning("%s", FORKED)
 
 
-def _preference(name: str) -> int:
-    return _ORDER.index(name) if name in _ORDER else len(_ORDER)
-
-
-current: ContextVar[Session | None] = ContextVar("gpuforge_session", default=None)
 _default: Session | None = None
 _default_lock = threading.Lock()
 _all: list[Session] = []
@@ -442,6 +379,7 @@ def sessions() -> tuple[Session, ...]:
 def default_session() -> Session:
     """Return the session that holds outside every ``with gpuforge.session(...)``."""
     global _default
+    prelude.end()
     if _default is None:
         with _default_lock:
             if _default is None:
@@ -474,12 +412,14 @@ def session(*, strategy: str = "", **choices: Any) -> Iterator[Session]:
     """
     if strategy:
         choices["memory_strategy"] = strategy
+    prelude.end()
     made = _register(Session(settings_module.load(flags=choices)))
     token = current.set(made)
     try:
         yield made
     finally:
         current.reset(token)
+        made.aside.wait()
         made.flush(force=True)
         _all.remove(made)
 

@@ -139,7 +139,7 @@ def setitem(array: Array, index: Any, value: Any) -> None:
     row_ = SCATTER if checked else CHECKED_SCATTER
     if written.shape != ():
         written = broadcast_to(recorder, written, _fitting(written.shape, shape))
-        row_ = SCATTER if checked and _once(arrays, parts, node.shape) else SCATTER_EACH
+        row_ = SCATTER if checked and _once(recorder, arrays, parts, node.shape) else SCATTER_EACH
     write(array, _note_places(recorder, row_, (node, written, *arrays), places, pattern,
                               node.shape, node))  # fmt: skip
 
@@ -183,13 +183,14 @@ def _fitting(given: Shape, wanted: Shape) -> Shape:
     return wanted
 
 
-def _once(arrays: list[Node], parts: list[Any], shape: Shape) -> bool:
+def _once(recorder: Recorder, arrays: list[Node], parts: list[Any], shape: Shape) -> bool:
     """Return whether arrays of places that are known lead to no element twice."""
     axes = [place for place, part in enumerate(p for p in parts if p is not None)
             if not is_basic(part)]  # fmt: skip
     known = [node.host for node in arrays]
     if any(host is None for host in known):
         return False
+    recorder.reads += 1
     lengths = tuple(shape[axis] for axis in axes)
     given: Any = np.broadcast_arrays(*known)  # type: ignore[arg-type]
     front = tuple(host % n for host, n in zip(given, lengths, strict=True))
@@ -366,7 +367,7 @@ def _advanced(
             axis += part is not None
             continue
         node = _places_node(recorder, part)
-        checked = checked and _in_range(node, shape[axis])
+        checked = checked and _in_range(recorder, node, shape[axis])
         arrays.append(node)
         pattern.append(ARRAY)
         made.append(None)
@@ -387,7 +388,7 @@ def _places_node(recorder: Recorder, part: Any) -> Node:
     return cast(recorder, node, np.dtype(np.intp))
 
 
-def _in_range(node: Node, length: int) -> bool:
+def _in_range(recorder: Recorder, node: Node, length: int) -> bool:
     """Return whether places known on the host are in range.
 
     Raises
@@ -395,9 +396,10 @@ def _in_range(node: Node, length: int) -> bool:
     Unsupported
         If they are known and one is not; NumPy says so best.
     """
-    if node.host is None:
-        return False
     host = node.host
+    if host is None:
+        return False
+    recorder.reads += 1
     if host.size and (host.min() < -length or host.max() >= length):
         raise Unsupported("an index out of range")
     return True

@@ -35,9 +35,11 @@ class Engine(Protocol):
     Attributes
     ----------
     able : what `supports` answered before, by operation and dtype
+    latest : the program that ran last; None before
     """
 
     able: dict[tuple[Operation, Dtype], str]
+    latest: Any
 
     def supports(self, operation: Operation, dtype: Dtype) -> str:
         """Return why the operation stays on NumPy for inputs of `dtype`; empty if it runs here."""
@@ -59,6 +61,7 @@ class Recorder:
     ----------
     fallbacks : operations that NumPy did on host arrays: (name, reason) to (line, times)
     evaluated : operations evaluated on the backend so far
+    reads : how often values were looked at while the function ran
     turned : whether some array with several axes is not in C order
     trouble : how the function used an array that only NumPy's own can serve; empty where it did not
     closed : whether the call has ended: from then on NumPy does everything
@@ -66,7 +69,7 @@ class Recorder:
 
     __slots__ = (
         *("__weakref__", "able", "arguments", "began", "closed", "engine", "errstate", "evaluated"),
-        *("fallbacks", "filters", "modes", "namespace", "tape", "trouble", "turned"),
+        *("fallbacks", "filters", "modes", "namespace", "reads", "tape", "trouble", "turned"),
     )
 
     def __init__(self, engine: Engine) -> None:
@@ -74,7 +77,7 @@ class Recorder:
         self.tape = Tape()
         self.able = engine.able
         self.fallbacks: dict[tuple[str, str], tuple[str, int]] = {}
-        self.evaluated = 0
+        self.evaluated = self.reads = 0
         self.began: tuple[Any, int] | None = None
         self.arguments: list[Any] = []
         self.closed = False
@@ -209,6 +212,7 @@ class Recorder:
 
     def host(self, node: Node) -> Host:
         """Return the value of a node as a NumPy array, which is not to be written into."""
+        self.reads += 1
         if node.tape is not None and node.value is None and node.host is None:
             self.force()
         if node.host is None:

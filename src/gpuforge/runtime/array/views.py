@@ -9,7 +9,6 @@ import numpy as np
 from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.index import Basic, to_numpy
 from gpuforge.runtime.array.recorder import Recorder
-from gpuforge.runtime.array.rules import count
 from gpuforge.runtime.array.storage import Step
 from gpuforge.runtime.array.table import row
 
@@ -145,8 +144,3 @@ def write_back(recorder: Recorder, node: Node, chain: tuple[Step, ...], value: N
     other = follow_step(recorder, node, ("imag",) if name == "real" else ("real",))
     both = (inner, other) if name == "real" else (other, inner)
     return recorder.note(JOIN, both, (), node.shape, node.dtype)
-
-
-def is_same_size(node: Node, shape: tuple[int, ...]) -> bool:
-    """Return whether an array of `shape` has as many elements as `node`."""
-    return count(node.shape) == count(shape)

@@ -29,7 +29,7 @@ GPUS = ("cuda", "rocm", "xpu", "mps", "metal", "gpu")
 DEVICES = ("cpu", "gpu", *GPUS[:-1], "tpu", "accelerator")
 """What a device may be called; ``gpu`` stands for any, whatever its library calls it."""
 if TYPE_CHECKING:
-    from gpuforge.runtime.lowering import Lowering
+    from gpuforge.runtime.lowering.contract import Lowering
 
 GROUP = "gpuforge.backends"
 """The entry points by which other packages add backends."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.runtime.backends import Array, Backend
-from gpuforge.runtime.lowering import (
+from gpuforge.runtime.lowering.contract import (
     COMPLEX_GUARDED,
     NOT_COMPLEX,
     Lowering,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gpuforge.runtime.backends import Array, Backend
-from gpuforge.runtime.lowering import (
+from gpuforge.runtime.lowering.contract import (
     COMPLEX_GUARDED,
     NOT_COMPLEX,
     Lowering,
@@ -133,8 +133,10 @@ def open_devices() -> list[Backend]:
     Raises
     ------
     RuntimeError
-        If SYCL has no device.
+        If SYCL has no device, or the current folder is gone: its import would never end there.
     """
+    if not os.path.exists(os.curdir):
+        raise RuntimeError("the current folder is gone")
     with _vendors_of_the_wheel():
         devices = import_module("dpctl").get_devices()
         dpnp = import_module("dpnp")

@@ -14,17 +14,20 @@ Sources: JAX documentation, ``jax.jit`` (compiler_options); XLA, `xla_disable_hl
 from __future__ import annotations
 
 import ctypes
+import threading
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from importlib import import_module
+from operator import or_
 from typing import Any, cast
 
 import numpy as np
 
 from gpuforge.runtime.array.index import NEW, PLACE
 from gpuforge.runtime.backends import Array, Backend, Program
-from gpuforge.runtime.lowering import (
+from gpuforge.runtime.lowering import placing
+from gpuforge.runtime.lowering.contract import (
     COMPLEX_GUARDED,
     NOT_COMPLEX,
     Lowering,
@@ -38,12 +41,12 @@ from gpuforge.runtime.lowering import (
     out_of_range,
     reduced_by,
 )
-from gpuforge.runtime.lowerings import placing
-from gpuforge.runtime.lowerings.jax import extended
+from gpuforge.runtime.lowering.jax import extended
 
 LIBRARY = "jax"
 _TAKEN_BYTES = 1 << 16
 """From so many bytes on, the memory of a result is taken over instead of copied."""
+_ONE = np.float64(1)
 _AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
 
 
@@ -73,11 +76,17 @@ class JaxBackend(Backend):
         return np.array(array)
 
     def program(self, function: Program) -> Program:
-        def own(*leaves: Any) -> Any:
-            # jax.jit remembers traces by function: a new one, or it finds those of a dead method
-            return function(*leaves)
+        fence = self.lowering.fence
+        assert isinstance(fence, Fence)
 
-        return cast(Program, self.jax.jit(own, compiler_options=_AS_WRITTEN))
+        def own(one: Any, *leaves: Any) -> Any:
+            # jax.jit remembers traces by function: a new one, or it finds those of a dead method
+            fence.one = one
+            made, fired, _ = function(*leaves)
+            told = [one for one in fired if one is not False]
+            return made, [reduce(or_, told)] if told else [], []
+
+        return cast(Program, partial(self.jax.jit(own, compiler_options=_AS_WRITTEN), _ONE))
 
     def scope(self) -> AbstractContextManager[Any]:
         if self.on_host and self.is_default:
@@ -194,14 +203,30 @@ def _divided(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
     return whole, xp.copysign(left, b)
 
 
-def _apart(jax: Any, product: Any) -> Any:
-    """Return a product that LLVM rounds before a sum takes it in.
+class Fence:
+    """Keeps LLVM from rounding a product and the sum that takes it in at once.
 
-    XLA removes its own barrier and a reduction to the same precision before LLVM sees them.
+    It multiplies the product by a one that only the caller knows: LLVM then joins that
+    multiplication, which rounds nothing, with the sum, and the product is rounded before. XLA
+    removes its own barrier and a reduction to the same precision before LLVM sees them.
     """
-    if product.dtype.kind != "f":
-        return product
-    return jax.numpy.where(product == product, product, jax.numpy.nan)
+
+    def __init__(self) -> None:
+        self._traced = threading.local()
+
+    @property
+    def one(self) -> Any:
+        """The one of the program that this thread traces."""
+        return self._traced.one
+
+    @one.setter
+    def one(self, value: Any) -> None:
+        self._traced.one = value
+
+    def __call__(self, product: Any) -> Any:
+        if product.dtype.kind != "f":
+            return product
+        return product * self.one.astype(product.dtype)
 
 
 def _complex_not_finite(result: Any) -> Any:
@@ -268,7 +293,7 @@ def lowering(jax: Any) -> Lowering:
         },
         result_guards=dict.fromkeys(COMPLEX_GUARDED, _complex_not_finite)
         | dict.fromkeys(("matmul", "einsum", "sum", "prod"), _not_finite),
-        fence=partial(_apart, jax),
+        fence=Fence(),
     )  # fmt: skip
     return placing.in_jax(extended(plain, jax), jax, index_of)
 

@@ -10,7 +10,7 @@ import numpy as np
 from gpuforge.runtime.backends import Array, Backend
 
 if TYPE_CHECKING:
-    from gpuforge.runtime.lowering import Lowering
+    from gpuforge.runtime.lowering.contract import Lowering
 
 LIBRARY = "numpy"
 
@@ -26,7 +26,7 @@ class NumpyBackend(Backend):
         """NumPy's own functions, from the table."""
         import gpuforge.runtime.array.operations  # noqa: F401 - fills the table
         from gpuforge.runtime.array.table import OPERATIONS
-        from gpuforge.runtime.lowering import Lowering
+        from gpuforge.runtime.lowering.contract import Lowering
 
         functions = {name: operation.compute for name, operation in OPERATIONS.items()}
         return Lowering("NumPy", functions, frozenset("?bBhHiIlLqQefdgFDG"))

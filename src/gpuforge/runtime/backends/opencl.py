@@ -20,7 +20,7 @@ import numpy as np
 
 from gpuforge.detect.free_memory import FreeMemory, read_free_memory
 from gpuforge.runtime.backends import Array, Backend
-from gpuforge.runtime.lowering import Lowering, index_of, only
+from gpuforge.runtime.lowering.contract import Lowering, index_of, only
 
 LIBRARY = "pyopencl"
 NAMED_ONLY = True

@@ -17,7 +17,8 @@ from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.runtime.array.index import NEW, PLACE
 from gpuforge.runtime.array.indexing import ARRAY
 from gpuforge.runtime.backends import Array, Backend
-from gpuforge.runtime.lowering import (
+from gpuforge.runtime.lowering import placing
+from gpuforge.runtime.lowering.contract import (
     COMPLEX_GUARDED,
     NOT_COMPLEX,
     Lowering,
@@ -30,8 +31,7 @@ from gpuforge.runtime.lowering import (
     only,
     out_of_range,
 )
-from gpuforge.runtime.lowerings import placing
-from gpuforge.runtime.lowerings.torch import extended
+from gpuforge.runtime.lowering.torch import extended
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
 
 LIBRARY = "torch"

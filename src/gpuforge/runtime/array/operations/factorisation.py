@@ -68,9 +68,6 @@ LSTSQ = _row("lstsq", _least_squares)
 """several: solution, residuals, rank, singular values; how many residuals there are depends on
 values"""
 
-AMBIGUOUS = frozenset(["qr", "qr_r", "svd", "eigh"])
-"""Rows whose results may have other signs, or phases, in another library: NumPy leaves it open."""
-
 
 def real_dtype(dtype: Dtype) -> Dtype:
     """Return the dtype of the real part of numbers of `dtype`."""

@@ -1,0 +1,47 @@
+"""The fingerprint of a machine: everything that a timing depends on, in one short digest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from gpuforge.runtime.threads.contention import allowed_cores
+
+_THREAD_VARIABLES = (
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"),
+    *("XLA_FLAGS", "JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES", "OMP_WAIT_POLICY"),
+)
+
+
+def describe_machine() -> dict[str, str]:
+    """Return what timings depend on, by name: CPU, cores, NumPy, variables that set threads."""
+    facts = {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "cpu": _cpu_model(),
+        "cores": str(allowed_cores()),
+        "numpy": np.__version__,
+    }
+    facts.update({name: os.environ[name] for name in _THREAD_VARIABLES if name in os.environ})
+    return facts
+
+
+def machine_fingerprint() -> str:
+    """Return a digest that changes with the CPU, its allowed cores, NumPy or thread settings."""
+    text = repr(sorted(describe_machine().items()))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@cache
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

@@ -1,0 +1,72 @@
+"""Compiling a graph beside the user's program, which goes on on NumPy meanwhile."""
+
+from __future__ import annotations
+
+from time import thread_time
+from typing import Any
+
+import numpy as np
+
+from gpuforge.log import logger
+from gpuforge.runtime.array.graph import INPUT
+from gpuforge.runtime.backends import Backend
+from gpuforge.runtime.evaluation.aside import Aside
+from gpuforge.runtime.evaluation.program import Program
+
+_log = logger("compilation")
+MAX_INPUT_BYTES = 1 << 28
+"""A program over more bytes is compiled by the call that needs it: inputs like its are made."""
+
+
+class Compilation:
+    """One program that is compiled, or was.
+
+    Attributes
+    ----------
+    done : whether it has come to its end
+    seconds : what it took of this thread's own time, once `done`
+    failure : why it could not be compiled; empty where it could
+    """
+
+    def __init__(self, backend: Backend, program: Program, inputs: list[Any]) -> None:
+        self.backend, self.program = backend, program
+        self.done = False
+        self.seconds = 0.0
+        self.failure = ""
+        entries = [program.graph.entries[place] for place in program.inputs]
+        self._like = [
+            params if operation is INPUT else value
+            for (operation, _, params), value in zip(entries, inputs, strict=True)
+        ]
+        """(dtype, shape) of each array, and the numbers"""
+
+    def run(self) -> None:
+        """Compile, by a first call over zeros."""
+        start = thread_time()
+        try:
+            self._compile()
+        except Exception as error:  # noqa: BLE001 - the call that needs it meets it again
+            self.failure = f"{type(error).__name__}: {error}"
+            _log.info("%s: %s", self.backend.name, self.failure)
+        self.seconds = thread_time() - start
+        self.done = True
+
+    def _compile(self) -> None:
+        inputs = [np.zeros(one[1], one[0]) if type(one) is tuple else one for one in self._like]
+        self.program.eager = False
+        compiled = self.backend.program(self.program)
+        with self.backend.scope():
+            given = [self.backend.put(one) if type(one) is np.ndarray else one for one in inputs]
+            values, _, _ = compiled(*given)
+            self.backend.wait(values)
+        self.program.compiled = compiled
+
+
+def compile_aside(
+    aside: Aside, backend: Backend, program: Program, inputs: list[Any]
+) -> Compilation | None:
+    """Begin to compile a program; None where something else is under way, or it is too large."""
+    if sum(getattr(value, "nbytes", 0) for value in inputs) > MAX_INPUT_BYTES:
+        return None
+    made = Compilation(backend, program, inputs)
+    return made if aside.start(made.run) else None

@@ -1,0 +1,382 @@
+"""Evaluating the graphs of one call on one backend, with NumPy to settle what goes wrong there."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from gpuforge import trace
+from gpuforge.log import logger
+from gpuforge.runtime.array.graph import Dtype, Graph, Operation, Tape
+from gpuforge.runtime.backends import Backend
+from gpuforge.runtime.evaluation.aside import COMPILING, Aside
+from gpuforge.runtime.evaluation.compilation import Compilation, compile_aside
+from gpuforge.runtime.evaluation.program import Program, is_inexact, shared_outputs
+from gpuforge.runtime.evaluation.reference import CANCELLING, ELEMENTWISE, compare
+
+_log = logger("evaluation")
+KEPT_PROGRAMS = 512
+CHECKED_RUNS, CHECKED_EVERY = 4, 16
+"""The first runs of a program are looked over for results that NumPy would warn of, then a few."""
+SEEN_BEFORE_COMPILING = 2
+COMPILE_SECONDS = 3.0
+"""What compiling the graphs of one call may take: a loop may make a new one in each round."""
+
+_CANCELLING = ("reduction", "contraction", "scan", "factorisation", "transform")
+"""Classes of operations in whose results sums of many terms may cancel."""
+
+Host = np.ndarray[Any, Any]
+
+
+class Programs:
+    """The programs of one session, by backend and graph; the ones used last are kept."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[tuple[str, Graph], Program] = OrderedDict()
+        self._able: dict[tuple[str, bool], dict[tuple[Operation, Dtype], str]] = {}
+
+    def of(self, backend: Backend, graph: Graph) -> Program:
+        """Return the program for a graph on a backend, planned at first."""
+        key = (backend.name, graph)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = Program(graph, backend.lowering)
+            found.shared = shared_outputs(graph, backend.lowering)
+            if len(self._found) > KEPT_PROGRAMS:
+                self._found.popitem(last=False)
+        return found
+
+    def able(self, backend: Backend, exact: bool) -> dict[tuple[Operation, Dtype], str]:
+        """Return what was asked of a backend's lowering before, with the answers."""
+        return self._able.setdefault((backend.name, exact), {})
+
+    def clear(self) -> None:
+        """Forget every program."""
+        self._found.clear()
+
+
+@dataclass
+class Outcome:
+    """What evaluating one call brought to light.
+
+    Attributes
+    ----------
+    transfer_seconds, run_seconds, compile_seconds : wall time on the backend
+    settled_seconds : what NumPy took to settle or to compare
+    settled : why NumPy settled a part of it; empty where it did not
+    refused : why the backend is left out for this kind of call from now on
+    exhausted : whether memory ran out
+    programs : graphs evaluated on the backend
+    compared : whether results were compared with NumPy's, and agreed
+    compilation : a graph that is compiled beside the program, for calls to come
+    """
+
+    transfer_seconds: float = 0.0
+    run_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    settled_seconds: float = 0.0
+    settled: str = ""
+    refused: str = ""
+    exhausted: bool = False
+    programs: int = 0
+    compared: bool = False
+    compilation: Compilation | None = None
+
+
+class BackendEngine:
+    """Runs the tapes of one call.
+
+    Parameters
+    ----------
+    comparing
+        NumPy evaluates everything too and gives the results; the backend's are compared.
+    compile_seconds
+        What compiling may take within one call; beyond, NumPy runs what is not compiled yet.
+    compiling
+        Whether a graph met for the first time is compiled now; else NumPy runs it, until it was
+        met `SEEN_BEFORE_COMPILING` times.
+    aside
+        Where graphs are compiled beside the program; None where the call waits for it.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        reference: Backend,
+        programs: Programs,
+        *,
+        exact: bool = False,
+        comparing: bool = False,
+        compiling: bool = True,
+        relaxed: bool = False,
+        compile_seconds: float = COMPILE_SECONDS,
+        aside: Aside | None = None,
+    ) -> None:
+        self.backend, self.reference, self.programs = backend, reference, programs
+        self.exact, self.comparing, self.compiling = exact, comparing, compiling
+        self.relaxed, self.compile_seconds = relaxed, compile_seconds
+        self.aside = aside
+        self.able = programs.able(backend, exact)
+        self.outcome = Outcome()
+        self.latest: Program | None = None
+
+    def supports(self, operation: Operation, dtype: Dtype) -> str:
+        """Return why NumPy does an operation instead; empty where the backend does it."""
+        return self.backend.lowering.refusal(operation, dtype, exact=self.exact)
+
+    def get(self, value: Any) -> Host:
+        """Return a value as a NumPy array."""
+        if type(value) is np.ndarray:
+            return value
+        start = perf_counter()
+        with self.backend.scope():
+            host = self.backend.get(value)
+        end = perf_counter()
+        self.outcome.transfer_seconds += end - start
+        if trace.enabled:
+            trace.keep("get", start, end, backend=self.backend.name, bytes=host.nbytes)
+        return host
+
+    def run(self, tape: Tape, wanted: list[int], modes: dict[str, str]) -> list[Any]:
+        """Return the values of the wanted entries: the backend's, or NumPy's where it settles."""
+        graph = Graph(tuple(tape.entries), tuple(wanted))
+        if self.outcome.refused:
+            return self._by_numpy(graph, tape, modes)
+        program = self.programs.of(self.backend, graph)
+        program.seen += 1
+        if self._unready(program, tape):
+            return self._by_numpy(graph, tape, modes)
+        trouble: Exception | None = None
+        try:
+            values, settled = self._on_backend(program, tape, modes)
+        except Exception as error:  # noqa: BLE001 - whatever a library raises is settled by NumPy
+            trouble = error
+        if trouble is not None:
+            return self._failed(graph, tape, modes, trouble)
+        if settled:
+            self.outcome.settled = settled
+            return self._by_numpy(graph, tape, modes)
+        self.outcome.programs += 1
+        self.latest = program
+        return self._compared(graph, tape, modes, values) if self.comparing else values
+
+    def again(
+        self, program: Program, inputs: list[Any], modes: Mapping[str, Any]
+    ) -> list[Host] | None:
+        """Run a program that ran before and return its outputs on the host.
+
+        None where NumPy has to settle it: that is left to a call that is recorded.
+        """
+        backend = self.backend
+        call = program.compiled if backend.compiles else program
+        if call is None:
+            return None
+        looked_over = not self.relaxed and _is_loud(modes) and _is_due(program)
+        program.looks_over = looked_over and not backend.compiles
+        try:
+            with backend.scope():
+                given = [backend.put(one) if type(one) is np.ndarray else one for one in inputs]
+                values, fired, finite = call(*given)
+                if fired and _fired(fired):
+                    return None
+                backend.wait(values)
+                if looked_over and not all(map(bool, finite or map(self._finite, values))):
+                    return None
+                pairs = zip(values, program.shared, strict=True)
+                values = [_own(value) if shared else value for value, shared in pairs]
+                hosts = [backend.get(value) for value in values]
+        except Exception as error:  # noqa: BLE001 - the recorded call meets it too, and settles it
+            _log.info("%s: %s", backend.name, describe_error(error))
+            return None
+        program.runs += 1
+        return hosts
+
+    def _unready(self, program: Program, tape: Tape) -> bool:
+        """Return whether a graph is not to be run there now, and note why NumPy runs it."""
+        if not self.backend.compiles or program.compiled is not None:
+            return False
+        if self.aside is not None and (self.compiling or program.seen >= SEEN_BEFORE_COMPILING):
+            started = compile_aside(self.aside, self.backend, program, tape.inputs)
+            self.outcome.compilation = started
+            if started is not None or self.aside.is_busy:
+                self.outcome.settled = COMPILING
+                return True
+        if self.outcome.compile_seconds > self.compile_seconds:
+            self.outcome.settled = "its graphs are too many, or too large, to be compiled"
+            return True
+        if not self.compiling and program.seen < SEEN_BEFORE_COMPILING:
+            self.outcome.settled = "its graph was met for the first time: not compiled yet"
+            return True
+        return False
+
+    def _on_backend(
+        self, program: Program, tape: Tape, modes: dict[str, str]
+    ) -> tuple[list[Any], str]:
+        """Return the outputs of a program, and why NumPy must settle them; empty if it need not."""
+        backend = self.backend
+        start = perf_counter()
+        with backend.scope():
+            given = [
+                backend.put(value) if type(value) is np.ndarray else value for value in tape.inputs
+            ]
+            there = perf_counter()
+            self._timed("put", start, there)
+            fresh = backend.compiles and program.compiled is None
+            looked_over = not self.relaxed and _is_loud(modes) and _is_due(program)
+            program.looks_over = looked_over and not backend.compiles
+            call = self._callable(program)
+            values, fired, finite = call(*given)
+            if fresh or self.comparing:  # what it takes is not known from its first run
+                backend.wait(values)
+                self._timed("compile", there, perf_counter())
+                there = perf_counter()
+                values, fired, finite = call(*given)
+            settled = _fired(fired)
+            backend.wait(values)
+            if not settled and looked_over:
+                # NumPy looks faster than a compiled program that reduces to one value.
+                settled = self._warning(given, finite or map(self._finite, values))
+            if not settled:
+                values = [
+                    _own(value) if shared else value
+                    for value, shared in zip(values, program.shared, strict=True)
+                ]
+        program.runs += 1
+        self._timed("run", there, perf_counter())
+        if trace.enabled:
+            trace.count("programs")
+        return values, settled
+
+    def _timed(self, what: str, start: float, end: float) -> None:
+        """Take in how long one part of an evaluation took."""
+        outcome = self.outcome
+        if what == "put":
+            outcome.transfer_seconds += end - start
+        elif what == "run":
+            outcome.run_seconds += end - start
+        else:
+            outcome.compile_seconds += end - start
+        if trace.enabled:
+            trace.keep(what, start, end, backend=self.backend.name)
+
+    def _callable(self, program: Program) -> Any:
+        if not self.backend.compiles:
+            return program
+        if program.compiled is None:
+            program.eager = False
+            program.compiled = self.backend.program(program)
+        return program.compiled
+
+    def _finite(self, value: Any) -> bool:
+        return not is_inexact(value) or bool(np.isfinite(self.backend.get(value)).all())
+
+    def _warning(self, given: list[Any], finite: Iterable[Any]) -> str:
+        """Return whether results left the finite numbers though the inputs were, which NumPy tells.
+
+        The results are right as they are; NumPy computes again for the warning.
+        """
+        if all(map(bool, finite)):
+            return ""
+        inputs = [self.get(value) for value in given if is_inexact(value)]
+        return "NumPy warns of a result" if all(np.isfinite(x).all() for x in inputs) else ""
+
+    def _failed(
+        self, graph: Graph, tape: Tape, modes: dict[str, str], trouble: Exception
+    ) -> list[Any]:
+        """Return what NumPy makes of a graph that failed on the backend."""
+        outcome = self.outcome
+        outcome.exhausted = self.backend.exhausted(trouble)
+        reason = describe_error(trouble)
+        trouble.__traceback__ = None  # it would keep the arrays of the failed run alive
+        if outcome.exhausted:
+            self.backend.release()
+        values = self._by_numpy(graph, tape, modes)  # what NumPy raises is the result
+        outcome.settled = reason
+        if not outcome.exhausted:
+            outcome.refused = reason
+        _log.warning("%s fails where NumPy does not: %s", self.backend.name, reason)
+        return values
+
+    def _by_numpy(self, graph: Graph, tape: Tape, modes: dict[str, str]) -> list[Host]:
+        start = perf_counter()
+        program = self.programs.of(self.reference, graph)
+        given = [
+            self.get(value) if is_array else value
+            for is_array, value in zip(program.arrays, tape.inputs, strict=True)
+        ]
+        with np.errstate(**modes):  # type: ignore[arg-type]
+            program.looks_over = False
+            values, _, _ = program(*given)
+        end = perf_counter()
+        self.outcome.settled_seconds += end - start
+        if trace.enabled:
+            trace.keep("settle", start, end, backend=self.backend.name)
+        return [
+            np.array(value) if shared else np.asarray(value)
+            for value, shared in zip(values, _aliases(graph), strict=True)
+        ]
+
+    def _compared(
+        self, graph: Graph, tape: Tape, modes: dict[str, str], values: list[Any]
+    ) -> list[Any]:
+        """Return NumPy's values; the backend is left out if its own are others."""
+        expected = self._by_numpy(graph, tape, modes)
+        cancels = any(entry[0].kind in _CANCELLING for entry in graph.entries)
+        floor = CANCELLING if cancels else ELEMENTWISE
+        for wanted, value in zip(expected, values, strict=True):
+            host = as_dtype(self.get(value), wanted.dtype)
+            start = perf_counter()
+            difference = compare(wanted, host, floor)
+            self.outcome.settled_seconds += perf_counter() - start
+            if difference:
+                self.outcome.refused = difference
+                _log.warning("%s is left out: %s", self.backend.name, difference)
+                return list(expected)
+        self.outcome.compared = True
+        return list(expected)
+
+
+def as_dtype(host: Host, dtype: Dtype) -> Host:
+    """Return `host` as NumPy's own type of its dtype: C has two whole numbers of 64 bits."""
+    if host.dtype is dtype or host.dtype != dtype:
+        return host
+    return host.view(dtype)
+
+
+def _fired(fired: list[Any]) -> str:
+    for one in fired:
+        if one is not False and bool(one):
+            return "values that the library treats otherwise than NumPy"
+    return ""
+
+
+def _is_loud(modes: Mapping[str, Any]) -> bool:
+    return any(modes[kind] != "ignore" for kind in ("over", "divide", "invalid"))
+
+
+def _is_due(program: Program) -> bool:
+    return program.runs < CHECKED_RUNS or program.runs % CHECKED_EVERY == 0
+
+
+def _own(value: Any) -> Any:
+    """Return a copy that shares memory with no other array."""
+    return value.clone() if hasattr(value, "clone") else value.copy()
+
+
+_VIEWS = frozenset(["getitem", "transpose", "reshape", "broadcast_to", "real", "imag"])
+
+
+def _aliases(graph: Graph) -> list[bool]:
+    """Return for each output whether NumPy's may share memory with something else."""
+    return [graph.entries[place][0].name in _VIEWS for place in graph.outputs]
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an exception in one line of at most 160 characters."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:160]

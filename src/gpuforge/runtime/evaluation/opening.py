@@ -1,0 +1,121 @@
+"""Opening a library: import it, compute a first real result on each device, measure its floor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from time import perf_counter, thread_time
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime import staging
+from gpuforge.runtime.backends import Backend, load
+from gpuforge.runtime.backends.numpy import NumpyBackend
+from gpuforge.runtime.evaluation.aside import ProgramEnds, importing
+from gpuforge.runtime.evaluation.engine import BackendEngine, Programs, describe_error
+from gpuforge.runtime.evaluation.recording import record
+from gpuforge.runtime.evaluation.reference import compare
+from gpuforge.runtime.threads import contention, fork_warning
+
+_FLOOR_CALLS = 15
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A backend that is left out, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The outcome of opening one library.
+
+    Attributes
+    ----------
+    seconds : what it took in all
+    """
+
+    devices: tuple[Backend, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    seconds: float = 0.0
+
+
+def open_library(name: str) -> Opened:
+    """Import the backends of one library, once a process; keep those that compute as NumPy does."""
+    return settle(name, tested(name))
+
+
+def load_library(name: str) -> Opened:
+    """Do the part of `open_library` that goes on beside the program; `settle` does the rest."""
+    try:
+        with importing():
+            start = thread_time()  # other threads' time is not the library's
+            return replace(tested(name), seconds=thread_time() - start)
+    except ProgramEnds:
+        return Opened()
+
+
+def settle(name: str, opened: Opened) -> Opened:
+    """Do what must not happen while NumPy computes: see to the threads of its BLAS."""
+    if opened.devices:
+        contention.tame(name)
+    return opened
+
+
+@cache
+def tested(name: str) -> Opened:
+    """Import the backends of one library and test them; the threads of NumPy's BLAS stay theirs."""
+    contention.prepare_environment()
+    start = perf_counter()
+    try:
+        with fork_warning.spared():
+            devices = load(name).open_devices()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail to import in any way
+        failed = Failure(name, describe_error(error))
+        return Opened((), (failed,), perf_counter() - start)
+    good: list[Backend] = []
+    failures: list[Failure] = []
+    for backend in devices:
+        reason = test_backend(backend)
+        if reason:
+            failures.append(Failure(backend.name, reason))
+        else:
+            good.append(backend)
+            if backend.staging:
+                staging.check(backend)
+    return Opened(tuple(good), tuple(failures), perf_counter() - start)
+
+
+def test_backend(backend: Backend) -> str:
+    """Compute a small result, compare it with NumPy's, and set the backend's floor.
+
+    Returns why the backend is left out; empty when it works.
+    """
+    values = np.arange(16, dtype=np.float32)
+    expected = values * 2 + 1
+    programs, reference = Programs(), NumpyBackend()
+
+    def measure() -> tuple[Any, float, str]:
+        engine = BackendEngine(backend, reference, programs)
+        start = perf_counter()
+        made = record(_affine, (values,), {}, engine).result
+        return made, perf_counter() - start, engine.outcome.refused
+
+    try:
+        result, first, failed = measure()
+        difference = failed or compare(expected, result)
+        if difference:
+            return f"a first result is wrong: {difference}"
+        times = [measure()[1] for _ in range(_FLOOR_CALLS)]
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong bars the backend
+        return describe_error(error)
+    backend.floor_seconds = min(times)
+    backend.compile_seconds = first - min(times) if backend.compiles else 0.0
+    return ""
+
+
+def _affine(x: Any) -> Any:
+    return x * 2 + 1

@@ -1,0 +1,180 @@
+"""A graph made ready for one backend: steps to run one after the other, or one compiled program.
+
+The steps are planned once for each graph: what is not asked for is left out, values are dropped
+after their last use, and a write overwrites an array that nobody needs any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gpuforge.runtime.array.graph import INPUT, NUMBER, Graph
+from gpuforge.runtime.lowering.contract import Lowering
+
+Guard = Callable[..., Any]
+Step = tuple[Callable[..., Any], tuple[int, ...], tuple[Any, ...], int, Guard | None, Guard | None,
+             tuple[int, ...]]  # fmt: skip
+"""function, places of inputs, parameters, place, guard, guard of the result, values to drop"""
+
+
+class Program:
+    """What computes the outputs of one graph from its inputs.
+
+    Attributes
+    ----------
+    inputs : places of the graph's inputs, in order
+    steps : in the order in which they run
+    runs, seen : how often it ran, and was asked for
+    eager : whether a guard can stop it: compiled programs run to their end
+    looks_over : whether outputs are looked over for values that are not finite
+    shared : for each output, whether it may share memory with an input or another one
+    """
+
+    def __init__(self, graph: Graph, lowering: Lowering) -> None:
+        self.graph = graph
+        self.runs = 0
+        self.seen = 0
+        self.shared: list[bool] = []
+        self.inputs = [i for i, entry in enumerate(graph.entries) if entry[0] in (INPUT, NUMBER)]
+        self.arrays = [graph.entries[i][0] is INPUT for i in self.inputs]
+        self.steps = _plan(graph, lowering)
+        self.finite = lowering.finite
+        self.looks_over = True
+        self.eager = True
+        self.compiled: Callable[..., Any] | None = None
+
+    def __call__(self, *given: Any) -> tuple[list[Any], list[Any], list[Any]]:
+        """Return the outputs, what the guards found, and whether outputs are finite.
+
+        A guard that found something is true: then NumPy must settle. The last is empty unless
+        `looks_over` is set.
+        """
+        values: list[Any] = [None] * len(self.graph.entries)
+        for place, value in zip(self.inputs, given, strict=True):
+            values[place] = value
+        fired: list[Any] = []
+        for function, places, params, place, guard, result_guard, drop in self.steps:
+            taken = [values[p] for p in places]
+            if guard is not None:
+                fired.append(guard(*taken, *params))
+                if fired[-1] is True or (self.eager and bool(fired[-1])):
+                    return [], [True], []
+            result = values[place] = function(*taken, *params)
+            if result_guard is not None:
+                fired.append(result_guard(result))
+            for old in drop:
+                values[old] = None
+        made = [values[place] for place in self.graph.outputs]
+        if not self.looks_over:
+            return made, fired, []
+        return made, fired, [self.finite(value) for value in made if is_inexact(value)]
+
+
+def _plan(graph: Graph, lowering: Lowering) -> tuple[Step, ...]:
+    needed, last = _uses(graph)
+    roots = _roots(graph, lowering)
+    ends: dict[int, int] = {}
+    for place, use in last.items():
+        ends[roots[place]] = max(ends.get(roots[place], -1), use)
+    given = {i for i, entry in enumerate(graph.entries) if entry[0] in (INPUT, NUMBER)}
+    drops: dict[int, list[int]] = {}
+    for place, use in last.items():
+        if use < len(graph.entries) and place not in given:
+            drops.setdefault(use, []).append(place)
+    steps: list[Step] = []
+    fenced = _fenced(graph, needed) if lowering.fence else set()
+    for place in sorted(needed - given):
+        operation, places, params = graph.entries[place]
+        name = operation.name
+        function = lowering.functions[name]
+        free = name in lowering.reusing and _is_free(places, place, roots, ends, given)
+        if free and not _repeats(graph, places[0], lowering):
+            function = lowering.reusing[name]
+        if place in fenced:
+            function = _fence(function, lowering.fence)
+        steps.append(
+            (function, places, params, place, lowering.guards.get(name),
+             lowering.result_guards.get(name), tuple(drops.get(place, ())))
+        )  # fmt: skip
+    return tuple(steps)
+
+
+_PRODUCTS = frozenset("multiply square fixed_power deg2rad rad2deg radians degrees".split())
+_MOVES = frozenset(
+    "negative positive transpose reshape broadcast_to getitem gather checked_gather real".split()
+)
+"""Operations that hand on what they are given: a product is still one behind them."""
+
+
+def _fenced(graph: Graph, needed: set[int]) -> set[int]:
+    """Return the products that go into a sum.
+
+    Rounded once with it they differ in the last digit, which decides a comparison or a whole number
+    further on, and the difference of two products beyond the dtype is not NaN.
+    """
+    products: set[int] = set()
+    summed: set[int] = set()
+    for place in sorted(needed, reverse=True):
+        operation, places, _ = graph.entries[place]
+        if operation.name in ("add", "subtract") or (place in summed and operation.name in _MOVES):
+            summed.update(places)
+        elif place in summed and operation.name in _PRODUCTS:
+            products.add(place)
+    return products
+
+
+def _fence(function: Callable[..., Any], fence: Any) -> Callable[..., Any]:
+    return lambda *given: fence(function(*given))
+
+
+def _uses(graph: Graph) -> tuple[set[int], dict[int, int]]:
+    """Return the entries that outputs need, and where each is used last; outputs at the end."""
+    needed = set(graph.outputs)
+    last = dict.fromkeys(graph.outputs, len(graph.entries))
+    for place in range(len(graph.entries) - 1, -1, -1):
+        if place in needed:
+            for one in graph.entries[place][1]:
+                needed.add(one)
+                last.setdefault(one, place)
+    return needed, last
+
+
+def _roots(graph: Graph, lowering: Lowering) -> list[int]:
+    """Return for each entry the one whose memory it may share."""
+    roots: list[int] = []
+    for place, (operation, places, _) in enumerate(graph.entries):
+        roots.append(roots[places[0]] if operation.name in lowering.views else place)
+    return roots
+
+
+def _repeats(graph: Graph, place: int, lowering: Lowering) -> bool:
+    """Return whether an entry may hold one value in several places of an array."""
+    while graph.entries[place][0].name in lowering.views:
+        if graph.entries[place][0].name == "broadcast_to":
+            return True
+        place = graph.entries[place][1][0]
+    return False
+
+
+def _is_free(
+    places: Sequence[int], place: int, roots: list[int], ends: dict[int, int], given: set[int]
+) -> bool:
+    """Return whether the first input's memory is the program's own and is not needed after."""
+    root = roots[places[0]]
+    others = all(roots[other] != root for other in places[1:])
+    return root not in given and others and ends[root] <= place
+
+
+def shared_outputs(graph: Graph, lowering: Lowering) -> list[bool]:
+    """Return for each output whether it may share memory with an input or another output."""
+    roots = _roots(graph, lowering)
+    found = [roots[place] for place in graph.outputs]
+    given = {i for i, entry in enumerate(graph.entries) if entry[0] is INPUT}
+    return [root in given or found.count(root) > 1 for root in found]
+
+
+def is_inexact(value: Any) -> bool:
+    """Return whether an array holds floating-point numbers."""
+    name = str(getattr(value, "dtype", ""))
+    return "float" in name or "complex" in name

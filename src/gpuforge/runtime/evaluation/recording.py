@@ -1,0 +1,436 @@
+"""One recorded call: the user's function runs once, on arrays that note what it does."""
+
+from __future__ import annotations
+
+import dis
+import gc
+import sys
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from types import CellType, FrameType, FunctionType, ModuleType, TracebackType
+from typing import Any
+
+import numpy as np
+
+import gpuforge.runtime.array.operations  # noqa: F401 - fills the table
+from gpuforge.runtime.array.array import Array, argument, node_of, value_of
+from gpuforge.runtime.array.graph import Node
+from gpuforge.runtime.array.namespace import Namespace
+from gpuforge.runtime.array.recorder import Engine, Host, Recorder
+from gpuforge.runtime.array.storage import Storage, follow
+from gpuforge.runtime.array.unsupported import NotRecordable
+from gpuforge.runtime.evaluation.replay import Noted
+from gpuforge.runtime.function.entry import written
+
+_SUSPECT = (TypeError, AttributeError, BufferError, SystemError, NotImplementedError, ValueError)
+"""What a use of an array raises that only NumPy's own array can serve."""
+
+
+class Recorded:
+    """A recorded call that came to its end.
+
+    Attributes
+    ----------
+    result : as NumPy would have returned it
+    kept : whether a recorded array outlived the call, in an object that the function wrote to
+    noted : what it noted, to be made again; None unless that was asked for
+    """
+
+    __slots__ = ("kept", "noted", "recorder", "result")
+
+    def __init__(
+        self, result: Any, recorder: Recorder, kept: bool, noted: Noted | None = None
+    ) -> None:
+        self.result = result
+        self.noted = noted
+        self.recorder = recorder
+        self.kept = kept or bool(recorder.trouble)
+
+
+class StartAgain(Exception):
+    """The function used an array as only NumPy's own can be used; the text says how.
+
+    Attributes
+    ----------
+    kind : the type of the exception that the function met
+    """
+
+    def __init__(self, text: str, kind: type[BaseException]) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+def record(
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    engine: Engine,
+    *,
+    creates: bool = False,
+    repeated: bool = False,
+) -> Recorded:
+    """Run a function once on recorded arrays and return its result with NumPy's own.
+
+    `repeated` asks for what it noted, too.
+
+    Raises
+    ------
+    StartAgain
+        If the function needs NumPy's own arrays: it is to be called as written, from the start.
+    Exception
+        Whatever the function raises; what it wrote into its arguments before is there.
+    """
+    recorder = Recorder(engine)
+    recorder.namespace = Namespace(recorder, creates=True)
+    results = _Results(recorder)
+    body = substituted(function, Namespace(recorder, creates=creates))
+    referred = sys.getrefcount(recorder)
+    wrapped = [_wrapped(recorder, value) for value in (*args, *kwargs.values())]
+    given = [value for value in wrapped if type(value) is Array]
+    recorder.arguments = given
+    positional = wrapped[: len(args)]
+    named = dict(zip(kwargs, wrapped[len(args) :], strict=True))
+    try:
+        result = body(*positional, **named)
+    except BaseException as error:
+        if recorder.trouble or _is_ours(error, function):
+            raise StartAgain(recorder.trouble or _reason(error), type(error)) from None
+        recorder.force()
+        _write_back(recorder, given)
+        _settle_error(recorder, given, error)
+        recorder.closed = True
+        raise
+    del positional, named, wrapped
+    noted = Noted(recorder, result) if repeated else None
+    recorder.force()
+    if noted is not None:
+        noted.close(engine.latest)
+    _write_back(recorder, given)
+    made = results.of(result)
+    del result
+    results.alive.clear()
+    recorder.arguments = []
+    kept = sys.getrefcount(recorder) > referred + len(given) or any(
+        sys.getrefcount(array) > _GIVEN for array in given
+    )
+    if kept:
+        _settle_kept(recorder, given, results)
+    recorder.closed, recorder.namespace = True, None
+    return Recorded(made, recorder, kept, noted)
+
+
+def _wrapped(recorder: Recorder, value: Any) -> Any:
+    return argument(recorder, value) if type(value) is np.ndarray else value
+
+
+def _write_back(recorder: Recorder, given: list[Array]) -> None:
+    """Copy what was written into arguments to the caller's arrays."""
+    written = [array._storage for array in given if array._storage and array._storage.version]
+    sources = [storage.source for storage in written if storage.source is not None]
+    values = []
+    for storage in written:
+        host = recorder.host(storage.node)
+        reused = any(np.may_share_memory(host, source) for source in sources)
+        values.append(host.copy() if reused else host)
+        storage.original.host = host_before = storage.original.host
+        if sys.getrefcount(storage.original) > _ALONE and host_before is not None:
+            storage.original.host = host_before.copy()  # a copy of it is among the results
+    for source, value in zip(sources, values, strict=True):
+        np.copyto(source, value)
+
+
+_ALONE = 2
+"""References to a node that only its storage holds."""
+
+
+def _settle_error(recorder: Recorder, given: list[Array], error: BaseException) -> None:
+    """Put NumPy's own arrays into an exception that leaves the function."""
+    results = _Results(recorder)
+    error.args = tuple(results.of(value) for value in error.args)
+    results.of(vars(error))
+
+
+class _Results:
+    """The result of a call with NumPy's own arrays in the place of recorded ones."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.seen: dict[int, Any] = {}
+        self.hosts: list[Host] = []
+        self.alive: list[Any] = []
+
+    def of(self, value: Any) -> Any:
+        """Return a value with every recorded array in it replaced; containers stay the same."""
+        kind = type(value)
+        if kind is Array:
+            return self._array(value)
+        if kind is np.ndarray:
+            return self._exported(value)
+        if kind in _ATOMS or id(value) in self.seen:
+            return self.seen.get(id(value), value)
+        self.alive.append(value)
+        self.seen[id(value)] = value
+        made: Any
+        if isinstance(value, tuple):
+            made = self._tuple(value)
+        elif isinstance(value, list):
+            made = value
+            value[:] = [self.of(item) for item in value]
+        elif isinstance(value, dict):
+            made = value
+            for key, item in list(value.items()):
+                value[key] = self.of(item)
+        else:
+            made = self._object(value)
+        self.seen[id(value)] = made
+        return made
+
+    def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        items = [self.of(item) for item in value]
+        if all(a is b for a, b in zip(items, value, strict=True)):
+            return value
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+
+    def _object(self, value: Any) -> Any:
+        if isinstance(value, partial):
+            _set_partial(value, self.of(value.args), self.of(value.keywords))
+            return value
+        for name in getattr(type(value), "__slots__", ()):
+            item = getattr(value, name, None)
+            made = self.of(item)
+            if made is not item:
+                object.__setattr__(value, name, made)
+        held = getattr(value, "__dict__", None)
+        if type(held) is dict and not isinstance(value, _WITHOUT_RESULTS):
+            for name, item in list(held.items()):
+                made = self.of(item)
+                if made is not item:
+                    held[name] = made
+        return value
+
+    def _array(self, value: Array) -> Any:
+        found = self.seen.get(id(value))
+        if found is None:
+            found = self.seen[id(value)] = self._made(value)
+            self.alive.append(value)
+        return found
+
+    def _made(self, value: Array) -> Any:
+        if value._scalar:
+            return value_of(value)
+        storage = value._storage
+        if storage is not None and storage.source is not None:
+            return follow(storage.source, value._chain)
+        if storage is not None:
+            return follow(self._whole(storage), value._chain)
+        return self._owned(node_of(value))
+
+    def _whole(self, storage: Storage) -> Host:
+        """Return the memory that several results may share."""
+        found = self.seen.get(id(storage))
+        if found is None:
+            host = self._owned(storage.node)
+            host = host if host.flags.c_contiguous else host.copy(order="C")
+            found = self.seen[id(storage)] = host
+            self.alive.append(storage)
+        return found
+
+    def _owned(self, node: Node) -> Host:
+        """Return the value of a node in memory that no other result has."""
+        host = self.recorder.host(node)
+        taken = any(host is other for other in self.hosts)
+        self.hosts.append(host)
+        if taken or not host.flags.writeable or isinstance(host.base, np.ndarray):
+            return host.copy(order="K")
+        return host
+
+    def _exported(self, value: Host) -> Any:
+        """Return what ``np.asarray`` gave of an argument as the caller's own array."""
+        if value.flags.writeable:
+            return value
+        for array in self.recorder.arguments:
+            source = array._storage.source
+            if value is not source and np.may_share_memory(value, source):
+                same = (value.shape, value.strides, value.dtype)
+                if same == (source.shape, source.strides, source.dtype):
+                    return source
+                if source.flags.writeable:
+                    again = value.view()
+                    try:
+                        again.flags.writeable = True
+                    except ValueError:
+                        return value
+                    return again
+        base = value.base
+        if not isinstance(base, np.ndarray) or base.base is not None or 0 in value.strides:
+            return value
+        if not base.flags.writeable or value.nbytes < base.nbytes:
+            return value  # NumPy made it read-only: a diagonal, the imaginary part of real numbers
+        return value.copy(order="K")
+
+
+_WITHOUT_RESULTS = (type, ModuleType, FunctionType, Array)
+_ATOMS = {int, float, bool, complex, str, bytes, type(None), *set(np.sctypeDict.values())}
+
+
+def _settle_kept(recorder: Recorder, given: list[Array], results: _Results) -> None:
+    """Replace recorded arrays that outlive the call where they are kept."""
+    kept = [one for one in gc.get_referrers(recorder) if type(one) is Array]
+    for array in kept:
+        _replace(array, results.of(array), (kept, given, results.alive), 0)
+
+
+def _replace(old: Any, new: Any, own: tuple[Any, ...], depth: int) -> None:
+    """Put `new` where objects of the user's hold `old`.
+
+    No closure may hold `old` here: its cell would be found among the holders.
+    """
+    for holder in gc.get_referrers(old):
+        if _is_one_of(holder, own) or isinstance(holder, FrameType):
+            continue
+        if type(holder) is dict:
+            _replace_item(holder, list(holder.items()), old, new)
+        elif isinstance(holder, list | deque):
+            _replace_item(holder, list(enumerate(holder)), old, new)
+        elif isinstance(holder, CellType):
+            holder.cell_contents = new
+        elif type(holder) is tuple and depth < 4:
+            _replace(holder, _exchanged(holder, old, new), own, depth + 1)
+        elif isinstance(holder, BaseException):
+            holder.args = _exchanged(holder.args, old, new)
+            _replace_item(vars(holder), list(vars(holder).items()), old, new)
+        elif isinstance(holder, partial):
+            _set_partial(holder, _exchanged(holder.args, old, new), holder.keywords)
+        else:
+            _replace_attribute(holder, old, new)
+
+
+def _is_one_of(holder: Any, own: tuple[Any, ...]) -> bool:
+    return any(holder is mine for mine in own)
+
+
+def _exchanged(items: tuple[Any, ...], old: Any, new: Any) -> tuple[Any, ...]:
+    made = list(items)
+    for place, item in enumerate(items):
+        if item is old:
+            made[place] = new
+    return tuple(made)
+
+
+def _replace_attribute(holder: Any, old: Any, new: Any) -> None:
+    for name in _slots(holder):
+        if getattr(holder, name, None) is old:
+            object.__setattr__(holder, name, new)
+    if isinstance(getattr(holder, "__dict__", None), dict):
+        _replace_item(vars(holder), list(vars(holder).items()), old, new)
+
+
+def _set_partial(made: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    """Give a partial other arguments, in place: others may refer to it."""
+    made.__setstate__((made.func, args, keywords, {}))
+
+
+def _slots(value: Any) -> Any:
+    return () if type(value) is Array else getattr(type(value), "__slots__", ())
+
+
+def _replace_item(holder: Any, items: list[Any], old: Any, new: Any) -> None:
+    for key, item in items:
+        if item is old:
+            holder[key] = new
+
+
+_GIVEN = 3
+"""References to an argument that nobody kept, while it is looked at."""
+
+
+def _is_ours(error: BaseException, function: Callable[..., Any]) -> bool:
+    """Return whether an exception may be there only because an array was recorded."""
+    if isinstance(error, NotRecordable):
+        return True
+    if not isinstance(error, _SUSPECT):
+        return False
+    innermost: TracebackType | None = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    if innermost is None:
+        return False
+    home = str(innermost.tb_frame.f_globals.get("__name__", ""))
+    if home.startswith("gpuforge.runtime.array.dispatch"):
+        return False  # NumPy raised it, asked with its own arrays
+    if isinstance(error, ValueError):
+        return "read-only" in str(error)
+    own = str(getattr(function, "__module__", ""))
+    return not (_raises(innermost) and home.split(".")[0] == own.split(".")[0])
+
+
+def _raises(place: TracebackType) -> bool:
+    """Return whether a ``raise`` statement (or ``assert``) stands at a place."""
+    code = place.tb_frame.f_code.co_code
+    opcode = code[place.tb_lasti] if place.tb_lasti < len(code) else -1
+    return opcode in (dis.opmap["RAISE_VARARGS"], dis.opmap["RERAISE"])
+
+
+def _reason(error: BaseException) -> str:
+    innermost = error.__traceback__
+    line = ""
+    while innermost is not None:
+        name = str(innermost.tb_frame.f_globals.get("__name__", ""))
+        if not name.startswith(("gpuforge.", "numpy.")):
+            line = f"{innermost.tb_frame.f_code.co_filename}:{innermost.tb_lineno}"
+        innermost = innermost.tb_next
+    return f"{line}: {error}" if line else str(error)
+
+
+# -- a function that sees other names ------------------------------------------------------------
+
+
+class _Globals(dict[str, Any]):
+    """A function's globals, in which NumPy is another namespace."""
+
+    def __init__(self, real: dict[str, Any], namespace: Namespace) -> None:
+        super().__init__()
+        self.real, self.namespace = real, namespace
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.real[name]
+        if value is np:
+            return self.namespace
+        if type(value) is FunctionType and value.__globals__ is self.real:
+            return substituted(value, self.namespace)
+        made = self.namespace.replaced(value)
+        return value if made is None else made
+
+
+def substituted(function: Callable[..., Any], namespace: Namespace) -> Callable[..., Any]:
+    """Return a function whose code finds `namespace` where it would find NumPy."""
+    if type(function) is not FunctionType:
+        return function
+    code = written(function.__code__)
+    if not code.co_names or _writes_globals(code):
+        return function
+    real = function.__globals__
+    if type(real) is _Globals:
+        real = real.real
+    found = _Globals(real, namespace)
+    dict.__setitem__(found, "__builtins__", real.get("__builtins__", __builtins__))
+    made = FunctionType(code, found, function.__name__, function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__dict__.update(function.__dict__)
+    made.__qualname__, made.__module__ = function.__qualname__, function.__module__
+    return made
+
+
+_writes: dict[Any, bool] = {}
+
+
+def _writes_globals(code: Any) -> bool:
+    found = _writes.get(code)
+    if found is None:
+        names = {"STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_STAR"}
+        found = any(step.opname in names for step in dis.get_instructions(code)) or any(
+            _writes_globals(inner) for inner in code.co_consts if hasattr(inner, "co_code")
+        )
+        _writes[code] = found
+    return found

@@ -1,0 +1,201 @@
+"""A call made again without the user's Python: its graph is known, and its Python adds nothing.
+
+Where a function depends on its arguments alone (`dependence`), and a recorded call of it was one
+graph that was evaluated at its end, the next call of the same signature runs that graph. Whatever
+is unusual about a call leaves it to be recorded: the body has not run yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuforge import trace
+from gpuforge.runtime.array.array import Array, node_of
+from gpuforge.runtime.array.graph import INPUT, Tape
+from gpuforge.runtime.array.recorder import Host, Recorder
+from gpuforge.runtime.array.storage import Step, follow
+from gpuforge.runtime.function.dependence import Dependence
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.evaluation.engine import BackendEngine
+    from gpuforge.runtime.evaluation.program import Program
+
+MAX_CONSTANT_BYTES = 1 << 16
+"""Arrays that a body makes itself, of more bytes than this, are not kept for the next call."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array or scalar of a result.
+
+    Attributes
+    ----------
+    output : its place among the outputs of the program
+    scalar : whether NumPy has a scalar here
+    chain : the steps that lead from the output to it
+    whole : whether other arrays could be views of the same memory: it is in C order then
+    """
+
+    output: int
+    scalar: bool
+    chain: tuple[Step, ...]
+    whole: bool
+
+
+class Form:
+    """How a result is made of the outputs of a graph: a leaf, or leaves in a tuple or list."""
+
+    def __init__(self, leaves: tuple[Leaf, ...], kind: type | None) -> None:
+        self.leaves, self.kind = leaves, kind
+
+    def made(self, hosts: list[Host]) -> Any:
+        """Return a new result."""
+        made = [_leaf(leaf, hosts[leaf.output]) for leaf in self.leaves]
+        return made[0] if self.kind is None else self.kind(made)
+
+
+def _leaf(leaf: Leaf, host: Host) -> Any:
+    if leaf.scalar:
+        return host[()]
+    if not host.flags.writeable or isinstance(host.base, np.ndarray):
+        host = host.copy(order="K")
+    if leaf.whole and not host.flags.c_contiguous:
+        host = host.copy(order="C")
+    return follow(host, leaf.chain) if leaf.chain else host
+
+
+class Noted:
+    """What a recorded call was before it was evaluated: enough to make it again.
+
+    Attributes
+    ----------
+    inputs : the values that its graph took
+    form : how its result is made of the graph's outputs; None where it takes more than them
+    """
+
+    def __init__(self, recorder: Recorder, result: Any) -> None:
+        self._tape: Tape = recorder.tape
+        self.inputs: list[Any] = []
+        self.form: Form | None = None
+        kind = type(result)
+        self.kind = kind if kind in (tuple, list) else None
+        self._results = list(result) if self.kind else [result]
+        self.sources = {id(array._storage.original.host): place
+                        for place, array in enumerate(recorder.arguments)}  # fmt: skip
+        self._plain = not (
+            recorder.reads
+            or recorder.fallbacks
+            or any(array._storage.version for array in recorder.arguments)
+            or any(type(one) is not Array for one in self._results)
+        )
+
+    def close(self, program: Program | None) -> None:
+        """Take in the program that evaluated it, and let go of the recorded arrays."""
+        if self._plain and program is not None and len(program.inputs) == len(self._tape.inputs):
+            self.form = self._form(program.graph.outputs)
+            self.inputs = self._tape.inputs
+        self._results.clear()
+        del self._tape
+
+    def _form(self, wanted: tuple[int, ...]) -> Form | None:
+        leaves, seen = [], set()
+        for array in self._results:
+            storage, node = array._storage, node_of(array)
+            if storage is not None:
+                if storage.source is not None or storage.exported:
+                    return None
+                node = storage.node
+            try:
+                output = wanted.index(node.index)
+            except ValueError:
+                return None
+            if output in seen:
+                return None
+            seen.add(output)
+            whole = storage is not None
+            leaves.append(Leaf(output, array._scalar, array._chain if whole else (), whole))
+        return Form(tuple(leaves), self.kind)
+
+
+class Replay:
+    """One signature of one function on one backend, ready to be made again.
+
+    Attributes
+    ----------
+    given : for each input of the program, the place of an argument, or None for a constant
+    """
+
+    def __init__(
+        self, engine: BackendEngine, program: Program, form: Form, dependence: Dependence,
+        given: tuple[tuple[int | None, Any], ...], statics: tuple[tuple[int, Any], ...],
+        modes: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        self.engine, self.program, self.form = engine, program, form
+        self.dependence, self.given, self.statics, self.modes = dependence, given, statics, modes
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the result, or None where this call is to be recorded."""
+        values = (*args, *kwargs.values()) if kwargs else args
+        for place, known in self.statics:
+            if values[place] != known:
+                return None
+        if np.geterr() != self.modes or not self.dependence.holds():
+            return None
+        start = perf_counter() if trace.enabled else 0.0
+        inputs = [known if place is None else values[place] for place, known in self.given]
+        hosts = self.engine.again(self.program, inputs, self.modes)
+        if hosts is None:
+            return None
+        if trace.enabled:
+            trace.keep("replay", start, perf_counter(), backend=self.engine.backend.name)
+        return self.form.made(hosts)
+
+
+def replay_of(
+    noted: Noted, engine: BackendEngine, dependence: Dependence, args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Replay | None:  # fmt: skip
+    """Return what makes a recorded call again; None where it cannot be made again."""
+    program = engine.latest
+    outcome = engine.outcome
+    if noted.form is None or program is None or outcome.programs != 1 or outcome.settled:
+        return None
+    statics = _statics((*args, *kwargs.values()))
+    if statics is None:
+        return None
+    arrays = [place for place, value in enumerate((*args, *kwargs.values()))
+              if type(value) is np.ndarray]  # fmt: skip
+    given: list[tuple[int | None, Any]] = []
+    for place, value in zip(program.inputs, noted.inputs, strict=True):
+        source = noted.sources.get(id(value))
+        if source is not None:
+            given.append((arrays[source], None))
+            continue
+        is_array = program.graph.entries[place][0] is INPUT
+        if is_array and (type(value) is not np.ndarray or value.nbytes > MAX_CONSTANT_BYTES):
+            return None
+        given.append((None, value.copy() if is_array else value))
+    modes = np.geterr()
+    return Replay(engine, program, noted.form, dependence, tuple(given), statics, modes)
+
+
+def _statics(values: tuple[Any, ...]) -> tuple[tuple[int, Any], ...] | None:
+    """Return the floating-point numbers among arguments; None where one is more than a number.
+
+    Whole numbers, text and None are part of the key that a choice is held under.
+    """
+    found = []
+    for place, value in enumerate(values):
+        kind = type(value)
+        if kind is float:
+            if not value or value != value:  # zeros have a sign, NaN equals nothing
+                return None
+            found.append((place, value))
+        elif kind not in (np.ndarray, int, bool, str, type(None)):
+            return None
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""The way of a call: sign, admit, decide, execute, settle, learn."""

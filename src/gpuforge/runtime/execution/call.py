@@ -1,0 +1,129 @@
+"""One call on its way, with what this session knows of its function and kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from gpuforge import __version__
+from gpuforge.runtime.function.signature import Signature
+from gpuforge.runtime.placement.evidence import Estimate
+from gpuforge.runtime.placement.policy import Candidate, recall_savings
+from gpuforge.runtime.record import (
+    MAX_KINDS,
+    FunctionRecord,
+    KindRecord,
+    digest,
+    stable_text,
+)
+from gpuforge.runtime.session import Session
+
+
+@dataclass
+class Call:
+    """One call on its way.
+
+    Attributes
+    ----------
+    args, kwargs : as the user gave them
+    held : calls of the same signature that ran since the last considered one
+    estimates : what it would take on each backend that may run it, once it was decided on
+    """
+
+    session: Session
+    function: FunctionRecord
+    record: KindRecord
+    signature: Signature
+    key: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    held: int = 0
+    estimates: dict[str, Estimate | None] = field(default_factory=dict)
+
+    @cached_property
+    def candidates(self) -> list[Candidate]:
+        """NumPy and the open backends on the devices that the function may use."""
+        return self.session.candidates(self.function.options.device)
+
+    @property
+    def exact(self) -> bool:
+        """Whether operations that may differ from NumPy for some values stay on NumPy."""
+        return (self.function.options.numerics or self.session.settings.numerics) == "exact"
+
+    @property
+    def relaxed(self) -> bool:
+        """Whether warnings may be missing and precision may be the backend's own."""
+        return (self.function.options.numerics or self.session.settings.numerics) == "relaxed"
+
+    @property
+    def pin(self) -> str:
+        """The backend that the function, else the settings, pin the call to; empty for none."""
+        return self.function.options.backend or self.session.settings.backend
+
+
+def open_call(
+    session: Session,
+    function: FunctionRecord,
+    signature: Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    held: int = 0,
+) -> Call:
+    """Return the call with its records, which are made or read from the history at first."""
+    with session.lock:
+        record = function.kinds.get(signature.kind)
+        if record is None:
+            record = _new_kind(session, function, signature)
+        elif record.kind.peer is None and session.backends():
+            session.equip(function, record)
+        key = record.signature(signature.exact, signature.size)
+    return Call(session, function, record, signature, key, args, kwargs, held)
+
+
+def _new_kind(session: Session, function: FunctionRecord, signature: Signature) -> KindRecord:
+    record = KindRecord(digest(stable_text(signature.kind)), signature.text)
+    if len(function.kinds) >= MAX_KINDS:
+        record.stays = f"over {MAX_KINDS} kinds of call: an argument changes with every call"
+        return record
+    record.bytes_each = signature.nbytes / max(signature.size, 1)
+    record.kind.family = function.family
+    function.family.append(record.kind)
+    function.kinds[signature.kind] = record
+    _recall(session, function)
+    _recall_refusals(session, function, record)
+    return record
+
+
+def _recall(session: Session, function: FunctionRecord) -> None:
+    """Fill the kinds of a function with what other processes learned."""
+    if not session.kept.measured or function.digest not in session.kept.measured:
+        return
+    for timing in session.history.timings(function.digest):
+        for record in function.kinds.values():
+            name = timing.backend.split("@")[0]
+            curve = record.kind.curve(name)
+            known = timing.signature in curve.cells and curve.cells[timing.signature].seconds
+            if record.digest == timing.kind and not known:
+                record.sizes[timing.signature] = timing.size
+                for seconds in timing.seconds:
+                    curve.add(timing.signature, timing.size, seconds)
+                curve.cell(timing.signature).row.clear()  # none of them ran in this process
+    for record in function.kinds.values():
+        recall_savings(record.kind)
+
+
+def refusal_key(function: FunctionRecord, record: KindRecord) -> str:
+    """Return how the names of the history's refusals of one kind of call begin."""
+    return f"refused:{__version__}:{function.digest}:{record.digest}:"
+
+
+def _recall_refusals(session: Session, function: FunctionRecord, record: KindRecord) -> None:
+    """Leave out the backends that other processes left out, at the same version of the library."""
+    if not session.kept.has("refused:"):
+        return
+    start = refusal_key(function, record)
+    for key, reason in session.kept.constants(start).items():
+        name, _, version = key.removeprefix(start).partition("@")
+        if isinstance(reason, str) and version == session.libraries.version(name):
+            record.kind.curve(name).refused = reason

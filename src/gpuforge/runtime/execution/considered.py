@@ -1,0 +1,96 @@
+"""A call that no choice is held for: signed, considered, counted."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from gpuforge.runtime.context import current
+from gpuforge.runtime.execution import pipeline
+from gpuforge.runtime.execution.call import Call, open_call
+from gpuforge.runtime.execution.explanation import Explanation, explain_call
+from gpuforge.runtime.function.key import hot_key
+from gpuforge.runtime.function.naming import name_of
+from gpuforge.runtime.function.options import Options
+from gpuforge.runtime.function.signature import INSIDE, AsWritten, sign
+from gpuforge.runtime.record import FunctionRecord, Held
+from gpuforge.runtime.session import current_session
+
+_KEPT_KEYS = 4096
+
+
+class Offloaded(Protocol):
+    """A function with the options that it was offloaded with.
+
+    Attributes
+    ----------
+    _hot : the session that `offload` saw last, and the choices held there
+    """
+
+    __wrapped__: Any
+    _options: Options
+    _hot: Any
+
+
+def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make a call where it finishes first, and hold the choice for others if it is settled."""
+    session, written = current_session(), offloaded.__wrapped__
+    if not session.settings.enabled:
+        return written(*args, **kwargs)
+    signature = sign(args, kwargs)
+    if signature is INSIDE:
+        return written(*args, **kwargs)
+    function = session.record(offloaded, written, offloaded._options)
+    if isinstance(signature, AsWritten):
+        reason = signature.reason
+        function.as_written[reason] = function.as_written.get(reason, 0) + 1
+        return written(*args, **kwargs)
+    hot = hot_key(args, kwargs)
+    held_before = function.held.pop(hot, None)
+    call = open_call(session, function, signature, args, kwargs)
+    if held_before:
+        _take_in(call, held_before)
+    with session.counted():
+        placed = pipeline.place(call)
+    if hot is not None and placed.hold:
+        _hold(offloaded, function, hot, pipeline.hold(call, placed))
+    return placed.result
+
+
+def _hold(offloaded: Offloaded, function: FunctionRecord, hot: Any, held: Held) -> None:
+    context, table = offloaded._hot
+    if context is not current.get() or table is not function.held:
+        offloaded._hot = (current.get(), function.held)
+    if len(function.held) >= _KEPT_KEYS:
+        function.let_go()
+    function.hold(hot, held)
+
+
+def explain(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+    """Return where a call would run and why, without running it."""
+    session, written = current_session(), offloaded.__wrapped__
+    if not session.settings.enabled:
+        return Explanation.as_written(name_of(written), "GPUFORGE_ENABLED is off")
+    signature = sign(args, kwargs)
+    if isinstance(signature, AsWritten):
+        return Explanation.as_written(name_of(written), signature.reason)
+    function = session.record(offloaded, written, offloaded._options)
+    return explain_call(open_call(session, function, signature, args, kwargs))
+
+
+def stats(offloaded: Offloaded) -> FunctionRecord:
+    """Return what the current session knows of a function."""
+    found = current_session().record(offloaded, offloaded.__wrapped__, offloaded._options)
+    found.count_held()
+    return found
+
+
+def _take_in(call: Call, held: Held) -> None:
+    """Learn from the calls that were made on a held choice."""
+    made = call.function.end(held)
+    times = sorted(held.timed)
+    if times and not call.session.crowded and call.session.settings.learn:
+        middle = times[len(times) // 2]
+        with call.session.lock:
+            call.record.kind.curve(held.backend).add(call.key, call.signature.size, middle)
+            pipeline.freshen(call, held.backend)
+    call.held = made

@@ -1,0 +1,179 @@
+"""Where a call runs: what stays, what is pinned, what the plan says, what finishes first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpuforge.errors import BackendUnavailable
+from gpuforge.log import logger
+from gpuforge.runtime.backends import Backend, device_of
+from gpuforge.runtime.execution.call import Call
+from gpuforge.runtime.placement.policy import (
+    NUMPY,
+    SHARE_FELT,
+    Candidate,
+    Decision,
+    Policy,
+    Row,
+    charge,
+)
+from gpuforge.units import format_bytes
+
+_log = logger("placement")
+COMPILE_SECONDS = 3.0
+"""What one graph may take to compile."""
+MAX_GRAPHS = 16
+"""A signature may need so many: a loop that looks at values makes a new one in each round."""
+TELLING_SAMPLES = 3
+"""A recorded plan names a backend that was measured this often."""
+
+
+def decide(call: Call) -> Decision:
+    """Return where a call runs, with what is known of each backend."""
+    call.session.collect()
+    with call.session.lock:
+        rows = tuple([_row(call, candidate) for candidate in call.candidates])
+        call.estimates = {row.backend: row.estimate for row in rows if not row.refused}
+        return replace(_choose(call, rows), rows=rows)
+
+
+def _choose(call: Call, rows: tuple[Row, ...]) -> Decision:
+    session, options = call.session, call.function.options
+    stays = call.function.stays or call.record.stays
+    if stays:
+        return Decision(NUMPY, settled=True, why=stays)
+    if call.pin and call.pin != NUMPY:
+        return _pinned(call)
+    limit = session.settings.min_elements if options.min_elements is None else options.min_elements
+    if call.signature.size < limit:
+        return Decision(NUMPY, settled=True, why=f"fewer than {limit} elements (min_elements)")
+    if call.pin:
+        return Decision(NUMPY, settled=True, why="pinned to numpy")
+    if session.plan is not None:
+        return _planned(call)
+    learn = session.policy.learn and not (session.crowded or session.in_the_red)
+    policy = Policy(session.allowance(), learn)
+    _take_in_compiled(call)
+    able = [one for one in call.candidates if one.name in call.estimates]
+    made = policy.decide(call.record.kind, call.key, call.signature.size, able, call.estimates)
+    return replace(made, settled=False) if session.crowded else made
+
+
+def _take_in_compiled(call: Call) -> None:
+    """Take in the graphs of this signature that were compiled beside the program meanwhile."""
+    record, key = call.record, call.key
+    for name in [name for at, name in record.compiling if at == key]:
+        compilation = record.compiling[key, name]
+        if not compilation.done:
+            continue
+        del record.compiling[key, name]
+        curve = record.kind.curve(name)
+        felt = SHARE_FELT * compilation.seconds
+        charge(record.kind, key, name, felt, felt, bought=True)
+        call.session.account.add(0.0, felt, name)
+        record.compiled[key, name] = record.compiled.get((key, name), 0) + 1
+        curve.cell(key).ready = not compilation.failure
+        if compilation.failure:
+            curve.refused = compilation.failure
+        elif compilation.seconds > COMPILE_SECONDS or record.compiled[key, name] > MAX_GRAPHS:
+            curve.refused = "its graphs are too many, or too large, to be compiled"
+
+
+def _row(call: Call, candidate: Candidate) -> Row:
+    kind, name = call.record.kind, candidate.name
+    refused = refusal(call, name)
+    estimate = None if refused else kind.estimate(candidate, call.key, call.signature.size)
+    return Row(name, estimate, refused, kind.curve(name).verified)
+
+
+def candidates(call: Call) -> list[Candidate]:
+    """Return the backends that may run this call."""
+    return [one for one in call.candidates if not refusal(call, one.name)]
+
+
+def refusal(call: Call, name: str) -> str:
+    """Return why a backend does not run this call; empty where nothing is known against it."""
+    if name == NUMPY:
+        return ""
+    stays = call.function.stays or call.record.stays
+    return stays or too_large(call, name) or call.record.kind.curve(name).refused
+
+
+def too_large(call: Call, name: str) -> str:
+    """Return why a call's arguments are more than may lie on a GPU; empty where they are not."""
+    limit = call.session.settings.memory_limit
+    if not limit or device_of(name) == "cpu":
+        return ""
+    given = call.signature.nbytes
+    over = f"its arguments take {format_bytes(given)}, memory_limit is {format_bytes(limit)}"
+    return over if given > limit else ""
+
+
+def find_pinned(call: Call) -> Backend | None:
+    """Return the pinned backend, or None where it is missing and NumPy takes over.
+
+    Raises
+    ------
+    BackendUnavailable
+        If it is missing and no fallback was asked for.
+    """
+    try:
+        return call.session.find(call.pin)
+    except BackendUnavailable as missing:
+        if not (call.function.options.fallback or call.session.settings.fallback):
+            raise
+        note = f"{call.function.name} is pinned to {call.pin}, NumPy takes over: {missing}"
+        if note not in call.session.notes:
+            call.session.notes.append(note)
+        return None
+
+
+def _pinned(call: Call) -> Decision:
+    backend = find_pinned(call)
+    if backend is None:
+        return Decision(NUMPY, settled=True, why=f"{call.pin} cannot be used")
+    refused = refusal(call, backend.name)
+    if refused:
+        return Decision(NUMPY, settled=True, why=refused)
+    return Decision(backend.name, settled=True)
+
+
+def _planned(call: Call) -> Decision:
+    """Follow the recorded plan; what it does not name yet is recorded from what was learned."""
+    session = call.session
+    assert session.plan is not None
+    plan_key = f"{call.function.digest}/{call.record.digest}/{call.key}"
+    name = session.plan.backend(plan_key)
+    if name is None:
+        name = _learned(call)
+        session.plan.record(plan_key, name)
+    if name == NUMPY:
+        return Decision(NUMPY, settled=True)
+    name = session.find(name).name
+    if refusal(call, name):
+        return Decision(NUMPY, settled=True)
+    verified = call.record.kind.curve(name).verified
+    return Decision(name, settled=True) if verified else Decision(NUMPY, trial=name)
+
+
+def _learned(call: Call) -> str:
+    """Return where runs that were free to choose found this signature to finish first.
+
+    NumPy where they have not, where that library is not to be had now, or was refused.
+    """
+    known = {
+        name: cell.typical
+        for name, curve in call.record.kind.curves.items()
+        if (cell := curve.cells.get(call.key)) and len(cell.seconds) >= TELLING_SAMPLES
+    }
+    if NUMPY not in known:
+        return NUMPY
+    for name in sorted(known, key=known.__getitem__):
+        if name == NUMPY:
+            break
+        try:
+            if not call.record.kind.curve(call.session.find(name).name).refused:
+                return name
+        except BackendUnavailable as missing:
+            _log.info("the plan cannot name %s: %s", name, missing)
+    return NUMPY

@@ -1,0 +1,183 @@
+"""Where a call would run, and why: every number measured, or computed from measured ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuforge.runtime.execution.call import Call
+from gpuforge.runtime.execution.decision import decide
+from gpuforge.runtime.placement.policy import NUMPY, Decision
+from gpuforge.runtime.placement.policy import Row as Known
+from gpuforge.units import format_seconds, significant
+
+
+@dataclass(frozen=True)
+class Row:
+    """One backend's outlook.
+
+    Attributes
+    ----------
+    transfer_seconds, run_seconds, total_seconds : None where nothing was measured
+    evidence : what the numbers rest on, or why it is no candidate
+    """
+
+    backend: str
+    transfer_seconds: float | None
+    run_seconds: float | None
+    total_seconds: float | None
+    evidence: str
+    candidate: bool = True
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a call runs where it runs. ``print`` it, or read its fields.
+
+    Attributes
+    ----------
+    function : its name
+    call : dtypes and shapes of the arrays
+    choice : name of the backend, or empty when the call is made as written
+    rows : one per backend
+    notes : sentences about exploration and settings in force
+    """
+
+    function: str
+    call: str
+    choice: str
+    rows: tuple[Row, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def as_written(cls, function: str, reason: str) -> Explanation:
+        """Return the explanation of a call that is not placed."""
+        return cls(function, "", "", (), (f"called as written: {reason}",))
+
+    def __str__(self) -> str:
+        lines = [f"{self.function}({self.call})"]
+        if self.rows:
+            cells = [("backend", "transfer", "run", "total", "evidence")]
+            cells += [_cells(row, self.choice) for row in self.rows]
+            widths = [max(len(line[i]) for line in cells) for i in range(4)]
+            for line in cells:
+                columns = [cell.ljust(w) for cell, w in zip(line, widths, strict=False)]
+                lines.append("  " + "  ".join([*columns, line[4]]))
+        lines += self.notes
+        return "\n".join(lines)
+
+
+def _cells(row: Row, choice: str) -> tuple[str, str, str, str, str]:
+    times = (row.transfer_seconds, row.run_seconds, row.total_seconds)
+    a, b, c = ("-" if t is None else format_seconds(t) for t in times)
+    chosen = "  <- chosen" if row.backend == choice else ""
+    return row.backend, a, b, c, row.evidence + chosen
+
+
+def explain_call(call: Call) -> Explanation:
+    """Return the outlook of every backend for one call; nothing is run."""
+    with call.session.lock:
+        decision = decide(call)
+        rows = [_row(call, row) for row in decision.rows] + _rows_not_open(call)
+    choice = decision.trial or decision.backend
+    notes = (*_notes(call, decision), *_why_not_the_fastest(call, decision, rows))
+    return Explanation(call.function.name, call.signature.text, choice, tuple(rows), notes)
+
+
+def _row(call: Call, row: Known) -> Row:
+    name, estimate = row.backend, row.estimate
+    if row.refused:
+        return Row(name, None, None, None, f"no candidate: {row.refused}", candidate=False)
+    if estimate is None:
+        return Row(name, None, None, None, "not measured yet for this function")
+    transfer = 0.0 if name == NUMPY else call.record.transfers.get((call.key, name))
+    run = None if transfer is None else max(0.0, estimate.seconds - transfer)
+    evidence = estimate.evidence
+    if not row.verified:
+        evidence += "; its result was not compared with NumPy's yet"
+    return Row(name, transfer, run, estimate.seconds, evidence)
+
+
+def _rows_not_open(call: Call) -> list[Row]:
+    rows = []
+    for library in call.session.libraries.values():
+        if not library.opened:
+            stays = call.function.stays or call.record.stays
+            text = stays or "installed, not loaded: too little to gain so far"
+            rows.append(Row(library.name, None, None, None, text, candidate=False))
+        for failure in library.failures:
+            text = f"no candidate: {failure.reason}"
+            rows.append(Row(failure.name, None, None, None, text, candidate=False))
+    return rows
+
+
+def _notes(call: Call, decision: Decision) -> list[str]:
+    session, kind = call.session, call.record.kind
+    notes = [decision.why] if decision.why else []
+    if decision.trial:
+        notes.append(f"the next call also runs on {decision.trial}, to compare the results")
+    elif decision.exploring:
+        notes.append(f"the next call tries {decision.backend}, to learn how long it takes")
+    for (name, reason), (line, times) in call.record.fallbacks.items():
+        notes.append(f"{line}: NumPy does {name} on host arrays ({reason}), {times} times so far")
+    if not session.policy.learn:
+        notes.append(
+            "nothing is tried: learning is off"
+            if not session.settings.deterministic
+            else "nothing is tried: placements come from the recorded plan"
+        )
+    elif kind.busy_seconds > 0:
+        notes += _prices(call)
+    if session.in_the_red:
+        notes.append("nothing new is tried: placing has cost more than it gained so far")
+    if call.relaxed:
+        notes.append(
+            "numerics are relaxed: warnings may be missing, precision is the backend's own"
+        )
+    return notes
+
+
+def _prices(call: Call) -> list[str]:
+    """Return what trying and compiling took so far, beside the calls themselves."""
+    kind = call.record.kind
+    spent, busy = format_seconds(kind.spent_seconds), format_seconds(kind.busy_seconds)
+    times = kind.spent_seconds / kind.busy_seconds
+    notes = [
+        f"trying other backends took {spent}, {significant(times)} times the {busy} of the calls"
+        " so far"
+        if times > 1
+        else f"trying other backends took {significant(100 * times)} % of {busy} busy"
+    ]
+    if kind.outlay_seconds:
+        compiling = format_seconds(kind.outlay_seconds)
+        notes.append(
+            f"compiling for what was pinned or expected to be faster took {compiling} besides"
+        )
+    return notes
+
+
+def _why_not_the_fastest(call: Call, decision: Decision, rows: list[Row]) -> list[str]:
+    """Return why the call does not run where it is expected to finish first."""
+    known = {row.backend: row.total_seconds for row in rows if row.total_seconds is not None}
+    mine = known.get(decision.backend)
+    if mine is None or decision.why or decision.trial or decision.exploring:
+        return []
+    return [
+        f"{name} is expected to be faster, but {_what_is_in_the_way(call, name)}"
+        for name, seconds in known.items()
+        if seconds < mine
+    ]
+
+
+def _what_is_in_the_way(call: Call, name: str) -> str:
+    session, curve = call.session, call.record.kind.curve(name)
+    if call.pin:
+        return f"the call is pinned to {call.pin}"
+    if session.plan is not None:
+        return "the recorded plan names another"
+    if not curve.verified:
+        return "a result of it must be compared with NumPy's first, once that is likely to pay off"
+    candidate = next((one for one in session.candidates() if one.name == name), None)
+    if candidate is not None and candidate.compiles and not curve.cell(call.key).ready:
+        price = format_seconds(call.record.kind.compile_seconds(candidate))
+        return f"compiling for these shapes takes about {price}: done once so much may be saved"
+    return "it was not measured often enough; it is tried once that is likely to pay off"

@@ -1,0 +1,461 @@
+"""The way of a call: decide, run as written or recorded, settle what fails, learn from it."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from gpuforge import trace
+from gpuforge.log import logger
+from gpuforge.runtime.backends import Backend
+from gpuforge.runtime.demand import Wanted
+from gpuforge.runtime.evaluation.aside import COMPILING
+from gpuforge.runtime.execution.call import Call, refusal_key
+from gpuforge.runtime.execution.decision import candidates, decide
+from gpuforge.runtime.function.signature import overlapping, raising_errors, warnings_raise
+from gpuforge.runtime.placement.policy import NUMPY, Candidate, Decision, charge, observe
+from gpuforge.runtime.placement.priors import classify
+from gpuforge.runtime.record import Held, KindRecord
+from gpuforge.runtime.session import Session
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.evaluation.engine import BackendEngine, Outcome
+    from gpuforge.runtime.evaluation.recording import Recorded, StartAgain
+    from gpuforge.runtime.evaluation.replay import Replay
+
+_log = logger("placement")
+_NO_LIMIT = nullcontext()
+HOLD_SECONDS, LONG_HOLD = 50e-3, 4
+"""How long a choice is kept before it is considered anew, and how many times as long where nothing
+that could be tried is worth it before."""
+MAX_HELD, MAX_HELD_ELSEWHERE = 2000, 150
+CALLS_OF_ITS_OWN = 2
+"""A signature has to be measured so often before it can gain elsewhere: what is called once never
+does."""
+OUTLIER = 3.0
+"""A call that took this many times what is usual was held up by something else: it is booked at
+that, for NumPy is booked at what is usual."""
+WAITING = 1.5
+"""The same for a call that NumPy makes by its graph, while that is compiled."""
+SURPRISING = 1.5
+"""A call that took this many times the median of the ones before is looked into at once."""
+TIRING_SETTLEMENTS = 8
+"""A backend is left out for a kind of call once NumPy had to settle so many calls in a row."""
+
+
+@dataclass
+class Placed:
+    """The outcome of a considered call: its result, and how long the choice may be held."""
+
+    result: Any
+    backend: str
+    seconds: float = 0.0
+    hold: int = 0
+    replay: Replay | None = None
+
+
+def place(call: Call) -> Placed:
+    """Run one call where it finishes first, or where the user pinned it.
+
+    Raises whatever the user's function raises.
+    """
+    began = perf_counter() if trace.enabled else 0.0
+    decision = decide(call)
+    name = decision.trial or decision.backend
+    if trace.enabled:
+        trace.keep("decide", began, perf_counter(), function=call.function.name, backend=name)
+    backend = call.session.backend(name) if name != NUMPY else None
+    start = perf_counter()
+    try:
+        if backend is None:
+            return _as_written(call, decision)
+        return _recorded(call, decision, backend)
+    except BaseException:  # the call was made all the same
+        where = NUMPY if backend is None or decision.trial else backend.name
+        call.function.add(where, 1, perf_counter() - start)
+        raise
+
+
+def _as_written(call: Call, decision: Decision) -> Placed:
+    """Call the function with the user's own objects, and learn how long it took."""
+    first = not call.record.kind.curve(NUMPY).cells
+    limit = call.session.blas if limits_threads(call) else None
+    with limit.one_thread() if limit else _NO_LIMIT:
+        start = perf_counter()
+        with trace.span("as written", function=call.function.name):
+            result = call.function.function(*call.args, **call.kwargs)
+        seconds = perf_counter() - start
+    learn(call, NUMPY, seconds, first=first)
+    return Placed(result, NUMPY, seconds, _hold(call, decision, seconds))
+
+
+def limits_threads(call: Call) -> bool:
+    """Return whether a NumPy call runs with one BLAS thread, to leave cores to other backends.
+
+    Never in deterministic mode: the number of threads shows in the last bits.
+    """
+    session, cell = call.session, call.record.kind.curve(NUMPY).cells.get(call.key)
+    if cell is None or not cell.seconds or session.plan is not None or not session.backends():
+        return False
+    # The shortest sample: one that met another library's workers says nothing of the call.
+    operations = classify(call.function.operations)
+    return session.settings.tame_threads and session.blas.needed(operations, min(cell.seconds))
+
+
+def hold(call: Call, placed: Placed) -> Held:
+    """Return the choice of a call, kept for the ones that follow."""
+    if placed.backend == NUMPY:
+        limit = call.session.blas if limits_threads(call) else None
+        return Held(call.record, NUMPY, placed.seconds, placed.hold, limit=limit)
+    again = partial(_again, replace(call, args=(), kwargs={}))
+    made = Held(call.record, placed.backend, placed.seconds, placed.hold, again,
+                replay=placed.replay)  # fmt: skip
+    made.numpy_seconds = _numpy_seconds(call) or 0.0
+    return made
+
+
+def _again(before: Call, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make a held call on another backend than NumPy: recorded, timed, and looked at if it fails.
+
+    What is unusual about it is considered as for any other call.
+    """
+    if held.replay is not None:
+        start = perf_counter()
+        result = _replayed(held.replay, args, kwargs)
+        if result is not None:
+            seconds = perf_counter() - start
+            held.timed.append(seconds)
+            _book(before, held, seconds)
+            return result
+    call = replace(before, args=args, kwargs=kwargs)
+    backend = call.session.backend(held.backend)
+    if backend is None or raising_errors() or warnings_raise() or overlapping(args):
+        placed = _as_written(call, Decision(NUMPY))
+        held.end()
+        return placed.result
+    from gpuforge.runtime.evaluation.recording import StartAgain
+
+    engine = engine_for(call, backend)
+    start = perf_counter()
+    try:
+        recorded = _traced_record(call, engine)
+    except StartAgain as why:
+        placed = _started_again(call, why)
+        held.end()
+        return placed.result
+    seconds = perf_counter() - start
+    outcome = engine.outcome
+    if outcome.settled or outcome.refused or outcome.compile_seconds or recorded.kept:
+        held.end()
+        _after(call, Decision(held.backend), backend, recorded, outcome, seconds)
+    else:
+        held.timed.append(seconds)
+        _book(call, held, seconds)
+    return recorded.result
+
+
+def _book(call: Call, held: Held, seconds: float) -> None:
+    """Enter a held call on another backend in the account."""
+    took = min(seconds, OUTLIER * held.seconds)
+    call.session.account.add(held.numpy_seconds or took, took, held.backend)
+
+
+def _replayed(replay: Replay, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if warnings_raise() or (len(args) + len(kwargs) > 1 and overlapping((*args, *kwargs.values()))):
+        return None
+    return replay(args, kwargs)
+
+
+def _recorded(call: Call, decision: Decision, backend: Backend) -> Placed:
+    """Run the function on recorded arrays and evaluate them on a backend.
+
+    A trial is evaluated by NumPy too, which gives the results; they are compared.
+    """
+    from gpuforge.runtime.evaluation.recording import StartAgain
+
+    engine = engine_for(call, backend, comparing=bool(decision.trial))
+    start = perf_counter()
+    try:
+        recorded = _traced_record(call, engine)
+    except StartAgain as why:
+        return _started_again(call, why)
+    seconds = perf_counter() - start
+    given_back = give_memory_back(call.session, backend)
+    outcome = engine.outcome
+    _after(call, decision, backend, recorded, outcome, seconds)
+    refused = call.record.kind.curve(backend.name).refused
+    name = NUMPY if decision.trial or refused else backend.name
+    if outcome.settled or refused or given_back or recorded.kept:
+        return Placed(recorded.result, name, seconds)
+    held = _hold(call, decision, seconds)
+    replay = _replay(call, engine, recorded) if held and not decision.trial else None
+    return Placed(recorded.result, name, seconds, held, replay)
+
+
+def _replay(call: Call, engine: BackendEngine, recorded: Recorded) -> Replay | None:
+    from gpuforge.runtime.evaluation.replay import replay_of
+
+    dependence = call.function.dependence
+    if recorded.noted is None or dependence is None:
+        return None
+    return replay_of(recorded.noted, engine, dependence, call.args, call.kwargs)
+
+
+def _traced_record(call: Call, engine: BackendEngine) -> Recorded:
+    from gpuforge.runtime.evaluation.recording import record
+
+    function = call.function
+    span = (
+        trace.span("record", function=function.name, backend=engine.backend.name)
+        if trace.enabled
+        else _NO_LIMIT
+    )
+    with span:
+        return record(
+            function.function, call.args, call.kwargs, engine,
+            creates=function.options.convert, repeated=function.dependence is not None,
+        )  # fmt: skip
+
+
+def _after(
+    call: Call, decision: Decision, backend: Backend, recorded: Recorded, outcome: Outcome,
+    seconds: float,
+) -> None:  # fmt: skip
+    """Take in what a recorded call brought to light."""
+    note_recording(call.record, recorded)
+    if recorded.kept:
+        stay(call, recorded.recorder.trouble
+             or "a recorded array outlived the call: the function keeps it somewhere")  # fmt: skip
+    ran = bool(recorded.recorder.evaluated)
+    _learn_recorded(call, decision, backend.name, seconds, outcome, ran)
+
+
+def engine_for(call: Call, backend: Backend, *, comparing: bool = False) -> BackendEngine:
+    """Return what evaluates the graphs of one call on a backend."""
+    from gpuforge.runtime.evaluation.engine import BackendEngine
+
+    session = call.session
+    cell = call.record.kind.curve(backend.name).cell(call.key)
+    return BackendEngine(
+        backend, session.reference, session.programs,
+        exact=call.exact, comparing=comparing, relaxed=call.relaxed,
+        compiling=comparing or bool(call.pin) or not cell.ready,
+        aside=None if call.pin or session.plan is not None else session.aside,
+    )  # fmt: skip
+
+
+def _started_again(call: Call, why: StartAgain) -> Placed:
+    """Call as written what cannot be recorded, now and from now on.
+
+    An exception that is raised here too is the function's own: it says nothing of the arrays.
+    """
+    reason = f"it uses an array as only NumPy's own can be used ({why})"
+    try:
+        placed = _as_written(call, Decision(NUMPY, settled=True))
+    except Exception as error:
+        if type(error) is not why.kind:
+            stay(call, reason)
+        raise
+    stay(call, reason)
+    return placed
+
+
+def stay(call: Call, reason: str) -> None:
+    """Leave a function on NumPy for good, and remember why."""
+    if call.function.stays:
+        return
+    call.function.stays = reason
+    call.session.kept.keep(call.function.stays_key, reason)
+    _log.warning("%s is called as written from now on: %s", call.function.name, reason)
+
+
+def note_recording(kind: KindRecord, recorded: Recorded) -> None:
+    """Keep what NumPy did on host arrays within a recorded call."""
+    for key, (line, times) in recorded.recorder.fallbacks.items():
+        kind.fallbacks[key] = (line, kind.fallbacks.get(key, ("", 0))[1] + times)
+
+
+def _learn_recorded(
+    call: Call, decision: Decision, name: str, seconds: float, outcome: Outcome, evaluated: bool
+) -> None:
+    session, kind = call.session, call.record.kind
+    comparing = bool(decision.trial)
+    took = seconds - outcome.settled_seconds if comparing else seconds
+    with session.lock:
+        curve = kind.curve(name)
+        if outcome.settled == COMPILING:
+            _learn_waiting(call, name, seconds, outcome)
+            return
+        if outcome.settled:
+            times = call.record.settled.get(outcome.settled, 0) + 1
+            call.record.settled[outcome.settled] = times
+        else:
+            call.record.settled.clear()
+        if outcome.refused or _is_tired(call.record):
+            refuse(call, name, outcome.refused or next(iter(call.record.settled)))
+        elif not evaluated and not outcome.exhausted:
+            refuse(call, name, "nothing in it runs there")
+        if curve.refused:
+            charge(kind, call.key, name, seconds)
+            call.function.add(NUMPY, 1, seconds)
+            return
+        curve.verified = curve.verified or outcome.compared or not comparing
+        call.record.transfers[call.key, name] = outcome.transfer_seconds
+        where = NUMPY if comparing or outcome.settled else name
+        if outcome.compile_seconds or comparing:
+            _learn_first(call, decision, name, where, took, seconds, outcome)
+            return
+    learn(call, name, took, exploring=decision.exploring, where=where)
+
+
+def _learn_waiting(call: Call, name: str, seconds: float, outcome: Outcome) -> None:
+    """Take in a call that NumPy settled because a graph of it is being compiled."""
+    if outcome.compilation is not None:
+        call.record.compiling[call.key, name] = outcome.compilation
+    call.record.kind.curve(name).cell(call.key).ready = False
+    call.record.kind.busy_seconds += seconds
+    call.function.add(NUMPY, 1, seconds)
+    # What the compilation takes from it is booked once that has come to its end.
+    base = _numpy_seconds(call) or seconds
+    call.session.account.add(base, min(seconds, WAITING * base), name)
+
+
+def _is_tired(record: KindRecord) -> bool:
+    return sum(record.settled.values()) >= TIRING_SETTLEMENTS
+
+
+def refuse(call: Call, name: str, reason: str) -> None:
+    """Leave a backend out for a kind of call, and remember why for this version of its library."""
+    curve = call.record.kind.curve(name)
+    curve.refused, curve.verified = reason, False
+    key = f"{refusal_key(call.function, call.record)}{name}@{call.session.libraries.version(name)}"
+    call.session.kept.keep(key, reason)
+    _log.warning("%s: %s is left out: %s", call.function.name, name, reason)
+
+
+def _learn_first(
+    call: Call, decision: Decision, name: str, where: str, took: float, seconds: float,
+    outcome: Outcome,
+) -> None:  # fmt: skip
+    """Take in a call that was compared or compiled: its time is that of later ones and more."""
+    kind = call.record.kind
+    curve = kind.curve(name)
+    curve.cell(call.key).ready = True
+    steady = max(took - outcome.compile_seconds, 1e-9)
+    if not outcome.settled:
+        curve.add(call.key, call.signature.size, steady, first=True)
+        kind.tell(name, call.key, call.signature.size)
+        freshen(call, name)
+    bought = decision.bought or not (decision.exploring or decision.trial)
+    extra = took if decision.trial else outcome.compile_seconds
+    charge(kind, call.key, name, extra, outcome.compile_seconds, bought=bought)
+    kind.busy_seconds += seconds
+    call.function.add(where, 1, seconds)
+    call.session.account.add(_numpy_seconds(call) or seconds - extra, seconds, name)
+
+
+def _numpy_seconds(call: Call) -> float | None:
+    found = call.record.kind.estimate(Candidate(NUMPY), call.key, call.signature.size)
+    return found.seconds if found else None
+
+
+def learn(
+    call: Call, name: str, seconds: float, *, first: bool = False, exploring: bool = False,
+    where: str = "",
+) -> None:  # fmt: skip
+    """Take in how long a call took; drop it when other placed calls ran at the same time.
+
+    `where` is the backend that gave the result, if it is another one than was measured.
+    """
+    session, kind, size = call.session, call.record.kind, call.signature.size
+    with session.lock:
+        call.function.add(where or name, 1, seconds)
+        if session.crowded or not session.settings.learn:
+            return
+        stays = call.function.stays or call.record.stays
+        rivals = [Candidate(NUMPY)] if stays else candidates(call)
+        if exploring:
+            charge(kind, call.key, name, seconds - (_numpy_seconds(call) or seconds))
+        if name == NUMPY:
+            session.account.add(seconds * (1 + call.held), seconds * (1 + call.held))
+        else:  # held ones are in it already
+            usual = kind.curve(name).cell(call.key)
+            most = OUTLIER * usual.typical if usual.seconds else seconds
+            session.account.add(_numpy_seconds(call) or seconds, min(seconds, most), name)
+        observe(
+            kind, call.key, size, name, seconds, rivals,
+            calls=1 + call.held, first=first, estimates=call.estimates,
+        )  # fmt: skip
+        freshen(call, name)
+        again = kind.curve(NUMPY).cell(call.key).count > CALLS_OF_ITS_OWN
+        wanted = name == NUMPY and again and not stays and not session.in_the_red
+    if wanted:
+        refused = {name for name, curve in kind.curves.items() if curve.refused}
+        session.want(_wanted(call, seconds, rivals), refused, _known_savings(call))
+    session.flush()
+
+
+def _wanted(call: Call, seconds: float, rivals: list[Candidate]) -> Wanted:
+    known = [found.seconds for one in rivals if (found := call.estimates.get(one.name))]
+    return Wanted(
+        seconds, 1 + call.held, min([seconds, *known]), call.function.operations,
+        call.signature.size, call.signature.nbytes,
+    )  # fmt: skip
+
+
+def _known_savings(call: Call) -> dict[str, float]:
+    """Return the share of this call that libraries which are not open save, where that is known."""
+    kind, key, size = call.record.kind, call.key, call.signature.size
+    base = _numpy_seconds(call)
+    known: dict[str, float] = {}
+    for name, curve in kind.curves.items():
+        library = call.session.libraries.get(name.split(":")[0])
+        found = curve.estimate(key, size, kind.curve(NUMPY)) if library else None
+        if base and found and library and not library.opened:
+            share = max(0.0, 1 - found.seconds / base)
+            known[library.name] = max(share, known.get(library.name, 0.0))
+    return known
+
+
+def freshen(call: Call, name: str) -> None:
+    """Note a sample that the history does not have yet."""
+    key = (call.key, name)
+    call.record.fresh[key] = call.record.fresh.get(key, 0) + 1
+
+
+def give_memory_back(session: Session, backend: Backend, *, now: bool = False) -> bool:
+    """Give back what a library kept after a call if that is due; return whether it was."""
+    chosen = session.settings
+    if chosen.memory_strategy == "pooled" and not now:
+        return False
+    try:
+        if chosen.memory_strategy == "lazy" and not now:
+            memory = backend.memory()
+            if (
+                memory is None
+                or memory.free_bytes > (1 - chosen.pressure_warning) * memory.total_bytes
+            ):
+                return False
+        backend.release()
+    except Exception as error:  # noqa: BLE001 - a device that died must not take the result along
+        _log.warning("%s gives no memory back: %r", backend.name, error)
+    return True
+
+
+def _hold(call: Call, decision: Decision, seconds: float) -> int:
+    """Return for how many calls a settled choice is kept without considering it anew.
+
+    None where this call took much longer than the ones before it: what has changed must show soon.
+    """
+    name = decision.backend
+    cell = call.record.kind.curve(name).cell(call.key)
+    if not decision.settled or (cell.seconds and seconds > SURPRISING * cell.typical):
+        return 0
+    most = MAX_HELD if name == NUMPY else MAX_HELD_ELSEWHERE
+    calls = HOLD_SECONDS / max(seconds, 1e-7)
+    if not call.session.may_open:
+        calls = max(calls, min(decision.patience, LONG_HOLD * calls))
+    return min(most, int(calls))

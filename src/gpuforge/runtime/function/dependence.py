@@ -1,0 +1,176 @@
+"""What a function's code depends on besides its arguments, read without running it.
+
+A body that takes nothing but NumPy's own names, fixed numbers and other such functions notes the
+same graph whenever the dtypes and shapes of its arrays and its other arguments are the same. Its
+graph can then be run again without its Python.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import math
+from collections.abc import Callable
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime.array.namespace import CONVERSIONS, CREATIONS
+from gpuforge.runtime.array.table import FUNCTIONS, METHODS, UFUNCS
+from gpuforge.runtime.function.entry import written
+
+_CONSTANTS = {int, float, complex, bool, str, type(None)}
+_BUILTINS = frozenset(
+    "abs all any bool complex divmod enumerate float int isinstance len list map max min pow range"
+    " reversed round slice sorted str sum tuple zip dict Ellipsis NotImplemented ValueError"
+    " TypeError IndexError ArithmeticError ZeroDivisionError Exception AssertionError".split()
+)
+_ATTRIBUTES = frozenset(
+    "shape ndim size dtype T mT real imag itemsize nbytes kind char linalg fft pi e inf nan newaxis"
+    " euler_gamma ndarray number integer floating inexact complexfloating generic bool_ bool finfo"
+    " iinfo eps tiny max min append extend items keys values count index broadcast_shapes"
+    " result_type promote_types can_cast dtypes".split()
+)
+_FORBIDDEN = frozenset(
+    "STORE_GLOBAL DELETE_GLOBAL STORE_ATTR DELETE_ATTR IMPORT_NAME IMPORT_FROM IMPORT_STAR"
+    " YIELD_VALUE SEND GET_AWAITABLE BEFORE_WITH BEFORE_ASYNC_WITH SETUP_WITH LOAD_SPECIAL"
+    " LOAD_BUILD_CLASS LOAD_LOCALS LOAD_NAME".split()
+)
+_MODULES: tuple[ModuleType, ...] = (np, np.linalg, np.fft, math)
+Read = tuple[dict[str, Any] | CellType | FunctionType, str, Any]
+
+
+class Varies(Exception):
+    """A function depends on more than its arguments and fixed names."""
+
+
+class Dependence:
+    """The names outside a function that its code reads, with what stood there.
+
+    Attributes
+    ----------
+    reads : (namespace, cell or function, name, value)
+    """
+
+    def __init__(self) -> None:
+        self.reads: list[Read] = []
+
+    def holds(self) -> bool:
+        """Return whether everything still stands where it stood."""
+        for place, name, value in self.reads:
+            kind = type(place)
+            if kind is dict:
+                if place.get(name, value) is not value:  # type: ignore[union-attr]
+                    return False
+            elif kind is CellType:
+                if place.cell_contents is not value:  # type: ignore[union-attr]
+                    return False
+            elif getattr(place, name) is not value:
+                return False
+        return True
+
+
+def dependence_of(function: Callable[..., Any]) -> Dependence | None:
+    """Return what a function depends on; None where that may change with more than it names."""
+    found = Dependence()
+    try:
+        _read_function(function, found, set())
+    except Varies:
+        return None
+    return found
+
+
+def _read_function(function: Any, found: Dependence, seen: set[CodeType]) -> None:
+    if type(function) is not FunctionType:
+        raise Varies
+    code = written(function.__code__)
+    if code in seen:
+        return
+    seen.add(code)
+    found.reads.append((function, "__code__", function.__code__))
+    named = function.__kwdefaults__ or {}
+    defaults = (*(function.__defaults__ or ()), *named.values())
+    if any(type(value) not in _CONSTANTS for value in defaults):
+        raise Varies
+    found.reads.append((function, "__defaults__", function.__defaults__))
+    found.reads += [(named, name, value) for name, value in named.items()]
+    found.reads.append((function, "__kwdefaults__", function.__kwdefaults__))
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    _read_code(code, function.__globals__, cells, found, seen)
+
+
+def _read_code(
+    code: CodeType, names: dict[str, Any], cells: dict[str, CellType], found: Dependence,
+    seen: set[CodeType],
+) -> None:  # fmt: skip
+    for step in dis.get_instructions(code):
+        operation, name = step.opname, step.argval
+        if operation in _FORBIDDEN:
+            raise Varies
+        if operation.startswith("LOAD_GLOBAL"):
+            _read_global(name, names, found, seen)
+        elif operation in ("LOAD_DEREF", "LOAD_CLASSDEREF") and name in cells:
+            _read_cell(name, cells[name], found, seen)
+        elif operation in ("STORE_DEREF", "DELETE_DEREF"):
+            if name in cells:
+                raise Varies
+        elif operation in ("LOAD_ATTR", "LOAD_METHOD") and name not in _known_attributes():
+            raise Varies
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            _read_code(inner, names, cells, found, seen)
+
+
+def _read_global(name: str, names: dict[str, Any], found: Dependence, seen: set[CodeType]) -> None:
+    if name in names:
+        value = names[name]
+        _check(value, found, seen)
+        found.reads.append((names, name, value))
+        return
+    if name not in _BUILTINS or not hasattr(builtins, name):
+        raise Varies
+    found.reads.append((names, name, getattr(builtins, name)))  # until it hides the builtin
+
+
+def _read_cell(name: str, cell: CellType, found: Dependence, seen: set[CodeType]) -> None:
+    try:
+        value = cell.cell_contents
+    except ValueError:
+        raise Varies from None
+    _check(value, found, seen)
+    found.reads.append((cell, name, value))
+
+
+def _check(value: Any, found: Dependence, seen: set[CodeType]) -> None:
+    kind = type(value)
+    if kind in _CONSTANTS or any(value is module for module in _MODULES):
+        return
+    if kind is FunctionType and value.__module__.split(".")[0] != "numpy":
+        _read_function(value, found, seen)
+    elif not _is_of_numpy(value):
+        raise Varies
+
+
+def _is_of_numpy(value: Any) -> bool:
+    try:
+        known = value in UFUNCS or value in FUNCTIONS
+    except TypeError:  # it cannot be hashed
+        return False
+    by_name = getattr(value, "__name__", "") in _known_attributes()
+    of_numpy = str(getattr(value, "__module__", "")).split(".")[0] in ("numpy", "math")
+    return known or (of_numpy and by_name and callable(value))
+
+
+_names: set[str] = set()
+
+
+def _known_attributes() -> set[str]:
+    """Return the names whose meaning rests on nothing but what they are given."""
+    if not _names:
+        functions = [getattr(one, "__name__", "") for one in (*UFUNCS, *FUNCTIONS)]
+        types = [name for name in dir(np) if isinstance(getattr(np, name), type)
+                 and issubclass(getattr(np, name), np.generic)]  # fmt: skip
+        _names.update(functions, METHODS, CONVERSIONS, CREATIONS, types, dir(math), _ATTRIBUTES)
+        _names.difference_update(("random", "ctypes", "data", "base", "flags", "strides"))
+    return _names

@@ -1,0 +1,28 @@
+"""What the user said about one function."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Options(NamedTuple):
+    """The options of ``@gpuforge.offload``.
+
+    Attributes
+    ----------
+    backend : pinned backend, or the start of its name; empty for the fastest
+    device : only backends on this device: ``cpu``, ``cuda``, ...
+    numerics : ``strict``, ``exact``, ``relaxed``, or empty for the session's
+    pure : False for a function that is always called as written
+    convert : whether arrays that the function makes are recorded too
+    min_elements : calls over fewer elements stay on NumPy; None for the session's setting
+    fallback : whether a pinned backend that is missing falls back to NumPy; None for the setting
+    """
+
+    backend: str = ""
+    device: str = ""
+    numerics: str = ""
+    pure: bool = True
+    convert: bool = False
+    min_elements: int | None = None
+    fallback: bool | None = None

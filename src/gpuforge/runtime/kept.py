@@ -1,0 +1,52 @@
+"""What one session keeps in the history, and what processes before it kept there."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from functools import cached_property
+from itertools import islice, takewhile
+from typing import Any
+
+from gpuforge.history import History
+
+
+class Kept:
+    """Constants by name, read once and kept in memory; they are written as they come."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+
+    @cached_property
+    def _constants(self) -> dict[str, Any]:
+        return self.history.constants("")
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return sorted(self._constants)
+
+    @cached_property
+    def measured(self) -> frozenset[str]:
+        """The digests of the functions that other processes measured."""
+        return self.history.functions()
+
+    def constant(self, name: str) -> Any:
+        """Return what this session or a process before it keeps under a name, or None."""
+        return self._constants.get(name)
+
+    def constants(self, start: str) -> dict[str, Any]:
+        """Return what is kept under the names that begin with `start`."""
+        place = bisect_left(self._names, start)
+        names = takewhile(lambda name: name.startswith(start), islice(self._names, place, None))
+        return {name: self._constants[name] for name in names}
+
+    def has(self, start: str) -> bool:
+        """Return whether anything is kept under a name that begins with `start`."""
+        place = bisect_left(self._names, start)
+        return place < len(self._names) and self._names[place].startswith(start)
+
+    def keep(self, name: str, value: Any) -> None:
+        """Keep something for this session and the processes to come."""
+        if name not in self._constants:
+            insort(self._names, name)
+        self._constants[name] = value
+        self.history.keep_constant(name, value)

@@ -1,0 +1,227 @@
+"""Values placed and counted, and curves, on PyTorch and JAX, where they are NumPy's.
+
+Neither library minds a place that is out of range: JAX leaves it out, PyTorch may end the process
+on a GPU. A guard sees it, and the places are kept within range meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from gpuforge.runtime.array.indexing import ARRAY
+from gpuforge.runtime.lowering.contract import Lowering, any_of, never, only, out_of_range
+
+Function = Callable[..., Any]
+LARGEST_CONVOLUTION = 2**26
+"""Products of a convolution that PyTorch may hold at once; beyond that NumPy computes it."""
+
+
+def in_torch(lowering: Lowering, torch: Any, index: Function) -> Lowering:
+    """Return a lowering to PyTorch that places values too.
+
+    `index` returns what to index and PyTorch's index for what a gather is given.
+    """
+    add = partial(_torch_add, torch, index)
+    checked_add = partial(_within, torch.clamp, add)
+    each = partial(_within, torch.clamp, partial(_torch_each, index))
+    rows: dict[str, Function] = {
+        "scatter_add": lambda x, *rest: add(x.clone(), *rest),
+        "checked_scatter_add": lambda x, *rest: checked_add(x.clone(), *rest),
+        "scatter_each": lambda x, *rest: each(x.clone(), *rest),
+        "place_where": partial(_place_where, torch, lambda mask: mask.flatten().cumsum(0)),
+        "histogram": partial(_torch_histogram, torch),
+        "interpolate": partial(
+            _interpolate, torch, lambda xp, x: torch.searchsorted(xp, x.contiguous(), right=True)
+        ),
+        "convolve": partial(_torch_convolve, torch),
+    }
+    reusing = {"scatter_add": add, "checked_scatter_add": checked_add, "scatter_each": each}
+    made = _extended(lowering, rows, _each_differs(rows["scatter_each"], index, torch.clamp))
+    guards = {**made.guards, "convolve": lambda a, v, mode: _too_large(a, v) or _not_finite(a, v)}
+    return replace(made, reusing={**made.reusing, **reusing}, guards=guards)
+
+
+def in_jax(lowering: Lowering, jax: Any, index: Function) -> Lowering:
+    """Return a lowering to JAX that places values too; `index` makes JAX's index."""
+    xp = jax.numpy
+
+    def places(x: Any, rest: Any) -> Any:
+        return x, index(rest)
+
+    def each(x: Any, value: Any, *rest: Any) -> Any:
+        return x.at[index(rest)].set(value)
+
+    rows: dict[str, Function] = {
+        "scatter_add": lambda x, value, *rest: x.at[index(rest)].add(value),
+        "checked_scatter_add": lambda x, value, *rest: x.at[index(rest)].add(value),
+        "scatter_each": each,
+        "place_where": partial(_place_where, xp, lambda mask: xp.cumsum(mask.ravel())),
+        "histogram": partial(_jax_histogram, xp),
+        "interpolate": partial(
+            _interpolate, xp, lambda curve, x: xp.searchsorted(curve, x, side="right")
+        ),
+        "convolve": lambda a, v, mode: xp.convolve(a, v, mode=mode, precision="highest"),
+    }
+    return _extended(lowering, rows, _each_differs(each, places, xp.clip))
+
+
+def _extended(lowering: Lowering, rows: dict[str, Function], differs: Function) -> Lowering:
+    guards: dict[str, Function] = {
+        "checked_scatter_add": lambda x, value, *rest: out_of_range(x, *rest),
+        "scatter_each": differs,
+        "place_where": _other_number,
+        "interpolate": _not_rising,
+        "convolve": lambda a, v, mode: _not_finite(a, v),
+    }
+    refused = {
+        "histogram": only("f", f"{lowering.library} compares other dtypes with edges otherwise"),
+        "convolve": only("fc", f"{lowering.library} has no convolution of them"),
+        "scatter_add": never("e?", f"{lowering.library} adds them otherwise"),
+        "checked_scatter_add": never("e?", f"{lowering.library} adds them otherwise"),
+    }
+    return replace(
+        lowering,
+        functions={**lowering.functions, **rows},
+        guards={**lowering.guards, **guards},
+        refused={**lowering.refused, **refused},
+    )
+
+
+# -- values at arrays of places -------------------------------------------------------------------
+
+
+def _kept_within(clamp: Function, x: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what a scatter is given besides its values, its places within range."""
+    given, pattern = list(rest[:-1]), rest[-1]
+    axis = used = 0
+    for part in pattern:
+        if part == ARRAY:
+            length = int(x.shape[axis])
+            given[used] = clamp(given[used], -length, length - 1)
+            used += 1
+        axis += part != "new"
+    return (*given, pattern)
+
+
+def _within(clamp: Function, function: Function, x: Any, value: Any, *rest: Any) -> Any:
+    return function(x, value, *_kept_within(clamp, x, rest))
+
+
+def _torch_add(torch: Any, index: Function, x: Any, value: Any, *rest: Any) -> Any:
+    places, pattern = rest[0], rest[-1]
+    whole = all(part == (0, n, 1) for part, n in zip(pattern[1:], x.shape[1:], strict=False))
+    if pattern[0] == ARRAY and places.ndim == 1 and whole and len(pattern) == x.ndim:
+        return x.index_add_(0, places.remainder(x.shape[0]), value)
+    numbers = torch.arange(x.numel(), device=x.device).reshape(x.shape)
+    line, at = index(numbers, rest)
+    spots = line[at]
+    x.view(-1).index_add_(0, spots.reshape(-1), value.expand(spots.shape).reshape(-1))
+    return x
+
+
+def _torch_each(index: Function, x: Any, value: Any, *rest: Any) -> Any:
+    whole, at = index(x, rest)
+    whole[at] = value
+    return x
+
+
+def _each_differs(each: Function, index: Function, clamp: Function) -> Function:
+    """Return a guard that sees a place that is there twice with two values.
+
+    NumPy leaves the last one there, a library any of them.
+    """
+
+    def differs(x: Any, value: Any, *rest: Any) -> Any:
+        kept = _kept_within(clamp, x, rest)
+        line, at = index(each(x, value, *kept), kept)
+        found = line[at]
+        numbers = (found == found) | (value == value)
+        return out_of_range(x, *rest) | any_of((found != value) & numbers)
+
+    return differs
+
+
+# -- values where a mask is true ------------------------------------------------------------------
+
+
+def _place_where(lib: Any, running: Function, x: Any, mask: Any, values: Any) -> Any:
+    if not values.shape[0]:
+        return lib.where(x == x, x, x)
+    order = running(mask) - 1
+    taken = values[lib.clip(order, 0, values.shape[0] - 1)].reshape(x.shape)
+    wide = mask.reshape(*mask.shape, *(1,) * (x.ndim - mask.ndim))
+    return lib.where(wide, taken, x)
+
+
+def _other_number(x: Any, mask: Any, values: Any) -> Any:
+    """Return whether there are not as many values as places; NumPy raises."""
+    return mask.sum() != values.shape[0]
+
+
+# -- counts and curves ----------------------------------------------------------------------------
+
+
+def _torch_histogram(torch: Any, values: Any, edges: Any) -> Any:
+    bins = edges.shape[0] - 1
+    places = torch.searchsorted(edges, values.contiguous(), right=True) - 1
+    places = _bins(torch, values, edges, places, bins)
+    counts = torch.zeros(bins + 1, dtype=torch.int64, device=values.device)
+    return counts.index_add_(0, places, torch.ones_like(places))[:bins]
+
+
+def _jax_histogram(xp: Any, values: Any, edges: Any) -> Any:
+    bins = edges.shape[0] - 1
+    places = xp.searchsorted(edges, values, side="right") - 1
+    places = _bins(xp, values, edges, places, bins)
+    return xp.zeros(bins + 1, dtype="int64").at[places].add(1)[:bins]
+
+
+def _bins(lib: Any, values: Any, edges: Any, places: Any, bins: int) -> Any:
+    """Return the bin of each value; one more than there are for those outside."""
+    places = lib.where(values == edges[-1], bins - 1, places)
+    return lib.where((values >= edges[0]) & (values <= edges[-1]), places, bins)
+
+
+def _interpolate(
+    lib: Any, search: Function, x: Any, xp: Any, fp: Any, left: float | None, right: float | None
+) -> Any:
+    low, high = (fp[0] if left is None else left), (fp[-1] if right is None else right)
+    last = xp.shape[0] - 1
+    if not last:
+        return lib.where(x < xp[0], low, lib.where(x > xp[0], high, fp[0]))
+    start = lib.clip(search(xp, x) - 1, 0, last - 1)
+    x0, x1, f0, f1 = xp[start], xp[start + 1], fp[start], fp[start + 1]
+    slope = (f1 - f0) / (x1 - x0)
+    made = slope * (x - x0) + f0
+    again = slope * (x - x1) + f1
+    again = lib.where(lib.isnan(again) & (f0 == f1), f0, again)
+    made = lib.where(lib.isnan(made), again, made)
+    made = lib.where(x == x0, f0, lib.where(x == xp[-1], fp[-1], made))
+    made = lib.where(x > xp[-1], high, lib.where(x < xp[0], low, made))
+    return lib.where(lib.isnan(x), x, made)
+
+
+def _not_rising(x: Any, xp: Any, *_: Any) -> Any:
+    """Return whether the points of a curve are not in order; NumPy then finds any of them."""
+    return any_of(~(xp[1:] >= xp[:-1]))
+
+
+def _torch_convolve(torch: Any, a: Any, v: Any, mode: str) -> Any:
+    length = v.shape[0]
+    padding = 0 if mode == "valid" else length - 1
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        made = torch.nn.functional.conv1d(a[None, None], v.flip(0)[None, None], padding=padding)
+    line = made[0, 0]
+    return line if mode != "same" else line[(length - 1) // 2 :][: a.shape[0]]
+
+
+def _not_finite(a: Any, v: Any) -> Any:
+    """Return whether NaN or infinities meet the zeros that a library adds at the ends."""
+    return any_of(a - a != 0) | any_of(v - v != 0)
+
+
+def _too_large(a: Any, v: Any) -> bool:
+    return int(a.shape[0]) * int(v.shape[0]) > LARGEST_CONVOLUTION

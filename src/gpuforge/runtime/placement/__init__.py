@@ -1,0 +1,1 @@
+"""Which backend finishes a call first: evidence, estimates, what trying may cost."""

@@ -1,0 +1,88 @@
+"""The recorded plan of deterministic mode: where each signature runs, in a file to commit."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuforge import stored
+from gpuforge.errors import InvalidSettings
+from gpuforge.log import logger
+from gpuforge.settings import Settings
+
+_log = logger("plan")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the file holds."""
+
+    machine: str
+    placements: dict[str, str]
+
+
+@dataclass
+class Plan:
+    """Placements by signature.
+
+    Attributes
+    ----------
+    path : the file; None when the plan cannot be kept
+    placements : ``"function/kind/signature"`` to backend name
+    """
+
+    path: Path | None
+    machine: str
+    placements: dict[str, str] = field(default_factory=dict)
+    changed: bool = False
+
+    @classmethod
+    def open(cls, settings: Settings, folder: Path | None, machine: str) -> Plan:
+        """Return the plan that the settings name, an empty one if its file does not exist.
+
+        Where the settings name none, it is kept in `folder`; if it cannot be read there, this
+        process goes without.
+
+        Raises
+        ------
+        InvalidSettings
+            If the file that the settings name is not a plan. It is never overwritten then.
+        """
+        path = Path(settings.plan) if settings.plan else None
+        if path is None and folder is not None:
+            path = folder / f"plan-{machine}.json"
+        if path is None or not os.path.lexists(path):
+            return cls(path, machine)
+        try:
+            found = stored.loads_as(Recorded, path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            if not settings.plan:
+                _log.warning("%s is not used: %s", path, error)
+                return cls(None, machine)
+            raise InvalidSettings(
+                f"{path} is not a plan that gpuforge wrote: {error}",
+                hint="remove it, or name another file with the setting 'plan'",
+            ) from None
+        return cls(path, machine, found.placements)
+
+    def backend(self, key: str) -> str | None:
+        """Return where a signature runs, or None when the plan does not say."""
+        return self.placements.get(key)
+
+    def record(self, key: str, backend: str) -> None:
+        """Take in where a signature runs from now on."""
+        self.placements[key] = backend
+        self.changed = True
+
+    def save(self) -> None:
+        """Write the plan, whole or not at all."""
+        if self.path is None or not self.changed:
+            return
+        placements = dict(sorted(self.placements.items()))
+        try:
+            text = stored.dumps(Recorded(self.machine, placements), indent=1)
+            stored.write(self.path, text, parents=True)
+            self.changed = False
+        except OSError as error:
+            _log.warning("the plan is not kept: %s", error)

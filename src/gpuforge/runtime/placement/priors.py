@@ -1,0 +1,198 @@
+"""Calibrated priors: how each backend compares with NumPy, by class of operation and size."""
+
+from __future__ import annotations
+
+import os
+import sys
+from bisect import bisect_left
+from collections.abc import Iterable
+from functools import cache
+from math import exp, inf, log
+from typing import Any
+
+from gpuforge.history import History
+from gpuforge.runtime.function.reading import CHAIN
+from gpuforge.runtime.placement.evidence import Estimate
+from gpuforge.runtime.placement.policy import CALIBRATED_SPREAD, Prior
+
+CONSTANT = "calibration"
+UNPROMISING_SECONDS = 30e-6
+"""Calls shorter than this gain nothing elsewhere: a call of PyTorch or JAX alone costs as much."""
+
+# From the most to the least telling: the first class that a function uses stands for it.
+_MEMBERS = {
+    "linalg": "linalg svd svdvals eigh eigvalsh qr inv pinv solve cholesky det slogdet lstsq",
+    "fft": "fft ifft rfft irfft fft2 fftn ifftn rfftn irfftn",
+    "sort": "sort argsort unique_values unique_all unique_counts unique_inverse searchsorted",
+    "matmul": "matmul tensordot vecdot dot einsum outer mT",
+    "gather": "take take_along_axis",
+    "scan": "cumulative_sum cumulative_prod cumsum cumprod diff",
+    "chain": CHAIN,
+    "heavy": "exp expm1 log log1p log2 log10 sin cos tan asin acos atan atan2 sinh cosh tanh"
+    " asinh acosh atanh pow hypot logaddexp",
+    "reduce": "sum mean var std prod max min argmax argmin any all",
+}
+CLASSES = {name: frozenset(members.split()) for name, members in _MEMBERS.items()}
+LIGHT = "light"
+UNKNOWN_SAVING = 0.5
+"""A library that is not open is taken to save at most this share of a call."""
+DEFAULT_SPREAD = 0.8
+_FOR_GPUS = frozenset(["cupy", "dpnp"])
+"""They gain on a GPU alone: on a CPU a call of dpnp takes half a millisecond, and CuPy has none."""
+_PER_BYTE = {"jax": (70e-6, 0.28e-9), "torch": (50e-6, 0.25e-9)}
+"""Seconds of a call and of each byte of its arguments on two cores, for whatever goes through its
+arrays from end to end: what NumPy takes longer for can be gained there, whatever it is.
+
+Source: ``benchmarks/functions.py`` pinned to each library on two cores of an AMD EPYC; half of the
+functions are within a factor of two.
+"""
+_THROUGH = frozenset(["chain", "heavy", "light", "reduce", "scan"])
+_RATIOS = {
+    "matmul": {"jax": (10.0, 5.0, 2.7, 1.3), "torch": (4.4, 2.7, 1.8, 1.6)},
+    "sort": {"jax": (14.0, 9.6, 5.7, 4.8), "torch": (5.6, 3.8, 2.4, 2.6)},
+    "fft": {"jax": (3.2, 1.2, 1.0, 1.2), "torch": (2.3, 1.2, 0.8, 1.0)},
+    "linalg": {"jax": (3.0, 2.0, 1.5, 1.5), "torch": (1.7, 1.0, 0.7, 0.6)},
+    "gather": {"jax": (8.0, 6.0, 3.0, 2.0), "torch": (5.4, 4.2, 2.7, 1.9)},
+}
+_SIZES = (1e3, 1e4, 1e5, 1e6)
+"""Times over NumPy's at these sizes, for the other classes.
+
+Source: medians of ``benchmarks/results/placement-samples.json.gz`` (two cores of an AMD EPYC); the
+linear algebra and gathers of JAX by analogy.
+"""
+
+OPTIMISM = 0.3
+"""A function of many operations may do this much better than its class: a compiler fuses them."""
+
+Table = dict[str, dict[str, list[list[float]]]]
+"""class -> backend -> [[elements, time over NumPy's], ...] by size"""
+
+
+def classify(operations: Iterable[str]) -> str:
+    """Return the class of operations that a function with these attribute names belongs to."""
+    used = set(operations)
+    return next((name for name, members in CLASSES.items() if used & members), LIGHT)
+
+
+class Priors:
+    """The calibration of this machine, read from its history when first needed."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._table: Table | None = None
+
+    @property
+    def table(self) -> Table:
+        """The measured ratios, empty where this machine was not calibrated."""
+        if self._table is None:
+            self._table = _checked(self._history.constant(CONSTANT))
+        return self._table
+
+    def of(self, operations: Iterable[str], bytes_each: float = 8.0) -> Prior:
+        """Return what is expected of a function of arrays that takes `bytes_each` per element."""
+        name = classify(operations)
+
+        def prior(backend: str, size: int, numpy_seconds: float) -> Estimate | None:
+            measured = _interpolate(self.table.get(name, {}).get(backend, []), size)
+            library, _, device = backend.partition(":")
+            usual = None
+            if device == "cpu":
+                usual = _default(name, library, size, bytes_each * size, numpy_seconds)
+            if measured is None:
+                return usual
+            text = "calibrated: this class of operations"
+            known = Estimate(numpy_seconds * measured, CALIBRATED_SPREAD, text)
+            # The probes are short: a function of many operations over as many elements is not.
+            return known.joined(usual) if usual and name in _THROUGH else known
+
+        return prior
+
+    def saving(
+        self, library: str, operations: Iterable[str], size: int, nbytes: int, seconds: float,
+        expected: float,
+    ) -> float:  # fmt: skip
+        """Return what a library might save of a call that took NumPy `seconds`.
+
+        It is compared with what the fastest backend that is open is `expected` to take.
+        """
+        if expected < UNPROMISING_SECONDS:
+            return 0.0
+        name = classify(operations)
+        backends = self.table.get(name, {})
+        ratios = [
+            ratio
+            for backend, points in backends.items()
+            if backend.split(":")[0] == library
+            and (ratio := _interpolate(points, size)) is not None
+        ]
+        if ratios:
+            return max(0.0, expected - OPTIMISM * min(ratios) * seconds)
+        if _may_have_gpu():
+            return expected * UNKNOWN_SAVING
+        if is_for_gpus(library):
+            return 0.0
+        default = _default(name, library, size, nbytes, seconds)
+        return default.saving(expected) if default else expected * UNKNOWN_SAVING
+
+
+def _default(
+    name: str, library: str, size: int, nbytes: float, numpy_seconds: float
+) -> Estimate | None:
+    """Return what is expected of a library on the CPU before anything is measured."""
+    text = "not calibrated: what is usual for this class of operations"
+    if name in _THROUGH and library in _PER_BYTE:
+        start, each = _PER_BYTE[library]
+        return Estimate(start + each * nbytes, DEFAULT_SPREAD, text)
+    ratios = _RATIOS.get(name, {}).get(library)
+    if ratios is None:
+        return None
+    points = [list(point) for point in zip(_SIZES, ratios, strict=True)]
+    ratio = _interpolate(points, size)
+    return None if ratio is None else Estimate(ratio * numpy_seconds, DEFAULT_SPREAD, text)
+
+
+def is_for_gpus(library: str) -> bool:
+    """Return whether a library gains on GPUs alone and there is none."""
+    return library in _FOR_GPUS and not _may_have_gpu()
+
+
+@cache
+def _may_have_gpu() -> bool:
+    """Return whether a GPU may be here, by what drivers leave in /dev; elsewhere nobody knows."""
+    nodes = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/dri")
+    return sys.platform != "linux" or any(map(os.path.exists, nodes))
+
+
+def _interpolate(points: list[list[float]], size: int) -> float | None:
+    """Return the ratio at `size`, on logarithms; beyond the ends it stays as it is there."""
+    if not points:
+        return None
+    at = bisect_left([point[0] for point in points], size)
+    if at == 0 or at == len(points):
+        return points[min(at, len(points) - 1)][1]
+    (n0, r0), (n1, r1) = points[at - 1], points[at]
+    weight = (log(size) - log(n0)) / (log(n1) - log(n0))
+    return exp((1 - weight) * log(r0) + weight * log(r1))
+
+
+def _checked(content: Any) -> Table:
+    """Return a calibration table, empty when `content` is none."""
+    if not isinstance(content, dict) or not isinstance(content.get("ratios"), dict):
+        return {}
+    table: Table = {}
+    for name, backends in content["ratios"].items():
+        if not isinstance(backends, dict):
+            continue
+        for backend, points in backends.items():
+            if _are_points(points):
+                table.setdefault(name, {})[backend] = sorted(points)
+    return table
+
+
+def _are_points(points: Any) -> bool:
+    return isinstance(points, list) and all(
+        isinstance(point, list)
+        and len(point) == 2
+        and all(isinstance(v, int | float) and 0 < v < inf for v in point)
+        for point in points
+    )

@@ -1,0 +1,111 @@
+"""Work beside the program: one job at a time, waited for before a fork and at the end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuforge as gf
+from gpuforge.runtime.evaluation.aside import Aside, importing
+
+
+def test_one_job_at_a_time() -> None:
+    aside, go, done = Aside(), threading.Event(), []
+
+    def job() -> None:
+        go.wait()
+        done.append(1)
+
+    assert aside.start(job)
+    assert aside.is_busy
+    assert not aside.start(lambda: done.append(2))
+    go.set()
+    aside.wait()
+    assert done == [1]
+    assert not aside.is_busy
+    assert aside.start(lambda: done.append(3))
+    aside.wait()
+    assert done == [1, 3]
+
+
+def test_the_finders_are_given_back() -> None:
+    finders = list(sys.meta_path)
+    with importing():
+        assert sys.meta_path[1:] == finders
+    assert sys.meta_path == finders
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_fork_waits_for_the_job() -> None:
+    aside, done = Aside(), []
+
+    def job() -> None:
+        time.sleep(0.3)
+        done.append(1)
+
+    aside.start(job)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX, which another test may have loaded, warns of forks
+        child = os.fork()
+    if child == 0:
+        os._exit(0 if done == [1] and not aside.is_busy and aside.start(lambda: None) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    aside.wait()
+
+
+def test_an_import_ends_with_the_program(tmp_path: Path) -> None:
+    """The first module marks that it began; the ones after it are never imported."""
+    for n in range(200):
+        (tmp_path / f"slow{n}.py").write_text(
+            f"import time; print({n}, flush=True); time.sleep(0.1); import slow{n + 1}"
+        )
+    program = """
+import threading, time
+from gpuforge.runtime.evaluation.aside import Aside, ProgramEnds, importing
+def load():
+    try:
+        with importing():
+            import slow0
+    except ProgramEnds:
+        print("stopped")
+Aside().start(load)
+time.sleep(0.5)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "stopped"
+    assert len(done.stdout.splitlines()) < 100
+    assert done.stderr == ""
+
+
+def test_a_library_is_opened_beside_the_program(jax: Any) -> None:
+    def polynomial(x: Any) -> Any:
+        y = x
+        for n in range(12):
+            y = y * x + n
+        return y
+
+    with gf.session(history=False, backends=["numpy", "jax"], explore_share=1) as held:
+        library = held.libraries["jax"]
+        library.price_seconds = 0.0
+        placed, x = gf.offload(polynomial), np.random.default_rng(0).random(300_000)
+        for _ in range(10):
+            placed(x)
+        assert library.opened
+        held.aside.wait()
+        for _ in range(60):
+            np.testing.assert_allclose(placed(x), polynomial(x), rtol=1e-11)
+            held.aside.wait()
+        # Whether it then stays on JAX hangs on the machine; that it was compiled does not.
+        assert any(kind.compiled for kind in placed.stats().kinds.values())

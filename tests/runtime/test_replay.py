@@ -1,0 +1,233 @@
+"""A known graph is run again without the user's Python, and only where that means the same."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuforge as gf
+from gpuforge.runtime.evaluation import recording
+from gpuforge.runtime.function.dependence import dependence_of
+
+FACTOR = 3
+TABLE = {"factor": 2}
+OFFSETS = np.arange(4.0)
+SETTLE_CALLS = 6
+
+
+def helper(x: Any) -> Any:
+    return x * FACTOR
+
+
+def plain(x: Any, power: float = 2.0) -> Any:
+    return helper(np.tanh(x) + 1) ** 2 * power
+
+
+def summed(x: Any) -> Any:
+    return x.sum(), [float(n) for n in range(2)], x.mean(axis=0)
+
+
+def pair(x: Any) -> Any:
+    return x * 2, x.sum()
+
+
+def branches(x: Any) -> Any:
+    return x * 2 if x.sum() > 0 else -x
+
+
+def taken(x: Any, places: Any) -> Any:
+    return x[places] * 2
+
+
+def in_place(x: Any) -> Any:
+    x += 1
+    return x * 2
+
+
+def viewed(x: Any) -> Any:
+    return x[1:]
+
+
+def looked_up(x: Any) -> Any:
+    return x * TABLE["factor"]
+
+
+def captured(x: Any) -> Any:
+    return x + OFFSETS
+
+
+def drawn(x: Any) -> Any:
+    return x + np.random.default_rng(0).random()
+
+
+def printed(x: Any) -> Any:
+    print("once")
+    return x * 2
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How often a body ran recorded: one entry each."""
+    found: list[int] = []
+    real = recording.record
+
+    def record(*args: Any, **kwargs: Any) -> Any:
+        found.append(1)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(recording, "record", record)
+    return found
+
+
+@pytest.fixture(params=["torch", "jax"])
+def library(request: pytest.FixtureRequest) -> Iterator[str]:
+    pytest.importorskip(request.param)
+    with gf.session(history=False):
+        yield request.param
+
+
+def parts(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def settled(function: Callable[..., Any], library: str, *args: Any) -> Any:
+    placed = gf.offload(function, backend=library)
+    for _ in range(SETTLE_CALLS):
+        placed(*args)
+    return placed
+
+
+X = np.random.default_rng(1).random((40, 4))
+
+
+@pytest.mark.parametrize("function", [plain, pair])
+def test_a_known_graph_runs_without_the_body(
+    library: str, recorded: list[int], function: Any
+) -> None:
+    placed = settled(function, library, X)
+    recorded.clear()
+    results = [placed(X + n) for n in range(20)]
+    assert len(recorded) <= 2
+    for n, result in enumerate(results):
+        expected = function(X + n)
+        for one, other in zip(parts(result), parts(expected), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+            assert type(one) is type(other)
+    if function is plain:
+        results[0][:] = 0
+        assert placed(X).all()
+        assert results[1].flags.owndata or results[1].base is not results[2].base
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [(branches, (X,)), (taken, (X, np.array([1, 0]))), (in_place, (X.copy(),)), (viewed, (X,)),
+     (looked_up, (X,)), (captured, (X,)), (drawn, (X,)), (summed, (X,))],
+)  # fmt: skip
+def test_what_hangs_on_more_is_recorded_each_time(
+    library: str, recorded: list[int], function: Any, args: Any
+) -> None:
+    placed = settled(function, library, *args)
+    record = placed.stats()
+    assert all(held.replay is None for held in record.held.values())
+    given = [np.array(value) for value in args]
+    expected = function(*[value.copy() for value in given])
+    result = placed(*given)
+    for one, other in zip(parts(result), parts(expected), strict=True):
+        assert np.allclose(one, other)
+
+
+def test_what_the_body_reads_is_looked_at_again(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed = settled(plain, library, X)
+    changes: list[Callable[[pytest.MonkeyPatch], None]] = [
+        lambda patch: patch.setitem(globals(), "FACTOR", 5),
+        lambda patch: patch.setitem(globals(), "helper", lambda x: x * 7),
+        lambda patch: patch.setattr(plain, "__defaults__", (9.0,)),
+    ]
+    for change in changes:
+        with monkeypatch.context() as patch:
+            change(patch)
+            np.testing.assert_allclose(placed(X), plain(X), rtol=1e-12)
+    np.testing.assert_allclose(placed(X), plain(X), rtol=1e-12)
+
+
+def test_defaults_by_name_are_looked_at_again(library: str) -> None:
+    def scaled(x: Any, *, by: float = 2.0) -> Any:
+        return x * by
+
+    placed = settled(scaled, library, X)
+    scaled.__kwdefaults__["by"] = 3.0
+    np.testing.assert_allclose(placed(X), 3 * X)
+
+
+def test_other_numbers_are_other_calls(library: str) -> None:
+    placed = gf.offload(plain, backend=library)
+    for power in (2.0, 2.0, 2.0, 2.0, 3.0, 0.0, -0.0, math.inf, 2.0, 2, True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected, found = plain(X, power), placed(X, power)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        assert found.dtype == expected.dtype
+        assert np.array_equal(np.signbit(found), np.signbit(expected))
+
+
+def test_warnings_and_errors_come_as_before(library: str) -> None:
+    def inverse(x: Any) -> Any:
+        return 1.0 / x
+
+    placed = settled(inverse, library, X + 1)
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        placed(X * 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning):
+            placed(X * 0)
+
+
+def test_overlapping_arguments_are_called_as_written(library: str) -> None:
+    def add(x: Any, y: Any) -> Any:
+        return x * 2 + y
+
+    placed = settled(add, library, X, X + 1)
+    np.testing.assert_allclose(placed(X, X), 3 * X)
+
+
+@pytest.mark.parametrize("function", [plain, helper, pair, branches, taken, in_place])
+def test_plain_functions_depend_on_fixed_names(function: Any) -> None:
+    found = dependence_of(function)
+    assert found is not None
+    assert found.holds()
+
+
+def counter() -> Any:
+    count = 0
+
+    def step(x: Any) -> Any:
+        nonlocal count
+        count += 1
+        return x * count
+
+    return step
+
+
+class Scaled:
+    factor = 2.0
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.factor
+
+
+@pytest.mark.parametrize(
+    "function",
+    [looked_up, captured, drawn, printed, counter(), Scaled(), math.sqrt, lambda x: input(x),
+     lambda x, y=OFFSETS: x + y, lambda x: x.ctypes.data],
+)  # fmt: skip
+def test_other_functions_may_vary(function: Any) -> None:
+    assert dependence_of(function) is None
