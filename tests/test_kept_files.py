@@ -217,7 +217,9 @@ def user() -> None:
         pytest.skip("modes do not bind root, who needs setpriv to be another user")
     code = f"import sys; sys.path.insert(0, {SOURCE!r}); import numpy, gpuforge"
     try:
-        done = subprocess.run([*OTHER_USER, sys.executable, "-c", code], capture_output=True, cwd="/")
+        done = subprocess.run(
+            [*OTHER_USER, sys.executable, "-c", code], capture_output=True, cwd="/"
+        )
     except PermissionError:
         pytest.skip("the user whom modes bind may not run this Python")
     if done.returncode:
