@@ -28,8 +28,8 @@ class Damaged(ValueError):
     """A stored text is not what was written."""
 
 
-def write(path: Path, text: str, *, parents: bool = False) -> None:
-    """Replace the file at `path` by one that holds `text`, on the disk when this returns.
+def write(path: Path, content: str | bytes, *, parents: bool = False, durable: bool = True) -> None:
+    """Replace the file at `path` by one that holds `content`, on the disk when this returns.
 
     The mode of a file that is there is kept, and a link to a file stays a link.
 
@@ -37,6 +37,8 @@ def write(path: Path, text: str, *, parents: bool = False) -> None:
     ----------
     parents
         Make folders that are missing.
+    durable
+        False: do not wait for the disk; after a crash of the machine the file may be damaged.
 
     Raises
     ------
@@ -50,12 +52,14 @@ def write(path: Path, text: str, *, parents: bool = False) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
     try:
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        with open(handle, "w", encoding="utf-8", newline="") as file:
+        data = content.encode("utf-8") if isinstance(content, str) else content
+        with open(handle, "wb") as file:
             with suppress(OSError):  # there is no old file, or its mode cannot be given
                 os.chmod(part, os.stat(path).st_mode & 0o7777)
-            file.write(text)
+            file.write(data)
             file.flush()
-            os.fsync(handle)
+            if durable:
+                os.fsync(handle)
         os.replace(part, path)
     except BaseException:
         with suppress(OSError):

@@ -328,7 +328,8 @@ import numpy as np
 from gpuforge.runtime.evaluation.opening import open_library
 for backend in open_library("jax").devices:
     with backend.scope():
-        [made], _, _ = backend.program(lambda x: ([x + 1], [], []))(backend.put(np.ones(4)))
+        given = backend.put(np.ones(4))
+        [made], _, _ = backend.program(lambda x: ([x + 1], [], []), [given])(given)
     print(backend.name, made.devices() == {backend.device})
 """
 

@@ -20,7 +20,7 @@ from gpuforge.installation import install_command
 from gpuforge.log import logger, open_log
 from gpuforge.runtime.backends import Backend, matches
 from gpuforge.runtime.backends.numpy import NumpyBackend
-from gpuforge.runtime.calibration.fingerprint import machine_fingerprint
+from gpuforge.runtime.calibration.fingerprint import cpu_features, machine_fingerprint
 from gpuforge.runtime.context import current
 from gpuforge.runtime.demand import OPENING_FELT, Demand, Wanted
 from gpuforge.runtime.evaluation.aside import Aside
@@ -108,8 +108,10 @@ class Session:
     def programs(self) -> Programs:
         """The graphs made ready so far."""
         from gpuforge.runtime.evaluation.engine import Programs
+        from gpuforge.runtime.evaluation.program_store import ProgramStore
 
-        return Programs()
+        folder = self.history.path.parent if self.history.path and self.policy.learn else None
+        return Programs(ProgramStore(folder, f"{self.history.machine} {cpu_features()}"))
 
     def backend(self, name: str) -> Backend | None:
         """Return an open backend by its full name; None where there is none."""

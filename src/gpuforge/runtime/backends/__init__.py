@@ -9,7 +9,7 @@ declared as data: ``DEVIATIONS``, operation to reason.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -72,9 +72,25 @@ class Backend(Protocol):
     def get(self, array: Any) -> Array:
         """Return a NumPy array with the content of `array`, which may share its memory."""
 
-    def program(self, function: Program) -> Program:
-        """Return what is called in place of `function`: itself, or a compiled form."""
+    def program(self, function: Program, given: Sequence[Any]) -> Program:
+        """Return what is called in place of `function`: itself, or a form compiled for `given`."""
         return function
+
+    @property
+    def stored_under(self) -> str:
+        """What a compiled program depends on besides its graph; empty where none is kept."""
+        return ""
+
+    def stored(self, program: Program) -> bytes:
+        """Return a compiled program as another process can load it.
+
+        Raises whatever the library raises where it cannot write this one down.
+        """
+        return b""
+
+    def restored(self, data: bytes) -> Program:
+        """Return the program that `stored` wrote down."""
+        raise ValueError(f"{self.name} keeps no programs")
 
     def scope(self) -> AbstractContextManager[Any]:
         """Return the context that calls run in: precision, device; no global state."""

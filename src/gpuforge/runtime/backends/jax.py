@@ -14,11 +14,15 @@ Sources: JAX documentation, ``jax.jit`` (compiler_options); XLA, `xla_disable_hl
 from __future__ import annotations
 
 import ctypes
+import pickle
+import re
 import threading
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from importlib import import_module
+from importlib.metadata import version
 from operator import or_
 from typing import Any, cast
 
@@ -47,6 +51,7 @@ LIBRARY = "jax"
 _TAKEN_BYTES = 1 << 16
 """From so many bytes on, the memory of a result is taken over instead of copied."""
 _ONE = np.float64(1)
+_CALLED = re.compile('custom_call_target="([^"]*)"')
 _AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
 
 
@@ -75,7 +80,7 @@ class JaxBackend(Backend):
             return _taken(array)
         return np.array(array)
 
-    def program(self, function: Program) -> Program:
+    def program(self, function: Program, given: Sequence[Any]) -> Program:
         fence = self.lowering.fence
         assert isinstance(fence, Fence)
 
@@ -86,7 +91,39 @@ class JaxBackend(Backend):
             told = [one for one in fired if one is not False]
             return made, [reduce(or_, told)] if told else [], []
 
-        return cast(Program, partial(self.jax.jit(own, compiler_options=_AS_WRITTEN), _ONE))
+        made = self.jax.jit(own, compiler_options=_AS_WRITTEN).lower(_ONE, *given).compile()
+        return cast(Program, partial(made, _ONE))
+
+    @cached_property
+    def stored_under(self) -> str:
+        settings = {**self.jax.config.values, "jax_enable_x64": True}
+        return f"{self.version} {version('jaxlib')} {sorted(settings.items())}"
+
+    def stored(self, program: Program) -> bytes:
+        assert isinstance(program, partial)
+        made: Any = program.func
+        called = set(_CALLED.findall(made.as_text()))
+        if not all(name.startswith("lapack_") for name in called):
+            raise ValueError(f"it calls {', '.join(sorted(called))}")
+        return pickle.dumps((bool(called), self._serialization.serialize(made)))
+
+    def restored(self, data: bytes) -> Program:
+        calls_lapack, parts = pickle.loads(data)
+        if calls_lapack:
+            self._lapack_is_ready  # noqa: B018 - or the process dies in the program
+        load = self._serialization.deserialize_and_load
+        made = load(*parts, self.device.client, [self.device])
+        return cast(Program, partial(made, _ONE))
+
+    @cached_property
+    def _lapack_is_ready(self) -> bool:
+        """True, once JAX has looked LAPACK's functions up, which it does where it lowers one."""
+        self.jax.jit(self.jax.numpy.linalg.cholesky).lower(np.eye(1))
+        return True
+
+    @property
+    def _serialization(self) -> Any:
+        return import_module("jax.experimental.serialize_executable")
 
     def scope(self) -> AbstractContextManager[Any]:
         if self.on_host and self.is_default:

@@ -37,11 +37,22 @@ def machine_fingerprint() -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
+def cpu_features() -> str:
+    """Return the instructions that this CPU has, as Linux names them; empty elsewhere."""
+    return _of_cpu("flags") or _of_cpu("Features")
+
+
 @cache
 def _cpu_model() -> str:
+    return _of_cpu("model name") or platform.processor()
+
+
+@cache
+def _of_cpu(name: str) -> str:
+    """Return what Linux says of the first CPU; empty where it says nothing, and elsewhere."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return platform.processor()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+        return ""
+    found = (line.split(":", 1)[1].strip() for line in lines if line.startswith(name))
+    return next(found, "")

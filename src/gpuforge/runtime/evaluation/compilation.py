@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import thread_time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from gpuforge.runtime.array.graph import INPUT
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.evaluation.aside import Aside
 from gpuforge.runtime.evaluation.program import Program
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.evaluation.engine import Programs
 
 _log = logger("compilation")
 MAX_INPUT_BYTES = 1 << 28
@@ -28,8 +31,10 @@ class Compilation:
     failure : why it could not be compiled; empty where it could
     """
 
-    def __init__(self, backend: Backend, program: Program, inputs: list[Any]) -> None:
-        self.backend, self.program = backend, program
+    def __init__(
+        self, programs: Programs, backend: Backend, program: Program, inputs: list[Any]
+    ) -> None:
+        self.programs, self.backend, self.program = programs, backend, program
         self.done = False
         self.seconds = 0.0
         self.failure = ""
@@ -53,20 +58,19 @@ class Compilation:
 
     def _compile(self) -> None:
         inputs = [np.zeros(one[1], one[0]) if type(one) is tuple else one for one in self._like]
-        self.program.eager = False
-        compiled = self.backend.program(self.program)
         with self.backend.scope():
             given = [self.backend.put(one) if type(one) is np.ndarray else one for one in inputs]
+            compiled = self.programs.compile(self.backend, self.program, given)
             values, _, _ = compiled(*given)
             self.backend.wait(values)
         self.program.compiled = compiled
 
 
 def compile_aside(
-    aside: Aside, backend: Backend, program: Program, inputs: list[Any]
+    aside: Aside, programs: Programs, backend: Backend, program: Program, inputs: list[Any]
 ) -> Compilation | None:
     """Begin to compile a program; None where something else is under way, or it is too large."""
     if sum(getattr(value, "nbytes", 0) for value in inputs) > MAX_INPUT_BYTES:
         return None
-    made = Compilation(backend, program, inputs)
+    made = Compilation(programs, backend, program, inputs)
     return made if aside.start(made.run) else None

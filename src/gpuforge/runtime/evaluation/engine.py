@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -17,6 +17,7 @@ from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.evaluation.aside import COMPILING, Aside
 from gpuforge.runtime.evaluation.compilation import Compilation, compile_aside
 from gpuforge.runtime.evaluation.program import Program, is_inexact, shared_outputs
+from gpuforge.runtime.evaluation.program_store import ProgramStore
 from gpuforge.runtime.evaluation.reference import CANCELLING, ELEMENTWISE, compare
 
 _log = logger("evaluation")
@@ -36,7 +37,8 @@ Host = np.ndarray[Any, Any]
 class Programs:
     """The programs of one session, by backend and graph; the ones used last are kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: ProgramStore | None = None) -> None:
+        self.store = store or ProgramStore()
         self._found: OrderedDict[tuple[str, Graph], Program] = OrderedDict()
         self._able: dict[tuple[str, bool], dict[tuple[Operation, Dtype], str]] = {}
 
@@ -50,6 +52,21 @@ class Programs:
             if len(self._found) > KEPT_PROGRAMS:
                 self._found.popitem(last=False)
         return found
+
+    def find(self, backend: Backend, program: Program) -> bool:
+        """Return whether a program is compiled; one that an earlier process kept is loaded."""
+        if program.compiled is None and not program.sought:
+            program.sought = True
+            program.compiled = self.store.load(backend, program.graph)
+            program.is_untried = program.compiled is not None
+        return program.compiled is not None
+
+    def compile(self, backend: Backend, program: Program, given: Sequence[Any]) -> Any:
+        """Return the compiled form of a program for inputs like `given`, and keep it."""
+        program.eager = False
+        made = backend.program(program, given)
+        self.store.keep(backend, program.graph, made)
+        return made
 
     def able(self, backend: Backend, exact: bool) -> dict[tuple[Operation, Dtype], str]:
         """Return what was asked of a backend's lowering before, with the answers."""
@@ -200,8 +217,12 @@ class BackendEngine:
         """Return whether a graph is not to be run there now, and note why NumPy runs it."""
         if not self.backend.compiles or program.compiled is not None:
             return False
+        start = perf_counter()
+        if self.programs.find(self.backend, program):
+            self._timed("compile", start, perf_counter())
+            return False
         if self.aside is not None and (self.compiling or program.seen >= SEEN_BEFORE_COMPILING):
-            started = compile_aside(self.aside, self.backend, program, tape.inputs)
+            started = compile_aside(self.aside, self.programs, self.backend, program, tape.inputs)
             self.outcome.compilation = started
             if started is not None or self.aside.is_busy:
                 self.outcome.settled = COMPILING
@@ -226,10 +247,10 @@ class BackendEngine:
             ]
             there = perf_counter()
             self._timed("put", start, there)
-            fresh = backend.compiles and program.compiled is None
+            fresh = backend.compiles and (program.compiled is None or program.is_untried)
             looked_over = not self.relaxed and _is_loud(modes) and _is_due(program)
             program.looks_over = looked_over and not backend.compiles
-            call = self._callable(program)
+            call = self._callable(program, given)
             values, fired, finite = call(*given)
             if fresh or self.comparing:  # what it takes is not known from its first run
                 backend.wait(values)
@@ -247,6 +268,7 @@ class BackendEngine:
                     for value, shared in zip(values, program.shared, strict=True)
                 ]
         program.runs += 1
+        program.is_untried = False
         self._timed("run", there, perf_counter())
         if trace.enabled:
             trace.count("programs")
@@ -264,12 +286,11 @@ class BackendEngine:
         if trace.enabled:
             trace.keep(what, start, end, backend=self.backend.name)
 
-    def _callable(self, program: Program) -> Any:
+    def _callable(self, program: Program, given: Sequence[Any]) -> Any:
         if not self.backend.compiles:
             return program
         if program.compiled is None:
-            program.eager = False
-            program.compiled = self.backend.program(program)
+            program.compiled = self.programs.compile(self.backend, program, given)
         return program.compiled
 
     def _finite(self, value: Any) -> bool:

@@ -27,6 +27,8 @@ class Program:
     steps : in the order in which they run
     runs, seen : how often it ran, and was asked for
     eager : whether a guard can stop it: compiled programs run to their end
+    sought : whether a compiled form was looked for among those that earlier processes kept
+    is_untried : whether it was found there and has not run yet
     looks_over : whether outputs are looked over for values that are not finite
     shared : for each output, whether it may share memory with an input or another one
     """
@@ -42,6 +44,7 @@ class Program:
         self.finite = lowering.finite
         self.looks_over = True
         self.eager = True
+        self.sought = self.is_untried = False
         self.compiled: Callable[..., Any] | None = None
 
     def __call__(self, *given: Any) -> tuple[list[Any], list[Any], list[Any]]:

@@ -37,6 +37,8 @@ TRIAL_CALLS = 1.0
 SHARE_FELT = 0.4
 """Of what is loaded or compiled beside the program, what the program feels: a part of either holds
 the interpreter's lock."""
+LOADING_SECONDS = 5e-3
+"""What loading a program takes that another process compiled: what was measured is kept."""
 BUY_AT = 1.2
 """A price is paid once so many times it might have been saved, the call at hand included."""
 UNSEEN_FACTOR = 10.0
@@ -324,7 +326,7 @@ class Policy:
             return 0.0, 0.0, float("inf")
         price = estimate.loss(leader_seconds) if curve.verified else TRIAL_CALLS * estimate.mean
         if candidate.compiles and not cell.ready:
-            price += kind.compile_seconds(candidate)
+            price += LOADING_SECONDS if cell.seconds else kind.compile_seconds(candidate)
         overdue = cell.idle_seconds > UNSEEN_FACTOR * max(price, estimate.seconds)
         if overdue and not cell.count and estimate.at_best < leader_seconds:
             return float("inf"), now, price

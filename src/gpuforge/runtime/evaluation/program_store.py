@@ -1,0 +1,106 @@
+"""Compiled programs kept for the processes to come: to load one takes a tenth of compiling it.
+
+A file is named by a digest of everything that its program depends on: the graph, how the library
+lowers it, the versions and settings of the library, the CPU. Nothing in it is therefore ever out of
+date; what was not used for long is removed. The files lie in the user's own cache folder. Loading
+one may run what is in it, as importing a library does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cache
+from pathlib import Path
+
+from gpuforge import stored
+from gpuforge.log import logger
+from gpuforge.runtime.array.graph import Graph
+from gpuforge.runtime.backends import Backend, Program
+
+_log = logger("programs")
+MAX_FILES = 2000
+MAX_FILE_BYTES = 1 << 22
+_DIGEST_BYTES = 32
+_SOURCES = ("array", "array/operations", "lowering", "backends", "evaluation")
+
+
+class ProgramStore:
+    """The compiled programs that are kept in one folder.
+
+    Parameters
+    ----------
+    folder
+        Where they are kept; None keeps nothing.
+    machine
+        Fingerprint of what compiled code may depend on besides the library.
+    """
+
+    def __init__(self, folder: Path | None = None, machine: str = "") -> None:
+        self._folder = folder / "programs" if folder else None
+        self._machine = machine
+        self._pruned = False
+
+    def load(self, backend: Backend, graph: Graph) -> Program | None:
+        """Return the program that was kept for a graph; None where there is none that loads."""
+        path = self._path(backend, graph)
+        if path is None:
+            return None
+        try:
+            content = path.read_bytes()
+            os.utime(path)  # it is in use
+        except OSError:
+            return None
+        digest, data = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+        if hashlib.sha256(data).digest() != digest:
+            _log.info("%s is damaged: compiling anew", path)
+            return None
+        try:
+            return backend.restored(data)
+        except Exception as error:  # noqa: BLE001 - then it is compiled, as it is without a file
+            _log.info("%s does not load (%r): compiling anew", path, error)
+            return None
+
+    def keep(self, backend: Backend, graph: Graph, program: Program) -> None:
+        """Keep a compiled program, where its library can write it down."""
+        path = self._path(backend, graph)
+        if path is None:
+            return
+        try:
+            data = backend.stored(program)
+            if 0 < len(data) <= MAX_FILE_BYTES:
+                content = hashlib.sha256(data).digest() + data
+                stored.write(path, content, parents=True, durable=False)
+                self._prune(path.parent)
+        except Exception as error:  # noqa: BLE001 - the program runs; it is compiled again next time
+            _log.info("a program of %s is not kept: %r", backend.name, error)
+
+    def _path(self, backend: Backend, graph: Graph) -> Path | None:
+        """Return where the program of a graph is kept; None where it is not."""
+        if self._folder is None or not backend.stored_under:
+            return None
+        text = repr((graph.entries, graph.outputs))
+        if " at 0x" in text:  # something in it has no name that another process would find
+            return None
+        whole = (text, backend.name, backend.stored_under, self._machine, _sources())
+        return self._folder / hashlib.sha256(repr(whole).encode()).hexdigest()[:40]
+
+    def _prune(self, folder: Path) -> None:
+        """Remove, once a process, the files that were not used for longest if they are too many."""
+        if self._pruned:
+            return
+        self._pruned = True
+        found = sorted(os.scandir(folder), key=lambda entry: entry.stat().st_mtime)
+        for entry in found[:-MAX_FILES]:
+            os.unlink(entry.path)
+
+
+@cache
+def _sources() -> str:
+    """Return a digest of the code that makes programs of graphs."""
+    runtime = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for folder in _SOURCES:
+        for path in sorted((runtime / folder).glob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
