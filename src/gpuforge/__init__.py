@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gpuforge.diagnose import explain as explain
     from gpuforge.runtime.namespace import namespace as namespace
     from gpuforge.runtime.offload import offload as offload
+    from gpuforge.runtime.ready import matmul as matmul
+    from gpuforge.runtime.ready import xor as xor
     from gpuforge.runtime.session import session as session
 
 _HOMES: dict[str, str] = {
@@ -27,9 +29,12 @@ _HOMES: dict[str, str] = {
     "diagnose": "gpuforge.diagnose",
     "explain": "gpuforge.diagnose",
     "environment": "gpuforge.environment",
+    "lattice": "gpuforge.lattice",
+    "matmul": "gpuforge.runtime.ready",
     "namespace": "gpuforge.runtime.namespace",
     "offload": "gpuforge.runtime.offload",
     "session": "gpuforge.runtime.session",
+    "xor": "gpuforge.runtime.ready",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]
