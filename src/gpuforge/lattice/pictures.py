@@ -45,7 +45,8 @@ def lattice_picture(states: NDArray[Any], removed: NDArray[np.int64], path: Path
         grey = np.full(canvas.shape, np.nan)
         grey[rows[removed], columns[removed]] = 1.0
         axes.imshow(grey, cmap=matplotlib("colors").ListedColormap([REMOVED]))
-    figure.colorbar(image, ax=axes, label="state", pad=0.02, aspect=max(4, 4 * height))
+    bar = axes.inset_axes((1 + 0.15 / width, 0, 0.2 / width, 1))
+    figure.colorbar(image, cax=bar, label="state")
     _label(axes, dimensions, size)
     title = f"${size}^{{{dimensions}}}$ nodes"
     if len(removed):
