@@ -146,3 +146,12 @@ except EnvironmentMismatch as error:
     what, extra = ("Matplotlib", "plot") if call == "draw()" else ("SciPy", "lattice")
     assert f"needs {what}, which cannot be imported" in done.stdout
     assert f"pip install 'gpuforge[{extra}]'" in done.stdout
+
+
+def test_libraries_are_loaded_when_they_are_needed() -> None:
+    code = (
+        "import sys, gpuforge as gf; gf.lattice.Lattice(2, 3).build().shortest_path(0, 8);"
+        "heavy = {'scipy', 'matplotlib', 'torch', 'jax', 'gpuforge.lattice.pictures'};"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -47,6 +47,12 @@ def test_bytes_become_bytes_and_come_back(data: bytes, key: bytes | None) -> Non
     assert LATTICE.xor_transform(hidden, key) == data
 
 
+def test_what_holds_bytes_becomes_bytes() -> None:
+    wanted = LATTICE.xor_transform(b"aceg")
+    for data in (bytearray(b"aceg"), memoryview(b"abcdefgh")[::2]):
+        assert LATTICE.xor_transform(data) == wanted
+
+
 @given(st.lists(st.integers(-(2**63), 2**63 - 1)), st.integers(-(2**63), 2**63 - 1))
 def test_lists_and_a_number_as_key(data: list[int], key: int) -> None:
     hidden = LATTICE.xor_transform(data, key)

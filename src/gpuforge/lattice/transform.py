@@ -29,7 +29,7 @@ class Transform(NamedTuple):
     def of(cls, data: Any, key: Any, states: NDArray[Any]) -> Transform:
         """Return the transform of `data` by `key`, or by `states` where the key is None."""
         if isinstance(data, BYTES):
-            numbers, shape = np.frombuffer(data, np.uint8), None
+            numbers, shape = np.frombuffer(bytes(data), np.uint8), None
         else:
             numbers = _integers("data", data)
             shape = numbers.shape
@@ -68,7 +68,7 @@ def _integers(what: str, values: Any) -> NDArray[Any]:
 def _key(key: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return a given key in the dtype of the data."""
     if isinstance(key, BYTES):
-        found: NDArray[Any] = np.frombuffer(key, np.uint8)
+        found: NDArray[Any] = np.frombuffer(bytes(key), np.uint8)
     else:
         found = _integers("a key", key)
     if found.size == 0:
