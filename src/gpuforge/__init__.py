@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from gpuforge.diagnose import explain as explain
     from gpuforge.runtime.namespace import namespace as namespace
     from gpuforge.runtime.offload import offload as offload
+    from gpuforge.runtime.ready import elementwise as elementwise
+    from gpuforge.runtime.ready import matmul as matmul
+    from gpuforge.runtime.ready import xor as xor
     from gpuforge.runtime.session import session as session
 
 _HOMES: dict[str, str] = {
@@ -26,10 +29,14 @@ _HOMES: dict[str, str] = {
     "detect_async": "gpuforge.detect",
     "diagnose": "gpuforge.diagnose",
     "explain": "gpuforge.diagnose",
+    "elementwise": "gpuforge.runtime.ready",
     "environment": "gpuforge.environment",
+    "lattice": "gpuforge.lattice",
+    "matmul": "gpuforge.runtime.ready",
     "namespace": "gpuforge.runtime.namespace",
     "offload": "gpuforge.runtime.offload",
     "session": "gpuforge.runtime.session",
+    "xor": "gpuforge.runtime.ready",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

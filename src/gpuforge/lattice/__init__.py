@@ -1,0 +1,18 @@
+"""The catalytic lattice: a grid graph whose nodes hold integers, on gpuforge's public API alone.
+
+::
+
+    from gpuforge.lattice import Lattice, batch
+
+    lattice = Lattice(dimensions=4, size=10).build()
+    hidden = lattice.xor_transform(data)          # its own inverse
+    nodes, length = lattice.shortest_path(0, (9, 9, 9, 9))
+    print(lattice.analyze())
+"""
+
+from gpuforge.lattice.analysis import Analysis
+from gpuforge.lattice.batches import Batch, BatchStats, batch
+from gpuforge.lattice.grid import Lattice
+from gpuforge.lattice.paths import Path
+
+__all__ = ["Analysis", "Batch", "BatchStats", "Lattice", "Path", "batch"]

@@ -1,0 +1,155 @@
+"""Offloaded functions that need not be written: ``gf.matmul``, ``gf.xor``, ``gf.elementwise``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from functools import lru_cache
+from string import ascii_lowercase
+from typing import Any
+
+import numpy as np
+
+from gpuforge.errors import InvalidSettings, UnknownName, WorkloadError
+from gpuforge.runtime.offload import Offloaded, offload
+
+KEPT = 256
+"""How many functions and expressions stay offloaded; those unused for longest go first."""
+CONSTANTS = {"pi": np.pi, "inf": np.inf, "nan": np.nan}
+ALLOWED = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Name, ast.Constant,
+           ast.operator, ast.unaryop, ast.cmpop, ast.expr_context)  # fmt: skip
+REFUSED = (ast.Is, ast.IsNot, ast.In, ast.NotIn, ast.Not, ast.MatMult)
+
+
+@offload
+def matmul(a: Any, b: Any) -> Any:
+    """Return the matrix product of `a` and `b`, as `numpy.matmul` does.
+
+    Parameters
+    ----------
+    a, b
+        Arrays of any dtype that NumPy multiplies. ``(n,)`` or ``(..., m, n)``, and ``(n,)`` or
+        ``(..., n, p)``: leading axes are stacks of matrices and broadcast, so that ten products of
+        256 × 256 are one call on arrays of shape ``(10, 256, 256)``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit; and whatever else `numpy.matmul` raises.
+    """
+    return np.matmul(a, b)
+
+
+@offload
+def xor(a: Any, b: Any) -> Any:
+    """Return the exclusive or of `a` and `b`, bit by bit, as `numpy.bitwise_xor` does.
+
+    Parameters
+    ----------
+    a, b
+        Arrays of integers or of bool, or numbers, that broadcast.
+
+    Raises
+    ------
+    TypeError
+        If a dtype is neither integer nor bool; and whatever else `numpy.bitwise_xor` raises.
+    """
+    return np.bitwise_xor(a, b)
+
+
+def elementwise(operation: str | Callable[..., Any], *arrays: Any) -> Any:
+    """Return `operation` applied to each element of arrays that broadcast, as NumPy applies it.
+
+    ::
+
+        gf.elementwise("sqrt(a * a + b * b)", x, y)
+        gf.elementwise(lambda x, y: np.where(x > y, x - y, 0), x, y)
+
+    Parameters
+    ----------
+    operation
+        An expression in which the arrays are called ``a``, ``b``, ``c``, ... in their order, with
+        operators, numbers, ``pi``, ``inf``, ``nan``, ``where`` and the names of NumPy's ufuncs
+        (``sqrt``, ``maximum``, ...). Or a function of as many arrays; one that is used again should
+        be the same object, because what is learned of it stays with it.
+    *arrays
+        Arrays and numbers that broadcast.
+
+    Returns
+    -------
+    numpy.ndarray or scalar
+        What NumPy returns for the same expression.
+
+    Raises
+    ------
+    WorkloadError
+        If the expression is not one, does not use the arrays that are given, or the result has not
+        the shape to which the arrays broadcast: then the operation is not elementwise.
+    UnknownName
+        If it names something else.
+    InvalidSettings
+        If `operation` is neither text nor a function.
+    """
+    if isinstance(operation, str):
+        called = _offloaded_expression(operation, len(arrays))
+    elif callable(operation):
+        called = _offloaded_function(operation)
+    else:
+        raise InvalidSettings(f"{operation!r} is neither an expression nor a function")
+    result = called(*arrays)
+    wanted = np.broadcast_shapes(*map(np.shape, arrays))
+    if np.shape(result) != wanted:
+        raise WorkloadError(
+            f"the result has shape {np.shape(result)}, the arrays broadcast to {wanted}: this is "
+            "no operation on each element",
+            hint="offload the function itself: gf.offload(function)(*arrays)",
+        )
+    return result
+
+
+@lru_cache(maxsize=KEPT)
+def _offloaded_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function if isinstance(function, Offloaded) else offload(function)
+
+
+@lru_cache(maxsize=KEPT)
+def _offloaded_expression(text: str, count: int) -> Callable[..., Any]:
+    """Return the function of `count` arrays that an expression stands for."""
+    arrays = list(ascii_lowercase[:count])
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except SyntaxError as error:
+        raise WorkloadError(f"{text!r} is no expression: {error.msg}") from error
+    ufuncs = {name: one for name, one in vars(np).items() if isinstance(one, np.ufunc)}
+    known: dict[str, Any] = CONSTANTS | ufuncs | {"where": np.where}
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for node in ast.walk(tree):
+        _check(text, node)
+    for name in sorted(used - set(arrays) - set(known)):
+        raise UnknownName.among("name in an expression", name, [*arrays, *known])
+    if missing := sorted(set(arrays) - used):
+        raise WorkloadError(
+            f"{text!r} does not use {', '.join(missing)}: expected all of {count} arrays, which "
+            f"are called {', '.join(arrays)}"
+        )
+    source = f"lambda {', '.join(arrays)}: {ast.unparse(tree)}"
+    function = eval(source, known)  # of allowed names and operators alone
+    function.__qualname__ = f"elementwise({text!r})"
+    return offload(function)
+
+
+def _check(text: str, node: ast.AST) -> None:
+    """Raise unless a part of an expression may stand there."""
+    wrong = not isinstance(node, ALLOWED) or isinstance(node, REFUSED)
+    if isinstance(node, ast.Call):
+        wrong = bool(node.keywords) or not isinstance(node.func, ast.Name)
+    if isinstance(node, ast.Compare):
+        wrong = len(node.ops) > 1
+    if isinstance(node, ast.Constant):
+        wrong = not isinstance(node.value, int | float | complex)
+    if wrong:
+        part = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
+        raise WorkloadError(
+            f"{part} in the expression {text!r} is no operation on each element",
+            hint="take operators, numbers, NumPy's ufuncs by name, & | ~ and where(...)",
+        )
