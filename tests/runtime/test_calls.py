@@ -177,6 +177,26 @@ class TestWriting:
         assert np.array_equal(data, expected)
         assert "arguments that overlap in memory" in shifted.stats().as_written
 
+    def test_an_array_given_twice_is_one_array(self, other: str, quiet_session: Any) -> None:
+        @gf.offload(backend=other)
+        def both(x: Any, y: Any) -> Any:
+            assert (x is y) == (given is again)
+            y += 1
+            return x * y, x[1:]
+
+        given = again = np.arange(5.0)
+        expected = np.arange(5.0) + 1
+        product, rest = both(given, again)
+        assert np.array_equal(product, expected * expected)
+        assert np.array_equal(given, expected)
+        assert np.shares_memory(rest, given)
+        assert not both.stats().as_written
+        again = given.copy()
+        product, rest = both(given, again)
+        assert np.array_equal(product, expected * (expected + 1))
+        assert np.array_equal(again, expected + 1)
+        assert np.array_equal(given, expected)
+
 
 def _views(x: Any) -> Any:
     return x, x[2:], x.T

@@ -60,11 +60,12 @@ def test_a_signature_names_its_arrays_and_counts_them() -> None:
 
 def test_arguments_that_overlap_are_called_as_written() -> None:
     x = np.ones(10)
-    for arguments in ((x, x), (x, x[2:]), (x[:6], x[4:])):
+    for arguments in ((x, x[:]), (x, x[2:]), (x[:6], x[4:])):
         found = sign(arguments, {})
         assert isinstance(found, AsWritten)
         assert "overlap" in found.reason
     assert not isinstance(sign((x[:5], x[5:]), {}), AsWritten)
+    assert not isinstance(sign((x, x), {}), AsWritten)  # one array, recorded once
 
 
 class TestAgreement:

@@ -196,7 +196,17 @@ def test_overlapping_arguments_are_called_as_written(library: str) -> None:
         return x * 2 + y
 
     placed = settled(add, library, X, X + 1)
-    np.testing.assert_allclose(placed(X, X), 3 * X)
+    np.testing.assert_allclose(placed(X, X[:]), 3 * X)
+
+
+def test_one_array_given_twice_and_two_arrays_are_told_apart(library: str) -> None:
+    def add(x: Any, y: Any) -> Any:
+        return x * 2 + y
+
+    for first, second in ((X, X), (X, X + 1)):
+        placed = settled(add, library, first, second)
+        for x, y in ((X, X), (X, X + 1), (X + 1, X), (X + 2, X + 2)):
+            np.testing.assert_allclose(placed(x, y), 2 * x + y)
 
 
 @pytest.mark.parametrize("function", [plain, helper, pair, branches, taken, in_place])

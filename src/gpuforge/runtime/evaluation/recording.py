@@ -86,8 +86,7 @@ def record(
     results = _Results(recorder)
     body = substituted(function, Namespace(recorder, creates=creates))
     referred = sys.getrefcount(recorder)
-    wrapped = [_wrapped(recorder, value) for value in (*args, *kwargs.values())]
-    given = [value for value in wrapped if type(value) is Array]
+    wrapped, given = _wrapped(recorder, (*args, *kwargs.values()))
     recorder.arguments = given
     positional = wrapped[: len(args)]
     named = dict(zip(kwargs, wrapped[len(args) :], strict=True))
@@ -120,8 +119,16 @@ def record(
     return Recorded(made, recorder, kept, noted)
 
 
-def _wrapped(recorder: Recorder, value: Any) -> Any:
-    return argument(recorder, value) if type(value) is np.ndarray else value
+def _wrapped(recorder: Recorder, values: tuple[Any, ...]) -> tuple[list[Any], list[Array]]:
+    """Return what the function gets for its arguments, and the recorded arrays among it.
+
+    An array that is given twice is one recorded array, too.
+    """
+    arrays: dict[int, Array] = {}
+    for value in values:
+        if type(value) is np.ndarray and id(value) not in arrays:
+            arrays[id(value)] = argument(recorder, value)
+    return [arrays.get(id(value), value) for value in values], list(arrays.values())
 
 
 def _write_back(recorder: Recorder, given: list[Array]) -> None:

@@ -111,10 +111,10 @@ def _length(value: Any) -> int:
 
 
 def overlapping(values: Sequence[Any]) -> bool:
-    """Return whether two arrays among `values` may share memory."""
+    """Return whether two arrays among `values` may share memory; one given twice is one."""
     arrays = [value for value in values if type(value) is np.ndarray]
     return any(
-        np.may_share_memory(one, other)
+        one is not other and np.may_share_memory(one, other)
         for place, one in enumerate(arrays)
         for other in arrays[:place]
     )
