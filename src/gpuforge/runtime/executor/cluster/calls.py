@@ -67,4 +67,4 @@ def _let_go(made: Future[Any]) -> None:
     """Tell Dask that nobody waits for a call that has no result."""
     assert isinstance(made, ClusterFuture)
     if made.cancelled() or made.exception() is not None:
-        made.dask.cancel()
+        made.dask.release()

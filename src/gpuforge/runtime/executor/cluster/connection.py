@@ -107,7 +107,7 @@ def _start(
         n_workers=workers,
         threads_per_worker=1,
         processes=True,
-        dashboard_address=None,
+        dashboard_address=":0",
         security=security,
     )
     try:
