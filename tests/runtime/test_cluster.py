@@ -81,6 +81,12 @@ def slowly(x: float) -> float:
     return x
 
 
+@pytest.fixture(autouse=True)
+def kept_in_the_tests_folder(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that are killed leave their folders."""
+    monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(own_home))
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     home = tmp_path_factory.mktemp("workers")

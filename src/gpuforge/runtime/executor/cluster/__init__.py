@@ -63,7 +63,9 @@ class Cluster:
         from gpuforge.runtime.executor.cluster.plugin import Joining
 
         known = stored().rows(newest=HANDED_OVER, everywhere=True)
-        self.client.register_plugin(Joining(self._name, known, local=self._connection.started))
+        self.client.register_plugin(
+            Joining(self._name, known, local=self._connection.folder is not None)
+        )
 
     def __repr__(self) -> str:
         return f"<gpuforge cluster at {self._connection.address}{' (closed)' * self._closed}>"
@@ -288,7 +290,7 @@ class Cluster:
 
         try:
             found = self.client.sync(ask)
-            if not self._connection.started:
+            if self._connection.folder is None:
                 self.client.unregister_worker_plugin(self._name)
         except (OSError, TimeoutError) as error:
             _log.warning("what the workers learned did not come back: %r", error)

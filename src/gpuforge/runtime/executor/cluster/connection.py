@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import multiprocessing
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from gpuforge.errors import BackendUnavailable, ClusterUnavailable, InvalidSettings, WorkloadError
@@ -15,6 +18,7 @@ from gpuforge.log import logger
 
 CLOSE_SECONDS, END_SECONDS = 1.0, 10.0
 """What Dask may take to end a client and to end workers, before these are killed."""
+Folder = TemporaryDirectory[str]
 _log = logger("cluster")
 
 
@@ -25,12 +29,14 @@ class Connection:
     ----------
     client : Dask's client
     cluster : Dask's cluster object; None for a scheduler that is known by its address
-    started : whether the cluster is ended with the connection
+    folder : where the workers of a cluster that was started here keep their files; None for others
     """
 
-    def __init__(self, client: Any, cluster: Any, *, started: bool, opened: bool) -> None:
-        self.client, self.cluster = client, cluster
-        self.started, self._opened = started, opened
+    def __init__(
+        self, client: Any, cluster: Any, *, opened: bool, folder: Folder | None = None
+    ) -> None:
+        self.client, self.cluster, self.folder = client, cluster, folder
+        self._opened = opened
 
     @property
     def address(self) -> str:
@@ -40,12 +46,12 @@ class Connection:
 
     def close(self, *, at_once: bool = False) -> None:
         """Leave what was found as it is, and end what was started; `at_once` kills the workers."""
-        if self.started and at_once:
+        if self.folder is not None and at_once:
             _kill(self.cluster)
         if self._opened:
             self.client.close(timeout=CLOSE_SECONDS)
-        if self.started:
-            end(self.cluster, at_once=at_once)
+        if self.folder is not None:
+            end(self.cluster, self.folder, at_once=at_once)
 
 
 def connect(
@@ -60,10 +66,15 @@ def connect(
             hint=f"run '{install_command('cluster', 'dask', 'distributed')}'",
         ) from None
     if isinstance(where, str):
+        if security is True:
+            raise InvalidSettings(
+                "security=True makes certificates for a local cluster only",
+                hint="pass distributed.Security(...) with the certificates of the cluster",
+            )
         client = _client(distributed, where, security, timeout)
-        found = Connection(client, None, started=False, opened=True)
+        found = Connection(client, None, opened=True)
     elif isinstance(where, distributed.Client):
-        found = Connection(where, where.cluster, started=False, opened=False)
+        found = Connection(where, where.cluster, opened=False)
     elif where is not None:
         if not hasattr(where, "scheduler_address"):
             raise InvalidSettings(
@@ -71,7 +82,7 @@ def connect(
                 hint="gpuforge.cluster(local=4) starts one on this machine",
             )
         client = _client(distributed, where, security, timeout)
-        found = Connection(client, where, started=False, opened=True)
+        found = Connection(client, where, opened=True)
     else:
         found = _start(distributed, local, adaptive, security, timeout)
     _adapt(found, adaptive)
@@ -83,6 +94,8 @@ def _client(distributed: Any, where: Any, security: Any, timeout: float) -> Any:
     address = where if isinstance(where, str) else where.scheduler_address
     try:
         with _quiet():
+            if isinstance(where, str):
+                _ask(distributed, where, security, timeout)
             return distributed.Client(
                 where, security=security, timeout=timeout, set_as_default=False
             )
@@ -94,6 +107,23 @@ def _client(distributed: Any, where: Any, security: Any, timeout: float) -> Any:
         ) from error
 
 
+def _ask(distributed: Any, address: str, security: Any, timeout: float) -> None:
+    """Raise what hinders a scheduler from answering; Dask's client would wait for ever for some."""
+    options = (security or distributed.Security()).get_connection_args("client")
+
+    async def ask() -> Any:
+        scheduler = distributed.rpc(address, timeout=timeout, connection_args=options)
+        try:
+            return await asyncio.wait_for(scheduler.identity(), timeout)
+        finally:
+            await scheduler.close_rpc()
+
+    with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in its own
+        found = thread.submit(asyncio.run, ask()).result()
+    if found["type"] != "Scheduler":
+        raise ValueError(f"what answers there is a {found['type']}")
+
+
 def _start(
     distributed: Any, local: int | None, adaptive: Any, security: Any, timeout: float
 ) -> Connection:
@@ -102,20 +132,22 @@ def _start(
             "gpuforge.cluster(local=...) is called while a worker imports this program",
             hint="put what the program does under: if __name__ == '__main__':",
         )
+    folder = TemporaryDirectory(prefix="gpuforge-cluster-", ignore_cleanup_errors=True)
     workers = local if local is not None else adaptive[0]
     cluster = distributed.LocalCluster(
         n_workers=workers,
         threads_per_worker=1,
         processes=True,
         dashboard_address=":0",
+        local_directory=folder.name,
         security=security,
     )
     try:
         client = _client(distributed, cluster, None, timeout)
     except BaseException:
-        end(cluster)
+        end(cluster, folder)
         raise
-    return Connection(client, cluster, started=True, opened=True)
+    return Connection(client, cluster, opened=True, folder=folder)
 
 
 def _adapt(found: Connection, adaptive: tuple[int, int] | None) -> None:
@@ -136,13 +168,15 @@ def _adapt(found: Connection, adaptive: tuple[int, int] | None) -> None:
         )
 
 
-def end(cluster: Any, *, at_once: bool = False) -> None:
+def end(cluster: Any, folder: Folder, *, at_once: bool = False) -> None:
     """End a cluster that was started here; its workers are killed where they do not end."""
     try:
         cluster.close(timeout=CLOSE_SECONDS if at_once else END_SECONDS)
     except TimeoutError:
         _kill(cluster)
         _log.warning("the local cluster did not end in time: its workers were killed")
+    finally:
+        folder.cleanup()
 
 
 @contextlib.contextmanager
