@@ -257,7 +257,7 @@ class Cluster:
         """Return what Dask takes for a task, checked."""
         if self._closed:
             raise gone(self._connection.address, ": the cluster was closed")
-        if self.client.status not in ("running", "connecting"):
+        if self.client.status != "running":
             raise gone(self._connection.address)
         _check_number("priority", priority, (int, float))
         _check_number("retries", retries, (int,), least=0)
@@ -340,7 +340,8 @@ def cluster(
     InvalidSettings
         If the arguments mean nothing together.
     """
-    if (where is None) == (local is None and adaptive is None) or (where is not None and local):
+    nothing = where is None and local is None and adaptive is None
+    if nothing or (where is not None and local is not None):
         raise InvalidSettings(
             "gpuforge.cluster takes one of: an address, a Dask cluster or client, local=",
             hint="gpuforge.cluster(local=4) starts four workers on this machine",

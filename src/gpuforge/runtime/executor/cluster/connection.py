@@ -132,16 +132,19 @@ def _start(
             "gpuforge.cluster(local=...) is called while a worker imports this program",
             hint="put what the program does under: if __name__ == '__main__':",
         )
+    import dask.config
+
     folder = TemporaryDirectory(prefix="gpuforge-cluster-", ignore_cleanup_errors=True)
     workers = local if local is not None else adaptive[0]
-    cluster = distributed.LocalCluster(
-        n_workers=workers,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=":0",
-        local_directory=folder.name,
-        security=security,
-    )
+    with dask.config.set({"temporary-directory": folder.name}):  # the scheduler has one, too
+        cluster = distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=":0",
+            local_directory=folder.name,
+            security=security,
+        )
     try:
         client = _client(distributed, cluster, None, timeout)
     except BaseException:

@@ -33,6 +33,7 @@ WINDOW = 4
 """Chunks for each thread that may be finished before the oldest one is."""
 LOOK_SECONDS = 1.0
 """How often a wait is looked after: on Windows, Ctrl-C does not end one."""
+ASK_SECONDS = 5.0
 LOST = "scheduler-connection-lost"
 
 
@@ -165,12 +166,25 @@ class Run:
     def _has_room(self) -> bool:
         if self._source is None:
             return False
-        if monotonic() - self._threads_known > 1.0:
-            self._threads = sum(self.client.nthreads().values()) or 1
-            self._threads_known = monotonic()
+        self._count_threads()
         waiting = len(self._out) + (len(self._done) if self.length is None else 0)
         most = self._threads * (AHEAD if self.length is not None else WINDOW)
         return len(self._out) < AHEAD * self._threads and waiting < most
+
+    def _count_threads(self) -> None:
+        """Ask every second how many threads the workers have: they come and go."""
+        if monotonic() - self._threads_known < LOOK_SECONDS:
+            return
+        self._check()
+        try:
+            self._threads = sum(self.client.nthreads(callback_timeout=ASK_SECONDS).values()) or 1
+        except OSError:
+            self._check()  # else it is busy, and what was known stays
+        self._threads_known = monotonic()
+
+    def _check(self) -> None:
+        if self.client.status != "running":
+            raise self._gone()
 
     def _size(self) -> int:
         """Return how many items the next chunk takes: one until it is known how long they take."""
@@ -204,8 +218,7 @@ class Run:
             return
         self._each_bytes = len(packed) / len(chunk.items)
         again = bool(self.options.get("retries"))
-        if self.client.status not in ("running", "connecting"):
-            raise self._gone()
+        self._check()
         future = self.client.submit(
             run_chunk, HERE, self.function, packed, again, pure=False, **self.options
         )
