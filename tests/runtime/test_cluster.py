@@ -542,7 +542,10 @@ class TestTrouble:
                 os.kill(os.getpid(), signal.SIGKILL)
             return x
 
-        with gf.cluster(local=2, timeout=LONG) as cluster:
+        import dask.config
+
+        once = dask.config.set({"distributed.scheduler.allowed-failures": 0})  # or four tries each
+        with once, gf.cluster(local=2, timeout=LONG) as cluster:
             found = cluster.map(deadly, range(12), on_error="return")
             with pytest.raises(WorkerDied, match="one that dies"):
                 cluster.submit(deadly, 5, name="one that dies").result(LONG)
@@ -588,6 +591,7 @@ def interrupted(folder: Path, number: signal.Signals) -> str:
     running = subprocess.Popen(
         [sys.executable, program],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "TMPDIR": str(folder)},
     )  # fmt: skip
     assert running.stdout is not None
     workers = {int(running.stdout.readline()) for _ in range(12)}

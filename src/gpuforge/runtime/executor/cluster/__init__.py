@@ -52,6 +52,7 @@ class Cluster:
         try:
             self._prepare_workers()
         except Exception as error:  # noqa: BLE001 - of a worker: anything
+            self._forget()
             connection.close(at_once=True)
             raise explained(error) from None
         except BaseException:
@@ -66,6 +67,13 @@ class Cluster:
         self.client.register_plugin(
             Joining(self._name, known, local=self._connection.folder is not None)
         )
+
+    def _forget(self) -> None:
+        """Take back what workers were asked to do, or new ones would be refused for it."""
+        try:
+            self.client.unregister_worker_plugin(self._name)
+        except Exception as error:  # noqa: BLE001 - workers that refused it cannot take it back
+            _log.info("some workers had no plugin %s: %r", self._name, error)
 
     def __repr__(self) -> str:
         return f"<gpuforge cluster at {self._connection.address}{' (closed)' * self._closed}>"
@@ -291,7 +299,7 @@ class Cluster:
         try:
             found = self.client.sync(ask)
             if self._connection.folder is None:
-                self.client.unregister_worker_plugin(self._name)
+                self._forget()
         except (OSError, TimeoutError) as error:
             _log.warning("what the workers learned did not come back: %r", error)
             return
