@@ -25,7 +25,7 @@ import numpy as np
 import gpuforge as gf
 
 RESULTS = Path(__file__).parent / "results" / "cluster.json"
-CHUNKS = (10, 100, 1000)
+CHUNKS = (1, 10, 100, 1000)
 
 
 def nothing(x: Any) -> Any:
@@ -55,7 +55,7 @@ def ways(cluster: Any, function: Callable[[Any], Any], items: list[Any]) -> dict
         "gpuforge": lambda: cluster.map(function, items),
     }
     for size in CHUNKS:
-        if size < len(items):
+        if size <= len(items) // 2:
             found[f"Dask, chunks of {size}"] = lambda size=size: chunked(size)
     return found
 

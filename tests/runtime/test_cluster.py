@@ -556,7 +556,10 @@ class TestTrouble:
         older = "import gpuforge; gpuforge.__version__ = '0.0.1'"
         absent = "import sys; sys.modules['gpuforge'] = None"
         with scheduler() as (address, _):
-            for python, text in ((older, "has gpuforge 0.0.1"), (absent, "gpuforge is not")):
+            for python, text in (
+                (older, "has gpuforge 0.0.1"),
+                (absent, "gpuforge is not installed"),
+            ):
                 with worker(address, python=python), client_of(address, 1) as client:
                     with pytest.raises(EnvironmentMismatch, match=text) as caught:
                         gf.cluster(client)

@@ -23,8 +23,9 @@ from gpuforge.runtime.executor.cluster.work import (
     run_chunk,
 )
 
-CHUNK_SECONDS = 0.1
-"""What a chunk is to take on a worker: some fifty times what a task of Dask's costs."""
+CHUNK_SECONDS, LEAST_SECONDS = 0.1, 0.01
+"""What a chunk is to take on a worker, some fifty times what a task of Dask's costs; and what it
+takes at least when the last items are shared among all threads."""
 CHUNK_BYTES = 4 << 20
 MOST_ITEMS = 10_000
 AHEAD = 2
@@ -190,12 +191,11 @@ class Run:
         """Return how many items the next chunk takes: one until it is known how long they take."""
         if not self._each_seconds:
             return 1
-        size = min(
-            MOST_ITEMS, CHUNK_SECONDS / self._each_seconds, CHUNK_BYTES / max(self._each_bytes, 1)
-        )
+        size = CHUNK_SECONDS / self._each_seconds
         if self.length is not None:  # the last ones are shared among all threads
-            size = min(size, (self.length - self._taken) / (AHEAD * self._threads))
-        return max(1, int(size))
+            share = (self.length - self._taken) / (AHEAD * self._threads)
+            size = min(size, max(share, LEAST_SECONDS / self._each_seconds))
+        return max(1, int(min(size, MOST_ITEMS, CHUNK_BYTES / max(self._each_bytes, 1))))
 
     def _take(self) -> list[Any]:
         """Return the next items; what the iterable raises comes behind the results before it."""
@@ -309,7 +309,7 @@ def died(what: str) -> WorkerDied:
 
 def explained(error: BaseException) -> BaseException:
     """Return what to raise for a chunk that could not be run at all."""
-    if isinstance(error, ModuleNotFoundError) and error.name == "gpuforge":
+    if "No module named 'gpuforge" in str(error):  # Dask may send the text alone
         from gpuforge.errors import EnvironmentMismatch
 
         return EnvironmentMismatch(
