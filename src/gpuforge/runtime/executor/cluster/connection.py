@@ -178,6 +178,8 @@ def end(cluster: Any, folder: Folder, *, at_once: bool = False) -> None:
     except TimeoutError:
         _kill(cluster)
         _log.warning("the local cluster did not end in time: its workers were killed")
+        with contextlib.suppress(TimeoutError):  # what is left are threads that end by themselves
+            cluster.close(timeout=CLOSE_SECONDS if at_once else END_SECONDS)
     finally:
         folder.cleanup()
 
