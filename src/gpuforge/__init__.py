@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpuforge.detect import detect_async as detect_async
     from gpuforge.diagnose import diagnose as diagnose
     from gpuforge.diagnose import explain as explain
+    from gpuforge.runtime.executor.cluster import cluster as cluster
     from gpuforge.runtime.namespace import namespace as namespace
     from gpuforge.runtime.offload import offload as offload
     from gpuforge.runtime.ready import elementwise as elementwise
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _HOMES: dict[str, str] = {
     "best_device": "gpuforge.detect",
+    "cluster": "gpuforge.runtime.executor.cluster",
     "detect": "gpuforge.detect",
     "detect_async": "gpuforge.detect",
     "diagnose": "gpuforge.diagnose",

@@ -9,7 +9,11 @@
     ├── EnvironmentMismatch    builds that cannot work together or on this machine
     ├── PlanRefused            a change that would not be safe
     ├── DeviceOutOfMemory      a device has too little memory  (MemoryError)
-    └── WorkloadError          a program, file or input that cannot be used  (ValueError)
+    ├── WorkloadError          a program, file or input that cannot be used  (ValueError)
+    ├── ClusterUnavailable     a cluster that cannot be reached, or that is gone
+    ├── TaskTimeout            a task took longer than its timeout  (TimeoutError)
+    ├── TaskCancelled          a task was cancelled before it was done
+    └── WorkerDied             the process of a worker ended in the middle of a task
 
 The message says what was found, where, and what was expected; ``hint`` is one thing to do.
 """
@@ -73,6 +77,22 @@ class DeviceOutOfMemory(GpuForgeError, MemoryError):
 
 class WorkloadError(GpuForgeError, ValueError):
     """A program, file or input that cannot be used."""
+
+
+class ClusterUnavailable(GpuForgeError):
+    """A cluster cannot be reached, or its scheduler is gone."""
+
+
+class TaskTimeout(GpuForgeError, TimeoutError):
+    """A task took longer than its timeout: its call was abandoned, or never started."""
+
+
+class TaskCancelled(GpuForgeError):
+    """A task was cancelled before it was done."""
+
+
+class WorkerDied(GpuForgeError):
+    """The process of a worker ended in the middle of a task, each time that it was tried."""
 
 
 def suggestion(name: str, known: Collection[str]) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuforge.log import logger
 
@@ -43,7 +43,30 @@ INSERT INTO timing VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET seconds = excluded.seconds, count = timing.count + excluded.count,
     updated = excluded.updated
 """
+_NEWER = """
+INSERT INTO timing VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET size = excluded.size, seconds = excluded.seconds,
+    count = max(timing.count, excluded.count), updated = excluded.updated
+    WHERE excluded.updated > timing.updated
+"""
+_NEWER_CONSTANT = """
+INSERT INTO constant VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET value = excluded.value, updated = excluded.updated
+    WHERE excluded.updated > constant.updated
+"""
 _log = logger("history")
+
+
+class Rows(NamedTuple):
+    """Rows of a history as they are stored, to be merged into another one.
+
+    Attributes
+    ----------
+    timings, constants : rows of the two tables, each with the fingerprint of its machine first
+    """
+
+    timings: list[tuple[Any, ...]]
+    constants: list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -146,6 +169,35 @@ class History:
         """Keep a measured constant, replacing the old one."""
         row = (self.machine, name, json.dumps(value), time.time())
         self._write([("INSERT OR REPLACE INTO constant VALUES (?, ?, ?, ?)", row)])
+
+    def rows(self, *, since: float = 0.0, newest: int = -1, everywhere: bool = False) -> Rows:
+        """Return rows to be merged into another history, the newest first.
+
+        Parameters
+        ----------
+        since
+            Only those written after this time, in seconds since the epoch.
+        newest
+            At most so many of each table; -1 for all.
+        everywhere
+            Also those of other machines.
+        """
+        values = (everywhere, self.machine, since, newest)
+        chosen = "WHERE (? OR machine = ?) AND updated > ? ORDER BY updated DESC LIMIT ?"
+        return Rows(
+            self._rows(f"SELECT * FROM timing {chosen}", values),
+            self._rows(f"SELECT * FROM constant {chosen}", values),
+        )
+
+    def merge(self, rows: Rows) -> None:
+        """Take in rows of another history, each under its own machine, where they are newer.
+
+        Doing so again changes nothing.
+        """
+        statements = [(_NEWER, row) for row in rows.timings]
+        statements += [(_NEWER_CONSTANT, row) for row in rows.constants]
+        if statements:
+            self._write(statements, prune=True)
 
     def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         # Unlike a path's own method, os.path does not fail in a folder that is closed.

@@ -1,11 +1,13 @@
-"""The session that a block of code holds; it knows nothing of sessions, so that asking is cheap."""
+"""The session and the cluster that a block of code holds; asking for them loads neither."""
 
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpuforge.runtime.session import Session
 
 current: ContextVar[Session | None] = ContextVar("gpuforge_session", default=None)
+cluster: ContextVar[Any] = ContextVar("gpuforge_cluster", default=None)
+"""The `Cluster` of the innermost ``with gpuforge.cluster(...)``."""

@@ -15,6 +15,7 @@ from itertools import count
 from time import perf_counter
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -86,9 +87,34 @@ class Offloaded(Generic[P, R]):
         found: Any = sys.modules.get(self.__module__)
         for part in self.__qualname__.split("."):
             found = getattr(found, part, None)
-        if found is self:
-            return self.__qualname__
-        return (Offloaded, (self.__wrapped__, self._options))
+        if found is not self:
+            return (Offloaded, (self.__wrapped__, self._options))
+        if self.__module__ == "__main__":
+            return (_held, (self._holder,))
+        return self.__qualname__
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Fill in a function that came by its holder, which is complete only afterwards."""
+            holder = vars(self).get("_holder")
+            if holder is None or "_function" in vars(self):
+                raise AttributeError(f"an offloaded function has no attribute {name!r}")
+            self.__init__(holder.function, holder.options)
+            return getattr(self, name)
+
+    @functools.cached_property
+    def _holder(self) -> Any:
+        """A class that stands for a function of ``__main__`` where it is pickled.
+
+        Pickle finds it by its name, as it would find the function; cloudpickle, which takes classes
+        of ``__main__`` by value, takes the function along.
+        """
+        named = {"__module__": self.__module__, "__qualname__": f"{self.__qualname__}._holder"}
+        held = {"function": staticmethod(self.__wrapped__), "options": self._options}
+        made = type("_holder", (), {**named, **held})
+        _held_by[id(made)] = self
+        return made
 
     def __repr__(self) -> str:
         return f"<offloaded {name_of(self.__wrapped__)}>"
@@ -107,6 +133,18 @@ class Offloaded(Generic[P, R]):
         if not prelude.over and current.get() is None and prelude.lasts(self._options.backend):
             return prelude.call(self, self.__wrapped__, args, kwargs)
         return _placing().consider(self, args, kwargs)
+
+
+_held_by: WeakValueDictionary[int, Offloaded[..., Any]] = WeakValueDictionary()
+
+
+def _held(holder: Any) -> Any:
+    """Return the one offloaded function that a holder stands for in this process."""
+    found = _held_by.get(id(holder))
+    if found is None:
+        found = _held_by[id(holder)] = Offloaded.__new__(Offloaded)
+        vars(found)["_holder"] = holder
+    return found
 
 
 @functools.cache
@@ -130,6 +168,9 @@ class BoundOffloaded:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__func__, name)
+
+    def __reduce__(self) -> Any:
+        return (BoundOffloaded, (self.__func__, self.__self__))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BoundOffloaded) and (

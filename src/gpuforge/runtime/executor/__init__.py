@@ -1,0 +1,1 @@
+"""Calls that do not run where they are made: later, together, elsewhere."""

@@ -1,0 +1,70 @@
+"""Single calls on a cluster: a future of Python's own, kept by one of Dask's."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import Any
+
+from gpuforge.errors import TaskTimeout
+from gpuforge.runtime.executor.cluster.run import LOST, died, gone, result_of
+
+
+class ClusterFuture(Future[Any]):
+    """A ``concurrent.futures.Future`` of a call on a cluster.
+
+    Attributes
+    ----------
+    dask : Dask's future of the same call; as an argument it leaves the value on the cluster
+    """
+
+    def __init__(self, dask: Any) -> None:
+        super().__init__()
+        self.dask = dask
+        self.add_done_callback(_let_go)
+
+
+def follow(client: Any, dask: Any, name: str, timeout: float | None) -> ClusterFuture:
+    """Return the future that gets what becomes of Dask's."""
+    made = ClusterFuture(dask)
+    address = client.scheduler.address
+    client.loop.add_callback(_follow, made, name, address)
+    if timeout is not None:
+        client.loop.add_callback(client.loop.call_later, timeout, _end_late, made, name, timeout)
+    return made
+
+
+async def _follow(made: ClusterFuture, name: str, address: str) -> None:
+    from distributed.scheduler import KilledWorker
+
+    result = await result_of(made.dask)
+    with suppress(InvalidStateError):  # it was cancelled, or its time was over
+        if made.dask.status == "finished":
+            made.set_result(result)
+            return
+        error = result[1] if isinstance(result, tuple) else result
+        if isinstance(error, KilledWorker):
+            made.set_exception(died(name))
+        elif made.dask.status == "error":
+            made.set_exception(error.with_traceback(result[2]))
+        elif getattr(error, "reason", LOST) == LOST:
+            made.set_exception(gone(address, f" before {name} was done"))
+        else:
+            made.cancel()
+            made.set_running_or_notify_cancel()
+
+
+def _end_late(made: ClusterFuture, name: str, timeout: float) -> None:
+    error = TaskTimeout(
+        f"{name} was not done within {timeout:g} s; if a worker has begun it, it still runs there",
+        hint="raise timeout=, or restart workers that hang: cluster.client.restart()",
+    )
+    with suppress(InvalidStateError):
+        made.set_exception(error)
+
+
+def _let_go(made: Future[Any]) -> None:
+    """Tell Dask that nobody waits for a call that has no result."""
+    assert isinstance(made, ClusterFuture)
+    if made.cancelled() or made.exception() is not None:
+        made.dask.release()

@@ -1,0 +1,319 @@
+"""A map on its way: items go out in chunks, results come back in order, each error at its place."""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any
+
+from gpuforge.errors import ClusterUnavailable, TaskCancelled, TaskTimeout, WorkerDied
+from gpuforge.history import Rows
+from gpuforge.runtime.executor.cluster.work import (
+    HERE,
+    Done,
+    Function,
+    ItemsFailed,
+    Outcome,
+    pack,
+    run_chunk,
+)
+
+CHUNK_SECONDS, LEAST_SECONDS = 0.1, 0.01
+"""What a chunk is to take on a worker, some fifty times what a task of Dask's costs; and what it
+takes at least when the last items are shared among all threads."""
+CHUNK_BYTES = 4 << 20
+MOST_ITEMS = 10_000
+AHEAD = 2
+"""Chunks that each thread of a worker has at hand, so that it need not wait for the next one."""
+WINDOW = 4
+"""Chunks for each thread that may be finished before the oldest one is."""
+LOOK_SECONDS = 1.0
+"""How often a wait is looked after: on Windows, Ctrl-C does not end one."""
+ASK_SECONDS = 5.0
+LOST = "scheduler-connection-lost"
+
+
+@dataclass(eq=False)
+class Chunk:
+    """Items that travel together.
+
+    Attributes
+    ----------
+    start : the place of the first item
+    suspect : whether its workers died, and it goes alone now
+    """
+
+    start: int
+    items: list[Any]
+    suspect: bool = False
+
+
+class Run:
+    """One map over one iterable; iterate over it for what became of each item, in order.
+
+    Parameters
+    ----------
+    client
+        Dask's client.
+    function
+        What is called, or a Dask future of it.
+    options
+        What Dask's ``submit`` takes besides: priority, retries, resources, workers.
+    length
+        How many items there are; None where nobody knows.
+    deadline
+        When the results must be there, in seconds of `time.monotonic`; None for no limit.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        function: Function | Any,
+        items: Iterable[Any],
+        options: dict[str, Any],
+        *,
+        length: int | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        self.client, self.function, self.options = client, function, options
+        self.address = client.scheduler.address
+        self.length, self.deadline = length, deadline
+        self.learned = Rows([], [])
+        self.finished = 0
+        self._source: Iterator[Any] | None = iter(items)
+        self._source_error: BaseException | None = None
+        self._taken = self._given = 0
+        self._each_seconds = self._each_bytes = 0.0
+        self._threads, self._threads_known = 1, -1.0
+        self._out: dict[Any, Chunk] = {}
+        self._suspects: deque[Chunk] = deque()
+        self._done: dict[int, list[Outcome]] = {}
+        self._come: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
+
+    def __iter__(self) -> Iterator[Outcome]:
+        try:
+            while True:
+                self._send()
+                while self._given in self._done:
+                    ready = self._done.pop(self._given)
+                    self._given += len(ready)
+                    yield from ready
+                    self._send()
+                if not self._out:
+                    break
+                self._wait()
+            if self._source_error is not None:
+                raise self._source_error
+        except KeyboardInterrupt as error:
+            error.args = (f"{self._so_far()} of the map had finished, the others are given up",)
+            raise
+        finally:
+            for future in self._out:  # what nobody waits for is not run
+                future.release()
+            self._out.clear()
+
+    def _wait(self) -> None:
+        """Take in the chunks that have come, at least one."""
+        while True:
+            left = LOOK_SECONDS
+            if self.deadline is not None:
+                left = min(left, self.deadline - monotonic())
+            try:
+                future, result = self._come.get(timeout=max(left, 0))
+            except Empty:
+                if self.deadline is not None and monotonic() >= self.deadline:
+                    raise self._late() from None
+            else:
+                self._settle(self._out.pop(future), future.status, result)
+                if self._come.empty():
+                    return
+
+    async def _follow(self, future: Any) -> None:
+        self._come.put((future, await result_of(future)))
+
+    def rest(self, error: TaskTimeout) -> list[Outcome]:
+        """Return what became of the items not given yet when the time was over."""
+        found: list[Outcome] = []
+        while self._given + len(found) < (self.length or 0):
+            found += self._done.pop(self._given + len(found), [(False, error)])
+        return found
+
+    def _late(self) -> TaskTimeout:
+        return TaskTimeout(
+            f"{self._so_far()} of the map had finished when its timeout was over;"
+            " what workers have begun still runs there",
+            hint="raise timeout=, or restart workers that hang: cluster.client.restart()",
+        )
+
+    def _so_far(self) -> str:
+        return f"{self.finished}{'' if self.length is None else f' of {self.length}'} items"
+
+    def _send(self) -> None:
+        """Send chunks until each thread has enough at hand; suspects go alone."""
+        while not self._suspects and self._has_room():
+            items = self._take()
+            if not items:
+                break
+            self._submit(Chunk(self._taken, items))
+            self._taken += len(items)
+        if self._suspects and not self._out:
+            self._submit(self._suspects.popleft())
+
+    def _has_room(self) -> bool:
+        if self._source is None:
+            return False
+        self._count_threads()
+        waiting = len(self._out) + (len(self._done) if self.length is None else 0)
+        most = self._threads * (AHEAD if self.length is not None else WINDOW)
+        return len(self._out) < AHEAD * self._threads and waiting < most
+
+    def _count_threads(self) -> None:
+        """Ask every second how many threads the workers have: they come and go."""
+        if monotonic() - self._threads_known < LOOK_SECONDS:
+            return
+        self._check()
+        try:
+            self._threads = sum(self.client.nthreads(callback_timeout=ASK_SECONDS).values()) or 1
+        except OSError:
+            self._check()  # else it is busy, and what was known stays
+        self._threads_known = monotonic()
+
+    def _check(self) -> None:
+        if self.client.status != "running":
+            raise self._gone()
+
+    def _size(self) -> int:
+        """Return how many items the next chunk takes: one until it is known how long they take."""
+        if not self._each_seconds:
+            return 1
+        size = CHUNK_SECONDS / self._each_seconds
+        if self.length is not None:  # the last ones are shared among all threads
+            share = (self.length - self._taken) / (AHEAD * self._threads)
+            size = min(size, max(share, LEAST_SECONDS / self._each_seconds))
+        return max(1, int(min(size, MOST_ITEMS, CHUNK_BYTES / max(self._each_bytes, 1))))
+
+    def _take(self) -> list[Any]:
+        """Return the next items; what the iterable raises comes behind the results before it."""
+        found: list[Any] = []
+        size, until = self._size(), monotonic() + CHUNK_SECONDS
+        while self._source is not None and len(found) < size and monotonic() < until:
+            try:
+                found.append(next(self._source))
+            except StopIteration:
+                self._source = None
+            except Exception as error:  # noqa: BLE001 - raised once all before it is given
+                self._source, self._source_error = None, error
+        return found
+
+    def _submit(self, chunk: Chunk) -> None:
+        try:
+            packed = pack(chunk.items)
+        except Exception:  # noqa: BLE001 - each item that cannot be sent says so at its place
+            self._submit_singly(chunk)
+            return
+        self._each_bytes = len(packed) / len(chunk.items)
+        again = bool(self.options.get("retries"))
+        self._check()
+        future = self.client.submit(
+            run_chunk, HERE, self.function, packed, again, pure=False, **self.options
+        )
+        self._out[future] = chunk
+        self.client.loop.add_callback(self._follow, future)
+
+    def _submit_singly(self, chunk: Chunk) -> None:
+        for place, item in enumerate(chunk.items, chunk.start):
+            try:
+                pack(item)
+            except Exception as error:  # noqa: BLE001 - the item's own error
+                self._done[place] = [(False, error)]
+                self.finished += 1
+            else:
+                self._submit(Chunk(place, [item], chunk.suspect))
+
+    def _settle(self, chunk: Chunk, status: str, result: Any) -> None:
+        """Take in what became of a chunk."""
+        from distributed.scheduler import KilledWorker
+
+        if status == "finished":
+            self._take_in(chunk, result)
+            return
+        error = result[1] if isinstance(result, tuple) else result
+        if isinstance(error, ItemsFailed):
+            self._take_in(chunk, error.args[0])
+        elif isinstance(error, KilledWorker):
+            self._suspect(chunk)
+        elif status == "error":
+            raise explained(error)
+        elif getattr(error, "reason", LOST) == LOST:
+            raise self._gone()
+        else:
+            raise TaskCancelled(
+                f"items {chunk.start} to {chunk.start + len(chunk.items) - 1} of the map were"
+                f" cancelled on the cluster: {error}",
+                hint="run the map again; 'client.restart()' and 'client.cancel()' cancel it",
+            )
+
+    def _take_in(self, chunk: Chunk, done: Done) -> None:
+        outcomes: list[Outcome] = pickle.loads(done.outcomes)
+        each = done.seconds / len(outcomes)
+        self._each_seconds = (self._each_seconds or each) * 0.5 + each * 0.5 + 1e-9
+        self.learned.timings.extend(done.learned.timings)
+        self.learned.constants.extend(done.learned.constants)
+        self.finished += len(outcomes)
+        self._done[chunk.start] = outcomes
+
+    def _suspect(self, chunk: Chunk) -> None:
+        """Send the items of a chunk whose workers died one by one, with nothing beside them.
+
+        Dask cannot tell which of the chunks at hand ended a worker; an item that goes alone can.
+        """
+        if chunk.suspect:
+            self.finished += 1
+            self._done[chunk.start] = [(False, died(f"item {chunk.start} of the map"))]
+            return
+        singles = [Chunk(place, [one], True) for place, one in enumerate(chunk.items, chunk.start)]
+        self._suspects.extend(singles)
+
+    def _gone(self) -> ClusterUnavailable:
+        return gone(self.address, f": {self._so_far()} of the map had finished")
+
+
+async def result_of(future: Any) -> Any:
+    """Return what became of a Dask future: a value, what it says of an error, or why it is none."""
+    try:
+        return await future._result(raiseit=False)
+    except CancelledError as error:
+        return error
+
+
+def gone(address: str, told: str = "") -> ClusterUnavailable:
+    """Return the error of a scheduler that was there and does not answer any more."""
+    return ClusterUnavailable(
+        f"the connection to the Dask scheduler at {address} is lost{told}",
+        hint="see in the scheduler's log why it ended, start it again and repeat the call",
+    )
+
+
+def died(what: str) -> WorkerDied:
+    """Return the error of a call whose workers ended, each time."""
+    return WorkerDied(
+        f"each worker that ran {what} ended in the middle of it; it alone was running there",
+        hint="the workers' logs say why; most often memory is short or a library crashed",
+    )
+
+
+def explained(error: BaseException) -> BaseException:
+    """Return what to raise for a chunk that could not be run at all."""
+    if "No module named 'gpuforge" in str(error):  # Dask may send the text alone
+        from gpuforge.errors import EnvironmentMismatch
+
+        return EnvironmentMismatch(
+            "gpuforge is not installed on a worker of the cluster",
+            hint=f"run 'pip install gpuforge=={HERE[0]}' where the workers run",
+        )
+    return error
