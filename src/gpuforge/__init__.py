@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpuforge.detect import detect_async as detect_async
     from gpuforge.diagnose import diagnose as diagnose
     from gpuforge.diagnose import explain as explain
+    from gpuforge.runtime.benefit import would_benefit as would_benefit
     from gpuforge.runtime.namespace import namespace as namespace
     from gpuforge.runtime.offload import offload as offload
     from gpuforge.runtime.session import session as session
@@ -30,6 +31,7 @@ _HOMES: dict[str, str] = {
     "namespace": "gpuforge.runtime.namespace",
     "offload": "gpuforge.runtime.offload",
     "session": "gpuforge.runtime.session",
+    "would_benefit": "gpuforge.runtime.benefit",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]
