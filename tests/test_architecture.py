@@ -16,7 +16,7 @@ LAYERS = [
     {"facts", "probe", "settings", "settings_file", "log", "trace", "compat", "history"},
     {"detect", "readings", "changes"},
     {"diagnose", "environment", "runtime", "profiler", "monitor"},
-    {"lattice", "cli"},
+    {"inference", "images", "lattice", "cli"},
 ]
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 ROOT_MODULES = {"__init__", "__main__"}

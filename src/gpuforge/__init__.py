@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from gpuforge import images as images
+    from gpuforge import inference as inference
     from gpuforge.detect import best_device as best_device
     from gpuforge.detect import detect as detect
     from gpuforge.detect import detect_async as detect_async
@@ -28,6 +30,8 @@ _HOMES: dict[str, str] = {
     "diagnose": "gpuforge.diagnose",
     "explain": "gpuforge.diagnose",
     "environment": "gpuforge.environment",
+    "images": "gpuforge.images",
+    "inference": "gpuforge.inference",
     "namespace": "gpuforge.runtime.namespace",
     "offload": "gpuforge.runtime.offload",
     "session": "gpuforge.runtime.session",
