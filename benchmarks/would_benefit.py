@@ -205,7 +205,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--every", type=int, default=7)
+    parser.add_argument("--every", type=int, default=13)
     parser.add_argument(
         "--samples", type=Path, default=placement.RESULTS / "placement-samples.json.gz"
     )

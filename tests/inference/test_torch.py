@@ -200,6 +200,26 @@ class TestBatches:
         index, table = np.arange(60) % 7, np.arange(7.0)
         assert np.array_equal(gf.inference(Table())(index, table), table[index])
 
+    def test_they_shrink_to_the_best_once_growing_is_slower(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        net, now = Counting(), [0.0]
+        genuine = net.forward
+
+        def forward(x: Any) -> Any:
+            now[0] += len(x) if len(x) <= 128 else 2 * len(x)
+            return genuine(x)
+
+        monkeypatch.setattr(net, "forward", forward)
+        monkeypatch.setattr(predictor, "perf_counter", lambda: now[0])
+        gf.inference(net)(np.ones(900, dtype=np.float32))
+        assert net.batches[3:] == [32, 64, 128, 256, *[32] * 13, 4]
+
+    def test_large_items_do_not_grow(self) -> None:
+        net = Counting()
+        gf.inference(net)(np.ones((80, 1 << 18), dtype=np.float32))
+        assert net.batches[3:] == [32, 32, 16]
+
     def test_they_grow_while_that_is_faster(self, monkeypatch: pytest.MonkeyPatch) -> None:
         net, clock = Counting(), iter(range(10**6))
         monkeypatch.setattr(predictor, "perf_counter", lambda: float(next(clock)))

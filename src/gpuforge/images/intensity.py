@@ -22,8 +22,7 @@ class Grayscale:
             raise WorkloadError(
                 f"{self} got images of shape {images.shape[1:]}, expected (height, width, 3)"
             )
-        red, green, blue = _LUMINANCE
-        return red * images[..., 0] + green * images[..., 1] + blue * images[..., 2]
+        return images @ np.asarray(_LUMINANCE, dtype=images.dtype)
 
 
 @dataclass(frozen=True)

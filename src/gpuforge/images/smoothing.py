@@ -39,13 +39,20 @@ class Blur:
 
 
 def _weighed(images: Any, axis: int, weights: np.ndarray[Any, Any]) -> Any:
-    """Return the sums of weighed neighbours along one axis, where all of them are there."""
-    length = images.shape[axis] - len(weights) + 1
-    total: Any = 0.0
-    for start, weight in enumerate(weights.tolist()):
-        cut = [slice(None)] * images.ndim
-        cut[axis] = slice(start, start + length)
-        total = total + weight * images[tuple(cut)]
+    """Return the sums of neighbours along one axis, which `weights` weigh alike on both sides."""
+    radius = len(weights) // 2
+    length = images.shape[axis] - 2 * radius
+    cut = [slice(None)] * images.ndim
+
+    def moved(by: int) -> Any:
+        cut[axis] = slice(radius + by, radius + by + length)
+        return images[tuple(cut)]
+
+    total = moved(0) * float(weights[radius])
+    for by in range(1, radius + 1):
+        pair = moved(by) + moved(-by)
+        pair *= float(weights[radius + by])
+        total += pair
     return total
 
 

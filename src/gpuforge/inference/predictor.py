@@ -20,9 +20,11 @@ Way = dict[str, Any]
 WAYS = frozenset(["inference_mode", "channels_last", "half", "threads", "compile", "parallel"])
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
-FIRST_BATCH, LARGEST_BATCH = 32, 4096
-GROWS_AT = 1.05
-"""Batches grow as long as twice as many items are predicted so many times as fast."""
+FIRST_BATCH, LARGEST_BATCH, LARGEST_BYTES = 32, 4096, 32 << 20
+"""Items; and bytes of the inputs beyond which batches do not grow: what a model computes in between
+may take a hundred times as much, and a system short of memory ends processes."""
+SLOWER = 0.8
+"""Batches grow until items are predicted at less than this share of the best rate."""
 TOLERANCE, TOLERANCE_DOUBLE, TOLERANCE_RELAXED = 1e-4, 1e-9, 2e-2
 GAIN = 0.95
 """A way is used where a batch takes at most this share of what it took before."""
@@ -67,12 +69,17 @@ class _Kind:
     ----------
     way, run : how they are predicted
     state : the model's, when that was found out
+    size, most : items given at once, and what that may grow to
+    rates : size to the most items a second predicted so far
     splits : whether parts give what the whole gives; None: not known yet
     """
 
     way: Way
     run: Run
     state: tuple[Any, ...]
+    size: int
+    most: int
+    rates: dict[int, float] = field(default_factory=dict)
     splits: bool | None = None
     trials: list[Trial] = field(default_factory=list)
     tolerance: float = TOLERANCE
@@ -87,9 +94,6 @@ class Inference:
         self._model, self._ways, self._relaxed = model, ways, relaxed
         self._plain = model.build({})
         self._asked = batch
-        self._size = model.fixed_batch or batch or FIRST_BATCH
-        self._most = self._size if batch or model.fixed_batch else LARGEST_BATCH
-        self._rate = 0.0
         self._kinds: dict[Any, _Kind] = {}
         self._latest: _Kind | None = None
         self._notes: dict[str, None] = {}
@@ -137,7 +141,7 @@ class Inference:
         way = kind.way if kind else {}
         split = kind is None or kind.splits is not False
         return Report(
-            self._model.name, _name(way) or "plain", self._size if split else None,
+            self._model.name, _name(way) or "plain", kind.size if kind and split else None,
             kind.tolerance if kind else TOLERANCE, tuple(kind.trials) if kind else (),
             tuple(self._notes),
         )  # fmt: skip
@@ -156,7 +160,7 @@ class Inference:
             return False
         if self._model.fixed_batch:
             return count != self._model.fixed_batch
-        if count <= self._size:
+        if count <= kind.size:
             return False
         if kind.splits is None:
             kind.splits = self._splits(kind, args, kwargs)
@@ -200,7 +204,7 @@ class Inference:
                 f"{self._model.name} has too little memory for these inputs: {trouble}",
                 hint="give it arrays of equal length, which can be split into parts",
             ) from trouble
-        self._halve(count, trouble)
+        self._halve(kind, count, trouble)
         if not self._may_split(kind, args, kwargs, count):
             raise DeviceOutOfMemory(
                 f"{self._model.name} has too little memory for {count} items, and gives other"
@@ -215,7 +219,7 @@ class Inference:
         parts: list[Any] = []
         done, run, fixed = 0, self._run(kind), self._model.fixed_batch
         while done < count:
-            size = min(self._size, count - done)
+            size = min(kind.size, count - done)
             given = tree.part((args, kwargs), slice(done, done + size))
             start = perf_counter()
             try:
@@ -230,31 +234,20 @@ class Inference:
             else:
                 parts.append(made)
                 done += size
-                self._grow(size, perf_counter() - start)
+                _grow(kind, size, perf_counter() - start)
                 continue
-            self._halve(size, trouble)
+            self._halve(kind, size, trouble)
         return tree.joined(parts) if len(parts) > 1 else parts[0]
 
-    def _grow(self, size: int, seconds: float) -> None:
-        """Take in how long a batch took: twice the size is tried while that is faster."""
-        if size < self._size or self._size >= self._most:
-            return
-        rate = size / max(seconds, 1e-9)
-        if rate > GROWS_AT * self._rate:
-            self._rate = rate
-            self._size = min(2 * size, self._most)
-        else:
-            self._size = self._most = max(1, size // 2)
-
-    def _halve(self, size: int, error: Exception) -> None:
+    def _halve(self, kind: _Kind, size: int, error: Exception) -> None:
         """Take in that memory ran out for a batch of `size` items."""
         if size <= 1:
             raise DeviceOutOfMemory(
                 f"{self._model.name} has too little memory for a single item: {error}",
                 hint="free memory, or use a device with more of it",
             ) from error
-        self._size = self._most = size // 2
-        self._note(f"memory ran out for {size} items at once: {self._size} from then on")
+        kind.size = kind.most = size // 2
+        self._note(f"memory ran out for {size} items at once: {kind.size} from then on")
         self._model.release()
 
     # -- ways ------------------------------------------------------------------------------------
@@ -270,7 +263,7 @@ class Inference:
         key = tuple((array.dtype.str, array.shape[1:]) for array in tree.arrays((args, kwargs)))
         found = self._kinds.get(key)
         if found is None:
-            found = self._kinds[key] = _Kind({}, self._plain, self._model.state())
+            found = self._kinds[key] = self._new_kind((args, kwargs), count)
             if any(name.endswith(("f8", "c16")) for name, _ in key):
                 found.tolerance = TOLERANCE_DOUBLE
             if self._relaxed:
@@ -280,14 +273,22 @@ class Inference:
         self._latest = found
         return found
 
+    def _new_kind(self, given: Any, count: int | None) -> _Kind:
+        size = self._model.fixed_batch or self._asked or FIRST_BATCH
+        most = size
+        if not (self._model.fixed_batch or self._asked):
+            each = sum(array.nbytes for array in tree.arrays(given)) // max(count or 1, 1)
+            most = max(size, min(LARGEST_BATCH, LARGEST_BYTES // max(each, 1)))
+        return _Kind({}, self._plain, self._model.state(), size, most)
+
     def _find_way(
         self, kind: _Kind, args: tuple[Any, ...], kwargs: dict[str, Any], count: int | None
     ) -> None:
         """Try what may be faster on the first batch, each on top of what was."""
         fixed = self._model.fixed_batch
         example = (args, kwargs)
-        if count is not None and count > self._size:
-            example = tree.part(example, slice(0, self._size))
+        if count is not None and count > kind.size:
+            example = tree.part(example, slice(0, kind.size))
         elif fixed and count is not None and count < fixed:
             example = tree.padded(example, fixed)
         expected = self._plain(*example)
@@ -316,6 +317,18 @@ class Inference:
             return Trial(name, seconds, before, first, apart, note="not used: not faster")
         kind.way, kind.run = way, run
         return Trial(name, seconds, before, first, apart, used=True)
+
+
+def _grow(kind: _Kind, size: int, seconds: float) -> None:
+    """Take in how long a batch took: twice the size is tried as long as that is not slower."""
+    if size < kind.size or kind.size >= kind.most:
+        return
+    kind.rates[size] = max(kind.rates.get(size, 0.0), size / max(seconds, 1e-9))
+    best = max(kind.rates, key=kind.rates.__getitem__)
+    if kind.rates[size] >= SLOWER * kind.rates[best]:
+        kind.size = min(2 * size, kind.most)
+    else:
+        kind.size = kind.most = best
 
 
 def is_exhausted(error: Exception) -> bool:

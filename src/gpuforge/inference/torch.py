@@ -68,11 +68,11 @@ class TorchModel:
     def build(self, way: Way) -> Run:
         """Return what runs one batch in a way; `ways` put together, or none of them."""
         half = getattr(torch, way["half"]) if "half" in way else None
-        module = self.module
+        module: Any = self.module
         if half or "channels_last" in way:
             module = _copied(module)
             layout = torch.channels_last if "channels_last" in way else torch.preserve_format
-            module = module.to(dtype=half, memory_format=layout)  # type: ignore[call-overload]
+            module = module.to(dtype=half, memory_format=layout)
         called = torch.compile(module) if "compile" in way else module
         mode = torch.inference_mode if "inference_mode" in way else torch.no_grad
 

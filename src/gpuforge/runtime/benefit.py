@@ -30,7 +30,8 @@ def would_benefit(
         what was measured.
     *args, **kwargs
         As for a call of `function`. Arrays, also in lists, tuples and dictionaries, are copied;
-        other objects are passed as they are.
+        other objects are passed as they are. For a `function` with an argument named ``measure``,
+        use ``functools.partial``.
     measure
         False: nothing is run or loaded. The answer is ``"unknown"`` where what was learned and
         calibrated does not tell with some certainty.

@@ -44,15 +44,16 @@ class Arguments:
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._given = (args, kwargs)
         self._copies = _copied(self._given)
-        self._written: bool | None = None
+        self._runs = 0
+        self._written = False
 
     def fresh(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return arguments that hold what the caller's hold."""
-        if self._written is None:
-            self._written = False
-        elif self._written or not _alike(self._given, self._copies):
-            self._written = True
+        if self._runs == 1:
+            self._written = not _alike(self._given, self._copies)
+        if self._written:
             self._copies = _copied(self._given)
+        self._runs += 1
         found: tuple[tuple[Any, ...], dict[str, Any]] = self._copies
         return found
 
