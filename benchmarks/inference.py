@@ -85,9 +85,6 @@ def predictions(compiling: bool) -> dict[str, Any]:
                 return module(torch.from_numpy(x)).numpy()
 
         predict, fast = gf.inference(module), gf.inference(module, optimize=ways)
-        for _ in range(3):  # batches grow
-            predict(x)
-            fast(x)
         found[name] = in_turns({
             "PyTorch": plainly,
             "gf.inference": lambda p=predict, x=x: p(x),  # type: ignore[misc]

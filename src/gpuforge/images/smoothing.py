@@ -86,5 +86,8 @@ class Convolve:
             for right, weight in enumerate(reversed(row)):
                 if weight:
                     part = weight * images[:, down : down + height, right : right + width]
-                    total = part if total is None else total + part
+                    if total is None:
+                        total = part
+                    else:
+                        total += part
         return 0.0 * images[:, :height, :width] if total is None else total

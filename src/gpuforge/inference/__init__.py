@@ -41,8 +41,8 @@ def predictor_of(
         is used only where its results equal the plain ones and it is measurably faster; ``report``
         shows all of them. Trying takes seconds, ``"compile"`` up to a minute.
     batch
-        Items (along the first axis of all inputs) that the model gets at once. ``"auto"`` begins
-        with 32 and grows as long as that is not slower. Halved whenever memory runs out.
+        Items (along the first axis of all inputs) that the model gets at once. ``"auto"``: up
+        to 4096 items or 32 MiB. Halved whenever memory runs out.
     device
         Where a PyTorch module runs (``"cuda"``), on a copy if it is elsewhere; or whose
         execution provider ONNX Runtime uses (``"cpu"``, ``"cuda"``). By default where the module

@@ -20,11 +20,9 @@ Way = dict[str, Any]
 WAYS = frozenset(["inference_mode", "channels_last", "half", "threads", "compile", "parallel"])
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
-FIRST_BATCH, LARGEST_BATCH, LARGEST_BYTES = 32, 4096, 32 << 20
-"""Items; and bytes of the inputs beyond which batches do not grow: what a model computes in between
-may take a hundred times as much, and a system short of memory ends processes."""
-SLOWER = 0.8
-"""Batches grow until items are predicted at less than this share of the best rate."""
+LARGEST_BATCH, LARGEST_BYTES = 4096, 32 << 20
+"""Items, and bytes of their inputs: what a model computes in between may take a hundred times as
+much, and a system short of memory ends processes."""
 TOLERANCE, TOLERANCE_DOUBLE, TOLERANCE_RELAXED = 1e-4, 1e-9, 2e-2
 GAIN = 0.95
 """A way is used where a batch takes at most this share of what it took before."""
@@ -69,8 +67,7 @@ class _Kind:
     ----------
     way, run : how they are predicted
     state : the model's, when that was found out
-    size, most : items given at once, and what that may grow to
-    rates : size to the most items a second predicted so far
+    size : items given at once
     splits : whether parts give what the whole gives; None: not known yet
     """
 
@@ -78,8 +75,6 @@ class _Kind:
     run: Run
     state: tuple[Any, ...]
     size: int
-    most: int
-    rates: dict[int, float] = field(default_factory=dict)
     splits: bool | None = None
     trials: list[Trial] = field(default_factory=list)
     tolerance: float = TOLERANCE
@@ -221,7 +216,6 @@ class Inference:
         while done < count:
             size = min(kind.size, count - done)
             given = tree.part((args, kwargs), slice(done, done + size))
-            start = perf_counter()
             try:
                 if fixed and size < fixed:
                     made = tree.part(run(*tree.padded(given, fixed)), slice(0, size))
@@ -234,7 +228,6 @@ class Inference:
             else:
                 parts.append(made)
                 done += size
-                _grow(kind, size, perf_counter() - start)
                 continue
             self._halve(kind, size, trouble)
         return tree.joined(parts) if len(parts) > 1 else parts[0]
@@ -246,7 +239,7 @@ class Inference:
                 f"{self._model.name} has too little memory for a single item: {error}",
                 hint="free memory, or use a device with more of it",
             ) from error
-        kind.size = kind.most = size // 2
+        kind.size = size // 2
         self._note(f"memory ran out for {size} items at once: {kind.size} from then on")
         self._model.release()
 
@@ -274,12 +267,10 @@ class Inference:
         return found
 
     def _new_kind(self, given: Any, count: int | None) -> _Kind:
-        size = self._model.fixed_batch or self._asked or FIRST_BATCH
-        most = size
-        if not (self._model.fixed_batch or self._asked):
-            each = sum(array.nbytes for array in tree.arrays(given)) // max(count or 1, 1)
-            most = max(size, min(LARGEST_BATCH, LARGEST_BYTES // max(each, 1)))
-        return _Kind({}, self._plain, self._model.state(), size, most)
+        each = sum(array.nbytes for array in tree.arrays(given)) // max(count or 1, 1)
+        fitting = min(LARGEST_BATCH, max(1, LARGEST_BYTES // max(each, 1)))
+        size = self._model.fixed_batch or self._asked or fitting
+        return _Kind({}, self._plain, self._model.state(), size)
 
     def _find_way(
         self, kind: _Kind, args: tuple[Any, ...], kwargs: dict[str, Any], count: int | None
@@ -317,18 +308,6 @@ class Inference:
             return Trial(name, seconds, before, first, apart, note="not used: not faster")
         kind.way, kind.run = way, run
         return Trial(name, seconds, before, first, apart, used=True)
-
-
-def _grow(kind: _Kind, size: int, seconds: float) -> None:
-    """Take in how long a batch took: twice the size is tried as long as that is not slower."""
-    if size < kind.size or kind.size >= kind.most:
-        return
-    kind.rates[size] = max(kind.rates.get(size, 0.0), size / max(seconds, 1e-9))
-    best = max(kind.rates, key=kind.rates.__getitem__)
-    if kind.rates[size] >= SLOWER * kind.rates[best]:
-        kind.size = min(2 * size, kind.most)
-    else:
-        kind.size = kind.most = best
 
 
 def is_exhausted(error: Exception) -> bool:
