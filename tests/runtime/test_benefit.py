@@ -11,7 +11,7 @@ import pytest
 
 import gpuforge as gf
 from gpuforge.errors import BackendUnavailable
-from gpuforge.runtime.execution import measurement
+from gpuforge.runtime.execution import benefit, measurement
 from gpuforge.runtime.execution.measurement import Contender, Measurement, race
 from gpuforge.runtime.placement.evidence import Estimate
 
@@ -20,8 +20,8 @@ LARGE = np.random.default_rng(0).random((120, 120))
 
 
 def slow_in_numpy(x: Any) -> Any:
-    """A hundred operations over the array: one graph elsewhere."""
-    for _ in range(100):
+    """Many operations over the array: one graph elsewhere."""
+    for _ in range(30):
         x = 0.999 * np.sin(x)
     return x
 
@@ -106,6 +106,17 @@ class TestAnswers:
             assert answer.verdict == verdict
             assert answer.evidence == "predicted"
             assert answer.backend == "torch:cpu"
+
+    def test_where_a_gpu_may_be_a_library_never_opened_is_unknown(
+        self, with_torch: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        placed = gf.offload(slow_in_numpy)
+        placed(LARGE)
+        for no_gpu, evidence in ((False, "nothing"), (True, "predicted")):
+            monkeypatch.setattr(benefit, "is_for_gpus", lambda _, no_gpu=no_gpu: no_gpu)
+            answer = gf.would_benefit(placed, LARGE, measure=False)
+            assert answer.evidence == evidence
+        assert not with_torch.libraries["torch"].opened
 
     def test_an_only_library_has_no_rival(self) -> None:
         with gf.session(history=False, backends=["numpy"]):

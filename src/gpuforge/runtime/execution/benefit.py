@@ -16,7 +16,7 @@ from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.signature import AsWritten, sign
 from gpuforge.runtime.placement.evidence import Estimate
 from gpuforge.runtime.placement.policy import FAR_SPREAD, NUMPY, Candidate
-from gpuforge.runtime.placement.priors import UNPROMISING_SECONDS
+from gpuforge.runtime.placement.priors import UNPROMISING_SECONDS, is_for_gpus
 from gpuforge.runtime.session import current_session
 from gpuforge.units import format_seconds, significant
 
@@ -143,13 +143,14 @@ def _known(call: Call) -> Benefit:
     """Return the answer that follows without running anything."""
     kind, key, size = call.record.kind, call.key, call.signature.size
     with call.session.lock:
+        if kind.prior is None:  # no library is open yet
+            call.session.equip(call.function, call.record)
         base = kind.estimate(Candidate(NUMPY), key, size)
         others = {one.name: kind.estimate(one, key, size) for one in _others(call)}
         for library in _closed(call):
             for name in _devices(call, library):
-                others[name] = None if refusal(call, name) else kind.estimate(
-                    Candidate(name), key, size
-                )  # fmt: skip
+                if not refusal(call, name):
+                    others[name] = kind.estimate(Candidate(name), key, size)
         rows = explain_call(call).rows
     found = {name: estimate for name, estimate in others.items() if estimate is not None}
     made = _Answer(call, rows)
@@ -183,11 +184,16 @@ def _tells(base: Estimate, others: dict[str, Estimate]) -> bool:
 
 
 def _devices(call: Call, library: str) -> list[str]:
-    """Return the devices that a library had when it was opened last; its CPU where it never was."""
+    """Return the devices that a library had when it was opened last.
+
+    Where it never was: its CPU, or its name alone, of which nothing is known, where a GPU may be.
+    """
     session = call.session
-    key = f"devices:{library}@{session.libraries.version(library)}"
-    kept = session.kept.constant(key)
-    return [str(name) for name in kept] if isinstance(kept, list) else [f"{library}:cpu"]
+    kept = session.kept.constant(f"devices:{library}@{session.libraries.version(library)}")
+    if isinstance(kept, list):
+        return [str(name) for name in kept]
+    no_gpu = is_for_gpus("cupy")
+    return [f"{library}:cpu" if no_gpu else library]
 
 
 def _measured(call: Call) -> Benefit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
 from math import erfc, hypot, log, sqrt
@@ -182,30 +182,31 @@ class Measurement:
     def compare(self, backends: list[Backend]) -> None:
         """Time NumPy and `backends` in turns until it is clear which is faster."""
         self.others = [Contender(one.name, self._recorded_on(one)) for one in backends]
-        for one in self.others:
-            self._begin(one)
+        for one, backend in zip(self.others, backends, strict=True):
+            self._begin(one, backend)
         race(self.numpy, [one for one in self.others if not one.left_out])
 
     def _as_written(self, contender: Contender) -> float:
-        call = self._call
         args, kwargs = self._arguments.fresh()
-        known = contender.cell.seconds
-        operations = classify(call.function.operations)
-        blas = call.session.blas if call.session.settings.tame_threads else None
-        limited = blas and known and self.others and call.session.plan is None
-        limits = blas if limited and blas and blas.needed(operations, min(known)) else None
-        with limits.one_thread() if limits else nullcontext():
+        with self._limited(contender):
             start = perf_counter()
-            call.function.function(*args, **kwargs)
+            self._call.function.function(*args, **kwargs)
             return perf_counter() - start
+
+    def _limited(self, numpy: Contender) -> AbstractContextManager[None]:
+        """Return what limits NumPy's BLAS to one thread where placement would, beside others."""
+        session, known = self._call.session, numpy.cell.seconds
+        if known and self.others and session.settings.tame_threads and session.plan is None:
+            operations = classify(self._call.function.operations)
+            if session.blas.needed(operations, min(known)):
+                return session.blas.one_thread()
+        return nullcontext()
 
     def _recorded_on(self, backend: Backend) -> Callable[[Contender], float]:
         return lambda contender: self._recorded(contender, backend)[0]
 
-    def _begin(self, contender: Contender) -> None:
+    def _begin(self, contender: Contender, backend: Backend) -> None:
         """Make the first call on a backend: compiled, and its results compared with NumPy's."""
-        backend = self._call.session.backend(contender.name)
-        assert backend is not None
         contender.runs += 1
         _, outcome = self._recorded(contender, backend, comparing=True)
         contender.first_seconds = outcome.compile_seconds if backend.compiles else 0.0
