@@ -12,12 +12,12 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from gpuforge import images as images
-    from gpuforge import inference as inference
     from gpuforge.detect import best_device as best_device
     from gpuforge.detect import detect as detect
     from gpuforge.detect import detect_async as detect_async
     from gpuforge.diagnose import diagnose as diagnose
     from gpuforge.diagnose import explain as explain
+    from gpuforge.inference import inference as inference
     from gpuforge.runtime.benefit import would_benefit as would_benefit
     from gpuforge.runtime.namespace import namespace as namespace
     from gpuforge.runtime.offload import offload as offload

@@ -123,6 +123,9 @@ class TestResults:
         found += 1
         assert np.array_equal(x, IMAGES)
 
+    def test_no_items(self) -> None:
+        assert gf.inference(network())(IMAGES[:0]).shape == (0, 5)
+
     def test_arrays_as_they_lie(self) -> None:
         reversed_, fixed = IMAGES[::-1], IMAGES.copy()
         fixed.flags.writeable = False
@@ -281,6 +284,14 @@ class TestOptimizing:
         predict(IMAGES[:3])
         assert predict.report.trials == ()
         assert any("changes its own buffers" in note for note in predict.report.notes)
+
+    def test_memory_that_runs_out_at_first_halves_the_batch(self) -> None:
+        net = Counting(most=9)
+        predict = gf.inference(net, optimize=["inference_mode"])
+        x = np.arange(50, dtype=np.float32)
+        assert np.array_equal(predict(x), 2 * x)
+        assert predict.report.batch == 6
+        assert [trial.name for trial in predict.report.trials] == ["inference_mode"]
 
     def test_only_what_is_named_is_tried(self) -> None:
         predict = gf.inference(network(), optimize=["inference_mode", "half"])

@@ -10,13 +10,13 @@ import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuforge.errors import InvalidSettings, UnknownName, WorkloadError
 from gpuforge.inference.predictor import WAYS, Inference, Model
 from gpuforge.inference.report import Report, Trial
 
-__all__ = ["Inference", "Report", "Trial"]
+__all__ = ["Inference", "Report", "Trial", "inference"]
 
 
 def predictor_of(
@@ -94,6 +94,12 @@ def _opened(model: Any, device: str) -> Model:
         f"inference got {type(model).__module__}.{type(model).__qualname__}, expected a"
         " torch.nn.Module or the path of an ONNX file"
     )
+
+
+if TYPE_CHECKING:
+    inference = predictor_of
+else:
+    inference = sys.modules[__name__]
 
 
 class _Package(ModuleType):

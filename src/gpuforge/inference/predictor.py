@@ -154,7 +154,7 @@ class Inference:
             self._note("inputs are not split: their arrays do not agree on a number of items")
             return False
         if self._model.fixed_batch:
-            return count != self._model.fixed_batch
+            return 0 < count != self._model.fixed_batch
         if count <= kind.size:
             return False
         if kind.splits is None:
@@ -256,13 +256,14 @@ class Inference:
         key = tuple((array.dtype.str, array.shape[1:]) for array in tree.arrays((args, kwargs)))
         found = self._kinds.get(key)
         if found is None:
-            found = self._kinds[key] = self._new_kind((args, kwargs), count)
+            found = self._new_kind((args, kwargs), count)
             if any(name.endswith(("f8", "c16")) for name, _ in key):
                 found.tolerance = TOLERANCE_DOUBLE
             if self._relaxed:
                 found.tolerance = TOLERANCE_RELAXED
-            if self._ways and len(self._kinds) <= MAX_KINDS:
-                self._find_way(found, args, kwargs, count)
+            if self._ways and len(self._kinds) < MAX_KINDS:
+                self._find_way(found, (args, kwargs), count)
+            self._kinds[key] = found
         self._latest = found
         return found
 
@@ -272,17 +273,26 @@ class Inference:
         size = self._model.fixed_batch or self._asked or fitting
         return _Kind({}, self._plain, self._model.state(), size)
 
-    def _find_way(
-        self, kind: _Kind, args: tuple[Any, ...], kwargs: dict[str, Any], count: int | None
-    ) -> None:
+    def _find_way(self, kind: _Kind, given: Any, count: int | None) -> None:
         """Try what may be faster on the first batch, each on top of what was."""
-        fixed = self._model.fixed_batch
-        example = (args, kwargs)
-        if count is not None and count > kind.size:
-            example = tree.part(example, slice(0, kind.size))
-        elif fixed and count is not None and count < fixed:
-            example = tree.padded(example, fixed)
-        expected = self._plain(*example)
+        fixed, example = self._model.fixed_batch, given
+        if count and count > kind.size:
+            example = tree.part(given, slice(0, kind.size))
+        elif count and fixed and count < fixed:
+            example = tree.padded(given, fixed)
+        try:
+            expected = self._plain(*example)
+        except Exception as error:
+            if not count or fixed or not is_exhausted(error):
+                raise
+            trouble = error
+        else:
+            self._try_ways(kind, example, expected)
+            return
+        self._halve(kind, min(kind.size, count), trouble)
+        self._find_way(kind, given, count)
+
+    def _try_ways(self, kind: _Kind, example: Any, expected: Any) -> None:
         if self._model.state() != kind.state:
             self._note("it is not optimized: it changes its own buffers as it runs")
             return

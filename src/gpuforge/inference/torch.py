@@ -20,7 +20,8 @@ from gpuforge.errors import BackendUnavailable
 from gpuforge.inference.predictor import Run, Way
 
 _state = RLock()
-"""Held while modes and thread counts, which whole modules and processes share, are other ones."""
+"""Held during every batch: modes of a module and the number of threads, which batches may change,
+are shared by all threads of a process."""
 
 
 class TorchModel:
