@@ -12,7 +12,7 @@ import pytest
 import gpuforge as gf
 from gpuforge.errors import BackendUnavailable
 from gpuforge.runtime.execution import benefit, measurement
-from gpuforge.runtime.execution.measurement import Contender, Measurement, race
+from gpuforge.runtime.execution.measurement import Arguments, Contender, Measurement, race
 from gpuforge.runtime.placement.evidence import Estimate
 
 LARGE = np.random.default_rng(0).random((120, 120))
@@ -198,6 +198,13 @@ class TestWhatMeasuringLeaves:
         answer = gf.would_benefit(Model().scaled, LARGE)
         assert answer.evidence == "measured"
         assert answer.function.endswith("Model.scaled")
+
+    def test_an_array_given_twice_is_one_copy(self) -> None:
+        x, other = np.ones(3), np.ones(3)
+        (left, pair), named = Arguments((x, [x, other]), {"y": x}).fresh()
+        assert left is pair[0] is named["y"]
+        assert left is not x
+        assert pair[1] is not left
 
 
 class TestTheRace:

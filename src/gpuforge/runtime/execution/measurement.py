@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from copy import deepcopy
 from dataclasses import dataclass, field
 from math import erfc, hypot, log, sqrt
 from time import perf_counter
@@ -58,13 +57,18 @@ class Arguments:
         return found
 
 
-def _copied(value: Any) -> Any:
-    """Return a copy of the arrays in a value; other objects are passed as they are."""
+def _copied(value: Any, made: dict[int, Any] | None = None) -> Any:
+    """Return a copy of the arrays in a value, one of each; other objects are passed as they are."""
+    made = {} if made is None else made
     if type(value) in (tuple, list):
-        return type(value)(map(_copied, value))
+        return type(value)([_copied(item, made) for item in value])
     if type(value) is dict:
-        return {key: _copied(item) for key, item in value.items()}
-    return deepcopy(value) if type(value) is np.ndarray else value
+        return {key: _copied(item, made) for key, item in value.items()}
+    if type(value) is not np.ndarray:
+        return value
+    if id(value) not in made:
+        made[id(value)] = value.copy(order="K")
+    return made[id(value)]
 
 
 def _alike(left: Any, right: Any) -> bool:
