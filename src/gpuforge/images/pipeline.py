@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import gpuforge as gf
 from gpuforge.errors import InvalidSettings, WorkloadError
-from gpuforge.runtime.offload import offload
 
 if TYPE_CHECKING:
     from gpuforge.runtime.execution.explanation import Explanation
@@ -51,7 +51,7 @@ class Pipeline:
             return images
 
         run.__qualname__ = repr(self)  # what is learned of one pipeline says nothing of others
-        self._placed = offload(backend=backend, device=device, numerics=numerics)(run)
+        self._placed = gf.offload(backend=backend, device=device, numerics=numerics)(run)
 
     def __repr__(self) -> str:
         names = (getattr(step, "__name__", None) or repr(step) for step in self.steps)
