@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from gpuforge import images as images
     from gpuforge.detect import best_device as best_device
     from gpuforge.detect import detect as detect
     from gpuforge.detect import detect_async as detect_async
     from gpuforge.diagnose import diagnose as diagnose
     from gpuforge.diagnose import explain as explain
+    from gpuforge.inference import inference as inference
+    from gpuforge.runtime.benefit import would_benefit as would_benefit
     from gpuforge.runtime.executor.cluster import cluster as cluster
     from gpuforge.runtime.namespace import namespace as namespace
     from gpuforge.runtime.offload import offload as offload
@@ -33,11 +36,14 @@ _HOMES: dict[str, str] = {
     "explain": "gpuforge.diagnose",
     "elementwise": "gpuforge.runtime.ready",
     "environment": "gpuforge.environment",
+    "images": "gpuforge.images",
+    "inference": "gpuforge.inference",
     "lattice": "gpuforge.lattice",
     "matmul": "gpuforge.runtime.ready",
     "namespace": "gpuforge.runtime.namespace",
     "offload": "gpuforge.runtime.offload",
     "session": "gpuforge.runtime.session",
+    "would_benefit": "gpuforge.runtime.benefit",
     "xor": "gpuforge.runtime.ready",
 }
 

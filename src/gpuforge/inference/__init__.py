@@ -1,0 +1,113 @@
+"""Predictions of a PyTorch module or an ONNX file: in batches, NumPy in and NumPy out.
+
+``gpuforge.inference`` is the package and can be called: ``gpuforge.inference(model)`` returns what
+predicts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from gpuforge.errors import InvalidSettings, UnknownName, WorkloadError
+from gpuforge.inference.predictor import WAYS, Inference, Model
+from gpuforge.inference.report import Report, Trial
+
+__all__ = ["Inference", "Report", "Trial", "inference"]
+
+
+def predictor_of(
+    model: Any,
+    /,
+    *,
+    optimize: bool | Sequence[str] = False,
+    batch: int | str = "auto",
+    device: str = "",
+    numerics: str = "strict",
+) -> Inference:
+    """Return what predicts with a model: ``predict(x)`` takes and returns NumPy arrays.
+
+    Parameters
+    ----------
+    model
+        A ``torch.nn.Module``, or the path of an ONNX file, which ONNX Runtime runs.
+    optimize
+        Whether faster ways to run it are tried at the first prediction for inputs of each shape and
+        dtype: ``"inference_mode"``, ``"channels_last"``, ``"half"``, ``"threads"``, ``"compile"``;
+        for ONNX files ``"threads"`` and ``"parallel"``. A list of these names tries no others. One
+        is used only where its results equal the plain ones and it is measurably faster; ``report``
+        shows all of them. Trying takes seconds, ``"compile"`` up to a minute.
+    batch
+        Items (along the first axis of all inputs) that the model gets at once. ``"auto"``: up
+        to 4096 items or 32 MiB. Halved whenever memory runs out.
+    device
+        Where a PyTorch module runs (``"cuda"``), on a copy if it is elsewhere; or whose
+        execution provider ONNX Runtime uses (``"cpu"``, ``"cuda"``). By default where the module
+        is; for ONNX the CPU.
+    numerics
+        ``"relaxed"`` lets `optimize` try half precision, too: results within 2 % of the largest
+        one. ``"strict"``: within 1e-4 (1e-9 for float64).
+
+    Raises
+    ------
+    WorkloadError
+        If `model` is neither, or the file cannot be read.
+    InvalidSettings, UnknownName
+        If an option means nothing.
+    BackendUnavailable
+        If ONNX Runtime or the device is not there.
+    """
+    if numerics not in ("strict", "relaxed"):
+        raise InvalidSettings(f"numerics={numerics!r} is none of 'strict' and 'relaxed'")
+    whole = isinstance(batch, int) and not isinstance(batch, bool) and batch > 0
+    if not (whole or batch == "auto"):
+        raise InvalidSettings(f"batch={batch!r} is neither 'auto' nor a number of items above 0")
+    size = batch if isinstance(batch, int) else None
+    return Inference(_opened(model, device), _wanted(optimize), size, numerics == "relaxed")
+
+
+def _wanted(optimize: bool | Sequence[str]) -> frozenset[str]:
+    """Return the names of the ways that are tried."""
+    if isinstance(optimize, bool):
+        return WAYS if optimize else frozenset()
+    names = [optimize] if isinstance(optimize, str) else optimize
+    for name in names:
+        if name not in WAYS:
+            raise UnknownName.among("way", name, WAYS)
+    return frozenset(names)
+
+
+def _opened(model: Any, device: str) -> Model:
+    if isinstance(model, str | os.PathLike):
+        from gpuforge.inference.onnx import OnnxModel
+
+        return OnnxModel(os.fspath(model), device)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(model, torch.nn.Module):
+        from gpuforge.inference.torch import TorchModel
+
+        return TorchModel(model, device)
+    raise WorkloadError(
+        f"inference got {type(model).__module__}.{type(model).__qualname__}, expected a"
+        " torch.nn.Module or the path of an ONNX file"
+    )
+
+
+if TYPE_CHECKING:
+    inference = predictor_of
+else:
+    inference = sys.modules[__name__]
+
+
+class _Package(ModuleType):
+    """The package, which is also the function of its name."""
+
+    def __call__(self, model: Any, /, **options: Any) -> Inference:
+        return predictor_of(model, **options)
+
+
+_Package.__call__.__doc__ = predictor_of.__doc__
+sys.modules[__name__].__class__ = _Package
