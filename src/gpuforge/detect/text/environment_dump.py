@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuforge.detect.notation import Facts, kept, lines_of, name_of, word
+from gpuforge.detect.notation import Facts, gfx, kept, lines_of, name_of, word
 from gpuforge.detect.nvidia_smi import parse_list
 from gpuforge.detect.seen import Seen, Sighting
 from gpuforge.facts import Driver, Toolkit
@@ -34,11 +34,14 @@ def read(text: str, route: str, seen: Seen) -> None:
     rocm = "hip runtime version" in said or "rocm used to build pytorch" in said
     for number, models in enumerate(_MODELS.findall(text)):
         if not _NOTHING.fullmatch(models.strip()):
-            _add_models(models, rocm, f"environment dump {number}", seen)
+            first = " (first GPU)" if rocm else ""
+            _add_models(models, rocm, f"environment dump {number}{first}", seen)
     for number, listed in enumerate(_INTEL.findall(text)):
         names = [line.strip(" \t*") for line in lines_of(listed) if line.strip()]
         devices: list[Facts] = [kept(name=name_of(name)) for name in names]
         seen.add("intel", f"environment dump {number}", devices, trust=2)
+    if re.search(r"^OS\s*: macOS .*\(arm64\)", text, re.M):
+        seen.sightings.append(Sighting("apple", "environment dump", {}, 2, everywhere=True))
     driver = re.match(r"\d+\.[\d.]+", said.get("nvidia driver version", ""))
     if driver:
         facts = {"driver": Driver("nvidia", driver[0]), "runtimes": (Toolkit("cuda"),)}
@@ -63,7 +66,10 @@ def _add_models(models: str, rocm: bool, route: str, seen: Seen) -> None:
         for facts in parse_list(models.replace("\n\n", "\n")).devices
     ]
     names = [part for line in lines_of(models) if (part := line.strip())]
-    devices = devices or [kept(name=name_of(name) or name) for name in names]
+    parted = [re.fullmatch(r"(.+?)(?: \((gfx\w+)[^)]*\))?", name) for name in names]
+    devices = devices or [
+        kept(name=name_of(part[1]) or part[1], architecture=gfx(part[2])) for part in parted if part
+    ]
     runtime = (Toolkit("rocm" if rocm else "cuda"),)
     devices = [{**facts, "runtimes": runtime} for facts in devices]
     seen.add("amd" if rocm else "nvidia", route, devices)

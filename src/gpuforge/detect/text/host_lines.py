@@ -15,11 +15,14 @@ LINE_LIMIT = 300
 SYSTEMS = {
     "wsl2": r"\bWSL ?2?\b",
     "windows": r"\bWin(dows|32|64)?\s?(\d|XP|Vista|NT|Server|x64|-|$)|\bWindows\b",
-    "macos": r"\b(mac\s?OS|Mac|Darwin|OS ?X|Sonoma|Ventura|Monterey|Sequoia|Tahoe|Big Sur)\b",
+    "macos": (
+        r"\b(mac\s?OS|Mac[Bb]ook|Mac|Darwin|OS ?X|Sonoma|Ventura|Monterey|Sequoia|Tahoe|Big Sur)\b"
+    ),
     "freebsd": r"\bFreeBSD\b",
     "jetson": r"\b(Jetson|JetPack|L4T)\b",
     "linux": (
-        r"linux|ubuntu|debian|fedora|centos|rhel|red ?hat|\brocky\b|\balma|\barch\b(?!-|itect)|"
+        r"linux|ubuntu|kde neon|debian|fedora|centos|rhel|red ?hat|\brocky\b|\balma|"
+        r"\barch\b(?!-|itect)|"
         r"mint\b|nixos|gentoo|pop[!_ ]*os|\bkali\b|endeavour|cachyos|bazzite|zorin|alpine|sles|"
         r"(?:open)?suse|manjaro|elementary os|\bvoid\b|slackware|garuda|proxmox|unraid|steamos|"
         r"deepin|kylin|raspbian|silverblue|bluefin|tumbleweed|truenas|\bLTS\b|jellyfish|bookworm|bullseye|trixie"
@@ -35,7 +38,7 @@ _SPOKEN = re.compile(
     rf"((?:windows|win)\s?(?:7|8|10|11)?\b|(?:{SYSTEMS['linux']})|mac\s?os\b)|"
     r"^\W*((?:Windows|Win)\s?(?:7|8|10|11|XP|Server)\b.{0,30}|"
     r"(?:Linux|Ubuntu|Debian|Fedora)\s\d.{0,30})$|"
-    r"\b((?:ubuntu|linux ?mint|debian|fedora|centos|manjaro|windows)\s\d\d?(?:\.\d+)?)\b",
+    r"\b((?:[xkl]?ubuntu|linux ?mint|debian|fedora|centos|manjaro|windows)\s\d\d?(?:\.\d+)?)\b",
     re.I | re.M,
 )
 _CPU = re.compile(
@@ -57,6 +60,8 @@ PLATFORMS = {
     "macos": (
         r"^[ \t]*OS\s*: (macOS|Mac OS)",
         r"Python platform\s*: (macOS|Darwin)|Darwin Kernel Version|ggml_metal_|MTLGPUFamily",
+        r"\bMPS backend\b|SPDisplaysDataType|applegpu_|^Model: (MacBook|iMac|Mac\d|Macmini)",
+        r"MTLDriver\b|\bMac[Bb]ook\b|\bMac (?:Studio|Mini|Pro)\b|-apple-(?:darwin|macos)",
     ),
     "freebsd": (r"\bFreeBSD \d+\.\d",),
     "jetson": (r"L4T|\bJetson (Orin|Xavier|Nano|AGX|TX)|-tegra\b",),
@@ -65,6 +70,8 @@ PLATFORMS = {
         r"[Pp]latform\s*: Linux|^Linux \S+ \d+\.\d+|Linux version \d|system='Linux'",
         r"^name of display: :|LLVM [\d.]+, DRM \d|\bOS=Linux\b|x86_64 Linux \d|/dev/nvidia\d",
         r'"(?:OS|os|[Ss]ystem|[Pp]latform|Name)"\s*:\s*"Linux',
+        r"\b(x86_64|aarch64)-\w+-linux-gnu\b|\bKernel(?: Version)?: ?[2-7]\.\d+\.\d+[-.][a-z0-9]",
+        r"^/usr/(bin|lib|share)/|\bsudo (apt|dnf|pacman|lshw|dmesg|modprobe)\b",
         r"operatingSystem: linux|kubernetes\.io/os[=:]\s*\"?linux",
     ),
 }
@@ -72,6 +79,8 @@ FACTS = {
     "cpu_model": (
         r"^[ \t]*[Mm]odel name\s*:\s+(\S.*)$",
         r"^CPU:\s*\n\s*Name: (\S.*)$",
+        r"^\s*Device \d+: ((?:AMD Ryzen|AMD EPYC|Intel\(R\) (?:Core|Xeon))[^,\n]{3,60}?)\s*,",
+        r"^/0\S*\s+processor\s+(\S.{3,60})$",
         r"^Name=((?:Intel|AMD)\S* .*)$",
         r" - ([^-\n]{6,60}?) \(\d+ [Tt]hreads\)",
     ),
@@ -80,7 +89,7 @@ FACTS = {
         r"^[ \t]*OS\s*: .*\((x86_64|aarch64|arm64)\)",
         r"^Linux \S+ \d.* (x86_64|aarch64) GNU/Linux",
         r"[Pp]latform: .*-(x86_64|aarch64|arm64)-",
-        r"(?:\bArch=|\bmachine='|Kernel: )(x86_64|aarch64|arm64)\b",
+        r"(?:\bArch=|\bmachine='|Kernel: (?:\d\S+ )?)(x86_64|aarch64|arm64)\b",
     ),
     "cores": (r"^[ \t]*CPU\(s\):\s+(\d+)$",),
     "libc": (r"^[ \t]*Libc version\s*:\s+(glibc-[\d.]+)", r"-with-(glibc\d[\d.]+)"),
@@ -110,7 +119,7 @@ def read(text: str, route: str, seen: Seen) -> None:
         if "machine" in label.facts and label.value in ("x86_64", "aarch64", "arm64"):
             seen.host.setdefault("machine", label.value)
         if "cpu" in label.facts and _CPU.search(label.value):
-            model = label.value.split(" | ")[0]
+            model = re.sub(r"^\d+ ?[×x] ", "", label.value.split(" | ")[0])
             seen.host.setdefault("cpu_model", model.strip("*`'\" |"))
     if "cpu_model" not in seen.host and (alone := _CPU_ALONE.search(text)):
         seen.host["cpu_model"] = alone[1].strip()

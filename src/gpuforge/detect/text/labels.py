@@ -14,8 +14,8 @@ from gpuforge.detect.notation import lines_of
 REACH, ANSWERS = 4, 12
 FIRST_LINES, LAST_LINES = 4000, 500
 _PAIR = re.compile(
-    r"(?:^|(?<=\s\s)|(?<=[|,;:(>*]\s)|(?<=[|,;(>*\"'`]))[\s*#>|•·\"'`+-]{0,12}"
-    r"([^\W\d_][^:=：|\n]{0,70}?|#\d[^:=：|\n]{0,30}?|[A-Z]{2,4}(?=\s{2}))[\"'*`\]\s.)]*"
+    r"(?:^|(?<=\s\s)|(?<=[|,;:(>*{]\s)|(?<=[|,;(>*\"'`]))[\s*#>|•·\"'`+-]{0,12}"
+    r"([^\W\d_][^:=：|{\n]{0,70}?|#\d[^:=：|\n]{0,30}?|[A-Z]{2,4}(?=\s{2}))[\"'*`\]\s.)]*"
     r"(?:(?<!\d):|:(?!\d)|[=：|]|\s{2,}|\s[-–]\s)[\"'*`\s\[:]*(?=\S)"
 )
 _HEAD = re.compile(
@@ -35,6 +35,16 @@ _OPENING = re.compile(
     re.I,
 )
 _RULE = re.compile(r"^[\s|:+=-]+$")
+# Maker and part on the PCI bus beside each other, in hexadecimal: of a device's key on Windows, a
+# module's alias, JSON; and in decimal.
+_IDS = re.compile(
+    r"VEN_(?P<a>10DE|1002|8086)&DEV_(?P<b>[0-9A-F]{4})|pci:v0000(?P<c>10DE|1002|8086)d0000(?P<d>\w{4})|"
+    r"vendor(?:[ _]?id)?[\"']?\s?[:=]\s?[\"']?(?:0x)?(?P<e>10de|1002|8086)\b.{1,6}?"
+    r"device(?:[ _]?id)?[\"']?\s?[:=]\s?[\"']?(?:0x)?(?P<f>[0-9a-f]{4})\b|"
+    r"vendor[\"']?\s?:\s?(?P<g>4318|4098|32902), device: (?P<h>\d{2,5})\b|"
+    r"deviceId\":(?P<j>\d{2,5}),[^{}]{0,200}vendorId\":(?P<i>4318|4098|32902)\b",
+    re.I,
+)
 
 
 @dataclass(frozen=True)
@@ -65,10 +75,17 @@ def _meanings() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 @lru_cache(maxsize=4096)
 def facts_of(label: str) -> frozenset[str]:
-    """Return what a label asks for, by its words alone."""
+    """Return what a label asks for, by its words alone, also where they are joined: ``gpuName``."""
+    if re.search(r"gfx\d", label):
+        return frozenset()
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", label)
+    return _asked_by(label) or (_asked_by(parted) if parted != label else frozenset())
+
+
+def _asked_by(label: str) -> frozenset[str]:
     bare = re.sub(r"\([^)]*\)", " ", _UNIT.sub(" ", label.lower()))
     words = " ".join(re.sub(r"[\W_\d]+", " ", bare).split())
-    if len(words) > 60 or not words or re.search(r"gfx\d", label):
+    if len(words) > 60 or not words:
         return frozenset()
     return frozenset(fact for fact, pattern in _meanings() if pattern.fullmatch(words))
 
@@ -102,6 +119,7 @@ def _labels(lines: list[str]) -> Iterator[Label]:
             first = min(int(part) for part in opening.groups() if part)
             yield Label(number, frozenset({"block"}), "", (first,))
             continue
+        yield from _ids(number, line)
         yield from _pairs(number, line)
         yield from _below(number, lines)
 
@@ -111,6 +129,20 @@ def _label(line: int, head: str, value: str, numbers: tuple[int, ...] = ()) -> I
     if found and value:
         unit = _UNIT.search(head)
         yield Label(line, found, value.strip(), _numbers(head) or numbers, unit[1] if unit else "")
+
+
+def _ids(number: int, line: str) -> Iterator[Label]:
+    """Yield PCI ids that stand in pairs, such as ``10de:1b80``."""
+    if not any(word in line for word in ("VEN_", "pci:v", "endor", "ENDOR")):
+        return
+    for match in _IDS.finditer(line[:1000]):
+        parts = [part for part in match.groups() if part]
+        if match["h"] or match["j"]:
+            maker, device = (
+                int(part) for part in (match["g"] or match["i"], match["h"] or match["j"])
+            )
+            parts = [f"{maker:04x}", f"{device:04x}"]
+        yield Label(number, frozenset({"ids"}), ":".join(parts).lower())
 
 
 def _numbers(head: str) -> tuple[int, ...]:
@@ -138,8 +170,11 @@ def _below(number: int, lines: list[str]) -> Iterator[Label]:
     place = number + 1
     while place < min(len(lines), number + REACH) and not lines[place].strip(" \t`-*_"):
         place += 1
-    for below in range(place, min(len(lines), place + ANSWERS)):
+    answers = [line.strip() for line in lines[place : place + ANSWERS]]
+    for below in range(place, place + len(answers)):
         value = lines[below].strip()
         if not value or value.startswith(("#", "**", "```", "<")) or any(_pairs(below, value)):
             return
+        if value[0] in "-*•+" and (equal := answers.count(value)) > 1:
+            value = f"{equal} x {value.lstrip('-*•+ ')}"  # a list names each of several equal ones
         yield from _label(below, words, value.lstrip("-*•+ \t"))

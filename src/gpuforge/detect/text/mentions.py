@@ -20,18 +20,23 @@ LINE_LIMIT, LINES_AT_MOST, CLAUSE = 600, 1500, 60
 _HINTS = (
     "rtx gtx geforce quadro tesla titan nvidia radeon rx instinct mi1 mi2 mi3 mi5 mi6 mi8 mi- amd "
     "ati vega intel arc graphics iris gma apple m1 m2 m3 m4 m5 gpu card jetson grid 0s strix mx gt "
-    "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a8 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 my"
+    "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a8 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 my xt m5"
 ).split()
 # Words before a product by which a person says that it is there.
 _MINE = re.compile(
     r"\b(I have|I've|I use|there is an?|use|using|running|runs?|my|our|with|on|have|has|got|own|"
-    r"bought|equipped|machine|laptop|desktop|card|tested|testing|we are|device|cuda:\d|selected|"
-    r"detected|initialized|adapter)\b"
+    r"bought|contains?|includes?|equipped|machine|laptop|desktop|card|tested|testing|we are|"
+    r"device|cuda:\d|selected|detected|initialized|adapter)\b"
     r"(?:(?!\.\s|;).){0,40}$|"
     r"\b(have|has|with|my|our)\b(?:(?!\.\s|;).){0,60}\b(gpus?|cards?)\b(?:(?!\.\s|;).){0,60}$",
     re.I,
 )
 # Words that speak of GPUs at large.
+_JOINED = re.compile(
+    r"(?:\s?\(?\d+\s?GB\)?)?\W{0,3}\b(?:and|plus|as well as)\b.{0,14}|"
+    r"\s?[,+&/]\s?(?:and |an? |my )*",
+    re.I,
+)
 _GENERAL = re.compile(
     r"\b(support(s|ed|ing)?|requires?|required|recommend\w*|minimum|e\.g|such as|for example|"
     r"compatible|vs\.?|versus|others?|users?|if|(did|do|does|can) you|example|should|would|could|"
@@ -62,6 +67,13 @@ _OWN = re.compile(r"\b(my|our|I have|I've|I use)\b", re.I)
 _BARE = re.compile(
     r"\b(?:my (?:old |new )?|the (?=\S+ (?:graphics )?card))"
     r"((?:[2-5]0[5-9]0|10[5-8]0|16[56]0)(?:\s?(?:Ti|SUPER))?)\b",
+    re.I,
+)
+_OF_MAC = re.compile(
+    r"\bi?Mac(?:Book|\s?OS)?(?:\s?(?:Pro|Air|Mini|Studio))?\b[\s(,]{1,3}"
+    r"(?:with |w/ |on |an? |the |Apple |\d\d(?:-inch)? )*"
+    r"(M[1-9](?:\s?(?:Pro|Max|Ultra))?)\b(?!\.)|"
+    r"\b(M[1-9](?:\s?(?:Pro|Max|Ultra))?)\s(?:chip|Mac|MacBook|iMac)\b",
     re.I,
 )
 _VENDOR = r"(nvidia|amd|intel|radeon|geforce) (?:gpu|card|graphics|igpu|dgpu)\b"
@@ -132,14 +144,18 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
         answer = products_in(bare[asks.end() :][:40], asked=True)
         shift = asks.end()
         products = [replace(one, start=one.start + shift, end=one.end + shift) for one in answer]
-    own = None if products else _BARE.search(bare)
+    own = None if products else _BARE.search(bare) or _OF_MAC.search(bare)
     if own:
-        products = [Product("nvidia", own[1], own.start(1), own.end(1))]
+        group = 1 if own[1] else 2
+        maker: Vendor = "apple" if own.re is _OF_MAC else "nvidia"
+        products = [Product(maker, own[group], own.start(group), own.end(group))]
+    last = 0  # where the one before ends, if it is there
     for product in products:
         before = bare[: product.start]
         mark = _MARK.search(before[-CLAUSE:])
         alone = len(bare) - (product.end - product.start) <= 24 or line.lstrip().startswith("#")
-        mine = _MINE.search(before) or asks or own
+        joined = last and _JOINED.fullmatch(bare[last : product.start])
+        mine = _MINE.search(before) or asks or own or joined
         after = re.split(r"[.!?](?=\s)", bare[product.end :], maxsplit=1)[0][: CLAUSE // 2]
         general = _GENERAL.search(bare[max(0, product.start - CLAUSE) : product.end] + after)
         if _ASKED.search(bare[product.end :]) and not (own or _OWN.search(bare)):
@@ -149,6 +165,7 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
         such = re.search(r"\b(?:such as|like|e\.g\.?)(?: an?| the)?(?: \S+)? ?$", before)
         marked = mark and not (which is None and such)
         if marked or inside or ((alone or mine) and not general):
+            last = product.end
             same = sum(one.name == product.name for one in products)
             # T-Rex writes the bus in the place of the device: [00:01.0].
             shown = len(products) == 1 and not re.search(r"\[\d\d:", bare)

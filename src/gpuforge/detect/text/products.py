@@ -16,6 +16,8 @@ _COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "si
 _TIMES = re.compile(
     rf"(?:\b(\d{{1,2}})\s?[x×*]\s?|\b(\d{{1,2}}|{'|'.join(_COUNTS)})(\sx)?\s(?:\w+\s)?)$", re.I
 )
+_PAIR = {"dual", "both", "quad"}  # of a board's name, such as ASUS Dual, it is a part
+_BOARD = re.compile(r"\b(?:ASUS|Palit|OC|edition|KFA2|Gainward)\W+dual\W+$", re.I)
 _HAVE = re.compile(r"\b(?:have|has|with|using|on|got|of|by|use) (?:only )?(\d{1,2}) $", re.I)
 _MORE = re.compile(r"^s?(?:\s(?:GPUs?|cards?))?[\s(,]{0,3}[x×*]\s?(\d{1,2})\b", re.I)
 _PLURAL = re.compile(r"^s\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re.I)
@@ -108,6 +110,10 @@ def _counts(before: str, after: str) -> Iterator[int]:
         yield min(int(have[1]) or 1, GPUS_AT_MOST)
     elif times and times[1]:
         yield min(int(times[1]) or 1, GPUS_AT_MOST)
-    elif times and (times[3] or _PLURAL.search(after)):
+    elif times and (
+        times[3]
+        or _PLURAL.search(after)
+        or (times[2].lower() in _PAIR and not _BOARD.search(before))
+    ):
         number = _COUNTS.get(times[2].lower()) or int(times[2])
         yield min(number or 1, GPUS_AT_MOST)

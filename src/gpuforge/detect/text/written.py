@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from gpuforge.detect import pci_ids
 from gpuforge.detect.notation import (
     Facts,
+    as_makers_write,
     gfx,
     kept,
     pci_address,
@@ -68,7 +69,20 @@ _NVIDIA_DRIVER = re.compile(
     r"^filename:\s+\S*/nvidia\S*\.ko\S*\n(?:.*\n){0,4}?version:\s+([2-6]\d\d\.[\d.]+)",
     re.I | re.M,
 )
+_MY_MEMORY = re.compile(
+    r"\b(?:my|our) (?:gpu|card|graphics card|vga)(?: \w+){0,2}? "
+    r"(?:has|have|having|with|is) (?:only |just )?(\d{1,3}) ?G(?:i?B)?\b"
+    r"(?! (?:of )?(?:RAM|system))|"
+    r"\bI(?:'ve| have)?(?: got)? (?:only |just )?(\d{1,3}) ?G(?:i?B)?(?: of)? VRAM\b",
+    re.I,
+)
+_MPS = re.compile(
+    r"\bMPS backend out of memory|\bdevice=mps\b|\bmps:0\b|mps\.is_available\(\)\W{0,6}True"
+)
 _OF_NVIDIA = re.compile(r"\bnvidia-smi\b|\bCUDA Version\s*:", re.I)
+_CAPABILITY = re.compile(
+    r"^[^.;]{0,60}?\b(?:(?:compute )?capability(?: of)?|CC)[\s:=(]{1,3}(\d{1,2}\.\d)\b", re.I
+)
 _KERNEL_DRIVER = re.compile(r"(nvidia|amdgpu|radeon|nouveau|i915|xe)(?=$|[\s,(-])", re.I)
 _BESIDE = re.compile(
     rf"^\s*[,(/]?\s?(\d\d\.\d{{1,2}}\.\d{{1,5}}\.\d{{1,5}}|(?<=/ )\d{{3}}\.[\d.]+)\b|"
@@ -101,12 +115,17 @@ def read(text: str, route: str, seen: Seen) -> None:
             numbers = () if mention.number is None else (mention.number,)
             for device in found.add(mention.product, mention.line, numbers):
                 device.said = _beside(mention) | {"gfx": mention.words} | device.said
+    mine = _MY_MEMORY.search(text)
+    if mine and len(found.devices) == 1 and found.devices[0].count == 1:
+        found.devices[0].said.setdefault("total", f"{mine[1] or mine[2]} GB")
     for device in found.devices:
         if device.vendor:
             facts = _finished(device)
             route = device.said.get("route", "labels")
             seen.sightings += [Sighting(device.vendor, route, facts, HEARSAY)] * device.count
     text = "\n".join(line[:LINE_LIMIT] for line in told_lines(text))
+    if _MPS.search(text):
+        seen.sightings.append(Sighting("apple", "labels", {}, HEARSAY, everywhere=True))
     spoken = _NVIDIA_DRIVER.search(text)
     own = found.driver or ((spoken[1] or spoken[2]) if spoken else "")
     driver = own or next(iter(_SAID_DRIVER.findall(text)), "")
@@ -133,6 +152,9 @@ class _Devices:
         if "block" in label.facts:
             self._block = self._numbered(label.numbers[0], None, label.line)
             self._current = [self._block]
+        if "ids" in label.facts:
+            self._identify(label)
+            return
         named = bool(label.facts & {"name", "renderer", "maybe"}) and self._name(label)
         for fact in label.facts if not named else label.facts & {"gl"}:
             self._tell(fact, label)
@@ -156,6 +178,22 @@ class _Devices:
         self._waiting = {}
         self._current = found
         return found
+
+    def _identify(self, label: Label) -> None:
+        """Add a PCI id to the device that it may be of, or a device of that id."""
+        vendor = pci_ids.vendor_of(label.value[:4])
+        last = self._current[-1] if self._current else None
+        if not pci_ids.is_gpu(label.value) or any(
+            one.said.get("ids") == label.value for one in self.devices
+        ):
+            return
+        near = last is not None and label.line - last.line <= REACH and "ids" not in last.said
+        if last is None or not near or last.vendor not in (None, vendor):
+            last = self._numbered(None, None, label.line)
+            self._current = [last]
+        last.vendor = vendor
+        last.said = {"ids": label.value} | self._waiting | last.said
+        self._waiting = {}
 
     def _numbered(self, number: int | None, product: Product | None, line: int) -> _Device:
         for one in reversed(self.devices) if number is not None else ():
@@ -249,7 +287,10 @@ def _beside(mention: Mention) -> dict[str, str]:
     """Return what stands beside a name in its line: a driver, an id, an address, the kind."""
     words = mention.words
     tail = words[mention.product.end :][:120]
-    near = words[max(0, mention.product.start - 30) : mention.product.end + 30]
+    near = words[max(0, mention.product.start - 30) : mention.product.end]
+    near = (
+        re.split(r"\b(?:and|but)\b", near)[-1] + re.split(r" (?:and|but|\+) |[,;] ", tail[:30])[0]
+    )
     driver = _BESIDE.search(tail)
     ident = re.search(r"[(\[]0x([0-9a-f]{4})[)\]]", tail, re.I)
     return kept(
@@ -257,6 +298,7 @@ def _beside(mention: Mention) -> dict[str, str]:
         device=f"0x{ident[1]}" if ident else None,
         kind=near if _SHARED.search(near) or _OWN.search(near) else None,
         gfx=gfx(words),
+        capability=spoken[1] if (spoken := _CAPABILITY.search(tail)) else None,
         address=pci_address(words),
     )
 
@@ -270,14 +312,19 @@ def _finished(device: _Device) -> Facts:
     found = pci_id(pci_ids.maker_of(vendor), ident[1]) if ident else None
     if pair := re.match(r"(?:PCI )?([0-9a-f]{4}):([0-9a-f]{4})\b", said.get("address", ""), re.I):
         found = pci_id(*pair.groups())
+    found = said.get("ids") or found
     shared = _unified(said)
     driver = _OF_DRIVER.search(said.get("driver", "")) or _OF_GL.search(said.get("gl", ""))
+    driver = driver or re.match(r"(\d+\.\d+\.\d+)", said.get("rocm_driver", ""))
     bound = _KERNEL_DRIVER.match(said.get("driver", "").strip("[`* "))
     capability = re.search(r"(?<![\d.])(\d{1,2}\.\d)(?![\d.])", said.get("capability", ""))
     total = facts.pop("memory_total_bytes", None) or _memory(said)
-    integrated = shared if shared is not None else pci_ids.integrated(found)
-    if integrated is None and vendor == "intel":
-        integrated = pci_ids.integrated_by_name(vendor, name or "", "")
+    by_name = pci_ids.integrated_by_name(vendor, as_makers_write(name), "") if name else None
+    integrated = pci_ids.integrated(found)
+    if integrated is None:  # a word may be of another GPU, a product's name is not
+        integrated = by_name if shared is None and vendor == "intel" else shared
+    if by_name is False and vendor != "intel":
+        integrated = None if shared else shared
     return kept(
         name=word(name) if name else None,
         memory_total_bytes=None if integrated and vendor == "intel" else total,
@@ -309,6 +356,8 @@ def _memory(said: dict[str, str]) -> int | None:
     shown = re.match(r"[~≈ ]*([\d.,]+)(?:\.00)?\s*([kmg]i?b?|bytes|go)?\b", text, re.I)
     unit = (shown[2] or "").lower().replace("go", "g").replace("bytes", "b") if shown else ""
     bare = shown is not None and shown[1].isdigit() and len(shown[1]) > 7  # bytes
+    if shown and not unit and "total" in said and re.fullmatch(r"\d{3,6}", shown[1]):
+        unit = "m" if 512 <= int(shown[1]) < 300_000 else ""
     total = (
         size(f"{shown[1]} {unit}", "M" if "." in shown[1] else "")
         if shown and (unit or windows or bare)
