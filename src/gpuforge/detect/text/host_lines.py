@@ -38,7 +38,7 @@ _SPOKEN = re.compile(
     rf"((?:windows|win)\s?(?:7|8|10|11)?\b|(?:{SYSTEMS['linux']})|mac\s?os\b)|"
     r"^\W*((?:Windows|Win)\s?(?:7|8|10|11|XP|Server)\b.{0,30}|"
     r"(?:Linux|Ubuntu|Debian|Fedora)\s\d.{0,30})$|"
-    r"\b((?:[xkl]?ubuntu|linux ?mint|debian|fedora|centos|manjaro|windows)\s\d\d?(?:\.\d+)?)\b",
+    r"\b((?:[xkl]?ubuntu|linux ?mint|debian|fedora|centos|manjaro|windows)\s\d\d?(?:\.\d+)?|win(?:7|8|10|11))\b",
     re.I | re.M,
 )
 _CPU = re.compile(
@@ -55,12 +55,14 @@ PLATFORMS = {
         r"^(?:\([\w.-]+\) )?PS [A-Z]:\\|^[A-Z]:\\[\w\\ .-]*>",
         r"^[ \t]*\|.*(TCC/WDDM|\bWDDM\s+\|)",
         r"\b[A-Za-z]:\\{1,2}[\w .-]+\\|^.{0,60}\bLogWindows: ",
+        r"\bLogD3D1[12]RHI:|Memory Stats for Windows|(?<!\w)[A-Z]:/(?!/)[A-Z]\w",
         r"\bDirect3D\d+(Ex)? vs_|\bDriverVersion=\d+\.|Initializing D3D1\d|\[Windows\]",
     ),
     "macos": (
         r"^[ \t]*OS\s*: (macOS|Mac OS)",
         r"Python platform\s*: (macOS|Darwin)|Darwin Kernel Version|ggml_metal_|MTLGPUFamily",
         r"\bMPS backend\b|SPDisplaysDataType|applegpu_|^Model: (MacBook|iMac|Mac\d|Macmini)",
+        r"/Contents/MacOS/|/System/Library/Frameworks/",
         r"MTLDriver\b|\bMac[Bb]ook\b|\bMac (?:Studio|Mini|Pro)\b|-apple-(?:darwin|macos)",
     ),
     "freebsd": (r"\bFreeBSD \d+\.\d",),
@@ -71,7 +73,8 @@ PLATFORMS = {
         r"^name of display: :|LLVM [\d.]+, DRM \d|\bOS=Linux\b|x86_64 Linux \d|/dev/nvidia\d",
         r'"(?:OS|os|[Ss]ystem|[Pp]latform|Name)"\s*:\s*"Linux',
         r"\b(x86_64|aarch64)-\w+-linux-gnu\b|\bKernel(?: Version)?: ?[2-7]\.\d+\.\d+[-.][a-z0-9]",
-        r"^/usr/(bin|lib|share)/|\bsudo (apt|dnf|pacman|lshw|dmesg|modprobe)\b",
+        r"\bkernel: [2-7]\.\d+\.\d+-|\broot=(?:/dev/|UUID=)|/proc/driver/nvidia/gpus",
+        r"^/usr/(bin|lib|share)/|/usr/lib/x86_64-linux|\bsudo (apt|dnf|pacman|lshw|dmesg|modprobe)\b",
         r"operatingSystem: linux|kubernetes\.io/os[=:]\s*\"?linux",
     ),
 }
@@ -80,6 +83,9 @@ FACTS = {
         r"^[ \t]*[Mm]odel name\s*:\s+(\S.*)$",
         r"^CPU:\s*\n\s*Name: (\S.*)$",
         r"^\s*Device \d+: ((?:AMD Ryzen|AMD EPYC|Intel\(R\) (?:Core|Xeon))[^,\n]{3,60}?)\s*,",
+        r"^\s*(?:Device Name\s{2,}|DEVICE:\s+\d+: ')((?:Intel\(R\) (?:Core|Xeon|Pentium|Celeron)|"
+        r"AMD (?:Ryzen|EPYC|FX|A\d))[^'\n]{3,60}?)'?\s*$",
+        r"^\s*(?:CPU: )?\d+x ((?:Intel|AMD)\S* .{6,50})$",
         r"^/0\S*\s+processor\s+(\S.{3,60})$",
         r"^Name=((?:Intel|AMD)\S* .*)$",
         r" - ([^-\n]{6,60}?) \(\d+ [Tt]hreads\)",
@@ -118,7 +124,7 @@ def read(text: str, route: str, seen: Seen) -> None:
             seen.host.update(kept(platform=next(systems, None)))
         if "machine" in label.facts and label.value in ("x86_64", "aarch64", "arm64"):
             seen.host.setdefault("machine", label.value)
-        if "cpu" in label.facts and _CPU.search(label.value):
+        if "cpu" in label.facts and _CPU.search(label.value) and ": " not in label.value:
             model = re.sub(r"^\d+ ?[×x] ", "", label.value.split(" | ")[0])
             seen.host.setdefault("cpu_model", model.strip("*`'\" |"))
     if "cpu_model" not in seen.host and (alone := _CPU_ALONE.search(text)):

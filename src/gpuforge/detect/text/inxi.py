@@ -27,7 +27,7 @@ def read(text: str, route: str, seen: Seen) -> None:
         elif part == "System" and "FreeBSD" in body:
             seen.host["platform"] = "freebsd"
         elif part == "CPU":
-            words = r"(?:model: |(?:^|Info: )\s*(?:\w+|\d+x? ?\d*)[ -]core )(.+?)"
+            words = r"(?:model: |(?:^|Info: )\s*(?:\w+|\d+x? ?\d*)[ -]core (?:model: )?)(.+?)"
             model = re.search(rf"{words}(?=\s+[\[(]|\s+\w+: |$)", body, re.I)
             if model and (name := word(model[1])):
                 seen.host["cpu_model"] = name

@@ -20,7 +20,7 @@ LINE_LIMIT, LINES_AT_MOST, CLAUSE = 600, 1500, 60
 _HINTS = (
     "rtx gtx geforce quadro tesla titan nvidia radeon rx instinct mi1 mi2 mi3 mi5 mi6 mi8 mi- amd "
     "ati vega intel arc graphics iris gma apple m1 m2 m3 m4 m5 gpu card jetson grid 0s strix mx gt "
-    "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a8 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 my xt m5"
+    "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a8 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 my xt m5 0ti super"
 ).split()
 # Words before a product by which a person says that it is there.
 _MINE = re.compile(
@@ -28,10 +28,19 @@ _MINE = re.compile(
     r"bought|contains?|includes?|equipped|machine|laptop|desktop|card|tested|testing|we are|"
     r"device|cuda:\d|selected|detected|initialized|adapter)\b"
     r"(?:(?!\.\s|;).){0,40}$|"
-    r"\b(have|has|with|my|our)\b(?:(?!\.\s|;).){0,60}\b(gpus?|cards?)\b(?:(?!\.\s|;).){0,60}$",
+    r"\b(have|has|with|my|our)\b(?:(?!\.\s|;).){0,60}\b(gpus?|cards?)\b(?:(?!\.\s|;).){0,60}$|"
+    r"\b(?:host|server|node|pc|workstation|gpus?|cards?|hardware|system|rig|specs?|setup)"
+    r"[\s.:*-]{1,6}$|^\W*(?:win(?:dows)?\s?\d+|ubuntu[\s\d.]*)[,\s]{1,3}$",
     re.I,
 )
 # Words that speak of GPUs at large.
+# What leaves no doubt, whatever is asked or said beside it.
+_SURELY_MINE = re.compile(
+    r"\b(?:I have(?: got)?|I've(?: got)?|I own|I bought|I use|I am using|I'm using)"
+    r"(?: an?| the| only| \d+ ?x?)? (?:\w+ ){0,2}$",
+    re.I,
+)
+# What stands between two that are both there.
 _JOINED = re.compile(
     r"(?:\s?\(?\d+\s?GB\)?)?\W{0,3}\b(?:and|plus|as well as)\b.{0,14}|"
     r"\s?[,+&/]\s?(?:and |an? |my )*",
@@ -64,9 +73,14 @@ _ASKS = re.compile(
 _ASKED = re.compile(r"^[^.!?]*\?")
 _OWN = re.compile(r"\b(my|our|I have|I've|I use)\b", re.I)
 # Numbers that are a product's name only behind such a word.
+_NUMBERS = r"(?:[2-5]0[5-9]0|10[5-8]0|16[56]0)"
 _BARE = re.compile(
-    r"\b(?:my (?:old |new )?|the (?=\S+ (?:graphics )?card))"
-    r"((?:[2-5]0[5-9]0|10[5-8]0|16[56]0)(?:\s?(?:Ti|SUPER))?)\b",
+    rf"(?:\b(?:my (?:old |new )?|the (?=\S+ (?:graphics )?card)|"
+    rf"(?:on|with|using|have|got|use|own|bought) (?:an? |one |a single )(?:nvidia )?)|"
+    rf"(?:我有|我的|[一两三四](?:个|张|块)|用的|使用)\s?)({_NUMBERS}(?:\s?(?:Ti|SUPER))?)"
+    rf"(?![a-z\d]|\s?[x×]\s?\d|\s(?:images?|samples?|steps?|tokens?|epochs?|px|p|by|words)\b)|"
+    rf"\b(?:on|with|using|have|hardware|gpu|card):?\s(?:an? )?({_NUMBERS}\s?(?:Ti|SUPER))\b|"
+    rf"(?<![\d.])({_NUMBERS}(?:\s?(?:Ti|SUPER))?)(?=显卡)",
     re.I,
 )
 _OF_MAC = re.compile(
@@ -136,6 +150,14 @@ def _may_name(line: str) -> bool:
     return any(hint in folded for hint in _HINTS)
 
 
+def _numbered(vendor: Vendor, match: re.Match[str], line: str) -> Product:
+    """Return the product whose number a pattern found, with the memory that stands behind it."""
+    group = match.lastindex or 1
+    total = re.match(r"\s?\(?(\d{1,2})\s?GB?\b", line[match.end(group) :], re.I)
+    size = int(total[1]) << 30 if total else None
+    return Product(vendor, match[group], match.start(group), match.end(group), total_bytes=size)
+
+
 def _of_line(number: int, line: str) -> Iterator[Mention]:
     bare = re.sub(r"^(#+ |[>*\u2022`+\s-]+)+", "", line).rstrip(" *`")
     asks = _ASKS.search(bare)
@@ -144,11 +166,10 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
         answer = products_in(bare[asks.end() :][:40], asked=True)
         shift = asks.end()
         products = [replace(one, start=one.start + shift, end=one.end + shift) for one in answer]
-    own = None if products else _BARE.search(bare) or _OF_MAC.search(bare)
+    own = None if products else _OF_MAC.search(bare) or _BARE.search(bare)
     if own:
-        group = 1 if own[1] else 2
         maker: Vendor = "apple" if own.re is _OF_MAC else "nvidia"
-        products = [Product(maker, own[group], own.start(group), own.end(group))]
+        products = [_numbered(maker, match, bare) for match in own.re.finditer(bare)]
     last = 0  # where the one before ends, if it is there
     for product in products:
         before = bare[: product.start]
@@ -160,6 +181,8 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
         general = _GENERAL.search(bare[max(0, product.start - CLAUSE) : product.end] + after)
         if _ASKED.search(bare[product.end :]) and not (own or _OWN.search(bare)):
             general = _ASKED.search("?")
+        if _SURELY_MINE.search(before):
+            general = None
         inside = re.search(r"\b(?:w/|with) ?$", before) and re.search(r"\d{3}[MS]\b", product.name)
         which = next((int(part) for part in mark.groups() if part), None) if mark else None
         such = re.search(r"\b(?:such as|like|e\.g\.?)(?: an?| the)?(?: \S+)? ?$", before)

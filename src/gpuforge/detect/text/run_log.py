@@ -131,18 +131,24 @@ def facts_of(said: dict[str, str], vendor: Vendor) -> Facts:
     compute = compute or ".".join(said[key] for key in ("major", "minor") if key in said)
     compute = compute or re.sub(r"(?<=\d)(?=\d$)", ".", said.get("sm", ""))
     compute, runtime = "" if compute == "0.0" else compute, None if runtime == "0.0" else runtime
+    shared = _SHARED.get(said.get("shared", "").lower())
+    if shared is None and "chip" in said:
+        shared = pci_ids.integrated_by_name(vendor, said["chip"], "")
+    own = vendor == "intel" and pci_ids.integrated_by_name(vendor, name, "")  # has no memory
+    parts = [int(said.get(key, "0")) for key in ("gfx_major", "gfx_minor", "gfx_step")]
+    target = f"gfx{parts[0]}{parts[1]:x}{parts[2]:x}" if parts[0] else said.get("gfx", compute)
     return kept(
         name=name_of(pci_ids.split_maker(name)[1] if "[" in name else name),
         uuid=uuid if uuid.startswith("GPU-") else None,
-        memory_total_bytes=size(said.get("total")),
+        memory_total_bytes=None if own else size(said.get("total")) or size(said.get("mib"), "M"),
         compute_capability=compute
         if vendor == "nvidia" and re.fullmatch(r"\d+\.\d", compute)
         else None,
-        architecture=gfx(said.get("gfx", compute)),
+        architecture=gfx(target),
         pci_address=pci_address(said.get("address", "") or _unpacked(said.get("packed", "")))
         or (pci_address_of(*place) if len(place) == 4 else None),
         pci_id=pci_id(maker, device) if device and maker else None,
-        integrated=_SHARED.get(said.get("shared", "").lower()),
+        integrated=shared,
         driver=Driver(vendor, said["driver"]) if "driver" in said else None,
         runtimes=(Toolkit(kinds.get(vendor, vendor), runtime),) if runtime else None,
     )

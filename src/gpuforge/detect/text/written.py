@@ -50,6 +50,9 @@ _LIBRARIES: tuple[tuple[str, Vendor], ...] = (
     (r"\b(mps|metal)\b", "apple"),
     (r"\b(xpu|oneapi)\b", "intel"),
 )
+_PROCESSOR = re.compile(
+    r"\b(CPU|Processor|Xeon|Ryzen|EPYC|Celeron|Pentium|Threadripper|i[3579]-\d)|Core\(TM\)", re.I
+)
 _SHARED = re.compile(r"(?<!not )\b(igpu|apu|integrated|on-?board|built-?in|unified mem)\b", re.I)
 _OWN = re.compile(r"\b(dgpu|discrete|egpu|dedicated mem|discretegpu)\b", re.I)
 _NUMBERED = re.compile(r"(?:^|[<\[#\s(])(\d{1,2})[:\]>)]\s*$")
@@ -66,6 +69,7 @@ _SAID_DRIVER = re.compile(
 _NVIDIA_DRIVER = re.compile(
     r"\bnvidia (?:gpu |proprietary |open )?drivers?(?: version)?(?: is)?\W{1,4}"
     r"v?([2-6]\d\d\.\d{2,3}(?:\.\d{1,2})?)\b|"
+    r"\bnvidia[ -](?:linux-x86_64-|drivers?-)?([3-6]\d\d\.\d{2,3}(?:\.\d{2})?)\b|"
     r"^filename:\s+\S*/nvidia\S*\.ko\S*\n(?:.*\n){0,4}?version:\s+([2-6]\d\d\.[\d.]+)",
     re.I | re.M,
 )
@@ -127,7 +131,7 @@ def read(text: str, route: str, seen: Seen) -> None:
     if _MPS.search(text):
         seen.sightings.append(Sighting("apple", "labels", {}, HEARSAY, everywhere=True))
     spoken = _NVIDIA_DRIVER.search(text)
-    own = found.driver or ((spoken[1] or spoken[2]) if spoken else "")
+    own = found.driver or (next(filter(None, spoken.groups())) if spoken else "")
     driver = own or next(iter(_SAID_DRIVER.findall(text)), "")
     own = own or (driver if _OF_NVIDIA.search(text) else "")
     if driver and (own or any(one.vendor == "nvidia" for one in found.devices)):
@@ -244,7 +248,9 @@ class _Devices:
                 device.count = min(int(shown[0]) or 1, GPUS_AT_MOST) if shown else device.count
         elif near:
             for device in devices:
-                device.said.setdefault(fact, value)
+                told = device.said.setdefault(fact, value)
+                if fact == "driver" and not _OF_DRIVER.search(told):
+                    device.said[fact] = f"{told} {value}"  # its name, then its version
         elif fact in ("total", "driver", "gfx", "capability"):
             self._waiting.setdefault(fact, value)
 
@@ -267,6 +273,8 @@ def _loosely(value: str) -> Product | None:
     """Return what an answer names that no grammar knows: a maker, a library, a gfx target."""
     if gfx(value.split(":")[0]):
         return Product("amd", "", 0, 0)
+    if _PROCESSOR.search(value) and not re.search("graphics|gpu", value, re.I):
+        return None
     head = re.split(r"[,;|(]| - |\sv: ", re.sub(r"^Mesa (DRI )?", "", value))[0].strip(" .*`'\"[]")
     vendor = pci_ids.vendor_named_in(head) if len(head) < 60 else None
     if vendor and any(pci_ids.vendor_named_in(part) != vendor for part in head.split("/")):
@@ -318,6 +326,11 @@ def _finished(device: _Device) -> Facts:
     driver = driver or re.match(r"(\d+\.\d+\.\d+)", said.get("rocm_driver", ""))
     bound = _KERNEL_DRIVER.match(said.get("driver", "").strip("[`* "))
     capability = re.search(r"(?<![\d.])(\d{1,2}\.\d)(?![\d.])", said.get("capability", ""))
+    arch = said.get("gfx", "").strip("\"', ") if vendor == "nvidia" else ""
+    if capability is None and re.fullmatch(r"\d{1,2}\.\d", arch):
+        capability = re.match(r"(.*)", arch)  # what LXD calls the architecture
+    if product := re.match(r"\W*([0-9a-f]{4})\W*$", said.get("product", ""), re.I):
+        found = pci_id(pci_ids.maker_of(vendor), product[1])
     total = facts.pop("memory_total_bytes", None) or _memory(said)
     by_name = pci_ids.integrated_by_name(vendor, as_makers_write(name), "") if name else None
     integrated = pci_ids.integrated(found)
@@ -333,7 +346,7 @@ def _finished(device: _Device) -> Facts:
         pci_address=pci_address(said.get("address", "")),
         architecture=gfx(said.get("gfx", "")) if vendor == "amd" else None,
         compute_capability=capability[1] if capability and vendor == "nvidia" else None,
-        uuid=word(said["uuid"]) if said.get("uuid", "").startswith("GPU-") else None,
+        uuid=uuid[0] if (uuid := re.match(r"GPU-[0-9a-f-]{36}", said.get("uuid", ""))) else None,
         integrated=integrated,
     )
 
@@ -353,6 +366,8 @@ def _memory(said: dict[str, str]) -> int | None:
     text = (
         said.get("total") or said.get("total_here") or (said.get("window", "") if windows else "")
     )
+    if "total" not in said and re.search(r"\bMi?B / \d", text):
+        return None  # neofetch's line of the computer's memory in use
     shown = re.match(r"[~≈ ]*([\d.,]+)(?:\.00)?\s*([kmg]i?b?|bytes|go)?\b", text, re.I)
     unit = (shown[2] or "").lower().replace("go", "g").replace("bytes", "b") if shown else ""
     bare = shown is not None and shown[1].isdigit() and len(shown[1]) > 7  # bytes
