@@ -38,7 +38,8 @@ _SPOKEN = re.compile(
     rf"((?:windows|win)\s?(?:7|8|10|11)?\b|(?:{SYSTEMS['linux']})|mac\s?os\b)|"
     r"^\W*((?:Windows|Win)\s?(?:7|8|10|11|XP|Server)\b.{0,30}|"
     r"(?:Linux|Ubuntu|Debian|Fedora)\s\d.{0,30})$|"
-    r"\b((?:[xkl]?ubuntu|linux ?mint|debian|fedora|centos|manjaro|windows)\s\d\d?(?:\.\d+)?|win(?:7|8|10|11))\b",
+    r"\b((?:[xkl]?ubuntu|linux ?mint|debian|fedora|centos|manjaro|windows|macos)\s\d\d?"
+    r"(?:\.\d+)?)\b|(?<![a-z])(win(?:7|8|10|11))\b",
     re.I | re.M,
 )
 _CPU = re.compile(
@@ -72,7 +73,8 @@ PLATFORMS = {
         r"[Pp]latform\s*: Linux|^Linux \S+ \d+\.\d+|Linux version \d|system='Linux'",
         r"^name of display: :|LLVM [\d.]+, DRM \d|\bOS=Linux\b|x86_64 Linux \d|/dev/nvidia\d",
         r'"(?:OS|os|[Ss]ystem|[Pp]latform|Name)"\s*:\s*"Linux',
-        r"\b(x86_64|aarch64)-\w+-linux-gnu\b|\bKernel(?: Version)?: ?[2-7]\.\d+\.\d+[-.][a-z0-9]",
+        r"\b(x86_64|aarch64)-\w+-linux-gnu\b",
+        r"\bKernel(?: Version)?: ?[2-7]\.\d+\.\d+[-.][a-z0-9]",
         r"\bkernel: [2-7]\.\d+\.\d+-|\broot=(?:/dev/|UUID=)|/proc/driver/nvidia/gpus",
         r"^/usr/(bin|lib|share)/|/usr/lib/x86_64-linux|\bsudo (apt|dnf|pacman|lshw|dmesg|modprobe)\b",
         r"operatingSystem: linux|kubernetes\.io/os[=:]\s*\"?linux",
@@ -130,6 +132,6 @@ def read(text: str, route: str, seen: Seen) -> None:
     if "cpu_model" not in seen.host and (alone := _CPU_ALONE.search(text)):
         seen.host["cpu_model"] = alone[1].strip()
     if "platform" not in seen.host and (spoken := _SPOKEN.search(text)):
-        answer = spoken[1] or spoken[2] or spoken[3]
+        answer = next(filter(None, spoken.groups()))
         systems = (name for name, words in SYSTEMS.items() if re.search(words, answer, re.I))
         seen.host.update(kept(platform=next(systems, None)))

@@ -20,7 +20,8 @@ LINE_LIMIT, LINES_AT_MOST, CLAUSE = 600, 1500, 60
 _HINTS = (
     "rtx gtx geforce quadro tesla titan nvidia radeon rx instinct mi1 mi2 mi3 mi5 mi6 mi8 mi- amd "
     "ati vega intel arc graphics iris gma apple m1 m2 m3 m4 m5 gpu card jetson grid 0s strix mx gt "
-    "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a8 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 my xt m5 0ti super"
+    "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a8 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 "
+    "my xt m5 0ti super"
 ).split()
 # Words before a product by which a person says that it is there.
 _MINE = re.compile(
@@ -30,10 +31,17 @@ _MINE = re.compile(
     r"(?:(?!\.\s|;).){0,40}$|"
     r"\b(have|has|with|my|our)\b(?:(?!\.\s|;).){0,60}\b(gpus?|cards?)\b(?:(?!\.\s|;).){0,60}$|"
     r"\b(?:host|server|node|pc|workstation|gpus?|cards?|hardware|system|rig|specs?|setup)"
-    r"[\s.:*-]{1,6}$|^\W*(?:win(?:dows)?\s?\d+|ubuntu[\s\d.]*)[,\s]{1,3}$",
+    r"[\s.:*-]{1,6}$|\b(?:avec|con|mit|tengo|uso|habe|j'ai)\b(?:(?!\.\s).){0,40}$|"
+    r"(?:显卡|顯卡|グラボ|グラフィックボード|видеокарт\w*|\d卡)\W{0,2}[是为はв]?\s?$|^\W*(?:win(?:dows)?\s?\d+|ubuntu[\s\d.]*)[,\s]{1,3}$",
     re.I,
 )
 # Words that speak of GPUs at large.
+# What stands beside a product where a line lists what a machine has.
+_SPECS = re.compile(
+    r"\bdrivers? (?:version )?[\d.]{3}|\bCUDA[ :]\d|\bGB RAM|\b(?:Windows|Win|Ubuntu|Debian|Fedora) ?\d|"
+    r"\bi[3579]-\d|\bRyzen \d|\bkernel \d|\bmesa \d|\bWayland\b|\bXeon\b|\bEPYC\b",
+    re.I,
+)
 # What leaves no doubt, whatever is asked or said beside it.
 _SURELY_MINE = re.compile(
     r"\b(?:I have(?: got)?|I've(?: got)?|I own|I bought|I use|I am using|I'm using)"
@@ -170,16 +178,18 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
     if own:
         maker: Vendor = "apple" if own.re is _OF_MAC else "nvidia"
         products = [_numbered(maker, match, bare) for match in own.re.finditer(bare)]
+    listed = len(bare) < 160 and "," in bare and _SPECS.search(bare)
     last = 0  # where the one before ends, if it is there
     for product in products:
         before = bare[: product.start]
         mark = _MARK.search(before[-CLAUSE:])
         alone = len(bare) - (product.end - product.start) <= 24 or line.lstrip().startswith("#")
         joined = last and _JOINED.fullmatch(bare[last : product.start])
-        mine = _MINE.search(before) or asks or own or joined
+        mine = _MINE.search(before) or asks or own or joined or listed
         after = re.split(r"[.!?](?=\s)", bare[product.end :], maxsplit=1)[0][: CLAUSE // 2]
         general = _GENERAL.search(bare[max(0, product.start - CLAUSE) : product.end] + after)
-        if _ASKED.search(bare[product.end :]) and not (own or _OWN.search(bare)):
+        sure = own and own.re is _BARE
+        if _ASKED.search(bare[product.end :]) and not (sure or _OWN.search(bare)):
             general = _ASKED.search("?")
         if _SURELY_MINE.search(before):
             general = None

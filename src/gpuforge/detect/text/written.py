@@ -63,6 +63,7 @@ _VERSION = (
 _OF_DRIVER = re.compile(_VERSION)
 _OF_GL = re.compile(r"\bNVIDIA (\d{3}\.\d{2,3}(?:\.\d{1,2})?)\b")
 _SAID_DRIVER = re.compile(
+    r"\b([3-6]\d\d\.\d{2,3}(?:\.\d{1,2})?) (?:nvidia |proprietary )?drivers?\b|"
     r"\bdrivers?(?: version)?[\s:=(v-]{1,3}(?:nvidia[ /-])?([3-6]\d\d\.\d{2,3}(?:\.\d{1,2})?)\b",
     re.I,
 )
@@ -132,7 +133,7 @@ def read(text: str, route: str, seen: Seen) -> None:
         seen.sightings.append(Sighting("apple", "labels", {}, HEARSAY, everywhere=True))
     spoken = _NVIDIA_DRIVER.search(text)
     own = found.driver or (next(filter(None, spoken.groups())) if spoken else "")
-    driver = own or next(iter(_SAID_DRIVER.findall(text)), "")
+    driver = own or next((a or b for a, b in _SAID_DRIVER.findall(text)), "")
     own = own or (driver if _OF_NVIDIA.search(text) else "")
     if driver and (own or any(one.vendor == "nvidia" for one in found.devices)):
         facts = {"driver": Driver("nvidia", driver)}
@@ -315,7 +316,7 @@ def _finished(device: _Device) -> Facts:
     """Return a device's facts from the words of the text."""
     said, vendor = device.said, device.vendor or "nvidia"
     facts = dict(device.facts)
-    name = re.sub(r"(?<=\w)[ (]+\d{1,3}\s?GB\)?$", "", str(facts.pop("name", ""))) or None
+    name, size_in_name = _without_size(str(facts.pop("name", "")))
     ident = re.search(r"0x([0-9a-f]{3,4})\b", said.get("device", ""), re.I)
     found = pci_id(pci_ids.maker_of(vendor), ident[1]) if ident else None
     if pair := re.match(r"(?:PCI )?([0-9a-f]{4}):([0-9a-f]{4})\b", said.get("address", ""), re.I):
@@ -331,7 +332,7 @@ def _finished(device: _Device) -> Facts:
         capability = re.match(r"(.*)", arch)  # what LXD calls the architecture
     if product := re.match(r"\W*([0-9a-f]{4})\W*$", said.get("product", ""), re.I):
         found = pci_id(pci_ids.maker_of(vendor), product[1])
-    total = facts.pop("memory_total_bytes", None) or _memory(said)
+    total = facts.pop("memory_total_bytes", None) or _memory(said) or size_in_name
     by_name = pci_ids.integrated_by_name(vendor, as_makers_write(name), "") if name else None
     integrated = pci_ids.integrated(found)
     if integrated is None:  # a word may be of another GPU, a product's name is not
@@ -349,6 +350,12 @@ def _finished(device: _Device) -> Facts:
         uuid=uuid[0] if (uuid := re.match(r"GPU-[0-9a-f-]{36}", said.get("uuid", ""))) else None,
         integrated=integrated,
     )
+
+
+def _without_size(name: str) -> tuple[str | None, int | None]:
+    """Return a name without the memory that stands behind it, and that memory."""
+    behind = re.search(r"(?<=\w)[ (]+(\d{1,3})\s?GB\)?$", name)
+    return (name[: behind.start()], int(behind[1]) << 30) if behind else (name or None, None)
 
 
 def _unified(said: dict[str, str]) -> bool | None:
