@@ -76,7 +76,8 @@ PLATFORMS = {
         r"\b(x86_64|aarch64)-\w+-linux-gnu\b",
         r"\bKernel(?: Version)?: ?[2-7]\.\d+\.\d+[-.][a-z0-9]",
         r"\bkernel: [2-7]\.\d+\.\d+-|\broot=(?:/dev/|UUID=)|/proc/driver/nvidia/gpus",
-        r"^/usr/(bin|lib|share)/|/usr/lib/x86_64-linux|\bsudo (apt|dnf|pacman|lshw|dmesg|modprobe)\b",
+        r"/usr/lib/x86_64-linux|^/usr/(bin|lib|share)/",
+        r"\bsudo (apt|dnf|pacman|lshw|dmesg|modprobe)\b",
         r"operatingSystem: linux|kubernetes\.io/os[=:]\s*\"?linux",
     ),
 }

@@ -154,11 +154,20 @@ def _numbers(head: str) -> tuple[int, ...]:
 
 def _pairs(number: int, line: str) -> Iterator[Label]:
     """Yield the labels in one line, each value up to the next label."""
-    matches = [match for match in _PAIR.finditer(line) if facts_of(match[1])]
-    ends = [*(match.start() for match in matches[1:]), len(line)]
-    numbers = _numbers(matches[0][1]) if matches else ()
-    for match, end in zip(matches, ends, strict=False):
-        yield from _label(number, match[1], line[match.end() : end], numbers)
+    matches = [(*_head(match), match.end()) for match in _PAIR.finditer(line)]
+    matches = [match for match in matches if facts_of(match[0])]
+    ends = [*(start for _, start, _ in matches[1:]), len(line)]
+    numbers = _numbers(matches[0][0]) if matches else ()
+    for (head, _, begin), end in zip(matches, ends, strict=False):
+        yield from _label(number, head, line[begin:end].rstrip(" ,"), numbers)
+
+
+def _head(match: re.Match[str]) -> tuple[str, int]:
+    """Return a label and where it begins: what stands before its last comma is another's value."""
+    head = match[1].rpartition(", ")[2]
+    if head != match[1] and not facts_of(match[1]):
+        return head, match.end(1) - len(head)
+    return match[1], match.start()
 
 
 def _below(number: int, lines: list[str]) -> Iterator[Label]:
