@@ -10,7 +10,7 @@ from gpuforge.detect.source import WSL
 from gpuforge.detect.text.labels import labels_of, told_lines
 
 PROGRAM = "lines"
-LINE_LIMIT = 300
+LINE_LIMIT = 600
 # Systems by the words in which people answer for theirs; the first that an answer holds counts.
 SYSTEMS = {
     "wsl2": r"\bWSL ?2?\b",
@@ -30,7 +30,7 @@ SYSTEMS = {
 }
 _CPU_ALONE = re.compile(
     r"^\W{0,3}((?:\d+th Gen )?(?:AMD |Intel(?:\(R\))? )?"
-    r"(?:Ryzen|Core(?:\(TM\))?|Xeon|EPYC|i[3579]-\d|Threadripper)\b.{2,50})$",
+    r"(?:Ryzen|Core(?:\(TM\))?|Xeon|EPYC|i[3579]-\d|Threadripper)\b[^,;\n]{2,50})(?=$|[,;])",
     re.M,
 )
 _SPOKEN = re.compile(
@@ -59,6 +59,7 @@ PLATFORMS = {
         r"\bLogD3D1[12]RHI:|Memory Stats for Windows|(?<!\w)[A-Z]:/(?!/)[A-Z]\w",
         r"\bDirect3D\d+(Ex)? vs_|\bDriverVersion=\d+\.|Initializing D3D1\d|\[Windows\]",
     ),
+    "freebsd": (r"\bFreeBSD[ -]\d+\.\d|root@FreeBSD\b",),
     "macos": (
         r"^[ \t]*OS\s*: (macOS|Mac OS)",
         r"Python platform\s*: (macOS|Darwin)|Darwin Kernel Version|ggml_metal_|MTLGPUFamily",
@@ -66,7 +67,6 @@ PLATFORMS = {
         r"/Contents/MacOS/|/System/Library/Frameworks/",
         r"MTLDriver\b|\bMac[Bb]ook\b|\bMac (?:Studio|Mini|Pro)\b|-apple-(?:darwin|macos)",
     ),
-    "freebsd": (r"\bFreeBSD \d+\.\d",),
     "jetson": (r"L4T|\bJetson (Orin|Xavier|Nano|AGX|TX)|-tegra\b",),
     "linux": (
         r"^[ \t]*OS\s*: (?!Microsoft|mac|Mac|[Ww]in)\S",
@@ -76,7 +76,7 @@ PLATFORMS = {
         r"\b(x86_64|aarch64)-\w+-linux-gnu\b",
         r"\bKernel(?: Version)?: ?[2-7]\.\d+\.\d+[-.][a-z0-9]",
         r"\bkernel: [2-7]\.\d+\.\d+-|\broot=(?:/dev/|UUID=)|/proc/driver/nvidia/gpus",
-        r"/usr/lib/x86_64-linux|^/usr/(bin|lib|share)/",
+        r"\bLinux [2-7]\.\d+|/usr/lib/x86_64-linux|^/usr/(bin|lib|share)/",
         r"\bsudo (apt|dnf|pacman|lshw|dmesg|modprobe)\b",
         r"operatingSystem: linux|kubernetes\.io/os[=:]\s*\"?linux",
     ),

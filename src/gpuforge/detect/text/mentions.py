@@ -10,7 +10,7 @@ from itertools import islice
 from gpuforge.detect.notation import product_of
 from gpuforge.detect.pci_ids import vendor_named_in
 from gpuforge.detect.text.labels import told_lines
-from gpuforge.detect.text.products import Product, products_in
+from gpuforge.detect.text.products import COUNTS, GPUS_AT_MOST, Product, products_in
 from gpuforge.facts import Vendor
 
 # A person who mentions more products of one vendor than this speaks of GPUs in general.
@@ -45,7 +45,7 @@ _SPECS = re.compile(
 # What leaves no doubt, whatever is asked or said beside it.
 _SURELY_MINE = re.compile(
     r"\b(?:I have(?: got)?|I've(?: got)?|I own|I bought|I use|I am using|I'm using)"
-    r"(?: an?| the| only| \d+ ?x?)? (?:\w+ ){0,2}$",
+    r"(?: an?| the| only| \d+ ?x?)? (?:\w+ ){0,2}$|\b(?:my|our)(?: \w+)? $",
     re.I,
 )
 # What stands between two that are both there.
@@ -74,7 +74,7 @@ _MARK = re.compile(
 )
 _ASKS = re.compile(
     r"\b(?:GPUs?|graphics? cards?|video cards?)"
-    r"(?:\s(?:is|are|was)|\s?[:=(-])\s?(?:an?\s|the\s)?",
+    r"(?:\s(?:is|are|was|of)|\s?[:=(-])\s?(?:an?\s|the\s)?",
     re.I,
 )
 # A question speaks of what there may be, unless it is about the writer's own.
@@ -88,6 +88,8 @@ _BARE = re.compile(
     rf"(?:我有|我的|[一两三四](?:个|张|块)|用的|使用)\s?)({_NUMBERS}(?:\s?(?:Ti|SUPER))?)"
     rf"(?![a-z\d]|\s?[x×]\s?\d|\s(?:images?|samples?|steps?|tokens?|epochs?|px|p|by|words)\b)|"
     rf"\b(?:on|with|using|have|hardware|gpu|card):?\s(?:an? )?({_NUMBERS}\s?(?:Ti|SUPER))\b|"
+    rf"\b(?:\d{{1,2}}x?|two|three|four|six|eight|dual|both|both my|my \d)\s"
+    rf"({_NUMBERS}(?:\s?(?:Ti|SUPER))?)(?='?s\b|\s(?:GPUs|cards)\b)|"
     rf"(?<![\d.])({_NUMBERS}(?:\s?(?:Ti|SUPER))?)(?=显卡)",
     re.I,
 )
@@ -163,7 +165,16 @@ def _numbered(vendor: Vendor, match: re.Match[str], line: str) -> Product:
     group = match.lastindex or 1
     total = re.match(r"\s?\(?(\d{1,2})\s?GB?\b", line[match.end(group) :], re.I)
     size = int(total[1]) << 30 if total else None
-    return Product(vendor, match[group], match.start(group), match.end(group), total_bytes=size)
+    many = re.search(
+        rf"\b(\d{{1,2}}|{'|'.join(COUNTS)})(?:x| x)?(?: my)? $", line[: match.start(group)], re.I
+    )
+    said = (
+        many[1].lower()
+        if many and re.match(r"'?s\b| GPUs| cards", line[match.end(group) :])
+        else "1"
+    )
+    count = min(COUNTS.get(said) or int(said) or 1, GPUS_AT_MOST)
+    return Product(vendor, match[group], match.start(group), match.end(group), count, size)
 
 
 def _of_line(number: int, line: str) -> Iterator[Mention]:

@@ -12,9 +12,9 @@ from gpuforge.detect.notation import size
 from gpuforge.facts import Vendor
 
 GPUS_AT_MOST = 64
-_COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "six": 6, "eight": 8}
+COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "six": 6, "eight": 8}
 _TIMES = re.compile(
-    rf"(?:\b(\d{{1,2}})\s?[x×*卡张块]\s?|\b(\d{{1,2}}|{'|'.join(_COUNTS)})(\sx)?\s(?:\w+\s)?)$",
+    rf"(?:\b(\d{{1,2}})\s?[x×*卡张块]\s?|\b(\d{{1,2}}|{'|'.join(COUNTS)})(\sx)?\s(?:\w+\s)?)$",
     re.I,
 )
 _PAIR = {"dual", "both", "quad"}  # of a board's name, such as ASUS Dual, it is a part
@@ -27,7 +27,7 @@ _PLURAL = re.compile(r"^s\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re.I)
 # Memory beside a name; what is called RAM alone is the computer's.
 _SIZE = r"(\d{1,3}(?:\.\d+)?)\s?G(?:i?Bs?|o)?\b"
 _AFTER = re.compile(
-    rf"^s?(?:\sGPUs?|\sLHR|\s\(LHR\))?[\s(,/\[@:|-]{{0,4}}(?:with\s|w/\s?|mit\s|con\s|avec\s|VRAM:?\s|so\s|has\s)?"
+    rf"^(?:'?s)?(?:\sGPUs?|\sLHR|\s\(LHR\)|\sOC|\sFE|\sGaming(?:\sX)?|\sFounders Edition)?[\s(,/\[@:|-]{{0,4}}(?:with\s|w/\s?|mit\s|con\s|avec\s|VRAM:?\s|so\s|has\s)?"
     rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})\s?Mi?B\b|{_SIZE})(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|disk|host|free))",
     re.I,
 )
@@ -68,7 +68,9 @@ def _patterns() -> tuple[tuple[bool, Vendor, re.Pattern[str]], ...]:
 
 def _bounded(forms: str) -> re.Pattern[str]:
     """Return a pattern of whole words; a plural is one of them."""
-    return re.compile(rf"(?<![a-z0-9_.-])(?:{forms})(?![a-rt-z\d]|\s?[KMG]i?B\b|\s?[%°])", re.I)
+    return re.compile(
+        rf"(?:(?<![a-z0-9_.-])|(?<=\d[x*]))(?:{forms})(?![a-rt-z\d]|\s?[KMG]i?B\b|\s?[%°])", re.I
+    )
 
 
 def products_in(text: str, *, asked: bool = False) -> list[Product]:
@@ -118,5 +120,5 @@ def _counts(before: str, after: str) -> Iterator[int]:
         or _PLURAL.search(after)
         or (times[2].lower() in _PAIR and not _BOARD.search(before))
     ):
-        number = _COUNTS.get(times[2].lower()) or int(times[2])
+        number = COUNTS.get(times[2].lower()) or int(times[2])
         yield min(number or 1, GPUS_AT_MOST)

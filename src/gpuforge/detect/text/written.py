@@ -325,7 +325,7 @@ def _finished(device: _Device) -> Facts:
     shared = _unified(said)
     driver = _OF_DRIVER.search(said.get("driver", "")) or _OF_GL.search(said.get("gl", ""))
     driver = driver or re.match(r"(\d+\.\d+\.\d+)", said.get("rocm_driver", ""))
-    bound = _KERNEL_DRIVER.match(said.get("driver", "").strip("[`* "))
+    bound = _KERNEL_DRIVER.match((said.get("kernel") or said.get("driver", "")).strip("[`* "))
     capability = re.search(r"(?<![\d.])(\d{1,2}\.\d)(?![\d.])", said.get("capability", ""))
     arch = said.get("gfx", "").strip("\"', ") if vendor == "nvidia" else ""
     if capability is None and re.fullmatch(r"\d{1,2}\.\d", arch):
