@@ -7,6 +7,7 @@ import re
 from gpuforge.detect.notation import Facts, gfx, kept, lines_of, name_of, word
 from gpuforge.detect.nvidia_smi import parse_list
 from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.text.products import products_in
 from gpuforge.facts import Driver, Toolkit
 
 PROGRAM = "lines"
@@ -67,9 +68,13 @@ def _add_models(models: str, rocm: bool, route: str, seen: Seen) -> None:
     ]
     names = [part for line in lines_of(models) if (part := line.strip())]
     parted = [re.fullmatch(r"(.+?)(?: \((gfx\w+)[^)]*\))?", name) for name in names]
-    devices = devices or [
-        kept(name=name_of(part[1]) or part[1], architecture=gfx(part[2])) for part in parted if part
-    ]
+    for part in parted if not devices else ():
+        if part:
+            products = products_in(part[1], asked=True)
+            many = products[0] if len(products) == 1 and products[0].count > 1 else None
+            name = many.name if many else name_of(part[1]) or part[1]
+            facts = kept(name=name, architecture=gfx(part[2]))
+            devices += [dict(facts) for _ in range(many.count if many else 1)]
     runtime = (Toolkit("rocm" if rocm else "cuda"),)
     devices = [{**facts, "runtimes": runtime} for facts in devices]
     seen.add("amd" if rocm else "nvidia", route, devices)

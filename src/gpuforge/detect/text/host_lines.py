@@ -34,11 +34,11 @@ _CPU_ALONE = re.compile(
     re.M,
 )
 _SPOKEN = re.compile(
-    rf"\b(?:on|use|using|running|run|under)\s+(?:an?\s|latest\s|my\s|the\s)?"
+    rf"\b(?:on|use|using|running|run|under)\s+(?:an?\s|both\s|latest\s|my\s|the\s)?"
     rf"((?:windows|win)\s?(?:7|8|10|11)?\b|(?:{SYSTEMS['linux']})|mac\s?os\b)|"
     r"^\W*((?:Windows|Win)\s?(?:7|8|10|11|XP|Server)\b.{0,30}|"
     r"(?:Linux|Ubuntu|Debian|Fedora)\s\d.{0,30})$|"
-    r"\b((?:[xkl]?ubuntu|linux ?mint|debian|fedora|centos|manjaro|windows|macos)\s\d\d?"
+    r"\b((?:[xkl]?ubuntu|linux ?mint|debian|fedora|centos|manjaro|windows|macos)\s?\d\d?"
     r"(?:\.\d+)?)\b|(?<![a-z])(win(?:7|8|10|11))\b",
     re.I | re.M,
 )
@@ -56,7 +56,7 @@ PLATFORMS = {
         r"^(?:\([\w.-]+\) )?PS [A-Z]:\\|^[A-Z]:\\[\w\\ .-]*>",
         r"^[ \t]*\|.*(TCC/WDDM|\bWDDM\s+\|)",
         r"\b[A-Za-z]:\\{1,2}[\w .-]+\\|^.{0,60}\bLogWindows: ",
-        r"\bLogD3D1[12]RHI:|Memory Stats for Windows|(?<!\w)[A-Z]:/(?!/)[A-Z]\w",
+        r"\bWindows Version: \d|\bLogD3D1[12]RHI:|Memory Stats for Windows|(?<!\w)[A-Z]:/(?!/)[A-Z]\w",
         r"\bDirect3D\d+(Ex)? vs_|\bDriverVersion=\d+\.|Initializing D3D1\d|\[Windows\]",
     ),
     "freebsd": (r"\bFreeBSD[ -]\d+\.\d|root@FreeBSD\b",),
@@ -76,7 +76,7 @@ PLATFORMS = {
         r"\b(x86_64|aarch64)-\w+-linux-gnu\b",
         r"\bKernel(?: Version)?: ?[2-7]\.\d+\.\d+[-.][a-z0-9]",
         r"\bkernel: [2-7]\.\d+\.\d+-|\broot=(?:/dev/|UUID=)|/proc/driver/nvidia/gpus",
-        r"\bLinux [2-7]\.\d+|/usr/lib/x86_64-linux|^/usr/(bin|lib|share)/",
+        r"\bLinux [2-7]\.\d+|^\s*Kernel (?:driver in use|modules): |/usr/lib/x86_64-linux|^/usr/(bin|lib|share)/",
         r"\bsudo (apt|dnf|pacman|lshw|dmesg|modprobe)\b",
         r"operatingSystem: linux|kubernetes\.io/os[=:]\s*\"?linux",
     ),
@@ -91,14 +91,14 @@ FACTS = {
         r"^\s*(?:CPU: )?\d+x ((?:Intel|AMD)\S* .{6,50})$",
         r"^/0\S*\s+processor\s+(\S.{3,60})$",
         r"^Name=((?:Intel|AMD)\S* .*)$",
-        r" - ([^-\n]{6,60}?) \(\d+ [Tt]hreads\)",
+        r" - ((?:(?! - )[^\n]){6,60}?) \(\d+ [Tt]hreads\)",
     ),
     "machine": (
         r"^[ \t]*Architecture:\s+(x86_64|aarch64|arm64|ppc64le)\b",
         r"^[ \t]*OS\s*: .*\((x86_64|aarch64|arm64)\)",
         r"^Linux \S+ \d.* (x86_64|aarch64) GNU/Linux",
         r"[Pp]latform: .*-(x86_64|aarch64|arm64)-",
-        r"(?:\bArch=|\bmachine='|Kernel: (?:\d\S+ )?)(x86_64|aarch64|arm64)\b",
+        r"(?:\bArch=|\barch: |\bmachine='|Kernel: (?:\d\S+ )?)(x86_64|aarch64|arm64)\b",
     ),
     "cores": (r"^[ \t]*CPU\(s\):\s+(\d+)$",),
     "libc": (r"^[ \t]*Libc version\s*:\s+(glibc-[\d.]+)", r"-with-(glibc\d[\d.]+)"),
@@ -128,7 +128,7 @@ def read(text: str, route: str, seen: Seen) -> None:
         if "machine" in label.facts and label.value in ("x86_64", "aarch64", "arm64"):
             seen.host.setdefault("machine", label.value)
         if "cpu" in label.facts and _CPU.search(label.value) and ": " not in label.value:
-            model = re.sub(r"^\d+ ?[×x] ", "", label.value.split(" | ")[0])
+            model = re.split(r" \| | \(\d+ MiB", re.sub(r"^\d+ ?[×x] ", "", label.value))[0]
             seen.host.setdefault("cpu_model", model.strip("*`'\" |"))
     if "cpu_model" not in seen.host and (alone := _CPU_ALONE.search(text)):
         seen.host["cpu_model"] = alone[1].strip()

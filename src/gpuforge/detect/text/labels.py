@@ -83,7 +83,7 @@ def facts_of(label: str) -> frozenset[str]:
 
 
 def _asked_by(label: str) -> frozenset[str]:
-    bare = re.sub(r"\([^)]*\)", " ", _UNIT.sub(" ", label.lower()))
+    bare = re.sub(r"\([^)]*(?:\)|$)", " ", _UNIT.sub(" ", label.lower()))
     words = " ".join(re.sub(r"[\W_\d]+", " ", bare).split())
     if len(words) > 60 or not words:
         return frozenset()

@@ -30,7 +30,7 @@ _MINE = re.compile(
     r"device|cuda:\d|selected|detected|initialized|adapter)\b"
     r"(?:(?!\.\s|;).){0,40}$|"
     r"\b(have|has|with|my|our)\b(?:(?!\.\s|;).){0,60}\b(gpus?|cards?)\b(?:(?!\.\s|;).){0,60}$|"
-    r"\b(?:host|server|node|pc|workstation|gpus?|cards?|hardware|system|rig|specs?|setup)"
+    r"\b(?:host|server|node|pc|workstation|[ide]?gpus?|cards?|hardware|system|rig|specs?|setup)"
     r"[\s.:*-]{1,6}$|\b(?:avec|con|mit|tengo|uso|habe|j'ai)\b(?:(?!\.\s).){0,40}$|"
     r"(?:显卡|顯卡|グラボ|グラフィックボード|видеокарт\w*|\d卡)\W{0,2}[是为はв]?\s?$|^\W*(?:win(?:dows)?\s?\d+|ubuntu[\s\d.]*)[,\s]{1,3}$",
     re.I,

@@ -17,6 +17,7 @@ _TIMES = re.compile(
     rf"(?:\b(\d{{1,2}})\s?[x×*卡张块]\s?|\b(\d{{1,2}}|{'|'.join(COUNTS)})(\sx)?\s(?:\w+\s)?)$",
     re.I,
 )
+_OF_NAME = re.compile(r"\b(?:Ryzen|Athlon|A\d+-\d{4}\w*)[^,;|+()\n]{0,40}\b(?:with|w/)\s$", re.I)
 _PAIR = {"dual", "both", "quad"}  # of a board's name, such as ASUS Dual, it is a part
 _BOARD = re.compile(r"\b(?:ASUS|Palit|OC|edition|KFA2|Gainward)\W+dual\W+$", re.I)
 _HAVE = re.compile(
@@ -87,7 +88,9 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
         for match in pattern.finditer(text[:1000]) if asked or not is_short else ():
             if not any(match.start() < one.end and one.start < match.end() for one in found):
                 found.append(_product(vendor, match, text))
-    return sorted(found, key=lambda one: one.start)
+    found.sort(key=lambda one: one.start)
+    # Beside another, the GPU that a processor's name ends with is a part of that name.
+    return [one for one in found if len(found) == 1 or not _OF_NAME.search(text[: one.start])]
 
 
 def _product(vendor: Vendor, match: re.Match[str], text: str) -> Product:

@@ -33,7 +33,7 @@ PROGRAM = "prose"
 REACH, NEAR = 40, 8
 LINE_LIMIT, DEVICES_AT_MOST = 300, 256
 # A field of 32 bits that is full, or ran over by some multiple of what it holds.
-FULL_BYTES = 2**32 - 2**28
+FULL_BYTES, CAPPED_FROM_BYTES = 2**32 - 2**28, 2**32 - 2**21
 _NONE = re.compile(
     r"(no|none|null|n/?a|not?\b.*|false|true|yes|cpu( only)?|(dis|en)abled|unknown|any|all|[\d\W]+)"
     r"\W*$",
@@ -79,6 +79,11 @@ _MY_MEMORY = re.compile(
     r"(?:has|have|having|with|is) (?:only |just )?(\d{1,3}) ?G(?:i?B)?\b"
     r"(?! (?:of )?(?:RAM|system))|"
     r"\bI(?:'ve| have)?(?: got)? (?:only |just )?(\d{1,3}) ?G(?:i?B)?(?: of)? VRAM\b",
+    re.I,
+)
+_MY_CAPABILITY = re.compile(
+    r"\b(?:my|our) (?:hardware|gpu|card|device)(?: \w+){0,2}? (?:supports?|has|have|is|with)(?: \w+)? "
+    r"compute (?:capability|model)(?: of)? (\d{1,2}\.\d)\b",
     re.I,
 )
 _MPS = re.compile(
@@ -129,6 +134,9 @@ def read(text: str, route: str, seen: Seen) -> None:
             route = device.said.get("route", "labels")
             seen.sightings += [Sighting(device.vendor, route, facts, HEARSAY)] * device.count
     text = "\n".join(line[:LINE_LIMIT] for line in told_lines(text))
+    if capability := _MY_CAPABILITY.search(text):
+        told_of = {"compute_capability": capability[1]}
+        seen.sightings.append(Sighting("nvidia", "labels", told_of, HEARSAY, everywhere=True))
     if _MPS.search(text):
         seen.sightings.append(Sighting("apple", "labels", {}, HEARSAY, everywhere=True))
     spoken = _NVIDIA_DRIVER.search(text)
@@ -385,4 +393,11 @@ def _memory(said: dict[str, str]) -> int | None:
         if shown and (unit or windows or bare)
         else None
     )
-    return None if total and FULL_BYTES <= total < 2**32 and ("window" in said or bare) else total
+    return (
+        None
+        if total
+        and (FULL_BYTES if "window" in said else CAPPED_FROM_BYTES if bare else 2**32)
+        <= total
+        < 2**32
+        else total
+    )
