@@ -68,12 +68,12 @@ def _add_models(models: str, rocm: bool, route: str, seen: Seen) -> None:
     ]
     names = [part for line in lines_of(models) if (part := line.strip())]
     parted = [re.fullmatch(r"(.+?)(?: \((gfx\w+)[^)]*\))?", name) for name in names]
-    for part in parted if not devices else ():
-        if part:
-            products = products_in(part[1], asked=True)
+    for model in parted if not devices else ():
+        if model:
+            products = products_in(model[1], asked=True)
             many = products[0] if len(products) == 1 and products[0].count > 1 else None
-            name = many.name if many else name_of(part[1]) or part[1]
-            facts = kept(name=name, architecture=gfx(part[2]))
+            name = many.name if many else name_of(model[1]) or model[1]
+            facts = kept(name=name, architecture=gfx(model[2]))
             devices += [dict(facts) for _ in range(many.count if many else 1)]
     runtime = (Toolkit("rocm" if rocm else "cuda"),)
     devices = [{**facts, "runtimes": runtime} for facts in devices]

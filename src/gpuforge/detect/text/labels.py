@@ -38,8 +38,10 @@ _RULE = re.compile(r"^[\s|:+=-]+$")
 # Maker and part on the PCI bus beside each other, in hexadecimal: of a device's key on Windows, a
 # module's alias, JSON; and in decimal.
 _IDS = re.compile(
-    r"VEN_(?P<a>10DE|1002|8086)&DEV_(?P<b>[0-9A-F]{4})|pci:v0000(?P<c>10DE|1002|8086)d0000(?P<d>\w{4})|"
-    r"(?<!sub)(?<!sub_)vendor(?:[ _]?id)?[\"']?\s?[:=]\s?[\"']?(?:0x)?(?P<e>10de|1002|8086)\b.{1,6}?"
+    r"VEN_(?P<a>10DE|1002|8086)&DEV_(?P<b>[0-9A-F]{4})|"
+    r"pci:v0000(?P<c>10DE|1002|8086)d0000(?P<d>\w{4})|"
+    r"(?<!sub)(?<!sub_)vendor(?:[ _]?id)?[\"']?\s?[:=]\s?[\"']?(?:0x)?"
+    r"(?P<e>10de|1002|8086)\b.{1,6}?"
     r"device(?:[ _]?id)?[\"']?\s?[:=]\s?[\"']?(?:0x)?(?P<f>[0-9a-f]{4})\b|"
     r"vendor[\"']?\s?:\s?(?P<g>4318|4098|32902), device: (?P<h>\d{2,5})\b|"
     r"deviceId\":(?P<j>\d{2,5}),[^{}]{0,200}vendorId\":(?P<i>4318|4098|32902)\b",

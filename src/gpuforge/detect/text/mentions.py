@@ -39,7 +39,8 @@ _MINE = re.compile(
 # What stands beside a product where a line lists what a machine has.
 _SPECS = re.compile(
     r"\bdrivers? (?:version )?[\d.]{3}|\bCUDA[ :]\d|\bGB RAM|"
-    r"\b(?:Windows|Win|Ubuntu|Debian|Fedora) ?\d|\bi[3579]-\d|\bRyzen \d|\bkernel \d|\bmesa \d|\bWayland\b|\bXeon\b|\bEPYC\b",
+    r"\b(?:Windows|Win|Ubuntu|Debian|Fedora) ?\d|\bi[3579]-\d|\bRyzen \d|\bkernel \d|\bmesa \d|"
+    r"\bWayland\b|\bXeon\b|\bEPYC\b",
     re.I,
 )
 # What leaves no doubt, whatever is asked or said beside it.

@@ -28,8 +28,10 @@ _PLURAL = re.compile(r"^s\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re.I)
 # Memory beside a name; what is called RAM alone is the computer's.
 _SIZE = r"(\d{1,3}(?:\.\d+)?)\s?G(?:i?Bs?|o)?\b"
 _AFTER = re.compile(
-    rf"^(?:'?s)?(?:\sGPUs?|\sLHR|\s\(LHR\)|\sOC|\sFE|\sGaming(?:\sX)?|\sFounders Edition)?[\s(,/\[@:|-]{{0,4}}(?:with\s|w/\s?|mit\s|con\s|avec\s|VRAM:?\s|so\s|has\s)?"
-    rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})\s?Mi?B\b|{_SIZE})(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|disk|host|free))",
+    r"^(?:'?s)?(?:\sGPUs?|\sLHR|\s\(LHR\)|\sOC|\sFE|\sGaming(?:\sX)?|\sFounders Edition)?"
+    r"[\s(,/\[@:|-]{0,4}(?:with\s|w/\s?|mit\s|con\s|avec\s|VRAM:?\s|so\s|has\s)?"
+    rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})\s?Mi?B\b|{_SIZE})"
+    r"(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|disk|host|free))",
     re.I,
 )
 _BEFORE = re.compile(rf"(?:^|[\s(]){_SIZE}(?:\sVRAM)?\s+$", re.I)

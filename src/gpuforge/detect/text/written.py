@@ -82,8 +82,8 @@ _MY_MEMORY = re.compile(
     re.I,
 )
 _MY_CAPABILITY = re.compile(
-    r"\b(?:my|our) (?:hardware|gpu|card|device)(?: \w+){0,2}? (?:supports?|has|have|is|with)(?: \w+)? "
-    r"compute (?:capability|model)(?: of)? (\d{1,2}\.\d)\b",
+    r"\b(?:my|our) (?:hardware|gpu|card|device)(?: \w+){0,2}? "
+    r"(?:supports?|has|have|is|with)(?: \w+)? compute (?:capability|model)(?: of)? (\d{1,2}\.\d)\b",
     re.I,
 )
 _MPS = re.compile(
