@@ -47,6 +47,10 @@ def read(text: str, route: str, seen: Seen) -> None:
     if driver:
         facts = {"driver": Driver("nvidia", driver[0]), "runtimes": (Toolkit("cuda"),)}
         seen.sightings.append(Sighting("nvidia", "environment dump", facts, everywhere=True))
+    built = re.search(r"PyTorch version \(GPU\?\): \S+\+cu(\d{2,3})(\d) \(True\)", text)
+    if built:
+        facts = {"runtimes": (Toolkit("cuda", f"{built[1]}.{built[2]}"),)}
+        seen.sightings.append(Sighting("nvidia", "environment dump", facts, everywhere=True))
     versions = {
         "pytorch version": "torch",
         "cuda used to build pytorch": "torch's cuda",

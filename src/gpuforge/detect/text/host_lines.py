@@ -34,7 +34,8 @@ _CPU_ALONE = re.compile(
     re.M,
 )
 _SPOKEN = re.compile(
-    rf"\b(?:on|use|using|running|run|under)\s+(?:an?\s|both\s|latest\s|my\s|the\s)?"
+    rf"\b(?<!works )(?<!tested )(?:on|use|using|running|run|under)\s+"
+    rf"(?:an?\s|both\s|latest\s|my\s|the\s)?"
     rf"((?:windows|win)\s?(?:7|8|10|11)?\b|(?:{SYSTEMS['linux']})|mac\s?os\b)|"
     r"^\W*((?:Windows|Win)\s?(?:7|8|10|11|XP|Server)\b.{0,30}|"
     r"(?:Linux|Ubuntu|Debian|Fedora)\s\d.{0,30})$|"
@@ -80,6 +81,8 @@ PLATFORMS = {
         r"/usr/lib/x86_64-linux|^/usr/(bin|lib|share)/",
         r"\bsudo (apt|dnf|pacman|lshw|dmesg|modprobe)\b",
         r"operatingSystem: linux|kubernetes\.io/os[=:]\s*\"?linux",
+        r"\b(?:Running|Starting) Lutris \d|/share/lutris/",
+        r"\bMESA-INTEL: |\bradv is not a conformant",
     ),
 }
 FACTS = {
@@ -92,6 +95,7 @@ FACTS = {
         r"^\s*(?:CPU: )?\d+x ((?:Intel|AMD)\S* .{6,50})$",
         r"^/0\S*\s+processor\s+(\S.{3,60})$",
         r"^Name=((?:Intel|AMD)\S* .*)$",
+        r"^[\s*]*CPU ?[-–] ?((?:Intel|AMD|Ryzen)\S* .{3,50})$",
         r" - ((?:(?! - )[^\n]){6,60}?) \(\d+ [Tt]hreads\)",
     ),
     "machine": (
@@ -99,7 +103,7 @@ FACTS = {
         r"^[ \t]*OS\s*: .*\((x86_64|aarch64|arm64)\)",
         r"^Linux \S+ \d.* (x86_64|aarch64) GNU/Linux",
         r"[Pp]latform: .*-(x86_64|aarch64|arm64)-",
-        r"(?:\bArch=|\barch: |\bmachine='|Kernel: (?:\d\S+ )?)(x86_64|aarch64|arm64)\b",
+        r"(?:\b[Aa]rch=|\barch: |\bmachine='|Kernel: (?:\d\S+ )?)(x86_64|aarch64|arm64)\b",
     ),
     "cores": (r"^[ \t]*CPU\(s\):\s+(\d+)$",),
     "libc": (r"^[ \t]*Libc version\s*:\s+(glibc-[\d.]+)", r"-with-(glibc\d[\d.]+)"),

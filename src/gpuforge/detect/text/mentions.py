@@ -26,7 +26,8 @@ _HINTS = (
 # Words before a product by which a person says that it is there.
 _MINE = re.compile(
     r"\b(I have|I've|I use|there is an?|use|using|running|runs?|my|our|with|on|have|has|got|own|"
-    r"bought|contains?|includes?|equipped|machine|laptop|desktop|card|tested|testing|we are|"
+    r"bought|contains?|includes?|features|equipped|"
+    r"machine|laptop|desktop|card|tested|testing|we are|"
     r"device|cuda:\d|selected|detected|initialized|adapter)\b"
     r"(?:(?!\.\s|;).){0,40}$|"
     r"\b(have|has|with|my|our)\b(?:(?!\.\s|;).){0,60}\b(gpus?|cards?)\b(?:(?!\.\s|;).){0,60}$|"
@@ -35,10 +36,9 @@ _MINE = re.compile(
     r"(?:显卡|顯卡|グラボ|グラフィックボード|видеокарт\w*|\d卡)\W{0,2}[是为はв]?\s?$|^\W*(?:win(?:dows)?\s?\d+|ubuntu[\s\d.]*)[,\s]{1,3}$",
     re.I,
 )
-# Words that speak of GPUs at large.
 # What stands beside a product where a line lists what a machine has.
 _SPECS = re.compile(
-    r"\bdrivers? (?:version )?[\d.]{3}|\bCUDA[ :]\d|\bGB RAM|"
+    r"\bdrivers? (?:version )?[\d.]{3}|\bCUDA[ :]\d|\bGB RAM|\d ?GB (?:of RAM|DDR\d)|"
     r"\b(?:Windows|Win|Ubuntu|Debian|Fedora) ?\d|\bi[3579]-\d|\bRyzen \d|\bkernel \d|\bmesa \d|"
     r"\bWayland\b|\bXeon\b|\bEPYC\b",
     re.I,
@@ -55,6 +55,7 @@ _JOINED = re.compile(
     r"\s?[,+&/]\s?(?:and |an? |my )*",
     re.I,
 )
+# Words that speak of GPUs at large.
 _GENERAL = re.compile(
     r"\b(support(s|ed|ing)?|requires?|required|recommend\w*|minimum|e\.g|such as|for example|"
     r"compatible|vs\.?|versus|others?|users?|if|(did|do|does|can) you|example|should|would|could|"
@@ -91,14 +92,16 @@ _BARE = re.compile(
     rf"\b(?:on|with|using|have|hardware|gpu|card):?\s(?:an? )?({_NUMBERS}\s?(?:Ti|SUPER))\b|"
     rf"\b(?:\d{{1,2}}x?|two|three|four|six|eight|dual|both|both my|my \d)\s"
     rf"({_NUMBERS}(?:\s?(?:Ti|SUPER))?)(?='?s\b|\s(?:GPUs|cards)\b)|"
-    rf"(?<![\d.])({_NUMBERS}(?:\s?(?:Ti|SUPER))?)(?=显卡)",
+    rf"(?<![\d.])({_NUMBERS}(?:\s?(?:Ti|SUPER))?)(?=显卡)|"
+    rf"\b(?:on|with|w/|using|have|my|(?<=/)w)\s(?:an? )?"
+    rf"((?:{_NUMBERS}|[679][5-8]0)\s?(?:Ti|max-?q))\b",
     re.I,
 )
 _OF_MAC = re.compile(
     r"\bi?Mac(?:Book|\s?OS)?(?:\s?(?:Pro|Air|Mini|Studio))?\b[\s(,]{1,3}"
     r"(?:with |w/ |on |an? |the |Apple |\d\d(?:-inch)? )*"
     r"(M[1-9](?:\s?(?:Pro|Max|Ultra))?)\b(?!\.)|"
-    r"\b(M[1-9](?:\s?(?:Pro|Max|Ultra))?)\s(?:chip|Mac|MacBook|iMac)\b",
+    r"\b(M[1-9](?:\s?(?:Pro|Max|Ultra))?)(?:\s(?:chip|Mac|MacBook|iMac)\b|\s?\|\s?MacOS\s\d)",
     re.I,
 )
 _VENDOR = r"(nvidia|amd|intel|radeon|geforce) (?:gpu|card|graphics|igpu|dgpu)\b"
@@ -203,6 +206,7 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
         sure = own and own.re is _BARE
         if _ASKED.search(bare[product.end :]) and not (sure or _OWN.search(bare)):
             general = _ASKED.search("?")
+            mark = None if re.search(r"\bor\b", bare) else mark
         if _SURELY_MINE.search(before):
             general = None
         inside = re.search(r"\b(?:w/|with) ?$", before) and re.search(r"\d{3}[MS]\b", product.name)

@@ -92,6 +92,7 @@ def _add(
             seen.sightings.append(Sighting(vendor, f"log of {tool}", facts, 2, everywhere=True))
         return
     unique = said.get("uuid") or said.get("index") or said.get("address") or name
+    unique = unique or said.get("gfx")
     if entry.get("fresh") or not unique:
         unique = f"line {number}"
     if entry.get("continues") and near and last is not None:
@@ -149,6 +150,8 @@ def facts_of(said: dict[str, str], vendor: Vendor) -> Facts:
         or (pci_address_of(*place) if len(place) == 4 else None),
         pci_id=pci_id(maker, device) if device and maker else None,
         integrated=shared,
-        driver=Driver(vendor, said["driver"]) if "driver" in said else None,
+        driver=Driver(said.get("module", vendor), said.get("driver"))
+        if "driver" in said or "module" in said
+        else None,
         runtimes=(Toolkit(kinds.get(vendor, vendor), runtime),) if runtime else None,
     )
