@@ -101,7 +101,7 @@ _OF_MAC = re.compile(
     r"\bi?Mac(?:Book|\s?OS)?(?:\s?(?:Pro|Air|Mini|Studio))?\b[\s(,]{1,3}"
     r"(?:with |w/ |on |an? |the |Apple |\d\d(?:-inch)? )*"
     r"(M[1-9](?:\s?(?:Pro|Max|Ultra))?)\b(?!\.)|"
-    r"\b(M[1-9](?:\s?(?:Pro|Max|Ultra))?)(?:\s(?:chip|Mac|MacBook|iMac)\b|\s?\|\s?MacOS\s\d)",
+    r"\b(M[1-9](?:\s?(?:Pro|Max|Ultra))?)\s(?:chip|Mac|MacBook|iMac)\b",
     re.I,
 )
 _VENDOR = r"(nvidia|amd|intel|radeon|geforce) (?:gpu|card|graphics|igpu|dgpu)\b"

@@ -92,7 +92,7 @@ def _add(
             seen.sightings.append(Sighting(vendor, f"log of {tool}", facts, 2, everywhere=True))
         return
     unique = said.get("uuid") or said.get("index") or said.get("address") or name
-    unique = unique or said.get("gfx")
+    unique = unique or said.get("gfx", "")
     if entry.get("fresh") or not unique:
         unique = f"line {number}"
     if entry.get("continues") and near and last is not None:
@@ -117,6 +117,13 @@ def _unpacked(number: str) -> str:
     """Return the address ``1a:00.0`` of NCCL's number 1a000."""
     digits = number.zfill(9)
     return f"{digits[-9:-5]}:{digits[-5:-3]}:{digits[-3:-1]}.{digits[-1]}" if number else ""
+
+
+def _driver(said: dict[str, str], vendor: Vendor) -> Driver | None:
+    name = said.get("module", vendor)
+    if "driver" in said:
+        return Driver(name, said["driver"])
+    return Driver(name) if "module" in said else None
 
 
 def facts_of(said: dict[str, str], vendor: Vendor) -> Facts:
@@ -150,8 +157,6 @@ def facts_of(said: dict[str, str], vendor: Vendor) -> Facts:
         or (pci_address_of(*place) if len(place) == 4 else None),
         pci_id=pci_id(maker, device) if device and maker else None,
         integrated=shared,
-        driver=Driver(said.get("module", vendor), said.get("driver"))
-        if "driver" in said or "module" in said
-        else None,
+        driver=_driver(said, vendor),
         runtimes=(Toolkit(kinds.get(vendor, vendor), runtime),) if runtime else None,
     )
