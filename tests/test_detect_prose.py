@@ -55,7 +55,7 @@ def test_talk_of_gpus_shows_none(text: str) -> None:
         ("System: Ryzen 7 1700X, 2x Vega 56, 56gb of ram", ["Vega 56", "Vega 56"]),
         ("The old desktop features an Nvidia 9800GT", ["Nvidia 9800GT"]),
         (
-            "* Device #1: Quadro RTX 5000, 16007/16125 MB, 48MCU\n* Device #2: pthread-Intel Xeon, 9 MB",
+            "* Device #1: Quadro RTX 5000, 7/16125 MB\n* Device #2: pthread-Intel Xeon, 9 MB",
             ["Quadro RTX 5000"],
         ),
     ],
