@@ -35,10 +35,33 @@ LSPCI = "01:00.0 VGA compatible controller: NVIDIA Corporation GA102 [GeForce RT
         "OpenGL renderer string: llvmpipe (LLVM 15.0.7, 256 bits)",
         "CPU: AMD Ryzen 7 5700G with Radeon Graphics",
         "Graphics card #0 name: Parsec Virtual Display Adapter",
+        "According to the benchmark on a 3090 it takes 2 s",
+        "Kernel: gemm_a100_fp16 x 3090 iterations",
+        "trained for 1080 steps with 2080 images",
+        "Is the GPU a GTX 1060 or a Tesla C1060?",
+        "nvenc only works on Windows, with the latest drivers.",
     ],
 )
 def test_talk_of_gpus_shows_none(text: str) -> None:
     assert machine_from_text(text).status == "no_gpu"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("I have 3 GPUs: two 3090s and one 4090", ["3090", "3090", "4090"]),
+        ("My GPU is a 4090.", ["4090"]),
+        ("I'm on ArchLinux w/ 1070 Max-Q", ["1070 Max-Q"]),
+        ("System: Ryzen 7 1700X, 2x Vega 56, 56gb of ram", ["Vega 56", "Vega 56"]),
+        ("The old desktop features an Nvidia 9800GT", ["Nvidia 9800GT"]),
+        (
+            "* Device #1: Quadro RTX 5000, 7/16125 MB\n* Device #2: pthread-Intel Xeon, 9 MB",
+            ["Quadro RTX 5000"],
+        ),
+    ],
+)
+def test_people_name_what_they_have(text: str, names: list[str]) -> None:
+    assert [known(one.name) for one in machine_from_text(text).devices] == names
 
 
 def test_what_is_written_adds_to_what_a_tool_shows() -> None:

@@ -31,6 +31,9 @@ from gpuforge.probe import Probe
 
 # Metal GPU family by chip: Apple, Metal Feature Set Tables (2026-05-21).
 FAMILIES = {"M1": "apple7", "M2": "apple8", "M3": "apple9", "M4": "apple9", "M5": "apple10"}
+_PAIR = re.compile(
+    r'"(\w[\w-]+)"\s*:\s*"([^"\n]{1,200})"|<key>(\w[\w-]+)</key>\s*<string>([^<]{1,200})'
+)
 UNIFIED = Absent("shared with the CPU")
 CEILING = Absent("only a ceiling on shared memory is shown")
 
@@ -63,7 +66,8 @@ def _memory(probe: Probe) -> int | None:
 
 def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     """Add one entry of system_profiler, as a GPU or as something else."""
-    vendor = pci_ids.vendor_named_in(entry.get("vendor") or entry.get("model", ""))
+    named = entry.get("vendor") or entry.get("model") or entry.get("heading", "")
+    vendor = pci_ids.vendor_named_in(named)
     heading, model = name_of(entry.get("heading")), name_of(entry.get("model"))
     # An old Mac writes the driver's key, "ATI,RadeonHD2600", where others write the model.
     name = heading if model is None or re.fullmatch(r"\w+,\w+", model) else model
@@ -116,12 +120,14 @@ def parse_ioreg(text: str) -> list[Facts]:
 
 def parse_system_profiler(text: str) -> list[dict[str, str]]:
     """Return the entries of ``SPDisplaysDataType``, from its JSON or its text."""
-    if text.lstrip().startswith("<?xml"):
-        return [_entry(entry) for entry in records(_of_plist(text))]
+    if text.lstrip().startswith("<?xml") and (whole := _of_plist(text)):
+        return [_entry(entry) for entry in records(whole)]
     value = json_of(text, '"SPDisplaysDataType"')
     if value is not None:
         listed = value.get("SPDisplaysDataType") if isinstance(value, dict) else None
         return [_entry(entry) for entry in records(listed)]
+    if cut := [_entry(fields) for fields in _of_cut(text) if _entry(fields).keys() - {"heading"}]:
+        return cut
     pieces = re.split(r"^[ \t]*Chipset Model:[ \t]*(.*)$", text, flags=re.M)
     found = []
     for before, model, after in zip(pieces[0::2], pieces[1::2], pieces[2::2], strict=False):
@@ -142,6 +148,20 @@ def _of_plist(text: str) -> list[Any]:
         return [item for part in value for item in part.get("_items", [])]
     except (ExpatError, ValueError, TypeError, AttributeError, LookupError, OverflowError):
         return []
+
+
+def _of_cut(text: str) -> list[dict[str, str]]:
+    """Return the entries of a JSON or a property list that is cut, each from its name on."""
+    found: list[dict[str, str]] = []
+    for line in _PAIR.findall(text):
+        key, value = line[0] or line[2], line[1] or line[3]
+        if key == "_name":
+            found.append({})
+            driver = re.fullmatch(r"kHW_(\w+?)Item", value)  # a part of the driver's, not a name
+            value = re.sub(r"(?<=[a-z])(?=[A-Z\d])", " ", driver[1]) if driver else value
+        if found:
+            found[-1].setdefault(key, value)
+    return found
 
 
 def _entry(fields: Mapping[str, Any]) -> dict[str, str]:

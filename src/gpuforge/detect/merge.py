@@ -121,7 +121,10 @@ def _add_hearsay(heard: list[Sighting], groups: list[Group]) -> None:
     for vendor in dict.fromkeys(sighting.vendor for sighting in heard):
         said = [sighting for sighting in heard if sighting.vendor == vendor]
         own = shown.get(vendor)
-        if own is None:
+        if own is not None and len(own) == 1 and _is_first(own[0], said):
+            groups += [Group(vendor, [sighting]) for sighting in said[1:]]
+            own[0].sightings.append(said[0])
+        elif own is None:
             # What draws may be another machine's, where the bus shows what this one has.
             said = [one for one in said if not (placed and one.route == RENDERER)]
             groups += [Group(vendor, [sighting]) for sighting in said]
@@ -131,6 +134,13 @@ def _add_hearsay(heard: list[Sighting], groups: list[Group]) -> None:
         else:
             for sighting in said:
                 _add_to_alike(sighting, own)
+
+
+def _is_first(group: Group, said: list[Sighting]) -> bool:
+    """Return whether a tool that shows the first GPU alone shows one of several equal ones."""
+    alone = all(sighting.route.endswith("(first GPU)") for sighting in group.sightings)
+    names = {sighting.facts.get("name") for sighting in said}
+    return alone and len(said) > 1 and len(names) == 1 and _alike(said[0], group)
 
 
 def _add_to_alike(sighting: Sighting, own: list[Group]) -> None:

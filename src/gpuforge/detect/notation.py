@@ -24,7 +24,7 @@ _NOTHING = re.compile(
     re.I,
 )
 _FRAME = " []()<>{}-_:;,.*'\"|"
-_BARE_ID = re.compile(r"(0x)?[0-9a-f]{3,8}|(device )(0x)?[0-9a-f]{4}", re.I)
+_BARE_ID = re.compile(r"(?!a[18]00$|b[123]00$)(0x)?[0-9a-f]{3,8}|(device )(0x)?[0-9a-f]{4}", re.I)
 LIMIT_BYTES = 2**50
 LINE_LIMIT, ROW_LIMIT = 1000, 100_000
 

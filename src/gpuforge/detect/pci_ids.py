@@ -45,6 +45,14 @@ def not_computing(maker: str, pci_id: str | None) -> str | None:
     return next((why for why, ids in kinds.items() if {maker, pci_id} & set(ids.split())), None)
 
 
+def is_gpu(pci_id: str) -> bool:
+    """Return whether a PCI id is of a GPU, and not of its sound or of a bridge."""
+    maker, _, device = pci_id.partition(":")
+    kinds = ("gpus", "parts", "cards")
+    listed = (e.get(kind, "") for e in _table("maker") if e["id"] == maker for kind in kinds)
+    return any(within(numbers, int(device, 16)) for numbers in listed)
+
+
 def integrated(pci_id: str | None) -> bool | None:
     """Return whether a GPU is part of the processor or chipset, from its PCI id."""
     maker, _, device = (pci_id or "").partition(":")

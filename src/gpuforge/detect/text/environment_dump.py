@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from gpuforge.detect.notation import Facts, kept, lines_of, name_of, word
+from gpuforge.detect.notation import Facts, gfx, kept, lines_of, name_of, word
 from gpuforge.detect.nvidia_smi import parse_list
 from gpuforge.detect.seen import Seen, Sighting
+from gpuforge.detect.text.products import products_in
 from gpuforge.facts import Driver, Toolkit
 
 PROGRAM = "lines"
@@ -34,14 +35,21 @@ def read(text: str, route: str, seen: Seen) -> None:
     rocm = "hip runtime version" in said or "rocm used to build pytorch" in said
     for number, models in enumerate(_MODELS.findall(text)):
         if not _NOTHING.fullmatch(models.strip()):
-            _add_models(models, rocm, f"environment dump {number}", seen)
+            first = " (first GPU)" if rocm else ""
+            _add_models(models, rocm, f"environment dump {number}{first}", seen)
     for number, listed in enumerate(_INTEL.findall(text)):
         names = [line.strip(" \t*") for line in lines_of(listed) if line.strip()]
         devices: list[Facts] = [kept(name=name_of(name)) for name in names]
         seen.add("intel", f"environment dump {number}", devices, trust=2)
+    if re.search(r"^OS\s*: macOS .*\(arm64\)", text, re.M):
+        seen.sightings.append(Sighting("apple", "environment dump", {}, 2, everywhere=True))
     driver = re.match(r"\d+\.[\d.]+", said.get("nvidia driver version", ""))
     if driver:
         facts = {"driver": Driver("nvidia", driver[0]), "runtimes": (Toolkit("cuda"),)}
+        seen.sightings.append(Sighting("nvidia", "environment dump", facts, everywhere=True))
+    built = re.search(r"PyTorch version \(GPU\?\): \S+\+cu(\d{2,3})(\d) \(True\)", text)
+    if built:
+        facts = {"runtimes": (Toolkit("cuda", f"{built[1]}.{built[2]}"),)}
         seen.sightings.append(Sighting("nvidia", "environment dump", facts, everywhere=True))
     versions = {
         "pytorch version": "torch",
@@ -63,7 +71,14 @@ def _add_models(models: str, rocm: bool, route: str, seen: Seen) -> None:
         for facts in parse_list(models.replace("\n\n", "\n")).devices
     ]
     names = [part for line in lines_of(models) if (part := line.strip())]
-    devices = devices or [kept(name=name_of(name) or name) for name in names]
+    parted = [re.fullmatch(r"(.+?)(?: \((gfx\w+)[^)]*\))?", name) for name in names]
+    for model in parted if not devices else ():
+        if model:
+            products = products_in(model[1], asked=True)
+            many = products[0] if len(products) == 1 and products[0].count > 1 else None
+            name = many.name if many else name_of(model[1]) or model[1]
+            facts = kept(name=name, architecture=gfx(model[2]))
+            devices += [dict(facts) for _ in range(many.count if many else 1)]
     runtime = (Toolkit("rocm" if rocm else "cuda"),)
     devices = [{**facts, "runtimes": runtime} for facts in devices]
     seen.add("amd" if rocm else "nvidia", route, devices)

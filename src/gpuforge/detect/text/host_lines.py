@@ -10,16 +10,19 @@ from gpuforge.detect.source import WSL
 from gpuforge.detect.text.labels import labels_of, told_lines
 
 PROGRAM = "lines"
-LINE_LIMIT = 300
+LINE_LIMIT = 600
 # Systems by the words in which people answer for theirs; the first that an answer holds counts.
 SYSTEMS = {
     "wsl2": r"\bWSL ?2?\b",
     "windows": r"\bWin(dows|32|64)?\s?(\d|XP|Vista|NT|Server|x64|-|$)|\bWindows\b",
-    "macos": r"\b(mac\s?OS|Mac|Darwin|OS ?X|Sonoma|Ventura|Monterey|Sequoia|Tahoe|Big Sur)\b",
+    "macos": (
+        r"\b(mac\s?OS|Mac[Bb]ook|Mac|Darwin|OS ?X|Sonoma|Ventura|Monterey|Sequoia|Tahoe|Big Sur)\b"
+    ),
     "freebsd": r"\bFreeBSD\b",
     "jetson": r"\b(Jetson|JetPack|L4T)\b",
     "linux": (
-        r"linux|ubuntu|debian|fedora|centos|rhel|red ?hat|\brocky\b|\balma|\barch\b(?!-|itect)|"
+        r"linux|ubuntu|kde neon|debian|fedora|centos|rhel|red ?hat|\brocky\b|\balma|"
+        r"\barch\b(?!-|itect)|"
         r"mint\b|nixos|gentoo|pop[!_ ]*os|\bkali\b|endeavour|cachyos|bazzite|zorin|alpine|sles|"
         r"(?:open)?suse|manjaro|elementary os|\bvoid\b|slackware|garuda|proxmox|unraid|steamos|"
         r"deepin|kylin|raspbian|silverblue|bluefin|tumbleweed|truenas|\bLTS\b|jellyfish|bookworm|bullseye|trixie"
@@ -27,15 +30,17 @@ SYSTEMS = {
 }
 _CPU_ALONE = re.compile(
     r"^\W{0,3}((?:\d+th Gen )?(?:AMD |Intel(?:\(R\))? )?"
-    r"(?:Ryzen|Core(?:\(TM\))?|Xeon|EPYC|i[3579]-\d|Threadripper)\b.{2,50})$",
+    r"(?:Ryzen|Core(?:\(TM\))?|Xeon|EPYC|i[3579]-\d|Threadripper)\b[^,;\n]{2,50})(?=$|[,;])",
     re.M,
 )
 _SPOKEN = re.compile(
-    rf"\b(?:on|use|using|running|run|under)\s+(?:an?\s|latest\s|my\s|the\s)?"
+    rf"\b(?<!works )(?<!tested )(?:on|use|using|running|run|under)\s+"
+    rf"(?:an?\s|both\s|latest\s|my\s|the\s)?"
     rf"((?:windows|win)\s?(?:7|8|10|11)?\b|(?:{SYSTEMS['linux']})|mac\s?os\b)|"
     r"^\W*((?:Windows|Win)\s?(?:7|8|10|11|XP|Server)\b.{0,30}|"
     r"(?:Linux|Ubuntu|Debian|Fedora)\s\d.{0,30})$|"
-    r"\b((?:ubuntu|linux ?mint|debian|fedora|centos|manjaro|windows)\s\d\d?(?:\.\d+)?)\b",
+    r"\b((?:[xkl]?ubuntu|linux ?mint|debian|fedora|centos|manjaro|windows|macos)\s?\d\d?"
+    r"(?:\.\d+)?)\b|(?<![a-z])(win(?:7|8|10|11))\b",
     re.I | re.M,
 )
 _CPU = re.compile(
@@ -51,36 +56,54 @@ PLATFORMS = {
         r"\bMSC v\.\d|with MSVC|\bnvcuda\.dll|^[ \t]*PNP Device ID\s+PCI",
         r"^(?:\([\w.-]+\) )?PS [A-Z]:\\|^[A-Z]:\\[\w\\ .-]*>",
         r"^[ \t]*\|.*(TCC/WDDM|\bWDDM\s+\|)",
-        r"\b[A-Za-z]:\\{1,2}[\w .-]+\\|^.{0,60}\bLogWindows: ",
+        r"\b[A-Za-z]:\\{1,2}[\w .-]+\\|^.{0,60}\bLogWindows: |(?<!\w)[A-Z]:/(?!/)[A-Z]\w",
+        r"\bWindows Version: \d|\bLogD3D1[12]RHI:|Memory Stats for Windows",
         r"\bDirect3D\d+(Ex)? vs_|\bDriverVersion=\d+\.|Initializing D3D1\d|\[Windows\]",
     ),
+    "freebsd": (r"\bFreeBSD[ -]\d+\.\d|root@FreeBSD\b",),
     "macos": (
         r"^[ \t]*OS\s*: (macOS|Mac OS)",
         r"Python platform\s*: (macOS|Darwin)|Darwin Kernel Version|ggml_metal_|MTLGPUFamily",
+        r"\bMPS backend\b|SPDisplaysDataType|applegpu_|^Model: (MacBook|iMac|Mac\d|Macmini)",
+        r"/Contents/MacOS/|/System/Library/Frameworks/",
+        r"MTLDriver\b|\bMac[Bb]ook\b|\bMac (?:Studio|Mini|Pro)\b|-apple-(?:darwin|macos)",
     ),
-    "freebsd": (r"\bFreeBSD \d+\.\d",),
     "jetson": (r"L4T|\bJetson (Orin|Xavier|Nano|AGX|TX)|-tegra\b",),
     "linux": (
         r"^[ \t]*OS\s*: (?!Microsoft|mac|Mac|[Ww]in)\S",
         r"[Pp]latform\s*: Linux|^Linux \S+ \d+\.\d+|Linux version \d|system='Linux'",
         r"^name of display: :|LLVM [\d.]+, DRM \d|\bOS=Linux\b|x86_64 Linux \d|/dev/nvidia\d",
         r'"(?:OS|os|[Ss]ystem|[Pp]latform|Name)"\s*:\s*"Linux',
+        r"\b(x86_64|aarch64)-\w+-linux-gnu\b",
+        r"\bKernel(?: Version)?: ?[2-7]\.\d+\.\d+[-.][a-z0-9]",
+        r"\bkernel: [2-7]\.\d+\.\d+-|\broot=(?:/dev/|UUID=)|/proc/driver/nvidia/gpus",
+        r"\bLinux [2-7]\.\d+|^\s*Kernel (?:driver in use|modules): ",
+        r"/usr/lib/x86_64-linux|^/usr/(bin|lib|share)/",
+        r"\bsudo (apt|dnf|pacman|lshw|dmesg|modprobe)\b",
         r"operatingSystem: linux|kubernetes\.io/os[=:]\s*\"?linux",
+        r"\b(?:Running|Starting) Lutris \d|/share/lutris/",
+        r"\bMESA-INTEL: |\bradv is not a conformant",
     ),
 }
 FACTS = {
     "cpu_model": (
         r"^[ \t]*[Mm]odel name\s*:\s+(\S.*)$",
         r"^CPU:\s*\n\s*Name: (\S.*)$",
+        r"^\s*Device \d+: ((?:AMD Ryzen|AMD EPYC|Intel\(R\) (?:Core|Xeon))[^,\n]{3,60}?)\s*,",
+        r"^\s*(?:Device Name\s{2,}|DEVICE:\s+\d+: ')((?:Intel\(R\) (?:Core|Xeon|Pentium|Celeron)|"
+        r"AMD (?:Ryzen|EPYC|FX|A\d))[^'\n]{3,60}?)'?\s*$",
+        r"^\s*(?:CPU: )?\d+x ((?:Intel|AMD)\S* .{6,50})$",
+        r"^/0\S*\s+processor\s+(\S.{3,60})$",
         r"^Name=((?:Intel|AMD)\S* .*)$",
-        r" - ([^-\n]{6,60}?) \(\d+ [Tt]hreads\)",
+        r"^[\s*]*CPU ?[-–] ?((?:Intel|AMD|Ryzen)\S* .{3,50})$",
+        r" - ((?:(?! - )[^\n]){6,60}?) \(\d+ [Tt]hreads\)",
     ),
     "machine": (
         r"^[ \t]*Architecture:\s+(x86_64|aarch64|arm64|ppc64le)\b",
         r"^[ \t]*OS\s*: .*\((x86_64|aarch64|arm64)\)",
         r"^Linux \S+ \d.* (x86_64|aarch64) GNU/Linux",
         r"[Pp]latform: .*-(x86_64|aarch64|arm64)-",
-        r"(?:\bArch=|\bmachine='|Kernel: )(x86_64|aarch64|arm64)\b",
+        r"(?:\b[Aa]rch=|\barch: |\bmachine='|Kernel: (?:\d\S+ )?)(x86_64|aarch64|arm64)\b",
     ),
     "cores": (r"^[ \t]*CPU\(s\):\s+(\d+)$",),
     "libc": (r"^[ \t]*Libc version\s*:\s+(glibc-[\d.]+)", r"-with-(glibc\d[\d.]+)"),
@@ -109,12 +132,12 @@ def read(text: str, route: str, seen: Seen) -> None:
             seen.host.update(kept(platform=next(systems, None)))
         if "machine" in label.facts and label.value in ("x86_64", "aarch64", "arm64"):
             seen.host.setdefault("machine", label.value)
-        if "cpu" in label.facts and _CPU.search(label.value):
-            model = label.value.split(" | ")[0]
+        if "cpu" in label.facts and _CPU.search(label.value) and ": " not in label.value:
+            model = re.split(r" \| | \(\d+ MiB", re.sub(r"^\d+ ?[×x] ", "", label.value))[0]
             seen.host.setdefault("cpu_model", model.strip("*`'\" |"))
     if "cpu_model" not in seen.host and (alone := _CPU_ALONE.search(text)):
         seen.host["cpu_model"] = alone[1].strip()
     if "platform" not in seen.host and (spoken := _SPOKEN.search(text)):
-        answer = spoken[1] or spoken[2] or spoken[3]
+        answer = next(filter(None, spoken.groups()))
         systems = (name for name, words in SYSTEMS.items() if re.search(words, answer, re.I))
         seen.host.update(kept(platform=next(systems, None)))

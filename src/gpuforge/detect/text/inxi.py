@@ -27,7 +27,8 @@ def read(text: str, route: str, seen: Seen) -> None:
         elif part == "System" and "FreeBSD" in body:
             seen.host["platform"] = "freebsd"
         elif part == "CPU":
-            words = r"(?:model: |(?:^|Info: )\s*(?:\w+|\d+x? ?\d*)[ -]core )(.+?)"
+            body = re.sub(r"^.*?(?=\bmodel: )", "", body)
+            words = r"(?:model: |(?:^|Info: )\s*(?:\w+|\d+x? ?\d*)[ -]core (?:model: )?)(.+?)"
             model = re.search(rf"{words}(?=\s+[\[(]|\s+\w+: |$)", body, re.I)
             if model and (name := word(model[1])):
                 seen.host["cpu_model"] = name
@@ -37,7 +38,11 @@ def parse_inxi(text: str) -> list[tuple[str, str]]:
     """Return name and one-line text of each part."""
     pieces = _PARTS.split(text)
     bodies = (" ".join(body.split()) for body in pieces[2::2])
-    return list(zip(pieces[1::2], bodies, strict=False))
+    parts = list(zip(pieces[1::2], bodies, strict=False))
+    for place, (name, body) in enumerate(parts[1:], 1):
+        if name == "Info" and parts[place - 1] == ("CPU", ""):
+            parts[place] = ("CPU", body)  # the part's own line, below its heading
+    return parts
 
 
 def _add_graphics(body: str, route: str, seen: Seen) -> None:

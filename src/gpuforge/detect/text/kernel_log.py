@@ -13,8 +13,9 @@ from gpuforge.facts import Driver, VendorFailure
 PROGRAM = "lines"
 _STAMP = re.compile(r"^.{0,80}?\bkernel: (?:\[[\s\d.]+\] )?|^\s*(?:<\d+>)?\[[\s\d.]{6,20}\]\s?")
 _KERNEL = re.compile(
-    r"\[drm|amdgpu[ :]|radeon[ :]|NVRM:|nouveau |nvidia |i915 |\bxe 0|drmn\d+: |kfd kfd: |"
-    r"\[[0-9a-f]{4}:[0-9a-f]{4}\] type"
+    r"\[drm|amdgpu[ :]|radeon[ :]|NVRM(?::| version: )|nouveau |nvidia |i915 |\bxe 0|drmn\d+: |"
+    r"kfd kfd: |"
+    r"\[[0-9a-f]{4}:[0-9a-f]{4}\] type|GPU HANG: ecode|^PCI ID: 0x"
 )
 _ADDRESS = r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _OF_DRIVER = re.compile(rf"(amdgpu|radeon|nouveau|nvidia|i915|xe) {_ADDRESS}: ")
@@ -32,7 +33,7 @@ _FOUND = re.compile(
 _BUS = re.compile(
     rf"pci {_ADDRESS}: \[([0-9a-f]{{4}}):([0-9a-f]{{4}})\] type .* class 0x(03\d\d|1200)"
 )
-_MODULE = re.compile(r"loading NVIDIA UNIX .*?\s(\d{3}\.\d+(?:\.\d+)?)\s")
+_MODULE = re.compile(r"(?:loading |NVRM version: )NVIDIA UNIX .*?\s(\d{3}\.\d+(?:\.\d+)?)\s")
 _NVIDIA = re.compile(
     r"NVRM: .*?\b(?:GPU|PCI)[ :]+(?:at )?(?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})(\.\d)?"
 )
@@ -97,6 +98,13 @@ class _Log:
             self._bind(driver[1], driver[2])
             if found := _FOUND.search(line):
                 self._open()["pci_id"] = f"8086:{found[1].lower()}"
+        elif "GPU HANG: ecode" in line and not any(
+            one.get("bound") == "i915" for one in self.cards
+        ):
+            self._current = {"bound": "i915", "driver": Driver("i915")}
+            self.cards.append(self._current)
+        elif (ident := re.match(r"PCI ID: 0x([0-9a-f]{4})$", line)) and self._current:
+            self._current.update(kept(pci_id=pci_id("8086", ident[1])))
         if memory := _MEMORY.search(line):
             shown = next(part for part in memory.groups() if part)
             total = whole(shown, 16) if shown.startswith("0x") else size(shown, "M")

@@ -14,8 +14,8 @@ from gpuforge.detect.notation import lines_of
 REACH, ANSWERS = 4, 12
 FIRST_LINES, LAST_LINES = 4000, 500
 _PAIR = re.compile(
-    r"(?:^|(?<=\s\s)|(?<=[|,;:(>*]\s)|(?<=[|,;(>*\"'`]))[\s*#>|•·\"'`+-]{0,12}"
-    r"([^\W\d_][^:=：|\n]{0,70}?|#\d[^:=：|\n]{0,30}?|[A-Z]{2,4}(?=\s{2}))[\"'*`\]\s.)]*"
+    r"(?:^|(?<=\s\s)|(?<=[|,;:(>*{]\s)|(?<=[|,;(>*\"'`]))[\s*#>|•·\"'`+-]{0,12}(?:\d{1,2}[.)]\s)?"
+    r"([^\W\d_][^:=：|{\n]{0,70}?|#\d[^:=：|\n]{0,30}?|[A-Z]{2,4}(?=\s{2}))[\"'*`\]\s.)]*"
     r"(?:(?<!\d):|:(?!\d)|[=：|]|\s{2,}|\s[-–]\s)[\"'*`\s\[:]*(?=\S)"
 )
 _HEAD = re.compile(
@@ -35,6 +35,18 @@ _OPENING = re.compile(
     re.I,
 )
 _RULE = re.compile(r"^[\s|:+=-]+$")
+# Maker and part on the PCI bus beside each other, in hexadecimal: of a device's key on Windows, a
+# module's alias, JSON; and in decimal.
+_IDS = re.compile(
+    r"VEN_(?P<a>10DE|1002|8086)&DEV_(?P<b>[0-9A-F]{4})|"
+    r"pci:v0000(?P<c>10DE|1002|8086)d0000(?P<d>\w{4})|"
+    r"(?<!sub)(?<!sub_)vendor(?:[ _]?id)?[\"']?\s?[:=]\s?[\"']?(?:0x)?"
+    r"(?P<e>10de|1002|8086)\b.{1,6}?"
+    r"device(?:[ _]?id)?[\"']?\s?[:=]\s?[\"']?(?:0x)?(?P<f>[0-9a-f]{4})\b|"
+    r"vendor[\"']?\s?:\s?(?P<g>4318|4098|32902), device: (?P<h>\d{2,5})\b|"
+    r"deviceId\":(?P<j>\d{2,5}),[^{}]{0,200}vendorId\":(?P<i>4318|4098|32902)\b",
+    re.I,
+)
 
 
 @dataclass(frozen=True)
@@ -65,10 +77,17 @@ def _meanings() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 @lru_cache(maxsize=4096)
 def facts_of(label: str) -> frozenset[str]:
-    """Return what a label asks for, by its words alone."""
-    bare = re.sub(r"\([^)]*\)", " ", _UNIT.sub(" ", label.lower()))
+    """Return what a label asks for, by its words alone, also where they are joined: ``gpuName``."""
+    if re.search(r"gfx\d", label):
+        return frozenset()
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", label)
+    return _asked_by(label) or (_asked_by(parted) if parted != label else frozenset())
+
+
+def _asked_by(label: str) -> frozenset[str]:
+    bare = re.sub(r"\([^)]*(?:\)|$)", " ", _UNIT.sub(" ", label.lower()))
     words = " ".join(re.sub(r"[\W_\d]+", " ", bare).split())
-    if len(words) > 60 or not words or re.search(r"gfx\d", label):
+    if len(words) > 60 or not words:
         return frozenset()
     return frozenset(fact for fact, pattern in _meanings() if pattern.fullmatch(words))
 
@@ -102,6 +121,7 @@ def _labels(lines: list[str]) -> Iterator[Label]:
             first = min(int(part) for part in opening.groups() if part)
             yield Label(number, frozenset({"block"}), "", (first,))
             continue
+        yield from _ids(number, line)
         yield from _pairs(number, line)
         yield from _below(number, lines)
 
@@ -113,6 +133,20 @@ def _label(line: int, head: str, value: str, numbers: tuple[int, ...] = ()) -> I
         yield Label(line, found, value.strip(), _numbers(head) or numbers, unit[1] if unit else "")
 
 
+def _ids(number: int, line: str) -> Iterator[Label]:
+    """Yield PCI ids that stand in pairs, such as ``10de:1b80``."""
+    if not any(word in line for word in ("VEN_", "pci:v", "endor", "ENDOR")):
+        return
+    for match in _IDS.finditer(line[:1000]):
+        parts = [part for part in match.groups() if part]
+        if match["h"] or match["j"]:
+            maker, device = (
+                int(part) for part in (match["g"] or match["i"], match["h"] or match["j"])
+            )
+            parts = [f"{maker:04x}", f"{device:04x}"]
+        yield Label(number, frozenset({"ids"}), ":".join(parts).lower())
+
+
 def _numbers(head: str) -> tuple[int, ...]:
     """Return which devices a label means: of ``GPU 0,1``, ``Graphics card #1 VRAM``, ``GPU[0]``."""
     shown = _NUMBER.search(head)
@@ -122,11 +156,20 @@ def _numbers(head: str) -> tuple[int, ...]:
 
 def _pairs(number: int, line: str) -> Iterator[Label]:
     """Yield the labels in one line, each value up to the next label."""
-    matches = [match for match in _PAIR.finditer(line) if facts_of(match[1])]
-    ends = [*(match.start() for match in matches[1:]), len(line)]
-    numbers = _numbers(matches[0][1]) if matches else ()
-    for match, end in zip(matches, ends, strict=False):
-        yield from _label(number, match[1], line[match.end() : end], numbers)
+    matches = [(*_head(match), match.end()) for match in _PAIR.finditer(line)]
+    matches = [match for match in matches if facts_of(match[0])]
+    ends = [*(start for _, start, _ in matches[1:]), len(line)]
+    numbers = _numbers(matches[0][0]) if matches else ()
+    for (head, _, begin), end in zip(matches, ends, strict=False):
+        yield from _label(number, head, line[begin:end].rstrip(" ,"), numbers)
+
+
+def _head(match: re.Match[str]) -> tuple[str, int]:
+    """Return a label and where it begins: what stands before its last comma is another's value."""
+    head = match[1].rpartition(", ")[2]
+    if head != match[1] and not facts_of(match[1]):
+        return head, match.end(1) - len(head)
+    return match[1], match.start()
 
 
 def _below(number: int, lines: list[str]) -> Iterator[Label]:
@@ -138,8 +181,11 @@ def _below(number: int, lines: list[str]) -> Iterator[Label]:
     place = number + 1
     while place < min(len(lines), number + REACH) and not lines[place].strip(" \t`-*_"):
         place += 1
-    for below in range(place, min(len(lines), place + ANSWERS)):
+    answers = [line.strip() for line in lines[place : place + ANSWERS]]
+    for below in range(place, place + len(answers)):
         value = lines[below].strip()
         if not value or value.startswith(("#", "**", "```", "<")) or any(_pairs(below, value)):
             return
+        if value[0] in "-*•+" and (equal := answers.count(value)) > 1:
+            value = f"{equal} x {value.lstrip('-*•+ ')}"  # a list names each of several equal ones
         yield from _label(below, words, value.lstrip("-*•+ \t"))

@@ -10,7 +10,7 @@ from itertools import islice
 from gpuforge.detect.notation import product_of
 from gpuforge.detect.pci_ids import vendor_named_in
 from gpuforge.detect.text.labels import told_lines
-from gpuforge.detect.text.products import Product, products_in
+from gpuforge.detect.text.products import COUNTS, GPUS_AT_MOST, Product, products_in
 from gpuforge.facts import Vendor
 
 # A person who mentions more products of one vendor than this speaks of GPUs in general.
@@ -20,15 +20,39 @@ LINE_LIMIT, LINES_AT_MOST, CLAUSE = 600, 1500, 60
 _HINTS = (
     "rtx gtx geforce quadro tesla titan nvidia radeon rx instinct mi1 mi2 mi3 mi5 mi6 mi8 mi- amd "
     "ati vega intel arc graphics iris gma apple m1 m2 m3 m4 m5 gpu card jetson grid 0s strix mx gt "
-    "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a8 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 my"
+    "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a8 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 "
+    "my xt m5 0ti super"
 ).split()
 # Words before a product by which a person says that it is there.
 _MINE = re.compile(
     r"\b(I have|I've|I use|there is an?|use|using|running|runs?|my|our|with|on|have|has|got|own|"
-    r"bought|equipped|machine|laptop|desktop|card|tested|testing|we are|device|cuda:\d|selected|"
-    r"detected|initialized|adapter)\b"
+    r"bought|contains?|includes?|features|equipped|"
+    r"machine|laptop|desktop|card|tested|testing|we are|"
+    r"device|cuda:\d|selected|detected|initialized|adapter)\b"
     r"(?:(?!\.\s|;).){0,40}$|"
-    r"\b(have|has|with|my|our)\b(?:(?!\.\s|;).){0,60}\b(gpus?|cards?)\b(?:(?!\.\s|;).){0,60}$",
+    r"\b(have|has|with|my|our)\b(?:(?!\.\s|;).){0,60}\b(gpus?|cards?)\b(?:(?!\.\s|;).){0,60}$|"
+    r"\b(?:host|server|node|pc|workstation|[ide]?gpus?|cards?|hardware|system|rig|specs?|setup)"
+    r"[\s.:*-]{1,6}$|\b(?:avec|con|mit|tengo|uso|habe|j'ai)\b(?:(?!\.\s).){0,40}$|"
+    r"(?:显卡|顯卡|グラボ|グラフィックボード|видеокарт\w*|\d卡)\W{0,2}[是为はв]?\s?$|^\W*(?:win(?:dows)?\s?\d+|ubuntu[\s\d.]*)[,\s]{1,3}$",
+    re.I,
+)
+# What stands beside a product where a line lists what a machine has.
+_SPECS = re.compile(
+    r"\bdrivers? (?:version )?[\d.]{3}|\bCUDA[ :]\d|\bGB RAM|\d ?GB (?:of RAM|DDR\d)|"
+    r"\b(?:Windows|Win|Ubuntu|Debian|Fedora) ?\d|\bi[3579]-\d|\bRyzen \d|\bkernel \d|\bmesa \d|"
+    r"\bWayland\b|\bXeon\b|\bEPYC\b",
+    re.I,
+)
+# What leaves no doubt, whatever is asked or said beside it.
+_SURELY_MINE = re.compile(
+    r"\b(?:I have(?: got)?|I've(?: got)?|I own|I bought|I use|I am using|I'm using)"
+    r"(?: an?| the| only| \d+ ?x?)? (?:\w+ ){0,2}$|\b(?:my|our)(?: \w+)? $",
+    re.I,
+)
+# What stands between two that are both there.
+_JOINED = re.compile(
+    r"(?:\s?\(?\d+\s?GB\)?)?\W{0,3}\b(?:and|plus|as well as)\b.{0,14}|"
+    r"\s?[,+&/]\s?(?:and |an? |my )*",
     re.I,
 )
 # Words that speak of GPUs at large.
@@ -52,16 +76,32 @@ _MARK = re.compile(
 )
 _ASKS = re.compile(
     r"\b(?:GPUs?|graphics? cards?|video cards?)"
-    r"(?:\s(?:is|are|was)|\s?[:=(-])\s?(?:an?\s|the\s)?",
+    r"(?:\s(?:is|are|was|of)|\s?[:=(-])\s?(?:an?\s|the\s)?",
     re.I,
 )
 # A question speaks of what there may be, unless it is about the writer's own.
 _ASKED = re.compile(r"^[^.!?]*\?")
 _OWN = re.compile(r"\b(my|our|I have|I've|I use)\b", re.I)
 # Numbers that are a product's name only behind such a word.
+_NUMBERS = r"(?:[2-5]0[5-9]0|10[5-8]0|16[56]0)"
 _BARE = re.compile(
-    r"\b(?:my (?:old |new )?|the (?=\S+ (?:graphics )?card))"
-    r"((?:[2-5]0[5-9]0|10[5-8]0|16[56]0)(?:\s?(?:Ti|SUPER))?)\b",
+    rf"(?:\b(?:my (?:old |new )?|the (?=\S+ (?:graphics )?card)|"
+    rf"(?:on|with|using|have|got|use|own|bought) (?:an? |one |a single )(?:nvidia )?)|"
+    rf"(?:我有|我的|[一两三四](?:个|张|块)|用的|使用)\s?)({_NUMBERS}(?:\s?(?:Ti|SUPER))?)"
+    rf"(?![a-z\d]|\s?[x×]\s?\d|\s(?:images?|samples?|steps?|tokens?|epochs?|px|p|by|words)\b)|"
+    rf"\b(?:on|with|using|have|hardware|gpu|card):?\s(?:an? )?({_NUMBERS}\s?(?:Ti|SUPER))\b|"
+    rf"\b(?:\d{{1,2}}x?|two|three|four|six|eight|dual|both|both my|my \d)\s"
+    rf"({_NUMBERS}(?:\s?(?:Ti|SUPER))?)(?='?s\b|\s(?:GPUs|cards)\b)|"
+    rf"(?<![\d.])({_NUMBERS}(?:\s?(?:Ti|SUPER))?)(?=显卡)|"
+    rf"\b(?:on|with|w/|using|have|my|(?<=/)w)\s(?:an? )?"
+    rf"((?:{_NUMBERS}|[679][5-8]0)\s?(?:Ti|max-?q))\b",
+    re.I,
+)
+_OF_MAC = re.compile(
+    r"\bi?Mac(?:Book|\s?OS)?(?:\s?(?:Pro|Air|Mini|Studio))?\b[\s(,]{1,3}"
+    r"(?:with |w/ |on |an? |the |Apple |\d\d(?:-inch)? )*"
+    r"(M[1-9](?:\s?(?:Pro|Max|Ultra))?)\b(?!\.)|"
+    r"\b(M[1-9](?:\s?(?:Pro|Max|Ultra))?)\s(?:chip|Mac|MacBook|iMac)\b",
     re.I,
 )
 _VENDOR = r"(nvidia|amd|intel|radeon|geforce) (?:gpu|card|graphics|igpu|dgpu)\b"
@@ -124,6 +164,23 @@ def _may_name(line: str) -> bool:
     return any(hint in folded for hint in _HINTS)
 
 
+def _numbered(vendor: Vendor, match: re.Match[str], line: str) -> Product:
+    """Return the product whose number a pattern found, with the memory that stands behind it."""
+    group = match.lastindex or 1
+    total = re.match(r"\s?\(?(\d{1,2})\s?GB?\b", line[match.end(group) :], re.I)
+    size = int(total[1]) << 30 if total else None
+    many = re.search(
+        rf"\b(\d{{1,2}}|{'|'.join(COUNTS)})(?:x| x)?(?: my)? $", line[: match.start(group)], re.I
+    )
+    said = (
+        many[1].lower()
+        if many and re.match(r"'?s\b| GPUs| cards", line[match.end(group) :])
+        else "1"
+    )
+    count = min(COUNTS.get(said) or int(said) or 1, GPUS_AT_MOST)
+    return Product(vendor, match[group], match.start(group), match.end(group), count, size)
+
+
 def _of_line(number: int, line: str) -> Iterator[Mention]:
     bare = re.sub(r"^(#+ |[>*\u2022`+\s-]+)+", "", line).rstrip(" *`")
     asks = _ASKS.search(bare)
@@ -132,23 +189,32 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
         answer = products_in(bare[asks.end() :][:40], asked=True)
         shift = asks.end()
         products = [replace(one, start=one.start + shift, end=one.end + shift) for one in answer]
-    own = None if products else _BARE.search(bare)
+    own = None if products else _OF_MAC.search(bare) or _BARE.search(bare)
     if own:
-        products = [Product("nvidia", own[1], own.start(1), own.end(1))]
+        maker: Vendor = "apple" if own.re is _OF_MAC else "nvidia"
+        products = [_numbered(maker, match, bare) for match in own.re.finditer(bare)]
+    listed = len(bare) < 160 and "," in bare and _SPECS.search(bare)
+    last = 0  # where the one before ends, if it is there
     for product in products:
         before = bare[: product.start]
         mark = _MARK.search(before[-CLAUSE:])
         alone = len(bare) - (product.end - product.start) <= 24 or line.lstrip().startswith("#")
-        mine = _MINE.search(before) or asks or own
+        joined = last and _JOINED.fullmatch(bare[last : product.start])
+        mine = _MINE.search(before) or asks or own or joined or listed
         after = re.split(r"[.!?](?=\s)", bare[product.end :], maxsplit=1)[0][: CLAUSE // 2]
         general = _GENERAL.search(bare[max(0, product.start - CLAUSE) : product.end] + after)
-        if _ASKED.search(bare[product.end :]) and not (own or _OWN.search(bare)):
+        sure = own and own.re is _BARE
+        if _ASKED.search(bare[product.end :]) and not (sure or _OWN.search(bare)):
             general = _ASKED.search("?")
+            mark = None if re.search(r"\bor\b", bare) else mark
+        if _SURELY_MINE.search(before):
+            general = None
         inside = re.search(r"\b(?:w/|with) ?$", before) and re.search(r"\d{3}[MS]\b", product.name)
         which = next((int(part) for part in mark.groups() if part), None) if mark else None
         such = re.search(r"\b(?:such as|like|e\.g\.?)(?: an?| the)?(?: \S+)? ?$", before)
         marked = mark and not (which is None and such)
         if marked or inside or ((alone or mine) and not general):
+            last = product.end
             same = sum(one.name == product.name for one in products)
             # T-Rex writes the bus in the place of the device: [00:01.0].
             shown = len(products) == 1 and not re.search(r"\[\d\d:", bare)

@@ -12,18 +12,26 @@ from gpuforge.detect.notation import size
 from gpuforge.facts import Vendor
 
 GPUS_AT_MOST = 64
-_COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "six": 6, "eight": 8}
+COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "six": 6, "eight": 8}
 _TIMES = re.compile(
-    rf"(?:\b(\d{{1,2}})\s?[x×*]\s?|\b(\d{{1,2}}|{'|'.join(_COUNTS)})(\sx)?\s(?:\w+\s)?)$", re.I
+    rf"(?:\b(\d{{1,2}})\s?[x×*卡张块]\s?|\b(\d{{1,2}}|{'|'.join(COUNTS)})(\sx)?\s(?:\w+\s)?)$",
+    re.I,
 )
-_HAVE = re.compile(r"\b(?:have|has|with|using|on|got|of|by|use) (?:only )?(\d{1,2}) $", re.I)
+_OF_NAME = re.compile(r"\b(?:Ryzen|Athlon|A\d+-\d{4}\w*)[^,;|+()\n]{0,40}\b(?:with|w/)\s$", re.I)
+_PAIR = {"dual", "both", "quad"}  # of a board's name, such as ASUS Dual, it is a part
+_BOARD = re.compile(r"\b(?:ASUS|Palit|OC|edition|KFA2|Gainward)\W+dual\W+$", re.I)
+_HAVE = re.compile(
+    r"\b(?:have|has|with|using|on|got|of|by|use|shows|sees) (?:only )?(\d{1,2}) $", re.I
+)
 _MORE = re.compile(r"^s?(?:\s(?:GPUs?|cards?))?[\s(,]{0,3}[x×*]\s?(\d{1,2})\b", re.I)
 _PLURAL = re.compile(r"^s\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re.I)
 # Memory beside a name; what is called RAM alone is the computer's.
 _SIZE = r"(\d{1,3}(?:\.\d+)?)\s?G(?:i?Bs?|o)?\b"
 _AFTER = re.compile(
-    rf"^s?(?:\sGPUs?|\sLHR|\s\(LHR\))?[\s(,/\[@:|-]{{0,4}}(?:with\s|w/\s?|VRAM:?\s|so\s|has\s)?"
-    rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})\s?Mi?B\b|{_SIZE})(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|disk|host|free))",
+    r"^(?:'?s)?(?:\sGPUs?|\sLHR|\s\(LHR\)|\sOC|\sFE|\sGaming(?:\sX)?|\sFounders Edition)?"
+    r"[\s(,/\[@:|-]{0,4}(?:with\s|w/\s?|mit\s|con\s|avec\s|VRAM:?\s|so\s|has\s)?"
+    rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})\s?Mi?B\b|{_SIZE})"
+    r"(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|disk|host|free))",
     re.I,
 )
 _BEFORE = re.compile(rf"(?:^|[\s(]){_SIZE}(?:\sVRAM)?\s+$", re.I)
@@ -63,7 +71,9 @@ def _patterns() -> tuple[tuple[bool, Vendor, re.Pattern[str]], ...]:
 
 def _bounded(forms: str) -> re.Pattern[str]:
     """Return a pattern of whole words; a plural is one of them."""
-    return re.compile(rf"(?<![\w.-])(?:{forms})(?![a-rt-z\d]|\s?[KMG]i?B\b|\s?[%°])", re.I)
+    return re.compile(
+        rf"(?:(?<![a-z0-9_.-])|(?<=\d[x*]))(?:{forms})(?![a-rt-z\d]|\s?[KMG]i?B\b|\s?[%°])", re.I
+    )
 
 
 def products_in(text: str, *, asked: bool = False) -> list[Product]:
@@ -80,7 +90,9 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
         for match in pattern.finditer(text[:1000]) if asked or not is_short else ():
             if not any(match.start() < one.end and one.start < match.end() for one in found):
                 found.append(_product(vendor, match, text))
-    return sorted(found, key=lambda one: one.start)
+    found.sort(key=lambda one: one.start)
+    # Beside another, the GPU that a processor's name ends with is a part of that name.
+    return [one for one in found if len(found) == 1 or not _OF_NAME.search(text[: one.start])]
 
 
 def _product(vendor: Vendor, match: re.Match[str], text: str) -> Product:
@@ -108,6 +120,10 @@ def _counts(before: str, after: str) -> Iterator[int]:
         yield min(int(have[1]) or 1, GPUS_AT_MOST)
     elif times and times[1]:
         yield min(int(times[1]) or 1, GPUS_AT_MOST)
-    elif times and (times[3] or _PLURAL.search(after)):
-        number = _COUNTS.get(times[2].lower()) or int(times[2])
+    elif times and (
+        times[3]
+        or _PLURAL.search(after)
+        or (times[2].lower() in _PAIR and not _BOARD.search(before))
+    ):
+        number = COUNTS.get(times[2].lower()) or int(times[2])
         yield min(number or 1, GPUS_AT_MOST)

@@ -27,6 +27,7 @@ from gpuforge.facts import Driver, Toolkit, Vendor
 
 PROGRAM = "lines"
 _LIBRARIES: dict[str, Vendor] = {"cuda": "nvidia", "rocm": "amd", "oneapi": "intel"}
+_SHARED = {"0": False, "1": True, "discrete": False, "integrated": True, "igpu": True}
 # How many lines a device's own lines stand apart at most.
 REACH = 4
 
@@ -91,6 +92,7 @@ def _add(
             seen.sightings.append(Sighting(vendor, f"log of {tool}", facts, 2, everywhere=True))
         return
     unique = said.get("uuid") or said.get("index") or said.get("address") or name
+    unique = unique or said.get("gfx", "")
     if entry.get("fresh") or not unique:
         unique = f"line {number}"
     if entry.get("continues") and near and last is not None:
@@ -111,6 +113,19 @@ def _add(
     device.facts.update({key: value for key, value in facts.items() if key not in device.facts})
 
 
+def _unpacked(number: str) -> str:
+    """Return the address ``1a:00.0`` of NCCL's number 1a000."""
+    digits = number.zfill(9)
+    return f"{digits[-9:-5]}:{digits[-5:-3]}:{digits[-3:-1]}.{digits[-1]}" if number else ""
+
+
+def _driver(said: dict[str, str], vendor: Vendor) -> Driver | None:
+    name = said.get("module", vendor)
+    if "driver" in said:
+        return Driver(name, said["driver"])
+    return Driver(name) if "module" in said else None
+
+
 def facts_of(said: dict[str, str], vendor: Vendor) -> Facts:
     """Return facts from the groups of a line."""
     compute = said.get("compute", said.get("capability", ""))
@@ -122,18 +137,26 @@ def facts_of(said: dict[str, str], vendor: Vendor) -> Facts:
     name = name if " " in name else name.replace("_", " ")
     maker = maker or (pci_ids.maker_of(vendor) if device and vendor != "other" else "")
     compute = compute or ".".join(said[key] for key in ("major", "minor") if key in said)
+    compute = compute or re.sub(r"(?<=\d)(?=\d$)", ".", said.get("sm", ""))
+    compute, runtime = "" if compute == "0.0" else compute, None if runtime == "0.0" else runtime
+    shared = _SHARED.get(said.get("shared", "").lower())
+    if shared is None and "chip" in said:
+        shared = pci_ids.integrated_by_name(vendor, said["chip"], "")
+    own = vendor == "intel" and pci_ids.integrated_by_name(vendor, name, "")  # has no memory
+    parts = [int(said.get(key, "0")) for key in ("gfx_major", "gfx_minor", "gfx_step")]
+    target = f"gfx{parts[0]}{parts[1]:x}{parts[2]:x}" if parts[0] else said.get("gfx", compute)
     return kept(
         name=name_of(pci_ids.split_maker(name)[1] if "[" in name else name),
         uuid=uuid if uuid.startswith("GPU-") else None,
-        memory_total_bytes=size(said.get("total")),
+        memory_total_bytes=None if own else size(said.get("total")) or size(said.get("mib"), "M"),
         compute_capability=compute
         if vendor == "nvidia" and re.fullmatch(r"\d+\.\d", compute)
         else None,
-        architecture=gfx(said.get("gfx", compute)),
-        pci_address=pci_address(said.get("address", ""))
+        architecture=gfx(target),
+        pci_address=pci_address(said.get("address", "") or _unpacked(said.get("packed", "")))
         or (pci_address_of(*place) if len(place) == 4 else None),
         pci_id=pci_id(maker, device) if device and maker else None,
-        integrated={"0": False, "1": True}.get(said.get("shared", "")),
-        driver=Driver(vendor, said["driver"]) if "driver" in said else None,
+        integrated=shared,
+        driver=_driver(said, vendor),
         runtimes=(Toolkit(kinds.get(vendor, vendor), runtime),) if runtime else None,
     )

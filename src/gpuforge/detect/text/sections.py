@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from gpuforge import registry
@@ -126,13 +126,14 @@ def sections_of(lines: list[tuple[int, str]]) -> list[Section]:
     """Return the outputs that numbered lines hold, in their order."""
     found: list[Section] = []
     current: Section | None = None
+    signs = _signs_in("\n".join(line for _, line in lines).lower())
     for number, line in lines:
         fence = _FENCE.match(line)
         if fence:
             line, current = line[fence.end() :], None
-        program, is_head, alone = _recognised(line)
+        program, is_head, alone = _recognised(line, signs)
         if program and (current is None or current.program != program or is_head):
-            if not (current and program == current.program and _has_no_head(current)):
+            if not (current and program == current.program and _has_no_head(current, signs)):
                 current = Section(program, number, alone)
                 found.append(current)
         elif not program and current and (current.alone or _END.match(line)):
@@ -142,15 +143,21 @@ def sections_of(lines: list[tuple[int, str]]) -> list[Section]:
     return found
 
 
-def _recognised(line: str) -> tuple[str, bool, bool]:
+def _signs_in(folded: str) -> tuple[_Sign, ...]:
+    """Return the signs that a line of a text in lower case may show, each with its words there."""
+    here = ((sign, tuple(word for word in sign.words if word in folded)) for sign in _signs())
+    return tuple(replace(sign, words=words) for sign, words in here if words)
+
+
+def _recognised(line: str, signs: tuple[_Sign, ...]) -> tuple[str, bool, bool]:
     """Return the program that a line belongs to or ``""``, whether it begins an output of it."""
     folded = line.lower()
-    for sign in _signs():
+    for sign in signs:
         if sign.fits(line, folded):
             return sign.program, bool(sign.head and sign.head.search(line)), sign.alone
     return "", False, False
 
 
-def _has_no_head(section: Section) -> bool:
+def _has_no_head(section: Section, signs: tuple[_Sign, ...]) -> bool:
     """Return whether what stands so far, such as an error, may belong to the output that begins."""
-    return not any(_recognised(line)[1] for line in section.lines)
+    return not any(_recognised(line, signs)[1] for line in section.lines)

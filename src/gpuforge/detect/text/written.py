@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from gpuforge.detect import pci_ids
 from gpuforge.detect.notation import (
     Facts,
+    as_makers_write,
     gfx,
     kept,
     pci_address,
@@ -32,7 +33,7 @@ PROGRAM = "prose"
 REACH, NEAR = 40, 8
 LINE_LIMIT, DEVICES_AT_MOST = 300, 256
 # A field of 32 bits that is full, or ran over by some multiple of what it holds.
-FULL_BYTES = 2**32 - 2**28
+FULL_BYTES, CAPPED_FROM_BYTES = 2**32 - 2**28, 2**32 - 2**21
 _NONE = re.compile(
     r"(no|none|null|n/?a|not?\b.*|false|true|yes|cpu( only)?|(dis|en)abled|unknown|any|all|[\d\W]+)"
     r"\W*$",
@@ -49,6 +50,9 @@ _LIBRARIES: tuple[tuple[str, Vendor], ...] = (
     (r"\b(mps|metal)\b", "apple"),
     (r"\b(xpu|oneapi)\b", "intel"),
 )
+_PROCESSOR = re.compile(
+    r"\b(CPU|Processor|Xeon|Ryzen|EPYC|Celeron|Pentium|Threadripper|i[3579]-\d)|Core\(TM\)", re.I
+)
 _SHARED = re.compile(r"(?<!not )\b(igpu|apu|integrated|on-?board|built-?in|unified mem)\b", re.I)
 _OWN = re.compile(r"\b(dgpu|discrete|egpu|dedicated mem|discretegpu)\b", re.I)
 _NUMBERED = re.compile(r"(?:^|[<\[#\s(])(\d{1,2})[:\]>)]\s*$")
@@ -59,16 +63,36 @@ _VERSION = (
 _OF_DRIVER = re.compile(_VERSION)
 _OF_GL = re.compile(r"\bNVIDIA (\d{3}\.\d{2,3}(?:\.\d{1,2})?)\b")
 _SAID_DRIVER = re.compile(
+    r"\b([3-6]\d\d\.\d{2,3}(?:\.\d{1,2})?) (?:nvidia |proprietary )?drivers?\b|"
     r"\bdrivers?(?: version)?[\s:=(v-]{1,3}(?:nvidia[ /-])?([3-6]\d\d\.\d{2,3}(?:\.\d{1,2})?)\b",
     re.I,
 )
 _NVIDIA_DRIVER = re.compile(
     r"\bnvidia (?:gpu |proprietary |open )?drivers?(?: version)?(?: is)?\W{1,4}"
     r"v?([2-6]\d\d\.\d{2,3}(?:\.\d{1,2})?)\b|"
+    r"\bnvidia[ -](?:linux-x86_64-|drivers?-)?([3-6]\d\d\.\d{2,3}(?:\.\d{2})?)\b|"
     r"^filename:\s+\S*/nvidia\S*\.ko\S*\n(?:.*\n){0,4}?version:\s+([2-6]\d\d\.[\d.]+)",
     re.I | re.M,
 )
+_MY_MEMORY = re.compile(
+    r"\b(?:my|our) (?:gpu|card|graphics card|vga)(?: \w+){0,2}? "
+    r"(?:has|have|having|with|is) (?:only |just )?(\d{1,3}) ?G(?:i?B)?\b"
+    r"(?! (?:of )?(?:RAM|system))|"
+    r"\bI(?:'ve| have)?(?: got)? (?:only |just )?(\d{1,3}) ?G(?:i?B)?(?: of)? VRAM\b",
+    re.I,
+)
+_MY_CAPABILITY = re.compile(
+    r"\b(?:my|our) (?:hardware|gpu|card|device)(?: \w+){0,2}? "
+    r"(?:supports?|has|have|is|with)(?: \w+)? compute (?:capability|model)(?: of)? (\d{1,2}\.\d)\b",
+    re.I,
+)
+_MPS = re.compile(
+    r"\bMPS backend out of memory|\bdevice=mps\b|\bmps:0\b|mps\.is_available\(\)\W{0,6}True"
+)
 _OF_NVIDIA = re.compile(r"\bnvidia-smi\b|\bCUDA Version\s*:", re.I)
+_CAPABILITY = re.compile(
+    r"^[^.;]{0,60}?\b(?:(?:compute )?capability(?: of)?|CC)[\s:=(]{1,3}(\d{1,2}\.\d)\b", re.I
+)
 _KERNEL_DRIVER = re.compile(r"(nvidia|amdgpu|radeon|nouveau|i915|xe)(?=$|[\s,(-])", re.I)
 _BESIDE = re.compile(
     rf"^\s*[,(/]?\s?(\d\d\.\d{{1,2}}\.\d{{1,5}}\.\d{{1,5}}|(?<=/ )\d{{3}}\.[\d.]+)\b|"
@@ -101,15 +125,23 @@ def read(text: str, route: str, seen: Seen) -> None:
             numbers = () if mention.number is None else (mention.number,)
             for device in found.add(mention.product, mention.line, numbers):
                 device.said = _beside(mention) | {"gfx": mention.words} | device.said
+    mine = _MY_MEMORY.search(text)
+    if mine and len(found.devices) == 1 and found.devices[0].count == 1:
+        found.devices[0].said.setdefault("total", f"{mine[1] or mine[2]} GB")
     for device in found.devices:
         if device.vendor:
             facts = _finished(device)
             route = device.said.get("route", "labels")
             seen.sightings += [Sighting(device.vendor, route, facts, HEARSAY)] * device.count
     text = "\n".join(line[:LINE_LIMIT] for line in told_lines(text))
+    if capability := _MY_CAPABILITY.search(text):
+        told_of = {"compute_capability": capability[1]}
+        seen.sightings.append(Sighting("nvidia", "labels", told_of, HEARSAY, everywhere=True))
+    if _MPS.search(text):
+        seen.sightings.append(Sighting("apple", "labels", {}, HEARSAY, everywhere=True))
     spoken = _NVIDIA_DRIVER.search(text)
-    own = found.driver or ((spoken[1] or spoken[2]) if spoken else "")
-    driver = own or next(iter(_SAID_DRIVER.findall(text)), "")
+    own = found.driver or (next(filter(None, spoken.groups())) if spoken else "")
+    driver = own or next((a or b for a, b in _SAID_DRIVER.findall(text)), "")
     own = own or (driver if _OF_NVIDIA.search(text) else "")
     if driver and (own or any(one.vendor == "nvidia" for one in found.devices)):
         facts = {"driver": Driver("nvidia", driver)}
@@ -133,6 +165,9 @@ class _Devices:
         if "block" in label.facts:
             self._block = self._numbered(label.numbers[0], None, label.line)
             self._current = [self._block]
+        if "ids" in label.facts:
+            self._identify(label)
+            return
         named = bool(label.facts & {"name", "renderer", "maybe"}) and self._name(label)
         for fact in label.facts if not named else label.facts & {"gl"}:
             self._tell(fact, label)
@@ -156,6 +191,22 @@ class _Devices:
         self._waiting = {}
         self._current = found
         return found
+
+    def _identify(self, label: Label) -> None:
+        """Add a PCI id to the device that it may be of, or a device of that id."""
+        vendor = pci_ids.vendor_of(label.value[:4])
+        last = self._current[-1] if self._current else None
+        if not pci_ids.is_gpu(label.value) or any(
+            one.said.get("ids") == label.value for one in self.devices
+        ):
+            return
+        near = last is not None and label.line - last.line <= REACH and "ids" not in last.said
+        if last is None or not near or last.vendor not in (None, vendor):
+            last = self._numbered(None, None, label.line)
+            self._current = [last]
+        last.vendor = vendor
+        last.said = {"ids": label.value} | self._waiting | last.said
+        self._waiting = {}
 
     def _numbered(self, number: int | None, product: Product | None, line: int) -> _Device:
         for one in reversed(self.devices) if number is not None else ():
@@ -206,7 +257,9 @@ class _Devices:
                 device.count = min(int(shown[0]) or 1, GPUS_AT_MOST) if shown else device.count
         elif near:
             for device in devices:
-                device.said.setdefault(fact, value)
+                told = device.said.setdefault(fact, value)
+                if fact == "driver" and not _OF_DRIVER.search(told):
+                    device.said[fact] = f"{told} {value}"  # its name, then its version
         elif fact in ("total", "driver", "gfx", "capability"):
             self._waiting.setdefault(fact, value)
 
@@ -229,6 +282,8 @@ def _loosely(value: str) -> Product | None:
     """Return what an answer names that no grammar knows: a maker, a library, a gfx target."""
     if gfx(value.split(":")[0]):
         return Product("amd", "", 0, 0)
+    if _PROCESSOR.search(value) and not re.search("graphics|gpu", value, re.I):
+        return None
     head = re.split(r"[,;|(]| - |\sv: ", re.sub(r"^Mesa (DRI )?", "", value))[0].strip(" .*`'\"[]")
     vendor = pci_ids.vendor_named_in(head) if len(head) < 60 else None
     if vendor and any(pci_ids.vendor_named_in(part) != vendor for part in head.split("/")):
@@ -249,7 +304,10 @@ def _beside(mention: Mention) -> dict[str, str]:
     """Return what stands beside a name in its line: a driver, an id, an address, the kind."""
     words = mention.words
     tail = words[mention.product.end :][:120]
-    near = words[max(0, mention.product.start - 30) : mention.product.end + 30]
+    near = words[max(0, mention.product.start - 30) : mention.product.end]
+    near = (
+        re.split(r"\b(?:and|but)\b", near)[-1] + re.split(r" (?:and|but|\+) |[,;] ", tail[:30])[0]
+    )
     driver = _BESIDE.search(tail)
     ident = re.search(r"[(\[]0x([0-9a-f]{4})[)\]]", tail, re.I)
     return kept(
@@ -257,6 +315,7 @@ def _beside(mention: Mention) -> dict[str, str]:
         device=f"0x{ident[1]}" if ident else None,
         kind=near if _SHARED.search(near) or _OWN.search(near) else None,
         gfx=gfx(words),
+        capability=spoken[1] if (spoken := _CAPABILITY.search(tail)) else None,
         address=pci_address(words),
     )
 
@@ -265,19 +324,29 @@ def _finished(device: _Device) -> Facts:
     """Return a device's facts from the words of the text."""
     said, vendor = device.said, device.vendor or "nvidia"
     facts = dict(device.facts)
-    name = re.sub(r"(?<=\w)[ (]+\d{1,3}\s?GB\)?$", "", str(facts.pop("name", ""))) or None
+    name, size_in_name = _without_size(str(facts.pop("name", "")))
     ident = re.search(r"0x([0-9a-f]{3,4})\b", said.get("device", ""), re.I)
     found = pci_id(pci_ids.maker_of(vendor), ident[1]) if ident else None
     if pair := re.match(r"(?:PCI )?([0-9a-f]{4}):([0-9a-f]{4})\b", said.get("address", ""), re.I):
         found = pci_id(*pair.groups())
+    found = said.get("ids") or found
     shared = _unified(said)
     driver = _OF_DRIVER.search(said.get("driver", "")) or _OF_GL.search(said.get("gl", ""))
-    bound = _KERNEL_DRIVER.match(said.get("driver", "").strip("[`* "))
+    driver = driver or re.match(r"(\d+\.\d+\.\d+)", said.get("rocm_driver", ""))
+    bound = _KERNEL_DRIVER.match((said.get("kernel") or said.get("driver", "")).strip("[`* "))
     capability = re.search(r"(?<![\d.])(\d{1,2}\.\d)(?![\d.])", said.get("capability", ""))
-    total = facts.pop("memory_total_bytes", None) or _memory(said)
-    integrated = shared if shared is not None else pci_ids.integrated(found)
-    if integrated is None and vendor == "intel":
-        integrated = pci_ids.integrated_by_name(vendor, name or "", "")
+    arch = said.get("gfx", "").strip("\"', ") if vendor == "nvidia" else ""
+    if capability is None and re.fullmatch(r"\d{1,2}\.\d", arch):
+        capability = re.match(r"(.*)", arch)  # what LXD calls the architecture
+    if product := re.match(r"\W*([0-9a-f]{4})\W*$", said.get("product", ""), re.I):
+        found = pci_id(pci_ids.maker_of(vendor), product[1])
+    total = facts.pop("memory_total_bytes", None) or _memory(said) or size_in_name
+    by_name = pci_ids.integrated_by_name(vendor, as_makers_write(name), "") if name else None
+    integrated = pci_ids.integrated(found)
+    if integrated is None:  # a word may be of another GPU, a product's name is not
+        integrated = by_name if shared is None and vendor == "intel" else shared
+    if by_name is False and vendor != "intel":
+        integrated = None if shared else shared
     return kept(
         name=word(name) if name else None,
         memory_total_bytes=None if integrated and vendor == "intel" else total,
@@ -286,9 +355,15 @@ def _finished(device: _Device) -> Facts:
         pci_address=pci_address(said.get("address", "")),
         architecture=gfx(said.get("gfx", "")) if vendor == "amd" else None,
         compute_capability=capability[1] if capability and vendor == "nvidia" else None,
-        uuid=word(said["uuid"]) if said.get("uuid", "").startswith("GPU-") else None,
+        uuid=uuid[0] if (uuid := re.match(r"GPU-[0-9a-f-]{36}", said.get("uuid", ""))) else None,
         integrated=integrated,
     )
+
+
+def _without_size(name: str) -> tuple[str | None, int | None]:
+    """Return a name without the memory that stands behind it, and that memory."""
+    behind = re.search(r"(?<=\w)[ (]+(\d{1,3})\s?GB\)?$", name)
+    return (name[: behind.start()], int(behind[1]) << 30) if behind else (name or None, None)
 
 
 def _unified(said: dict[str, str]) -> bool | None:
@@ -306,12 +381,23 @@ def _memory(said: dict[str, str]) -> int | None:
     text = (
         said.get("total") or said.get("total_here") or (said.get("window", "") if windows else "")
     )
+    if "total" not in said and re.search(r"\bMi?B / \d", text):
+        return None  # neofetch's line of the computer's memory in use
     shown = re.match(r"[~≈ ]*([\d.,]+)(?:\.00)?\s*([kmg]i?b?|bytes|go)?\b", text, re.I)
     unit = (shown[2] or "").lower().replace("go", "g").replace("bytes", "b") if shown else ""
     bare = shown is not None and shown[1].isdigit() and len(shown[1]) > 7  # bytes
+    if shown and not unit and "total" in said and re.fullmatch(r"\d{3,6}", shown[1]):
+        unit = "m" if 512 <= int(shown[1]) < 300_000 else ""
     total = (
         size(f"{shown[1]} {unit}", "M" if "." in shown[1] else "")
         if shown and (unit or windows or bare)
         else None
     )
-    return None if total and FULL_BYTES <= total < 2**32 and ("window" in said or bare) else total
+    return (
+        None
+        if total
+        and (FULL_BYTES if "window" in said else CAPPED_FROM_BYTES if bare else 2**32)
+        <= total
+        < 2**32
+        else total
+    )
