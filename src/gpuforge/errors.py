@@ -9,6 +9,7 @@
     ├── EnvironmentMismatch    builds that cannot work together or on this machine
     ├── PlanRefused            a change that would not be safe
     ├── DeviceOutOfMemory      a device has too little memory  (MemoryError)
+    ├── TaskTimeout            calls took longer than they were given  (TimeoutError)
     └── WorkloadError          a program, file or input that cannot be used  (ValueError)
 
 The message says what was found, where, and what was expected; ``hint`` is one thing to do.
@@ -16,7 +17,7 @@ The message says what was found, where, and what was expected; ``hint`` is one t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 
 class GpuForgeError(Exception):
@@ -69,6 +70,17 @@ class PlanRefused(GpuForgeError):
 
 class DeviceOutOfMemory(GpuForgeError, MemoryError):
     """A device has less free memory than a call needs."""
+
+
+class TaskTimeout(GpuForgeError, TimeoutError):
+    """Calls took longer than they were given.
+
+    Attributes
+    ----------
+    done : what finished in time: (place of the item, result), in the order in which it did
+    """
+
+    done: Sequence[tuple[int, object]] = ()
 
 
 class WorkloadError(GpuForgeError, ValueError):

@@ -98,6 +98,39 @@ class Offloaded(Generic[P, R]):
         made: Explanation = _placing().explain(self, args, kwargs)
         return made
 
+    def map(self, items: Iterable[Any], **options: Any) -> Any:
+        """Call this function with each of many items, in batches where that is faster.
+
+        Parameters
+        ----------
+        items
+            Each is the only argument of one call. A sequence or an array (whose first axis is
+            mapped over) gives a list, an iterator gives an iterator that takes at most one batch
+            ahead.
+        batch : int or "auto"
+            Items in a batch; by default as many as take the least time.
+        max_batch : int, optional
+            The most items in a batch.
+        timeout : float, optional
+            Seconds for the whole map, looked at between batches.
+        on_error : "raise" or "return"
+            Whether an item's exception is raised at the end of its batch, or put in its place.
+        ordered : bool
+            False gives an iterator of (place of the item, result), as they finish.
+
+        Raises
+        ------
+        InvalidSettings, WorkloadError
+            If an option or the items cannot be used.
+        TaskTimeout
+            If it took longer than `timeout`; its ``done`` holds what finished.
+        """
+        return _mapping().map_items(self, self, items, **options)
+
+    def starmap(self, items: Iterable[Iterable[Any]], **options: Any) -> Any:
+        """Call this function with the arguments that each of many items holds; as `map`."""
+        return _mapping().map_items(self, self, items, spread=True, **options)
+
     def stats(self) -> FunctionRecord:
         """Return what the current session knows of this function: counts, kinds, exclusions."""
         found: FunctionRecord = _placing().stats(self)
@@ -116,6 +149,13 @@ def _placing() -> ModuleType:
 
     prelude.end()
     return considered
+
+
+@functools.cache
+def _mapping() -> ModuleType:
+    from gpuforge.runtime.executor import mapping
+
+    return mapping
 
 
 class BoundOffloaded:
@@ -142,6 +182,16 @@ class BoundOffloaded:
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """Return where this call would run and why, without running it."""
         return self.__func__.explain(self.__self__, *args, **kwargs)
+
+    def map(self, items: Iterable[Any], **options: Any) -> Any:
+        """Call this method with each of many items, one after the other; as `Offloaded.map`."""
+        return _mapping().map_items(self.__func__, self, items, alone=True, **options)
+
+    def starmap(self, items: Iterable[Iterable[Any]], **options: Any) -> Any:
+        """Call this method with the arguments that each of many items holds; as `map`."""
+        return _mapping().map_items(
+            self.__func__, self, items, alone=True, spread=True, **options
+        )  # fmt: skip
 
 
 @overload

@@ -44,6 +44,41 @@ class Count:
         self.seconds += calls * seconds
 
 
+@dataclass
+class Mapped:
+    """What mapping a function over items took.
+
+    Attributes
+    ----------
+    items : how many came to their end
+    seconds : wall time of their calls
+    waited_seconds : wall time in which an iterator of items was waited for
+    sizes : items in a batch to how many batches there were; 1 stands for single calls
+    backends : backend to the items of the batches that it computed
+    refused : kind of item to why it is called singly
+    """
+
+    items: int = 0
+    seconds: float = 0.0
+    waited_seconds: float = 0.0
+    sizes: dict[int, int] = field(default_factory=dict)
+    backends: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def items_per_second(self) -> float | None:
+        """The throughput; None before the first item."""
+        return self.items / self.seconds if self.seconds else None
+
+    def add(self, size: int, items: int, seconds: float, backend: str = "") -> None:
+        """Take in items that were called singly (a size of 1), or one batch of them."""
+        self.items += items
+        self.seconds += seconds
+        self.sizes[size] = self.sizes.get(size, 0) + (items if size == 1 else 1)
+        if backend:
+            self.backends[backend] = self.backends.get(backend, 0) + items
+
+
 class Held:
     """A choice kept for the next `left` calls of one signature.
 
@@ -149,7 +184,13 @@ class KindRecord:
 
 
 class FunctionRecord:
-    """One offloaded function in one session."""
+    """One offloaded function in one session.
+
+    Attributes
+    ----------
+    mapped : what mapping it over items took
+    batching : how its items are batched, where they were mapped
+    """
 
     def __init__(
         self, function: Callable[..., Any], options: Options, owner: Callable[[], object]
@@ -163,6 +204,8 @@ class FunctionRecord:
         self.counts: dict[str, Count] = {}
         self.as_written: dict[str, int] = {}
         self.held: dict[Any, Held] = {}
+        self.mapped = Mapped()
+        self.batching: Any = None
         self._ended: deque[Held] = deque(maxlen=KEPT_ENDED)
         self._counting = Lock()
         self.stays = "" if options.pure else "pure=False: it is called as written"

@@ -1,0 +1,1 @@
+"""Many calls: mapped over items in batches."""

@@ -1,0 +1,109 @@
+"""How many items a batch takes: pure, from what batches of other sizes took.
+
+A size of one stands for calls one after the other. Sizes are powers of two; the one with the least
+time for an item is used, those beside it are looked at first. What ran out of memory halves the
+most that is taken, and batches that work let it grow back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+SMALLEST = 4
+SAMPLES, KEPT = 3, 5
+WORTH_CLIMBING = 1.5
+"""Sizes beside the best batch are looked at unless that takes so many times a single call."""
+LOOK_AGAIN, NEAR = 64, 1.3
+"""After so many batches a size that took at most this many times the best is measured once more."""
+GROW_AFTER = 32
+
+
+def below(number: int) -> int:
+    """Return the largest power of two that is at most `number`."""
+    return 1 << (max(number, 1).bit_length() - 1)
+
+
+class Ladder:
+    """The sizes of the batches of one kind of call.
+
+    Attributes
+    ----------
+    start : the size that is looked at first
+    cap : the most that is taken at once now
+    """
+
+    def __init__(self, start: int, limit: int) -> None:
+        self.limit = self.cap = max(1, limit)
+        self.start = max(SMALLEST, min(below(start), below(self.limit)))
+        self._seconds: dict[int, deque[float]] = {}
+        self._where: dict[int, str] = {}
+        self._turn = self._good = 0
+
+    def each(self, size: int) -> float | None:
+        """Return the seconds for an item in batches of a size; None where none was made."""
+        row = self._seconds.get(size)
+        return min(row) if row else None
+
+    def add(self, size: int, seconds: float, where: str = "") -> None:
+        """Take in what an item took in a batch of `size` on a backend."""
+        if self._where.setdefault(size, where) != where:  # another backend has another best size
+            self._where[size] = where
+            for near in (size // 2, size, size * 2):
+                if near > 1:
+                    self._seconds.pop(near, None)
+        self._seconds.setdefault(size, deque(maxlen=KEPT)).append(seconds)
+        self._good += size > 1
+        if self.cap < self.limit and self._good >= GROW_AFTER:
+            self.cap, self._good = min(2 * self.cap, self.limit), 0
+
+    def exhausted(self, size: int) -> None:
+        """Take half as many from now on: memory ran out."""
+        self.cap, self._good = max(1, size // 2), 0
+
+    def choose(self, available: int, fixed: int = 0) -> int:
+        """Return the size of the next batch of at most `available` items.
+
+        `fixed` is the size that the user asks for; fewer are left at the end.
+        """
+        limit = min(available, self.cap)
+        if limit < 2 or fixed == 1:
+            return 1
+        if fixed:
+            size = min(fixed, limit)
+            return self._unknown([1, size]) or self._best([1, size])
+        first = min(self.start, below(limit))
+        sizes = [1, first] if first >= SMALLEST else [1]
+        known = [size for size in self._seconds if 1 < size <= limit]
+        if known:
+            near = self._best(known)
+            single = self.each(1)
+            if single is None or self._each(near) < WORTH_CLIMBING * single:
+                beside = (near * 2, near // 2)
+                sizes += [size for size in beside if SMALLEST <= size <= limit]
+        unknown = self._unknown(sizes)
+        if unknown:
+            return unknown
+        best = self._best({*sizes, *known})
+        self._turn += 1
+        if self._turn % LOOK_AGAIN:
+            return best
+        most = NEAR * self._each(best)
+        others = [size for size in {*sizes, *known} - {best} if self._each(size) < most]
+        return others[self._turn // LOOK_AGAIN % len(others)] if others else best
+
+    def _unknown(self, sizes: list[int]) -> int:
+        """Return the first size that too little is known of, or 0."""
+        rows = ((size, self._seconds.get(size, ())) for size in sizes)
+        return next((size for size, row in rows if len(row) < SAMPLES), 0)
+
+    def _best(self, sizes: set[int] | list[int]) -> int:
+        return min(sizes, key=self._each)
+
+    def _each(self, size: int) -> float:
+        found = self.each(size)
+        return float("inf") if found is None else found
+
+    @property
+    def best(self) -> int:
+        """The size with the least time for an item; 0 where nothing was measured."""
+        return self._best(list(self._seconds)) if self._seconds else 0

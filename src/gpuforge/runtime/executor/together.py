@@ -1,0 +1,493 @@
+"""Calls of one function made together: in batches where that is faster, else one after the other.
+
+Calls are grouped by what decides their graph: dtypes and shapes of arrays, other arguments by value.
+The first item of a kind is recorded, which runs its body; where the body is known to note the same
+graph for all of them, batches of the others are evaluated without it. A batch is believed once its
+results were compared with those of single calls, and used where it takes less time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpuforge import __version__
+from gpuforge.log import logger
+from gpuforge.runtime.array.unsupported import Unsupported
+from gpuforge.runtime.evaluation.engine import CANCELLING_KINDS
+from gpuforge.runtime.evaluation.recording import StartAgain
+from gpuforge.runtime.evaluation.reference import CANCELLING, ELEMENTWISE, compare
+from gpuforge.runtime.executor.batch import Batch
+from gpuforge.runtime.executor.chunk import CHUNK_SECONDS, Chunk, Column, Group, singly
+from gpuforge.runtime.executor.item import record_item
+from gpuforge.runtime.executor.ladder import Ladder
+from gpuforge.runtime.function.dependence import Dependence, dependence_of
+from gpuforge.runtime.function.options import Options
+from gpuforge.runtime.function.signature import NUMERIC_KINDS, warnings_raise
+from gpuforge.runtime.record import FunctionRecord, Mapped, digest, stable_text
+from gpuforge.runtime.session import Session, current_session
+
+_log = logger("map")
+COMPARED = 4
+"""So many results of the first batch are compared with those of single calls."""
+TRY_AFTER_SECONDS = 1e-3
+"""Batches are tried once single calls of a kind have taken so long: making ready costs as much."""
+LONG_SECONDS = 200e-6
+"""Calls that take longer gain nothing from batches on NumPy: its own work outweighs Python's."""
+MOST_AT_ONCE = 4096
+WORKING_BYTES = 1 << 18
+"""What the first batch works on: more than a core's own cache holds makes each step slower."""
+MOST_BYTES = 1 << 28
+TIRING_FAILURES = 8
+ALONE = 4
+"""A batch that failed is halved until so few items are left, which are called one by one."""
+
+
+class Offloaded(Protocol):
+    """A function with the options that it was offloaded with."""
+
+    __wrapped__: Any
+    _options: Options
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Make one call."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one call.
+
+    Attributes
+    ----------
+    value : what it returned; None where it raised
+    error : what it raised; None where it returned
+    """
+
+    value: Any = None
+    error: Exception | None = None
+
+
+class Plan:
+    """What is known of one kind of item of one function.
+
+    Attributes
+    ----------
+    refused : why its items are called one after the other; empty where batches may be used
+    spent_seconds : what single calls in maps have taken
+    """
+
+    def __init__(self, batching: Batching, key: Any) -> None:
+        self.batching, self.key = batching, key
+        self.text = stable_text(tuple(str(p) if isinstance(p, np.dtype) else p for p in key))
+        self.ladder = Ladder(1, 1)
+        self.batch: Batch | None = None
+        self.refused = ""
+        self.spent_seconds = 0.0
+        self.made = self.failed = 0
+        session = batching.session
+        self.name = f"map:{__version__}:{batching.record.digest}:{digest(self.text)}"
+        kept = session.kept.constant(self.name)
+        self.remembered = kept if isinstance(kept, int) else 0
+        self.pinned = self._planned(session)
+
+    def _planned(self, session: Session) -> int:
+        """Return the size that a recorded plan says; 0 where sizes are chosen by time."""
+        if session.plan is None:
+            return 0
+        found = session.plan.backend(self.name)
+        if found is None:
+            found = f"batches of {max(1, self.remembered)}"
+            session.plan.record(self.name, found)
+        return int(found.rsplit(" ", 1)[-1])
+
+    def size(self, available: int, fixed: int) -> int:
+        """Return how many of the next calls make a batch; 1 where they are made one by one."""
+        if self.refused or available < 2:
+            return 1
+        if self.pinned:
+            return self.pinned if available >= self.pinned else 1
+        if self.batch is None:
+            return self._first(available, fixed)
+        return self.ladder.choose(available, fixed)
+
+    def _first(self, available: int, fixed: int) -> int:
+        if fixed:
+            return min(fixed, available)
+        each, session = self.ladder.each(1), self.batching.session
+        if each is None or not session.policy.learn or available < COMPARED:
+            return 1
+        if each > LONG_SECONDS and not session.backends():
+            return 1
+        price = TRY_AFTER_SECONDS * (20 if self.remembered == 1 else 1)
+        return min(available, 2 * COMPARED) if self.spent_seconds >= price else 1
+
+    def refuse(self, reason: str) -> None:
+        """Call items of this kind one after the other from now on."""
+        self.refused, self.batch = reason, None
+        self.batching.mapped.refused[self.text] = reason
+        _log.info("%s: items %s are called singly: %s", self.batching.record.name, self.text,
+                  reason)  # fmt: skip
+
+    def ready(self, batch: Batch) -> None:
+        """Take in the batched form, whose first results were those of single calls."""
+        self.batch = batch
+        limit = max(1, min(MOST_AT_ONCE, self._bytes() // batch.bytes_each))
+        start = self.remembered or WORKING_BYTES // batch.live_bytes
+        seconds = self.ladder.each(1)
+        self.ladder = Ladder(max(1, start), limit)
+        if seconds is not None:
+            self.ladder.add(1, seconds)
+
+    def _bytes(self) -> int:
+        """Return what a batch may take at most."""
+        session = self.batching.session
+        limit = session.settings.memory_limit or MOST_BYTES
+        for backend in session.backends():
+            memory = backend.memory()
+            if memory is not None:
+                limit = min(limit, memory.free_bytes // 2) if limit else memory.free_bytes // 2
+        return limit
+
+    def keep(self) -> None:
+        """Remember the best size, for this process and those to come."""
+        best = self.ladder.best
+        if self.batch and best and best != self.remembered and not self.pinned:
+            self.remembered = best
+            self.batching.session.kept.keep(self.name, best)
+
+
+class Batching:
+    """What one session knows of mapping one function.
+
+    Attributes
+    ----------
+    never : why its items are called one after the other; empty where batches may be used
+    mapped : what `stats` shows
+    """
+
+    def __init__(self, session: Session, offloaded: Offloaded, record: FunctionRecord) -> None:
+        self.session, self.record = session, record
+        self.function = offloaded.__wrapped__
+        self.options = offloaded._options
+        self.plans: dict[Any, Plan] = {}
+        self.mapped = record.mapped = Mapped()
+        numerics = self.options.numerics or session.settings.numerics
+        self.dependence: Dependence | None = None
+        self.never = ""
+        if not session.settings.enabled:
+            self.never = "GPUFORGE_ENABLED is off"
+        elif not self.options.pure:
+            self.never = "pure=False: it is called as written"
+        elif numerics == "exact":
+            self.never = "numerics='exact': a batch may differ from single calls in the last digits"
+        else:
+            self.look()
+
+    def look(self) -> None:
+        """Read anew what the function depends on."""
+        self.dependence = dependence_of(self.function, arrays=True)
+        if self.dependence is None:
+            self.never = "it may depend on more than its arguments"
+
+    @cached_property
+    def runs(self) -> FunctionRecord:
+        """The record of its batches, which are placed as calls of a function of their own."""
+        made = self.session.record(self, self.function, self.options)
+        made.name = f"{self.record.name} (map)"
+        made.digest = digest(f"map {self.record.digest}")
+        made.operations = self.record.operations
+        return made
+
+    def plan(self, key: Any) -> Plan:
+        """Return what is known of a kind of item, nothing at first."""
+        found = self.plans.get(key)
+        if found is None:
+            if len(self.plans) >= 256:
+                self.plans.clear()
+            found = self.plans[key] = Plan(self, key)
+        return found
+
+    @property
+    def single(self) -> bool:
+        """Whether nothing is batched now."""
+        return bool(self.never or self.record.stays)
+
+
+def batching_of(offloaded: Offloaded) -> Batching:
+    """Return what the current session knows of mapping a function."""
+    session = current_session()
+    record = session.record(offloaded, offloaded.__wrapped__, offloaded._options)
+    if record.batching is None:
+        record.batching = Batching(session, offloaded, record)
+    return record.batching  # type: ignore[no-any-return]
+
+
+def key_of(values: Sequence[Any]) -> Any:
+    """Return what decides the graph of a call; None where the call is to be made singly."""
+    key: list[Any] = []
+    arrays = False
+    for value in values:
+        kind = type(value)
+        if kind is np.ndarray:
+            if value.dtype.kind not in NUMERIC_KINDS or not value.flags.c_contiguous:
+                return None
+            key += value.dtype, value.shape
+            arrays = True
+        elif kind in (int, bool, str, type(None)) or (kind is float and value and value == value):
+            key += kind, value
+        else:
+            return None
+    return tuple(key) if arrays else None
+
+
+def modes_of_batches() -> dict[str, Any] | None:
+    """Return how errors are treated in a batch: raised where NumPy would warn.
+
+    None where they are treated in other ways than those: then NumPy computes each item.
+    """
+    modes = np.geterr()
+    if any(mode not in ("warn", "ignore") for mode in modes.values()) or warnings_raise():
+        return None
+    return {kind: "raise" if mode == "warn" else mode for kind, mode in modes.items()}
+
+
+def in_chunks(
+    batching: Batching, plan: Plan | None, group: Group, fixed: int = 0, most: int = 0,
+    before: Callable[[], None] | None = None,
+) -> Iterator[Chunk]:  # fmt: skip
+    """Make the calls of a group, and give what came of them chunk by chunk.
+
+    `before` is called ahead of each chunk.
+    """
+    number = len(group.places)
+    at = 0
+    while at < number:
+        if before is not None:
+            before()
+        left = min(number - at, most) if most else number - at
+        modes = modes_of_batches() if plan is not None and left > 1 else None
+        size = plan.size(left, fixed) if plan is not None and modes is not None else 1
+        if size > 1:
+            assert plan is not None and modes is not None
+            values, errors = together(plan, group, at, size, modes)
+        else:
+            size = _how_many(plan, left)
+            values, errors = _timed(batching, plan, group, at, size)
+        yield Chunk(group.places[at : at + size], values, errors)
+        at += size
+
+
+def _how_many(plan: Plan | None, left: int) -> int:
+    """Return how many single calls are made before the next look at the clock."""
+    each = plan.ladder.each(1) if plan is not None else None
+    if each is None:
+        return 1
+    settled = plan is None or plan.refused or (plan.batch and plan.ladder.best == 1)
+    seconds = CHUNK_SECONDS if settled else CHUNK_SECONDS / 25
+    return max(1, min(left, MOST_AT_ONCE, int(seconds / max(each, 1e-7))))
+
+
+def _timed(
+    batching: Batching, plan: Plan | None, group: Group, at: int, size: int
+) -> tuple[list[Any], dict[int, Exception]]:
+    start = perf_counter()
+    values, errors = singly(group.call, at, size)
+    seconds = perf_counter() - start
+    batching.mapped.add(1, size, seconds)
+    if plan is not None:
+        plan.ladder.add(1, seconds / size)
+        plan.spent_seconds += seconds
+    return values, errors
+
+
+def together(
+    plan: Plan, group: Group, at: int, size: int, modes: dict[str, Any]
+) -> tuple[list[Any], dict[int, Exception]]:
+    """Make calls as a batch, or find out how."""
+    batching = plan.batching
+    dependence = batching.dependence
+    assert dependence is not None
+    if not dependence.holds():  # another function by now
+        batching.look()
+        for each in batching.plans.values():
+            each.batch = None
+        return singly(group.call, at, size)
+    if plan.batch is None:
+        return _begin(plan, group, at, size, modes)
+    return _halving(plan, plan.batch, group, at, size, modes)
+
+
+def _halving(
+    plan: Plan, batch: Batch, group: Group, at: int, size: int, modes: dict[str, Any]
+) -> tuple[list[Any], dict[int, Exception]]:
+    """Run a batch; where it fails, its halves, until the items that fail are called singly."""
+    try:
+        made = batch.run([column[at : at + size] for column in group.columns], size, modes)
+    except Unsupported as why:
+        plan.refuse(str(why))
+        return singly(group.call, at, size)
+    except Exception as error:  # noqa: BLE001 - the single calls raise what is the user's
+        return _failed(plan, batch, group, at, size, modes, error)
+    plan.made += 1
+    plan.batching.mapped.add(size, size, made.seconds, made.where)
+    plan.ladder.add(size, made.seconds / size, made.where)
+    if made.exhausted:
+        plan.ladder.exhausted(size)
+    return made.results, {}
+
+
+def _failed(
+    plan: Plan, batch: Batch, group: Group, at: int, size: int, modes: dict[str, Any],
+    error: Exception,
+) -> tuple[list[Any], dict[int, Exception]]:  # fmt: skip
+    if isinstance(error, MemoryError):
+        plan.ladder.exhausted(size)
+    else:
+        plan.failed += 1
+        if plan.failed > max(TIRING_FAILURES, plan.made):
+            plan.refuse(f"NumPy warned or raised in most batches: {error}")
+    if size <= ALONE or plan.refused:
+        return singly(group.call, at, size)
+    half = size // 2
+    values, errors = _halving(plan, batch, group, at, half, modes)
+    others, more = _halving(plan, batch, group, at + half, size - half, modes)
+    return values + others, errors | {place + half: error for place, error in more.items()}
+
+
+def _begin(
+    plan: Plan, group: Group, at: int, size: int, modes: dict[str, Any]
+) -> tuple[list[Any], dict[int, Exception]]:
+    """Record the first item and compare the first batch with single calls."""
+    batching = plan.batching
+    known = min(COMPARED, size)
+    try:
+        args, kwargs = group.arguments(at)
+        first, item = record_item(
+            batching.function, args, kwargs, batching.session.reference, batching.session.programs,
+            creates=batching.options.convert,
+        )  # fmt: skip
+    except StartAgain as why:
+        plan.refuse(f"it uses an array as only NumPy's own can be used ({why})")
+        return singly(group.call, at, size)
+    except Exception as error:  # noqa: BLE001 - the user's own
+        values, errors = singly(group.call, at + 1, size - 1)
+        return [error, *values], {0: error} | {p + 1: e for p, e in errors.items()}
+    values, errors = singly(group.call, at + 1, known - 1)
+    values, errors = [first, *values], {place + 1: error for place, error in errors.items()}
+    if isinstance(item, str):
+        plan.refuse(item)
+    elif not batching.dependence or not batching.dependence.holds():
+        plan.refuse("it changes what it depends on")
+    elif not errors:
+        batch = Batch(batching.session, batching.runs, item, plan.text)
+        found = _believed(plan, batch, group, at, size, modes, values)
+        if found is not None:
+            return values + found[known:], {}
+    others, more = singly(group.call, at + known, size - known)
+    return values + others, errors | {place + known: error for place, error in more.items()}
+
+
+def _believed(
+    plan: Plan, batch: Batch, group: Group, at: int, size: int, modes: dict[str, Any],
+    expected: list[Any],
+) -> list[Any] | None:  # fmt: skip
+    """Return the results of a first batch if they are those of single calls, else None."""
+    try:
+        made = batch.run([column[at : at + size] for column in group.columns], size, modes)
+    except Unsupported as why:
+        plan.refuse(str(why))
+        return None
+    except Exception as error:  # noqa: BLE001 - the single calls raise what is the user's
+        plan.failed += 1
+        if plan.failed > TIRING_FAILURES:
+            plan.refuse(f"NumPy warned or raised in the first batches: {error}")
+        return None
+    cancels = any(entry[0].kind in CANCELLING_KINDS for entry in batch.item.graph.entries)
+    for one, other in zip(expected, made.results, strict=False):
+        difference = _difference(one, other, CANCELLING if cancels else ELEMENTWISE)
+        if difference:
+            plan.refuse(f"its first results differ from those of single calls: {difference}")
+            return None
+    plan.ready(batch)
+    return made.results
+
+
+def _difference(expected: Any, found: Any, floor: float) -> str:
+    if type(expected) is not type(found):
+        return f"{type(found).__name__} in place of {type(expected).__name__}"
+    if isinstance(expected, tuple | list):
+        pairs = zip(expected, found, strict=True)
+        return next((text for one, other in pairs if (text := _difference(one, other, floor))), "")
+    return compare(np.asarray(expected), np.asarray(found), floor)
+
+
+def grouped(
+    batching: Batching, values: Sequence[Sequence[Any]],
+) -> Iterator[tuple[Plan | None, list[int]]]:  # fmt: skip
+    """Group calls, given as the values of their arguments, by kind."""
+    groups: dict[Any, list[int]] = {}
+    for place, one in enumerate(values):
+        groups.setdefault(key_of(one), []).append(place)
+    for key, places in groups.items():
+        yield (None if key is None else batching.plan(key)), places
+
+
+def call_together(
+    function: Offloaded, calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]
+) -> list[Result]:
+    """Make several calls of one function, as batches where that is faster.
+
+    Parameters
+    ----------
+    function
+        Made by `gpuforge.offload`.
+    calls
+        The arguments of each call: positional, and by name.
+
+    Returns
+    -------
+    list of Result
+        What each call returned or raised, in order. A call that raises does not stop the others.
+    """
+    found: list[Result] = [Result()] * len(calls)
+    batching = batching_of(function)
+    names = {tuple(kwargs) for _, kwargs in calls}
+
+    def group_of(places: Sequence[int]) -> Group:
+        def arguments(place: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            return calls[places[place]]
+
+        def call(place: int) -> Any:
+            args, kwargs = calls[places[place]]
+            return function(*args, **kwargs)
+
+        rows = [_values(calls[place]) for place in places]
+        return Group(places, columns_of(rows), call, arguments)
+
+    if batching.single or len(names) > 1:
+        plans: Any = [(None, range(len(calls)))]
+    else:
+        plans = grouped(batching, [_values(one) for one in calls])
+    for plan, places in plans:
+        for chunk in in_chunks(batching, plan, group_of(places)):
+            for at, place in enumerate(chunk.places):
+                error = chunk.errors.get(at)
+                found[place] = Result(error=error) if error else Result(chunk.values[at])
+        if plan is not None:
+            plan.keep()
+    return found
+
+
+def _values(call: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[Any, ...]:
+    return (*call[0], *call[1].values())
+
+
+def columns_of(rows: Sequence[Sequence[Any]]) -> list[Column]:
+    """Return the array arguments of calls of one kind, each over all calls."""
+    places = [place for place, value in enumerate(rows[0]) if type(value) is np.ndarray]
+    return [[row[place] for row in rows] for place in places]
