@@ -53,7 +53,7 @@ class Mapped:
     items : how many came to their end
     seconds : wall time of their calls
     waited_seconds : wall time in which an iterator of items was waited for
-    sizes : items in a batch to how many batches there were; 1 stands for single calls
+    sizes : items in a batch to how many batches there were; all other items were called singly
     backends : backend to the items of the batches that it computed
     refused : kind of item to why it is called singly
     """
@@ -70,13 +70,15 @@ class Mapped:
         """The throughput; None before the first item."""
         return self.items / self.seconds if self.seconds else None
 
-    def add(self, size: int, items: int, seconds: float, backend: str = "") -> None:
-        """Take in items that were called singly (a size of 1), or one batch of them."""
-        self.items += items
-        self.seconds += seconds
-        self.sizes[size] = self.sizes.get(size, 0) + (items if size == 1 else 1)
-        if backend:
-            self.backends[backend] = self.backends.get(backend, 0) + items
+    @property
+    def batched_items(self) -> int:
+        """How many items came out of batches."""
+        return sum(size * times for size, times in self.sizes.items())
+
+    def add(self, size: int, backend: str) -> None:
+        """Take in one batch."""
+        self.sizes[size] = self.sizes.get(size, 0) + 1
+        self.backends[backend] = self.backends.get(backend, 0) + size
 
 
 class Held:

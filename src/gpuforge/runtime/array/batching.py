@@ -107,7 +107,7 @@ def _check(operation: Operation, shape: Shape, dtype: Dtype | None) -> None:
 
 
 def _rule(operation: Operation) -> Rule:
-    found = ROWS.get(operation.name, CLASSES.get(operation.kind))
+    found: Rule | None = ROWS.get(operation.name, CLASSES.get(operation.kind))
     if found is None:
         raise Unsupported(f"{operation.name} takes one item at a time")
     return found

@@ -249,7 +249,7 @@ def _stacked(column: Column) -> Host:
         return column
     shape = column[0].shape
     if not shape:
-        return np.stack(column)
+        return np.array(column)
     return np.concatenate(column).reshape(len(column), *shape)
 
 

@@ -20,7 +20,8 @@ from gpuforge.runtime.prelude import LONG_SECONDS, prelude
 from gpuforge.units import format_seconds
 
 if TYPE_CHECKING:
-    from gpuforge.runtime.executor.together import Batching, Chunk, Group, Plan
+    from gpuforge.runtime.executor.chunk import Chunk, Group
+    from gpuforge.runtime.executor.together import Batching, Plan
 
 FEW = 4
 """So few items are called one by one without another thought."""
@@ -269,7 +270,8 @@ class Mapping:
 
     def _in_window(self, window: list[Any], first: int) -> Iterator[Chunk]:
         """Call the items of a window; their results are put in order where that is asked for."""
-        from gpuforge.runtime.executor.together import Chunk, in_chunks
+        from gpuforge.runtime.executor.chunk import Chunk
+        from gpuforge.runtime.executor.together import in_chunks
 
         batching = self._batching()
         groups = self._groups(batching, window, 0, first)
@@ -307,7 +309,8 @@ def _few(offloaded: Any, call: Call, items: list[Any]) -> list[Any]:
         for item in items:
             results.append(call(item))  # noqa: PERF401 - how many there are is told
     except Exception as error:
-        raise _noted(error, len(results)) from error.__cause__
+        _noted(error, len(results))
+        raise
     except KeyboardInterrupt:
         say_interrupted(f"{name_of(offloaded.__wrapped__)}.map", len(results), len(items))
         raise
@@ -355,4 +358,4 @@ def _check(batch: Any, most: Any, timeout: Any, on_error: Any, ordered: Any) -> 
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and type(value) is not bool and value >= 1
+    return isinstance(value, int | np.integer) and type(value) is not bool and bool(value >= 1)

@@ -1,6 +1,6 @@
 """Calls of one function made together: in batches where that is faster, else one after the other.
 
-Calls are grouped by what decides their graph: dtypes and shapes of arrays, other arguments by value.
+Calls are grouped by what decides their graph: dtypes and shapes of arrays, other arguments' values.
 The first item of a kind is recorded, which runs its body; where the body is known to note the same
 graph for all of them, batches of the others are evaluated without it. A batch is believed once its
 results were compared with those of single calls, and used where it takes less time.
@@ -269,6 +269,7 @@ def in_chunks(
     while at < number:
         if before is not None:
             before()
+        start = perf_counter()
         left = min(number - at, most) if most else number - at
         modes = modes_of_batches() if plan is not None and left > 1 else None
         size = plan.size(left, fixed) if plan is not None and modes is not None else 1
@@ -277,7 +278,9 @@ def in_chunks(
             values, errors = together(plan, group, at, size, modes)
         else:
             size = _how_many(plan, left)
-            values, errors = _timed(batching, plan, group, at, size)
+            values, errors = _timed(plan, group, at, size)
+        batching.mapped.items += size
+        batching.mapped.seconds += perf_counter() - start
         yield Chunk(group.places[at : at + size], values, errors)
         at += size
 
@@ -293,12 +296,11 @@ def _how_many(plan: Plan | None, left: int) -> int:
 
 
 def _timed(
-    batching: Batching, plan: Plan | None, group: Group, at: int, size: int
+    plan: Plan | None, group: Group, at: int, size: int
 ) -> tuple[list[Any], dict[int, Exception]]:
     start = perf_counter()
     values, errors = singly(group.call, at, size)
     seconds = perf_counter() - start
-    batching.mapped.add(1, size, seconds)
     if plan is not None:
         plan.ladder.add(1, seconds / size)
         plan.spent_seconds += seconds
@@ -334,7 +336,7 @@ def _halving(
     except Exception as error:  # noqa: BLE001 - the single calls raise what is the user's
         return _failed(plan, batch, group, at, size, modes, error)
     plan.made += 1
-    plan.batching.mapped.add(size, size, made.seconds, made.where)
+    plan.batching.mapped.add(size, made.where)
     plan.ladder.add(size, made.seconds / size, made.where)
     if made.exhausted:
         plan.ladder.exhausted(size)
@@ -414,6 +416,7 @@ def _believed(
             plan.refuse(f"its first results differ from those of single calls: {difference}")
             return None
     plan.ready(batch)
+    plan.batching.mapped.add(size, made.where)
     return made.results
 
 
