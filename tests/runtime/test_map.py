@@ -1,4 +1,4 @@
-"""``f.map(items)`` gives what a loop gives: results, errors, warnings, writes; in batches or not."""
+"""``f.map(items)`` gives what a loop gives: results, errors, warnings and writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpuforge.errors import InvalidSettings, TaskTimeout, WorkloadError
 from gpuforge.runtime.executor.ladder import Ladder
 from gpuforge.runtime.executor.together import Result, call_together
 from tests.meaning.compare import compare
-from tests.meaning.fuzz import place
+from tests.meaning.fuzz import place as place_of
 from tests.meaning.pattern import Given, Outcome, observe
 from tests.meaning.program import arguments, grow
 from tests.runtime.conftest import same
@@ -603,9 +603,9 @@ def test_random_programs_are_those_of_a_loop(seed: int) -> None:
         outcome.warned = []
     differences = compare(plain, outcomes)
     doubtful = {
-        place(line)
+        place_of(line)
         for k in range(4)
         for line in compare(plain[:2], program.run_with_noise(Random(k)))
     }
-    settled = [line for line in differences if "values" not in place(line) or not doubtful]
+    settled = [line for line in differences if "values" not in place_of(line) or not doubtful]
     assert not settled, program.source

@@ -33,6 +33,7 @@ from gpuforge.runtime.session import Session
 ROWS_BYTES = 1 << 20
 """Results are rows of one block of memory up to this size: a result that is kept keeps no more.
 Rows of a larger one are copied."""
+KEPT_SIZES = 64
 Host = np.ndarray[Any, Any]
 _VIEWS = frozenset("getitem transpose reshape broadcast_to real imag pick".split())
 _REUSING = (
@@ -138,6 +139,8 @@ class Batch:
         alike = tuple(_is_one(column) for column in columns)
         made = self._sizes.get((size, alike))
         if made is None:
+            if len(self._sizes) >= KEPT_SIZES:
+                self._sizes.clear()
             made = self._sizes[size, alike] = self._made(size, alike, columns)
         start = perf_counter()
         given = [

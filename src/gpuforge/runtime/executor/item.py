@@ -14,12 +14,17 @@ from typing import Any
 import numpy as np
 
 from gpuforge.runtime.array.graph import INPUT, NUMBER, Dtype, Entry, Graph, Shape, Tape
+from gpuforge.runtime.array.operations.factorisation import PICK
 from gpuforge.runtime.array.unsupported import Unsupported
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
 from gpuforge.runtime.evaluation.program import Program
 from gpuforge.runtime.evaluation.recording import record
 from gpuforge.runtime.evaluation.replay import Leaf, Noted, leaf_of
+
+
+_QUIET = ("view", "creation", "gather")
+"""Classes of operations that compute nothing that NumPy warns of."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,16 @@ class _Engine(BackendEngine):
         self.tapes: list[tuple[Tape, list[int], list[Any]]] = []
 
     def run(self, tape: Tape, wanted: list[int], modes: dict[str, str]) -> list[Any]:
-        values = self._by_numpy(Graph(tuple(tape.entries), tuple(wanted)), tape, modes)
-        self.tapes.append((tape, wanted, values))
-        return values
+        several = {places[0] for row, places, _ in tape.entries if row is PICK}
+        every = [
+            place for place, (row, _, _) in enumerate(tape.entries)
+            if row not in (INPUT, NUMBER) and place not in several
+        ]  # fmt: skip
+        # What nobody asks for too: NumPy may warn of it.
+        values = self._by_numpy(Graph(tuple(tape.entries), tuple(every)), tape, modes)
+        self.tapes.append((tape, every, values))
+        found = dict(zip(every, values, strict=True))
+        return [found[place] for place in wanted]
 
 
 class _Noted(Noted):
@@ -125,6 +137,15 @@ def _joined(engine: _Engine, noted: _Noted) -> Item:
     return _item(entries, nodes, inputs, known, noted)
 
 
+def _needed(entries: list[Entry], outputs: list[int]) -> set[int]:
+    """Return the places that outputs are computed from, their own among them."""
+    needed = set(outputs)
+    for place in range(len(entries) - 1, -1, -1):
+        if place in needed:
+            needed.update(entries[place][1])
+    return needed
+
+
 def _item(
     entries: list[Entry], nodes: list[tuple[Shape, Dtype | None]], inputs: dict[int, Any],
     known: dict[int, int], noted: _Noted,
@@ -133,6 +154,9 @@ def _item(
     wanted = tuple(dict.fromkeys(outputs))
     if len(wanted) < len(outputs) or any(place in inputs for place in outputs):
         raise Unsupported("results that share their memory")
+    needed = _needed(entries, outputs)
+    if any(row.kind not in _QUIET and p not in needed for p, (row, _, _) in enumerate(entries)):
+        raise Unsupported("it computes what its result does not need, of which NumPy may warn")
     sources = {
         place: noted.sources[id(value)] for place, value in inputs.items()
         if id(value) in noted.sources

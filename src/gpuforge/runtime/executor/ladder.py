@@ -16,6 +16,8 @@ WORTH_CLIMBING = 1.5
 LOOK_AGAIN, NEAR = 64, 1.3
 """After so many batches a size that took at most this many times the best is measured once more."""
 GROW_AFTER = 32
+REST = 16
+"""From so many items on, those that are left at the end are a batch of their own."""
 
 
 def below(number: int) -> int:
@@ -30,11 +32,13 @@ class Ladder:
     ----------
     start : the size that is looked at first
     cap : the most that is taken at once now
+    fixed : the size that the user asked for last; 0 before
     """
 
     def __init__(self, start: int, limit: int) -> None:
         self.limit = self.cap = max(1, limit)
         self.start = max(SMALLEST, min(below(start), below(self.limit)))
+        self.fixed = 0
         self._seconds: dict[int, deque[float]] = {}
         self._where: dict[int, str] = {}
         self._turn = self._good = 0
@@ -46,6 +50,8 @@ class Ladder:
 
     def add(self, size: int, seconds: float, where: str = "") -> None:
         """Take in what an item took in a batch of `size` on a backend."""
+        if size & (size - 1) and size != self.fixed:
+            return  # what was left at the end
         if self._where.setdefault(size, where) != where:  # another backend has another best size
             self._where[size] = where
             for near in (size // 2, size, size * 2):
@@ -69,8 +75,9 @@ class Ladder:
         if limit < 2 or fixed == 1:
             return 1
         if fixed:
-            size = min(fixed, limit)
-            return self._unknown([1, size]) or self._best([1, size])
+            self.fixed = min(fixed, self.cap)
+            size = self._unknown([1, self.fixed]) or self._best([1, self.fixed])
+            return min(size, limit)
         first = min(self.start, below(limit))
         sizes = [1, first] if first >= SMALLEST else [1]
         known = [size for size in self._seconds if 1 < size <= limit]
@@ -86,7 +93,8 @@ class Ladder:
         best = self._best({*sizes, *known})
         self._turn += 1
         if self._turn % LOOK_AGAIN:
-            return best
+            usual = self.best
+            return limit if max(REST, usual // 8, best) <= limit < usual else best
         most = NEAR * self._each(best)
         others = [size for size in {*sizes, *known} - {best} if self._each(size) < most]
         return others[self._turn // LOOK_AGAIN % len(others)] if others else best
@@ -106,4 +114,5 @@ class Ladder:
     @property
     def best(self) -> int:
         """The size with the least time for an item; 0 where nothing was measured."""
-        return self._best(list(self._seconds)) if self._seconds else 0
+        sizes = [size for size in self._seconds if size <= self.cap]
+        return self._best(sizes) if sizes else 0

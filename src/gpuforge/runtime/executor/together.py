@@ -28,7 +28,7 @@ from gpuforge.runtime.executor.item import record_item
 from gpuforge.runtime.executor.ladder import Ladder
 from gpuforge.runtime.function.dependence import Dependence, dependence_of
 from gpuforge.runtime.function.options import Options
-from gpuforge.runtime.function.signature import NUMERIC_KINDS, warnings_raise
+from gpuforge.runtime.function.signature import NUMERIC_KINDS, overlapping, warnings_raise
 from gpuforge.runtime.record import FunctionRecord, Mapped, digest, stable_text
 from gpuforge.runtime.session import Session, current_session
 
@@ -367,8 +367,10 @@ def _begin(
     """Record the first item and compare the first batch with single calls."""
     batching = plan.batching
     known = min(COMPARED, size)
+    args, kwargs = group.arguments(at)
+    if overlapping((*args, *kwargs.values())):
+        return singly(group.call, at, size)
     try:
-        args, kwargs = group.arguments(at)
         first, item = record_item(
             batching.function, args, kwargs, batching.session.reference, batching.session.programs,
             creates=batching.options.convert,
