@@ -8,7 +8,7 @@ item, or raise, the batch raises, and the items are called one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -34,6 +34,8 @@ ROWS_BYTES = 1 << 20
 """Results are rows of one block of memory up to this size: a result that is kept keeps no more.
 Rows of a larger one are copied."""
 KEPT_SIZES = 64
+SCRATCH_BYTES = 1 << 22
+"""So much memory is kept for the next batch: fresh memory costs more than what is put there."""
 Host = np.ndarray[Any, Any]
 _VIEWS = frozenset("getitem transpose reshape broadcast_to real imag pick".split())
 _REUSING = (
@@ -80,6 +82,7 @@ class Size:
     shared : for each output, whether its memory may be another's too
     left : how many batches are still made on NumPy before the choice is considered anew
     held : how many were since
+    scratch : memory that items were stacked in, for the next batch
     """
 
     graph: Graph
@@ -89,6 +92,7 @@ class Size:
     signature: Signature
     left: int = 0
     held: int = 0
+    scratch: list[list[Host | None]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -143,9 +147,10 @@ class Batch:
                 self._sizes.clear()
             made = self._sizes[size, alike] = self._made(size, alike, columns)
         start = perf_counter()
+        before_it = made.scratch.pop() if made.scratch else [None] * len(columns)
         given = [
-            column[0] if one else _stacked(column)
-            for one, column in zip(alike, columns, strict=True)
+            column[0] if one else _stacked(column, block)
+            for one, column, block in zip(alike, columns, before_it, strict=True)
         ]
         sources, constants = self.item.sources, self.item.constants
         inputs = [
@@ -163,6 +168,13 @@ class Batch:
         else:
             blocks, where, took, exhausted = self._considered(made, inputs, modes)
         computed = perf_counter()
+        if where == NUMPY and made.signature.nbytes <= SCRATCH_BYTES and not made.scratch:
+            made.scratch.append(
+                [
+                    block if type(column) is list and not one else None
+                    for one, column, block in zip(alike, columns, given, strict=True)
+                ]
+            )
         results = self._results(blocks)
         seconds = before - start + took + perf_counter() - computed
         return Made(results, where, seconds, exhausted)
@@ -247,13 +259,15 @@ def _is_one(column: Column) -> bool:
     return column[1] is first and all(one is first for one in column)
 
 
-def _stacked(column: Column) -> Host:
+def _stacked(column: Column, block: Host | None) -> Host:
+    """Return items in one block of memory, that of a batch before where there was one."""
     if type(column) is np.ndarray:
         return column
     shape = column[0].shape
     if not shape:
         return np.array(column)
-    return np.concatenate(column).reshape(len(column), *shape)
+    flat = None if block is None else block.reshape(-1, *shape[1:])
+    return np.concatenate(column, out=flat).reshape(len(column), *shape)
 
 
 def _rows(block: Host, leaf: Leaf) -> list[Any]:

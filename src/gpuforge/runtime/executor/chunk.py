@@ -36,32 +36,44 @@ class Group:
 
     Attributes
     ----------
+    function : makes one call
     places : where they are among the calls given
-    columns : the array arguments, each as a sequence over the calls
-    call : makes the single call at a place in the group
-    arguments : gives the arguments of one
+    items : what is called with, each the only argument
+    spread : whether an item holds all arguments instead, by position and by name
+    columns : the array arguments, each as a sequence over the calls; none where it is not known
+        that the calls are of one kind
     """
 
+    function: Callable[..., Any]
     places: Sequence[int]
-    columns: list[Column]
-    call: Callable[[int], Any]
-    arguments: Callable[[int], tuple[tuple[Any, ...], dict[str, Any]]]
+    items: Sequence[Any]
+    spread: bool = False
+    columns: Sequence[Column] = ()
 
+    def arguments(self, at: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of one call."""
+        return self.items[at] if self.spread else ((self.items[at],), {})
 
-def singly(
-    call: Callable[[int], Any], at: int, size: int
-) -> tuple[list[Any], dict[int, Exception]]:
-    """Make single calls; one that raises leaves its exception in its place."""
-    values: list[Any] = []
-    errors: dict[int, Exception] = {}
-    place, end = at, at + size
-    while place < end:
-        try:
-            while place < end:
-                values.append(call(place))
-                place += 1
-        except Exception as error:  # noqa: BLE001 - it is the user's, and goes to its place
-            errors[place - at] = error
-            values.append(error)
-            place += 1
-    return values, errors
+    def singly(
+        self, at: int, size: int, function: Callable[..., Any] | None = None
+    ) -> tuple[list[Any], dict[int, Exception]]:
+        """Make single calls; one that raises leaves its exception in its place.
+
+        `function` may make them instead, where the choice is known.
+        """
+        call = function or self.function
+        values: list[Any] = []
+        errors: dict[int, Exception] = {}
+        while len(values) < size:
+            rest = self.items[at + len(values) : at + size]
+            try:
+                if self.spread:
+                    for args, kwargs in rest:
+                        values.append(call(*args, **kwargs))
+                else:
+                    for item in rest:
+                        values.append(call(item))  # noqa: PERF401 - how many there are is told
+            except Exception as error:  # noqa: BLE001 - it is the user's, and goes to its place
+                errors[len(values)] = error
+                values.append(error)
+        return values, errors

@@ -22,7 +22,6 @@ from gpuforge.runtime.evaluation.program import Program
 from gpuforge.runtime.evaluation.recording import record
 from gpuforge.runtime.evaluation.replay import Leaf, Noted, leaf_of
 
-
 _QUIET = ("view", "creation", "gather")
 """Classes of operations that compute nothing that NumPy warns of."""
 

@@ -13,8 +13,9 @@ SMALLEST = 4
 SAMPLES, KEPT = 3, 5
 WORTH_CLIMBING = 1.5
 """Sizes beside the best batch are looked at unless that takes so many times a single call."""
-LOOK_AGAIN, NEAR = 64, 1.3
-"""After so many batches a size that took at most this many times the best is measured once more."""
+LOOK_AGAIN = ((8, 1.15), (64, 2.0))
+"""One batch in so many is of another size that took at most this many times the best: what was
+measured may have been disturbed, and what is best changes."""
 GROW_AFTER = 32
 REST = 16
 """From so many items on, those that are left at the end are a batch of their own."""
@@ -92,12 +93,14 @@ class Ladder:
             return unknown
         best = self._best({*sizes, *known})
         self._turn += 1
-        if self._turn % LOOK_AGAIN:
-            usual = self.best
-            return limit if max(REST, usual // 8, best) <= limit < usual else best
-        most = NEAR * self._each(best)
-        others = [size for size in {*sizes, *known} - {best} if self._each(size) < most]
-        return others[self._turn // LOOK_AGAIN % len(others)] if others else best
+        for every, share in LOOK_AGAIN:
+            if self._turn % every == 0:
+                most = share * self._each(best)
+                others = sorted(s for s in {*sizes, *known} - {best} if self._each(s) < most)
+                if others:
+                    return others[self._turn // every % len(others)]
+        usual = self.best
+        return limit if max(REST, usual // 8, best) <= limit < usual else best
 
     def _unknown(self, sizes: list[int]) -> int:
         """Return the first size that too little is known of, or 0."""

@@ -160,23 +160,21 @@ class Mapping:
 
     def _before(self, items: Any, at: int) -> Chunk:
         """Call the next items one by one, before anything is loaded that places calls."""
-        from gpuforge.runtime.executor.chunk import CHUNK_SECONDS, Chunk, singly
+        from gpuforge.runtime.executor.chunk import CHUNK_SECONDS, Chunk
 
         self._check_time()
+        group = self._group(items, range(len(items)))
         values: list[Any] = []
         errors: dict[int, Exception] = {}
         start = now = perf_counter()
         while now < start + CHUNK_SECONDS and at + len(values) < len(items):
-            more, wrong = singly(lambda place: self._made(items[place]), at + len(values), 1)
+            more, wrong = group.singly(at + len(values), 1)
             errors.update({len(values): error for error in wrong.values()})
             values += more
             now = perf_counter()
         if now - start < LONG_SECONDS * len(values):  # longer ones are counted as calls
             prelude.spend(now - start)
         return Chunk(range(at, at + len(values)), values, errors)
-
-    def _made(self, item: Any) -> Any:
-        return self._call(*item) if self._spread else self._call(item)
 
     def _batching(self) -> Batching:
         from gpuforge.runtime.executor.together import batching_of
@@ -196,35 +194,27 @@ class Mapping:
         self, batching: Batching, items: Any, at: int, first: int
     ) -> Iterator[tuple[Plan | None, Group]]:
         """Give the items from `at` on in groups of one kind; their places begin with `first`."""
-        from gpuforge.runtime.executor.together import grouped, key_of
+        from gpuforge.runtime.executor.together import columns_of, grouped, key_of
 
         rest = items[at:] if at else items
+        places = range(first, first + len(rest))
         if batching.single or self._alone:
-            yield None, self._group(rest, range(first, first + len(rest)), [])
+            yield None, self._group(rest, places)
         elif not self._spread and _are_alike(rest):
             key = key_of((rest[0],))
-            plan = None if key is None else batching.plan(key)
-            yield plan, self._group(rest, range(first, first + len(rest)), [rest])
+            yield None if key is None else batching.plan(key), self._group(rest, places, [rest])
         else:
             rows = [tuple(item) for item in rest] if self._spread else [(item,) for item in rest]
-            for plan, places in grouped(batching, rows):
-                if len(places) == len(rest):
-                    yield plan, self._group(rest, range(first, first + len(rest)),
-                                            _columns(rows))  # fmt: skip
-                    continue
-                chosen = [rest[place] for place in places]
-                columns = _columns([rows[place] for place in places])
-                yield plan, self._group(chosen, [first + place for place in places], columns)
+            for plan, chosen in grouped(batching, rows):
+                columns = columns_of([rows[place] for place in chosen])
+                mine = [rest[place] for place in chosen]
+                yield plan, self._group(mine, [first + place for place in chosen], columns)
 
-    def _group(self, items: Any, places: Sequence[int], columns: list[Any]) -> Group:
+    def _group(self, items: Any, places: Sequence[int], columns: Any = ()) -> Group:
         from gpuforge.runtime.executor.chunk import Group
 
-        call, spread = self._call, self._spread
-        return Group(
-            places, columns,
-            (lambda place: call(*items[place])) if spread else (lambda place: call(items[place])),
-            lambda place: (tuple(items[place]) if spread else (items[place],), {}),
-        )  # fmt: skip
+        given = [(tuple(item), {}) for item in items] if self._spread else items
+        return Group(self._call, places, given, self._spread, columns)
 
     def _of_iterator(self, iterator: Iterator[Any]) -> Iterator[Chunk]:
         """Take as many items from an iterator as the next batch needs, and call them."""
@@ -334,12 +324,6 @@ def _are_alike(items: Any) -> bool:
         type(one) is array and one.dtype is dtype and one.shape == shape and one.strides == strides
         for one in items
     )
-
-
-def _columns(rows: Sequence[Sequence[Any]]) -> list[Any]:
-    from gpuforge.runtime.executor.together import columns_of
-
-    return columns_of(rows)
 
 
 def _check(batch: Any, most: Any, timeout: Any, on_error: Any, ordered: Any) -> None:

@@ -23,13 +23,15 @@ from gpuforge.runtime.evaluation.engine import CANCELLING_KINDS
 from gpuforge.runtime.evaluation.recording import StartAgain
 from gpuforge.runtime.evaluation.reference import CANCELLING, ELEMENTWISE, compare
 from gpuforge.runtime.executor.batch import Batch
-from gpuforge.runtime.executor.chunk import CHUNK_SECONDS, Chunk, Column, Group, singly
+from gpuforge.runtime.executor.chunk import CHUNK_SECONDS, Chunk, Column, Group
 from gpuforge.runtime.executor.item import record_item
 from gpuforge.runtime.executor.ladder import Ladder
 from gpuforge.runtime.function.dependence import Dependence, dependence_of
+from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.signature import NUMERIC_KINDS, overlapping, warnings_raise
-from gpuforge.runtime.record import FunctionRecord, Mapped, digest, stable_text
+from gpuforge.runtime.placement.policy import NUMPY
+from gpuforge.runtime.record import FunctionRecord, Held, Mapped, digest, stable_text
 from gpuforge.runtime.session import Session, current_session
 
 _log = logger("map")
@@ -212,6 +214,13 @@ class Batching:
             found = self.plans[key] = Plan(self, key)
         return found
 
+    def held(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Held | None:
+        """Return the choice of NumPy that is held for calls like one, if it is as written."""
+        found = self.record.held.get(hot_key(args, kwargs))
+        if found is None or found.left < 1 or found.backend != NUMPY or found.limit is not None:
+            return None
+        return found
+
     @property
     def single(self) -> bool:
         """Whether nothing is batched now."""
@@ -279,6 +288,7 @@ def in_chunks(
         else:
             size = _how_many(plan, left)
             values, errors = _timed(plan, group, at, size)
+            size = len(values)
         batching.mapped.items += size
         batching.mapped.seconds += perf_counter() - start
         yield Chunk(group.places[at : at + size], values, errors)
@@ -298,9 +308,20 @@ def _how_many(plan: Plan | None, left: int) -> int:
 def _timed(
     plan: Plan | None, group: Group, at: int, size: int
 ) -> tuple[list[Any], dict[int, Exception]]:
+    """Make single calls; on a choice that is held for them without asking for it each time."""
+    held = None
+    if plan is not None and size > 1:
+        args, kwargs = group.arguments(at)
+        held = plan.batching.held(args, kwargs)
+        if held is not None:
+            size = min(size, held.left)
+            held.left -= size
+    function = plan.batching.function if plan is not None and held is not None else None
     start = perf_counter()
-    values, errors = singly(group.call, at, size)
+    values, errors = group.singly(at, size, function)
     seconds = perf_counter() - start
+    if held is not None and not held.plain:
+        held.timed.append(seconds / size)
     if plan is not None:
         plan.ladder.add(1, seconds / size)
         plan.spent_seconds += seconds
@@ -318,7 +339,7 @@ def together(
         batching.look()
         for each in batching.plans.values():
             each.batch = None
-        return singly(group.call, at, size)
+        return group.singly(at, size)
     if plan.batch is None:
         return _begin(plan, group, at, size, modes)
     return _halving(plan, plan.batch, group, at, size, modes)
@@ -332,7 +353,7 @@ def _halving(
         made = batch.run([column[at : at + size] for column in group.columns], size, modes)
     except Unsupported as why:
         plan.refuse(str(why))
-        return singly(group.call, at, size)
+        return group.singly(at, size)
     except Exception as error:  # noqa: BLE001 - the single calls raise what is the user's
         return _failed(plan, batch, group, at, size, modes, error)
     plan.made += 1
@@ -354,7 +375,7 @@ def _failed(
         if plan.failed > max(TIRING_FAILURES, plan.made):
             plan.refuse(f"NumPy warned or raised in most batches: {error}")
     if size <= ALONE or plan.refused:
-        return singly(group.call, at, size)
+        return group.singly(at, size)
     half = size // 2
     values, errors = _halving(plan, batch, group, at, half, modes)
     others, more = _halving(plan, batch, group, at + half, size - half, modes)
@@ -369,7 +390,7 @@ def _begin(
     known = min(COMPARED, size)
     args, kwargs = group.arguments(at)
     if overlapping((*args, *kwargs.values())):
-        return singly(group.call, at, size)
+        return group.singly(at, size)
     try:
         first, item = record_item(
             batching.function, args, kwargs, batching.session.reference, batching.session.programs,
@@ -377,11 +398,11 @@ def _begin(
         )  # fmt: skip
     except StartAgain as why:
         plan.refuse(f"it uses an array as only NumPy's own can be used ({why})")
-        return singly(group.call, at, size)
+        return group.singly(at, size)
     except Exception as error:  # noqa: BLE001 - the user's own
-        values, errors = singly(group.call, at + 1, size - 1)
+        values, errors = group.singly(at + 1, size - 1)
         return [error, *values], {0: error} | {p + 1: e for p, e in errors.items()}
-    values, errors = singly(group.call, at + 1, known - 1)
+    values, errors = group.singly(at + 1, known - 1)
     values, errors = [first, *values], {place + 1: error for place, error in errors.items()}
     if isinstance(item, str):
         plan.refuse(item)
@@ -392,7 +413,7 @@ def _begin(
         found = _believed(plan, batch, group, at, size, modes, values)
         if found is not None:
             return values + found[known:], {}
-    others, more = singly(group.call, at + known, size - known)
+    others, more = group.singly(at + known, size - known)
     return values + others, errors | {place + known: error for place, error in more.items()}
 
 
@@ -461,25 +482,14 @@ def call_together(
     """
     found: list[Result] = [Result()] * len(calls)
     batching = batching_of(function)
-    names = {tuple(kwargs) for _, kwargs in calls}
-
-    def group_of(places: Sequence[int]) -> Group:
-        def arguments(place: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            return calls[places[place]]
-
-        def call(place: int) -> Any:
-            args, kwargs = calls[places[place]]
-            return function(*args, **kwargs)
-
-        rows = [_values(calls[place]) for place in places]
-        return Group(places, columns_of(rows), call, arguments)
-
-    if batching.single or len(names) > 1:
-        plans: Any = [(None, range(len(calls)))]
-    else:
-        plans = grouped(batching, [_values(one) for one in calls])
+    rows = [_values(one) for one in calls]
+    plans: Any = [(None, range(len(calls)))]
+    if not batching.single and len({tuple(kwargs) for _, kwargs in calls}) < 2:
+        plans = grouped(batching, rows)
     for plan, places in plans:
-        for chunk in in_chunks(batching, plan, group_of(places)):
+        columns = () if plan is None else columns_of([rows[place] for place in places])
+        group = Group(function, places, [calls[place] for place in places], True, columns)
+        for chunk in in_chunks(batching, plan, group):
             for at, place in enumerate(chunk.places):
                 error = chunk.errors.get(at)
                 found[place] = Result(error=error) if error else Result(chunk.values[at])
