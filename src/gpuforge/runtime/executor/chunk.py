@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+UNENDING = 1 << 30
 CHUNK_SECONDS = 5e-3
 """Single calls are made for so long before the clock is looked at."""
 Column = Sequence[np.ndarray[Any, Any]] | np.ndarray[Any, Any]
@@ -55,17 +58,20 @@ class Group:
         return self.items[at] if self.spread else ((self.items[at],), {})
 
     def singly(
-        self, at: int, size: int, function: Callable[..., Any] | None = None
-    ) -> tuple[list[Any], dict[int, Exception]]:
+        self, at: int, size: int, function: Callable[..., Any] | None = None,
+        *, step: int = UNENDING, until: float = inf,
+    ) -> tuple[list[Any], dict[int, Exception]]:  # fmt: skip
         """Make single calls; one that raises leaves its exception in its place.
 
-        `function` may make them instead, where the choice is known.
+        `function` may make them instead, where the choice is known. The clock is looked at every
+        `step` calls, and no more are made after `until`.
         """
         call = function or self.function
         values: list[Any] = []
         errors: dict[int, Exception] = {}
-        while len(values) < size:
-            rest = self.items[at + len(values) : at + size]
+        while len(values) < size and (not values or perf_counter() < until):
+            first = at + len(values)
+            rest = self.items[first : min(first + step, at + size)]
             try:
                 if self.spread:
                     for args, kwargs in rest:

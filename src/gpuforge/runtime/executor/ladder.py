@@ -11,6 +11,8 @@ from collections import deque
 
 SMALLEST = 4
 SAMPLES, KEPT = 3, 5
+WORTH_BATCHING = 0.93
+"""A batch has to take less than this share of single calls: it needs memory and care."""
 WORTH_CLIMBING = 1.5
 """Sizes beside the best batch are looked at unless that takes so many times a single call."""
 LOOK_AGAIN = ((8, 1.15), (64, 2.0))
@@ -112,7 +114,9 @@ class Ladder:
 
     def _each(self, size: int) -> float:
         found = self.each(size)
-        return float("inf") if found is None else found
+        if found is None:
+            return float("inf")
+        return WORTH_BATCHING * found if size == 1 else found
 
     @property
     def best(self) -> int:

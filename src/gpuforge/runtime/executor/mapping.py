@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 FEW = 4
 """So few items are called one by one without another thought."""
-UNENDING = 1 << 30
 Call = Callable[..., Any]
 
 
@@ -186,7 +185,9 @@ class Mapping:
 
         batching = self._batching()
         for plan, group in self._groups(batching, items, at, at):
-            yield from in_chunks(batching, plan, group, self._fixed, self._most, self._check_time)
+            yield from in_chunks(
+                batching, plan, group, self._fixed, self._most, self._check_time, self._ends
+            )  # fmt: skip
             if plan is not None:
                 plan.keep()
 
@@ -198,11 +199,11 @@ class Mapping:
 
         rest = items[at:] if at else items
         places = range(first, first + len(rest))
-        if batching.single or self._alone:
-            yield None, self._group(rest, places)
-        elif not self._spread and _are_alike(rest):
+        if not self._spread and not self._alone and _are_alike(rest):
             key = key_of((rest[0],))
             yield None if key is None else batching.plan(key), self._group(rest, places, [rest])
+        elif batching.single or self._alone:  # in the order in which they are given
+            yield None, self._group(rest, places)
         else:
             rows = [tuple(item) for item in rest] if self._spread else [(item,) for item in rest]
             for plan, chosen in grouped(batching, rows):
@@ -255,6 +256,8 @@ class Mapping:
         if batching.single or self._alone:
             return 1
         key = key_of(tuple(item) if self._spread else (item,))
+        from gpuforge.runtime.executor.chunk import UNENDING
+
         most = self._most or UNENDING
         return 1 if key is None else batching.plan(key).size(most, self._fixed)
 
@@ -269,7 +272,7 @@ class Mapping:
             chunk
             for plan, group in groups
             for chunk in in_chunks(batching, plan, group, self._fixed, self._most,
-                                   self._check_time)
+                                   self._check_time, self._ends)
         )  # fmt: skip
         if not self._ordered:
             yield from chunks
@@ -293,8 +296,17 @@ def map_items(offloaded: Any, call: Call, items: Any, **options: Any) -> Any:
     return Mapping(offloaded, call, **options).over(items)
 
 
-def _few(offloaded: Any, call: Call, items: list[Any]) -> list[Any]:
+def _few(offloaded: Any, call: Any, items: list[Any]) -> list[Any]:
+    """Call a few items; on the choice that is held for the first where all are of its kind."""
     results: list[Any] = []
+    context, table = offloaded._hot
+    if table and call is offloaded and items and type(first := items[0]) is np.ndarray:
+        held = table.get((first.dtype, first.shape, first.strides))
+        few = len(items)
+        plain = held is not None and held.plain and held.left >= few
+        if plain and current.get() is context and _are_alike(items):
+            held.left -= few
+            call = offloaded.__wrapped__
     try:
         for item in items:
             results.append(call(item))  # noqa: PERF401 - how many there are is told
@@ -320,10 +332,12 @@ def _are_alike(items: Any) -> bool:
     if type(first) is not array:
         return False
     dtype, shape, strides = first.dtype, first.shape, first.strides
-    return all(
-        type(one) is array and one.dtype is dtype and one.shape == shape and one.strides == strides
-        for one in items
-    )
+    for one in items:
+        if type(one) is not array or one.dtype is not dtype:
+            return False
+        if one.shape != shape or one.strides != strides:
+            return False
+    return True
 
 
 def _check(batch: Any, most: Any, timeout: Any, on_error: Any, ordered: Any) -> None:

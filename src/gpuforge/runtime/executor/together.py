@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from gpuforge import __version__
 from gpuforge.log import logger
+from gpuforge.runtime.array.rules import count
 from gpuforge.runtime.array.unsupported import Unsupported
 from gpuforge.runtime.evaluation.engine import CANCELLING_KINDS
 from gpuforge.runtime.evaluation.recording import StartAgain
@@ -39,9 +41,12 @@ COMPARED = 4
 """So many results of the first batch are compared with those of single calls."""
 TRY_AFTER_SECONDS = 1e-3
 """Batches are tried once single calls of a kind have taken so long: making ready costs as much."""
-LONG_SECONDS = 200e-6
-"""Calls that take longer gain nothing from batches on NumPy: its own work outweighs Python's."""
-MOST_AT_ONCE = 4096
+LONG_SECONDS, LARGE_BYTES = 100e-6, 1 << 17
+"""Calls that take longer, or over more, gain nothing from batches on NumPy: its own work outweighs
+Python's."""
+RENEWING = 16
+"""Where no choice is held for single calls, so many are made before one is looked for again."""
+MOST_AT_ONCE, LOOKING = 4096, 16
 WORKING_BYTES = 1 << 18
 """What the first batch works on: more than a core's own cache holds makes each step slower."""
 MOST_BYTES = 1 << 28
@@ -81,6 +86,7 @@ class Plan:
     ----------
     refused : why its items are called one after the other; empty where batches may be used
     spent_seconds : what single calls in maps have taken
+    nbytes : of the arrays of an item
     """
 
     def __init__(self, batching: Batching, key: Any) -> None:
@@ -88,8 +94,12 @@ class Plan:
         self.text = stable_text(tuple(str(p) if isinstance(p, np.dtype) else p for p in key))
         self.ladder = Ladder(1, 1)
         self.batch: Batch | None = None
-        self.refused = ""
+        self.refused = batching.never or batching.record.stays
         self.spent_seconds = 0.0
+        self.nbytes = sum(
+            count(shape) * dtype.itemsize
+            for dtype, shape in pairwise(key) if isinstance(dtype, np.dtype)
+        )  # fmt: skip
         self.made = self.failed = 0
         session = batching.session
         self.name = f"map:{__version__}:{batching.record.digest}:{digest(self.text)}"
@@ -123,10 +133,23 @@ class Plan:
         each, session = self.ladder.each(1), self.batching.session
         if each is None or not session.policy.learn or available < COMPARED:
             return 1
-        if each > LONG_SECONDS and not session.backends():
+        if self._is_large:
             return 1
         price = TRY_AFTER_SECONDS * (20 if self.remembered == 1 else 1)
         return min(available, 2 * COMPARED) if self.spent_seconds >= price else 1
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether batches of these gain nothing on NumPy, which is all there is."""
+        long = (self.ladder.each(1) or 0.0) > LONG_SECONDS or self.nbytes > LARGE_BYTES
+        return long and not self.batching.session.backends()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether single calls are what there will be."""
+        if self.batch is None:
+            return bool(self.refused) or self._is_large
+        return self.ladder.best == 1
 
     def refuse(self, reason: str) -> None:
         """Call items of this kind one after the other from now on."""
@@ -267,61 +290,54 @@ def modes_of_batches() -> dict[str, Any] | None:
 
 def in_chunks(
     batching: Batching, plan: Plan | None, group: Group, fixed: int = 0, most: int = 0,
-    before: Callable[[], None] | None = None,
+    before: Callable[[], None] | None = None, ends: float | None = None,
 ) -> Iterator[Chunk]:  # fmt: skip
     """Make the calls of a group, and give what came of them chunk by chunk.
 
-    `before` is called ahead of each chunk.
+    `before` is called ahead of each chunk. No single call is begun after `ends`.
     """
-    number = len(group.places)
-    at = 0
+    number, at, each = len(group.places), 0, 0.0
     while at < number:
         if before is not None:
             before()
         start = perf_counter()
         left = min(number - at, most) if most else number - at
-        modes = modes_of_batches() if plan is not None and left > 1 else None
-        size = plan.size(left, fixed) if plan is not None and modes is not None else 1
-        if size > 1:
-            assert plan is not None and modes is not None
+        size = plan.size(left, fixed) if plan is not None else 1
+        modes = modes_of_batches() if size > 1 else None
+        if plan is not None and modes is not None:
             values, errors = together(plan, group, at, size, modes)
         else:
-            size = _how_many(plan, left)
-            values, errors = _timed(plan, group, at, size)
+            long = plan is None or plan.is_settled
+            seconds = CHUNK_SECONDS if long else CHUNK_SECONDS / 25
+            size = max(1, min(left, MOST_AT_ONCE, int(seconds / each) if each else 1))
+            values, errors = _timed(plan, group, at, size, ends)
             size = len(values)
+            each = max((perf_counter() - start) / size, 1e-7)
         batching.mapped.items += size
         batching.mapped.seconds += perf_counter() - start
         yield Chunk(group.places[at : at + size], values, errors)
         at += size
 
 
-def _how_many(plan: Plan | None, left: int) -> int:
-    """Return how many single calls are made before the next look at the clock."""
-    each = plan.ladder.each(1) if plan is not None else None
-    if each is None:
-        return 1
-    settled = plan is None or plan.refused or (plan.batch and plan.ladder.best == 1)
-    seconds = CHUNK_SECONDS if settled else CHUNK_SECONDS / 25
-    return max(1, min(left, MOST_AT_ONCE, int(seconds / max(each, 1e-7))))
-
-
 def _timed(
-    plan: Plan | None, group: Group, at: int, size: int
+    plan: Plan | None, group: Group, at: int, size: int, ends: float | None
 ) -> tuple[list[Any], dict[int, Exception]]:
     """Make single calls; on a choice that is held for them without asking for it each time."""
     held = None
     if plan is not None and size > 1:
         args, kwargs = group.arguments(at)
         held = plan.batching.held(args, kwargs)
-        if held is not None:
-            size = min(size, held.left)
-            held.left -= size
+        size = min(size, RENEWING if held is None else held.left)
     function = plan.batching.function if plan is not None and held is not None else None
     start = perf_counter()
-    values, errors = group.singly(at, size, function)
+    step, until = (LOOKING, start + 2 * CHUNK_SECONDS) if ends is None else (1, ends)
+    values, errors = group.singly(at, size, function, step=step, until=until)
     seconds = perf_counter() - start
-    if held is not None and not held.plain:
-        held.timed.append(seconds / size)
+    size = len(values)
+    if held is not None:
+        held.left -= size
+        if not held.plain:
+            held.timed.append(seconds / size)
     if plan is not None:
         plan.ladder.add(1, seconds / size)
         plan.spent_seconds += seconds
