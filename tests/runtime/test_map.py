@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -142,7 +143,7 @@ def test_others_are_called_one_by_one_with_the_reason(function: Callable[..., An
 
 
 @pytest.mark.parametrize("library", ["torch", "jax"])
-@pytest.mark.parametrize("function", [normalised, summary, weighted, solved, branched])
+@pytest.mark.parametrize("function", [summary, weighted, branched])
 @pytest.mark.usefixtures("eager")
 def test_other_libraries_give_numpys_results(library: str, function: Callable[..., Any]) -> None:
     pytest.importorskip(library, reason=f"{library} is not installed")
@@ -496,6 +497,17 @@ def test_calls_made_together_keep_their_errors() -> None:
     assert call_together(offloaded, []) == []
 
 
+@pytest.mark.usefixtures("eager")
+def test_several_threads_map_one_function() -> None:
+    offloaded, items = gf.offload(normalised), matrices(64)
+    expected = [normalised(x) for x in items]
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda size: offloaded.map(items, batch=size), [4, 8, 8, 16] * 4):
+            for one, other in zip(expected, found, strict=True):
+                same(one, other, 1e-9)
+    assert batches(offloaded) >= 64
+
+
 # -- interrupted, shown ---------------------------------------------------------------------------
 
 PROGRAM = """
@@ -577,7 +589,7 @@ def test_a_short_program_loads_nothing_that_places_calls() -> None:
 # -- random programs ------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 10**6))
 @pytest.mark.usefixtures("eager")
 def test_random_programs_are_those_of_a_loop(seed: int) -> None:

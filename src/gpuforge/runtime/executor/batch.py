@@ -147,7 +147,10 @@ class Batch:
                 self._sizes.clear()
             made = self._sizes[size, alike] = self._made(size, alike, columns)
         start = perf_counter()
-        before_it = made.scratch.pop() if made.scratch else [None] * len(columns)
+        try:
+            before_it = made.scratch.pop()
+        except IndexError:  # none yet, or another thread has it
+            before_it = [None] * len(columns)
         given = [
             column[0] if one else _stacked(column, block)
             for one, column, block in zip(alike, columns, before_it, strict=True)

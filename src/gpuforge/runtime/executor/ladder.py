@@ -83,7 +83,7 @@ class Ladder:
             return min(size, limit)
         first = min(self.start, below(limit))
         sizes = [1, first] if first >= SMALLEST else [1]
-        known = [size for size in self._seconds if 1 < size <= limit]
+        known = [size for size in list(self._seconds) if 1 < size <= limit]
         if known:
             near = self._best(known)
             single = self.each(1)
@@ -121,5 +121,5 @@ class Ladder:
     @property
     def best(self) -> int:
         """The size with the least time for an item; 0 where nothing was measured."""
-        sizes = [size for size in self._seconds if size <= self.cap]
+        sizes = [size for size in list(self._seconds) if size <= self.cap]
         return self._best(sizes) if sizes else 0
