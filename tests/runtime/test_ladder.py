@@ -66,6 +66,7 @@ def test_what_is_left_at_the_end_is_one_batch() -> None:
     ladder = Ladder(64, 64)
     run(ladder, lambda size: 10.0 / size, turns=39)
     assert ladder.best == 64
+    run(ladder, lambda size: 10.0 / size, available=40, turns=20)
     assert [ladder.choose(40) for _ in range(8)].count(40) >= 6
     assert ladder.choose(1) == 1
     assert ladder.choose(SMALLEST - 1) == 1
