@@ -72,6 +72,14 @@ def test_what_is_left_at_the_end_is_one_batch() -> None:
     assert ladder.choose(SMALLEST - 1) == 1
 
 
+def test_what_is_little_more_than_the_best_size_is_one_batch() -> None:
+    ladder = Ladder(64, 4096)
+    run(ladder, lambda size: 10.0 / size, turns=39)
+    assert ladder.best == 512
+    assert ladder.choose(1000) == 1000
+    assert ladder.choose(2000) == 1024  # that is looked at first
+
+
 def test_another_backend_is_measured_anew() -> None:
     ladder = Ladder(16, 64)
     for size in (1, 8, 16, 32):

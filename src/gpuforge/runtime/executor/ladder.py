@@ -15,7 +15,7 @@ WORTH_BATCHING = 0.93
 """A batch has to take less than this share of single calls: it needs memory and care."""
 WORTH_CLIMBING = 1.5
 """Sizes beside the best batch are looked at unless that takes so many times a single call."""
-LOOK_AGAIN = ((8, 1.15), (64, 2.0))
+LOOK_AGAIN = ((16, 1.15), (64, 2.0))
 """One batch in so many is of another size that took at most this many times the best: what was
 measured may have been disturbed, and what is best changes."""
 GROW_AFTER = 32
@@ -102,7 +102,9 @@ class Ladder:
                 if others:
                     return others[self._turn // every % len(others)]
         usual = self.best
-        return limit if max(REST, usual // 8, best) <= limit < usual else best
+        is_rest = max(REST, usual // 8, best) <= limit < usual
+        is_whole = 1 < best < limit < 2 * best and best == usual and self.each(2 * best) is None
+        return limit if is_rest or is_whole else best
 
     def _unknown(self, sizes: list[int]) -> int:
         """Return the first size that too little is known of, or 0."""

@@ -291,30 +291,41 @@ class Mapping:
 
 def map_items(offloaded: Any, call: Call, items: Any, **options: Any) -> Any:
     """Map a function over items; the options are those of `Mapping`."""
-    if type(items) is list and len(items) < FEW and not options:
+    if type(items) is list and 0 < len(items) < FEW and not options:
         return _few(offloaded, call, items)
     return Mapping(offloaded, call, **options).over(items)
 
 
 def _few(offloaded: Any, call: Any, items: list[Any]) -> list[Any]:
-    """Call a few items; on the choice that is held for the first where all are of its kind."""
+    """Call a few items; those of the first one's kind on the choice that is held for it."""
     results: list[Any] = []
+    array, written = np.ndarray, offloaded.__wrapped__
     context, table = offloaded._hot
-    if table and call is offloaded and items and type(first := items[0]) is np.ndarray:
-        held = table.get((first.dtype, first.shape, first.strides))
-        few = len(items)
-        plain = held is not None and held.plain and held.left >= few
-        if plain and current.get() is context and _are_alike(items):
-            held.left -= few
-            call = offloaded.__wrapped__
+    held = dtype = shape = strides = None
+    if table and call is offloaded and type(items[0]) is array:
+        first = items[0]
+        dtype, shape, strides = first.dtype, first.shape, first.strides
+        held = table.get((dtype, shape, strides))
+        if held and not (held.plain and held.left > FEW and current.get() is context):
+            held = None
     try:
         for item in items:
-            results.append(call(item))  # noqa: PERF401 - how many there are is told
+            if (
+                held is not None
+                and type(item) is array
+                and item.dtype is dtype
+                and item.shape == shape
+                and item.strides == strides
+            ):
+                held.left -= 1
+                results.append(written(item))
+            else:
+                results.append(call(item))
     except Exception as error:
         _noted(error, len(results))
         raise
     except KeyboardInterrupt:
-        say_interrupted(f"{name_of(offloaded.__wrapped__)}.map", len(results), len(items))
+        say_interrupted(f"{name_of(written)}.map", len(results), len(items))
         raise
     return results
 
