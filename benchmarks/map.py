@@ -2,9 +2,9 @@
 
 usage: map.py [--libraries numpy,torch] [--cells TEXT] [--seconds S] [--out FILE]
 
-The ways take turns. Each is called until batches have settled before it is timed. What is reported
-is the median of each way, and how map compares with the loop and with the best fixed size, with the
-95 % interval of resampled rounds.
+The ways take turns in random order. Each is called until batches have settled before it is timed.
+What is reported is the median of each way, and how map compares with the loop and with the best
+fixed size, with the 95 % interval of resampled rounds.
 """
 
 from __future__ import annotations
@@ -87,8 +87,10 @@ def measure(function: Function, items: list[Any], seconds: float) -> Any:
             np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9, err_msg=way)
     times: dict[str, list[float]] = {way: [] for way in called}
     end = perf_counter() + seconds
+    random = Random(0)
     for turn in range(ROUNDS[1]):
-        for way, call in called.items():
+        for way in random.sample(list(called), len(called)):  # what ran before leaves its memory
+            call = called[way]
             start = perf_counter()
             call()
             times[way].append(perf_counter() - start)

@@ -21,10 +21,12 @@ from gpuforge.units import format_seconds
 
 if TYPE_CHECKING:
     from gpuforge.runtime.executor.chunk import Chunk, Group
-    from gpuforge.runtime.executor.together import Batching, Plan
+    from gpuforge.runtime.executor.plan import Batching, Plan
 
 FEW = 4
 """So few items are called one by one without another thought."""
+FEW_AHEAD, AHEAD_SECONDS = 16, 1e-3
+"""So many items of an iterator, and no longer, are taken ahead where they are called singly."""
 Call = Callable[..., Any]
 
 
@@ -176,7 +178,7 @@ class Mapping:
         return Chunk(range(at, at + len(values)), values, errors)
 
     def _batching(self) -> Batching:
-        from gpuforge.runtime.executor.together import batching_of
+        from gpuforge.runtime.executor.plan import batching_of
 
         return batching_of(self._offloaded)
 
@@ -195,7 +197,8 @@ class Mapping:
         self, batching: Batching, items: Any, at: int, first: int
     ) -> Iterator[tuple[Plan | None, Group]]:
         """Give the items from `at` on in groups of one kind; their places begin with `first`."""
-        from gpuforge.runtime.executor.together import columns_of, grouped, key_of
+        from gpuforge.runtime.executor.plan import key_of
+        from gpuforge.runtime.executor.together import columns_of, grouped
 
         rest = items[at:] if at else items
         places = range(first, first + len(rest))
@@ -250,16 +253,21 @@ class Mapping:
         return chunk
 
     def _look_ahead(self, item: Any) -> int:
-        from gpuforge.runtime.executor.together import key_of
+        """Return how many items are taken together, that one among them."""
+        from gpuforge.runtime.executor.chunk import UNENDING
+        from gpuforge.runtime.executor.plan import key_of
 
         batching = self._batching()
         if batching.single or self._alone:
             return 1
         key = key_of(tuple(item) if self._spread else (item,))
-        from gpuforge.runtime.executor.chunk import UNENDING
-
-        most = self._most or UNENDING
-        return 1 if key is None else batching.plan(key).size(most, self._fixed)
+        if key is None:
+            return 1
+        plan, most = batching.plan(key), self._most or UNENDING
+        size = plan.size(most, self._fixed)
+        if size > 1 or self._fixed or not plan.is_settled:
+            return size
+        return max(1, min(FEW_AHEAD, most, int(AHEAD_SECONDS / (plan.ladder.each(1) or 1.0))))
 
     def _in_window(self, window: list[Any], first: int) -> Iterator[Chunk]:
         """Call the items of a window; their results are put in order where that is asked for."""
