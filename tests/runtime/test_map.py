@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gpuforge as gf
-from gpuforge.errors import InvalidSettings, TaskTimeout, WorkloadError
+from gpuforge.errors import InvalidSettings, TaskTimeout, UnknownName, WorkloadError
 from gpuforge.runtime.executor.ladder import Ladder
 from gpuforge.runtime.executor.together import Result, call_together
 from tests.meaning.compare import compare
@@ -423,6 +423,12 @@ def test_a_timeout_says_what_finished() -> None:
 def test_options_that_mean_nothing_are_named(options: dict[str, Any], what: str) -> None:
     with pytest.raises(InvalidSettings, match=what):
         gf.offload(normalised).map(matrices(), **options)
+
+
+def test_an_option_that_there_is_not_is_named() -> None:
+    with pytest.raises(UnknownName, match="unknown option of map 'max_bacth'") as raised:
+        gf.offload(normalised).map(matrices(), max_bacth=8)  # type: ignore[call-arg]
+    assert raised.value.hint == "did you mean 'max_batch'?"
 
 
 @pytest.mark.parametrize("items", [3, None, "text", np.array(3.0)])

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from itertools import count
 from time import perf_counter
 from types import CodeType, ModuleType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from gpuforge.errors import InvalidSettings, UnknownName
 from gpuforge.runtime.context import current
 from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.naming import name_of
-from gpuforge.runtime.function.options import Options
+from gpuforge.runtime.function.options import MapOptions, Options
 from gpuforge.runtime.prelude import TIMED_EVERY, prelude
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Offloaded(Generic[P, R]):
         made: Explanation = _placing().explain(self, args, kwargs)
         return made
 
-    def map(self, items: Iterable[Any], **options: Any) -> Any:
+    def map(self, items: Iterable[Any], **options: Unpack[MapOptions]) -> Any:
         """Call this function with each of many items, in batches where that is faster.
 
         Parameters
@@ -120,14 +120,14 @@ class Offloaded(Generic[P, R]):
 
         Raises
         ------
-        InvalidSettings, WorkloadError
-            If an option or the items cannot be used.
+        UnknownName, InvalidSettings, WorkloadError
+            If there is no such option, or an option or the items cannot be used.
         TaskTimeout
             If it took longer than `timeout`; its ``done`` holds what finished.
         """
         return _mapping().map_items(self, self, items, **options)
 
-    def starmap(self, items: Iterable[Iterable[Any]], **options: Any) -> Any:
+    def starmap(self, items: Iterable[Iterable[Any]], **options: Unpack[MapOptions]) -> Any:
         """Call this function with the arguments that each of many items holds; as `map`."""
         return _mapping().map_items(self, self, items, spread=True, **options)
 
@@ -183,11 +183,11 @@ class BoundOffloaded:
         """Return where this call would run and why, without running it."""
         return self.__func__.explain(self.__self__, *args, **kwargs)
 
-    def map(self, items: Iterable[Any], **options: Any) -> Any:
+    def map(self, items: Iterable[Any], **options: Unpack[MapOptions]) -> Any:
         """Call this method with each of many items, one after the other; as `Offloaded.map`."""
         return _mapping().map_items(self.__func__, self, items, alone=True, **options)
 
-    def starmap(self, items: Iterable[Iterable[Any]], **options: Any) -> Any:
+    def starmap(self, items: Iterable[Iterable[Any]], **options: Unpack[MapOptions]) -> Any:
         """Call this method with the arguments that each of many items holds; as `map`."""
         return _mapping().map_items(
             self.__func__, self, items, alone=True, spread=True, **options

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuforge.errors import InvalidSettings, TaskTimeout, WorkloadError
+from gpuforge.errors import InvalidSettings, TaskTimeout, UnknownName, WorkloadError
 from gpuforge.runtime.context import current
 from gpuforge.runtime.executor.progress import Progress, say_interrupted
 from gpuforge.runtime.function.naming import name_of
+from gpuforge.runtime.function.options import MapOptions
 from gpuforge.runtime.prelude import LONG_SECONDS, prelude
 from gpuforge.units import format_seconds
 
@@ -27,6 +28,7 @@ FEW = 4
 """So few items are called one by one without another thought."""
 FEW_AHEAD, AHEAD_SECONDS = 16, 1e-3
 """So many items of an iterator, and no longer, are taken ahead where they are called singly."""
+_OPTIONS = {*MapOptions.__annotations__, "spread", "alone"}
 Call = Callable[..., Any]
 
 
@@ -301,6 +303,9 @@ def map_items(offloaded: Any, call: Call, items: Any, **options: Any) -> Any:
     """Map a function over items; the options are those of `Mapping`."""
     if type(items) is list and 0 < len(items) < FEW and not options:
         return _few(offloaded, call, items)
+    for name in options:
+        if name not in _OPTIONS:
+            raise UnknownName.among("option of map", name, sorted(MapOptions.__annotations__))
     return Mapping(offloaded, call, **options).over(items)
 
 
