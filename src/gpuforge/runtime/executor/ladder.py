@@ -78,12 +78,12 @@ class Ladder:
         if limit < 2 or fixed == 1:
             return 1
         if fixed:
-            self.fixed = min(fixed, self.cap)
-            size = self._unknown([1, self.fixed]) or self._best([1, self.fixed])
-            return min(size, limit)
+            self.fixed = min(fixed, limit)
+            return self._unknown([1, self.fixed]) or self._best([1, self.fixed])
+        self.fixed = 0
         first = min(self.start, below(limit))
         sizes = [1, first] if first >= SMALLEST else [1]
-        known = [size for size in list(self._seconds) if 1 < size <= limit]
+        known = [size for size in self._rungs if 1 < size <= limit]
         if known:
             near = self._best(known)
             single = self.each(1)
@@ -121,7 +121,12 @@ class Ladder:
         return WORTH_BATCHING * found if size == 1 else found
 
     @property
+    def _rungs(self) -> list[int]:
+        """The sizes that were measured, without those that the user asked for."""
+        return [size for size in list(self._seconds) if not size & (size - 1)]
+
+    @property
     def best(self) -> int:
         """The size with the least time for an item; 0 where nothing was measured."""
-        sizes = [size for size in list(self._seconds) if size <= self.cap]
+        sizes = [size for size in self._rungs if size <= self.cap]
         return self._best(sizes) if sizes else 0

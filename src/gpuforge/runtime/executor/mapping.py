@@ -17,15 +17,18 @@ from gpuforge.runtime.context import current
 from gpuforge.runtime.executor.progress import Progress, say_interrupted
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import MapOptions
-from gpuforge.runtime.prelude import LONG_SECONDS, prelude
+from gpuforge.runtime.prelude import LONG_SECONDS as COUNTED_SECONDS
+from gpuforge.runtime.prelude import prelude
 from gpuforge.units import format_seconds
 
 if TYPE_CHECKING:
     from gpuforge.runtime.executor.chunk import Chunk, Group
     from gpuforge.runtime.executor.plan import Batching, Plan
 
-FEW = 4
-"""So few items are called one by one without another thought."""
+FEW, SEVERAL = 4, 16
+"""Fewer items than the first are called one by one without another thought; so are up to the second
+where their calls are long."""
+LONG_SECONDS = 100e-6
 FEW_AHEAD, AHEAD_SECONDS = 16, 1e-3
 """So many items of an iterator, and no longer, are taken ahead where they are called singly."""
 _OPTIONS = {*MapOptions.__annotations__, "spread", "alone"}
@@ -175,7 +178,7 @@ class Mapping:
             errors.update({len(values): error for error in wrong.values()})
             values += more
             now = perf_counter()
-        if now - start < LONG_SECONDS * len(values):  # longer ones are counted as calls
+        if now - start < COUNTED_SECONDS * len(values):  # longer ones are counted as calls
             prelude.spend(now - start)
         return Chunk(range(at, at + len(values)), values, errors)
 
@@ -299,28 +302,43 @@ class Mapping:
         yield Chunk(places, [values[place] for place in places], errors)
 
 
-def map_items(offloaded: Any, call: Call, items: Any, **options: Any) -> Any:
+def map_items(offloaded: Any, call: Any, items: Any, **options: Any) -> Any:
     """Map a function over items; the options are those of `Mapping`."""
-    if type(items) is list and 0 < len(items) < FEW and not options:
-        return _few(offloaded, call, items)
+    if type(items) is list and 0 < len(items) <= SEVERAL and not options:
+        held = _held(offloaded, items[0]) if call is offloaded else None
+        if len(items) < FEW or (held is not None and _gains_nothing(held)):
+            return _few(offloaded, call, items, held)
     for name in options:
         if name not in _OPTIONS:
             raise UnknownName.among("option of map", name, sorted(MapOptions.__annotations__))
     return Mapping(offloaded, call, **options).over(items)
 
 
-def _few(offloaded: Any, call: Any, items: list[Any]) -> list[Any]:
+def _held(offloaded: Any, first: Any) -> Any:
+    """Return NumPy's choice that is held for calls over arrays like `first`, or None."""
+    context, table = offloaded._hot
+    if not table or type(first) is not np.ndarray:
+        return None
+    held = table.get((first.dtype, first.shape, first.strides))
+    if held is None or held.left <= SEVERAL or current.get() is not context:
+        return None
+    return held if held.again is None and held.limit is None else None
+
+
+def _gains_nothing(held: Any) -> bool:
+    """Return whether calls are so long that batches gain nothing, and NumPy is all there is."""
+    return bool(held.seconds > LONG_SECONDS and len(held.kind.kind.curves) == 1)
+
+
+def _few(offloaded: Any, call: Any, items: list[Any], held: Any) -> list[Any]:
     """Call a few items; those of the first one's kind on the choice that is held for it."""
     results: list[Any] = []
     array, written = np.ndarray, offloaded.__wrapped__
-    context, table = offloaded._hot
-    held = dtype = shape = strides = None
-    if table and call is offloaded and type(items[0]) is array:
+    dtype = shape = strides = None
+    if held is not None:
         first = items[0]
         dtype, shape, strides = first.dtype, first.shape, first.strides
-        held = table.get((dtype, shape, strides))
-        if held and not (held.plain and held.left > FEW and current.get() is context):
-            held = None
+    start = perf_counter()
     try:
         for item in items:
             if (
@@ -340,6 +358,8 @@ def _few(offloaded: Any, call: Any, items: list[Any]) -> list[Any]:
     except KeyboardInterrupt:
         say_interrupted(f"{name_of(written)}.map", len(results), len(items))
         raise
+    if held is not None and not held.plain:
+        held.timed.append((perf_counter() - start) / len(items))
     return results
 
 

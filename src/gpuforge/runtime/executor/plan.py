@@ -204,12 +204,13 @@ class Batching:
             found = self.plans[key] = Plan(self, key)
         return found
 
-    def held(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Held | None:
-        """Return the choice of NumPy that is held for calls like one, if it is as written."""
+    def held(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Held | None, bool]:
+        """Return NumPy's choice that is held for calls like one, and whether any choice is."""
         found = self.record.held.get(hot_key(args, kwargs))
-        if found is None or found.left < 1 or found.backend != NUMPY or found.limit is not None:
-            return None
-        return found
+        if found is None or found.left < 1:
+            return None, False
+        plain = found.backend == NUMPY and found.limit is None
+        return (found if plain else None), True
 
     @property
     def single(self) -> bool:

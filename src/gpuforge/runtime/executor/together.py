@@ -102,10 +102,9 @@ def _timed(
     plan: Plan | None, group: Group, at: int, size: int, ends: float | None
 ) -> tuple[list[Any], dict[int, Exception]]:
     """Make single calls; on a choice that is held for them without asking for it each time."""
-    held = None
+    held, telling = None, True
     if plan is not None and size > 1:
-        args, kwargs = group.arguments(at)
-        held = plan.batching.held(args, kwargs)
+        held, telling = plan.batching.held(*group.arguments(at))
         size = min(size, RENEWING if held is None else held.left)
     function = plan.batching.function if plan is not None and held is not None else None
     start = perf_counter()
@@ -118,7 +117,8 @@ def _timed(
         if not held.plain:
             held.timed.append(seconds / size)
     if plan is not None:
-        plan.ladder.add(1, seconds / size)
+        if telling or plan.ladder.each(1) is None:
+            plan.ladder.add(1, seconds / size)
         plan.spent_seconds += seconds
     return values, errors
 
