@@ -26,6 +26,7 @@ step contention "$python" benchmarks/contention.py --out "$out/contention.json"
 step overhead "$python" benchmarks/overhead.py --out "$out/overhead.json"
 step everyday "$python" benchmarks/everyday.py --output "$out/everyday.json"
 step stream "$python" benchmarks/stream.py --repeats 1 --out "$out/stream.json.gz"
+step map "$python" benchmarks/map.py --libraries numpy,torch --out "$out/map.json"
 step nothing_to_gain "$python" benchmarks/nothing_to_gain.py --repeats 3 --out "$out/nothing_to_gain.json"
 step lattice "$python" benchmarks/lattice.py --repeats 2 --out "$out/lattice.json"
 if [ -n "${NPBENCH:-}" ]; then

@@ -9,18 +9,24 @@
     ├── EnvironmentMismatch    builds that cannot work together or on this machine
     ├── PlanRefused            a change that would not be safe
     ├── DeviceOutOfMemory      a device has too little memory  (MemoryError)
-    ├── WorkloadError          a program, file or input that cannot be used  (ValueError)
+    ├── DeviceLost             a device failed, and this process cannot use it any more
+    ├── WorkerDied             a worker process ended while it computed
     ├── ClusterUnavailable     a cluster that cannot be reached, or that is gone
     ├── TaskTimeout            a task took longer than its timeout  (TimeoutError)
-    ├── TaskCancelled          a task was cancelled before it was done
-    └── WorkerDied             the process of a worker ended in the middle of a task
+    ├── TaskCancelled          a task was cancelled  (concurrent.futures.CancelledError)
+    ├── ExecutorClosed         an executor that was shut down takes no more tasks  (RuntimeError)
+    └── WorkloadError          a program, file or input that cannot be used  (ValueError)
 
 The message says what was found, where, and what was expected; ``hint`` is one thing to do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import CancelledError
 
 
 class GpuForgeError(Exception):
@@ -39,7 +45,7 @@ class GpuForgeError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), str(self.args[0]), self.hint))
+        return (_rebuild, (type(self), str(self.args[0]), self.hint), vars(self))
 
 
 def _rebuild(kind: type[GpuForgeError], message: str, hint: str) -> GpuForgeError:
@@ -75,8 +81,24 @@ class DeviceOutOfMemory(GpuForgeError, MemoryError):
     """A device has less free memory than a call needs."""
 
 
-class WorkloadError(GpuForgeError, ValueError):
-    """A program, file or input that cannot be used."""
+class DeviceLost(GpuForgeError):
+    """A device failed, and this process cannot use it any more; another process may."""
+
+
+class WorkerDied(GpuForgeError):
+    """A worker process ended while it computed. The message says how, and what was done again.
+
+    Attributes
+    ----------
+    status
+        As in `subprocess`: a negative signal, or the exit status; None where it is not known.
+    backend, function
+        What ran in it; empty where that is not known.
+    """
+
+    status: int | None = None
+    backend: str = ""
+    function: str = ""
 
 
 class ClusterUnavailable(GpuForgeError):
@@ -84,15 +106,39 @@ class ClusterUnavailable(GpuForgeError):
 
 
 class TaskTimeout(GpuForgeError, TimeoutError):
-    """A task took longer than its timeout: its call was abandoned, or never started."""
+    """A task, or a map over items, took longer than its timeout.
+
+    Attributes
+    ----------
+    done : of a map, what finished in time: (place of the item, result), in that order
+    """
+
+    done: Sequence[tuple[int, object]] = ()
 
 
-class TaskCancelled(GpuForgeError):
-    """A task was cancelled before it was done."""
+class ExecutorClosed(GpuForgeError, RuntimeError):
+    """An executor that was shut down takes no more tasks."""
 
 
-class WorkerDied(GpuForgeError):
-    """The process of a worker ended in the middle of a task, each time that it was tried."""
+class WorkloadError(GpuForgeError, ValueError):
+    """A program, file or input that cannot be used."""
+
+
+if TYPE_CHECKING:
+
+    class TaskCancelled(GpuForgeError, CancelledError):
+        """A task was cancelled before it was done."""
+
+
+def __getattr__(name: str) -> type[GpuForgeError]:
+    """Make ``TaskCancelled`` when it is first asked for: importing its base takes milliseconds."""
+    if name != "TaskCancelled":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from concurrent.futures import CancelledError
+
+    text = "A task was cancelled before it was done."
+    made = type(name, (GpuForgeError, CancelledError), {"__module__": __name__, "__doc__": text})
+    return globals().setdefault(name, made)  # type: ignore[no-any-return]
 
 
 def suggestion(name: str, known: Collection[str]) -> str:

@@ -97,7 +97,8 @@ def test_a_wrong_package_name_ends_in_a_clear_error(tmp_path: Path, own_home: Pa
     (profiles / "mine.toml").write_text('packages = ["numpy-of-nowhere-at-all"]')
     path = tmp_path / ".venv"
     status, _, said = run("create", "--profile", "mine", *FLAGS, "--path", str(path))
-    assert_failed(said, status, path, "package 'numpy-of-nowhere-at-all' was not found on any index")
+    missing = "package 'numpy-of-nowhere-at-all' was not found on any index"
+    assert_failed(said, status, path, missing)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="mounting needs root")

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from itertools import count
 from time import perf_counter
 from types import CodeType, ModuleType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -23,7 +23,7 @@ from gpuforge.errors import InvalidSettings, UnknownName
 from gpuforge.runtime.context import current
 from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.naming import name_of
-from gpuforge.runtime.function.options import Options
+from gpuforge.runtime.function.options import MapOptions, Options
 from gpuforge.runtime.prelude import TIMED_EVERY, prelude
 
 if TYPE_CHECKING:
@@ -124,6 +124,39 @@ class Offloaded(Generic[P, R]):
         made: Explanation = _placing().explain(self, args, kwargs)
         return made
 
+    def map(self, items: Iterable[Any], **options: Unpack[MapOptions]) -> Any:
+        """Call this function with each of many items, in batches where that is faster.
+
+        Parameters
+        ----------
+        items
+            Each is the only argument of one call. A sequence or an array (whose first axis is
+            mapped over) gives a list, an iterator gives an iterator that takes at most one batch
+            ahead.
+        batch : int or "auto"
+            Items in a batch; by default as many as take the least time.
+        max_batch : int, optional
+            The most items in a batch.
+        timeout : float, optional
+            Seconds for the whole map, looked at between batches.
+        on_error : "raise" or "return"
+            Whether an item's exception is raised at the end of its batch, or put in its place.
+        ordered : bool
+            False gives an iterator of (place of the item, result), as they finish.
+
+        Raises
+        ------
+        UnknownName, InvalidSettings, WorkloadError
+            If there is no such option, or an option or the items cannot be used.
+        TaskTimeout
+            If it took longer than `timeout`; its ``done`` holds what finished.
+        """
+        return _mapping().map_items(self, self, items, **options)
+
+    def starmap(self, items: Iterable[Iterable[Any]], **options: Unpack[MapOptions]) -> Any:
+        """Call this function with the arguments that each of many items holds; as `map`."""
+        return _mapping().map_items(self, self, items, spread=True, **options)
+
     def stats(self) -> FunctionRecord:
         """Return what the current session knows of this function: counts, kinds, exclusions."""
         found: FunctionRecord = _placing().stats(self)
@@ -156,6 +189,13 @@ def _placing() -> ModuleType:
     return considered
 
 
+@functools.cache
+def _mapping() -> ModuleType:
+    from gpuforge.runtime.executor import mapping
+
+    return mapping
+
+
 class BoundOffloaded:
     """An offloaded method of one object: called, explained and counted with it."""
 
@@ -183,6 +223,16 @@ class BoundOffloaded:
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """Return where this call would run and why, without running it."""
         return self.__func__.explain(self.__self__, *args, **kwargs)
+
+    def map(self, items: Iterable[Any], **options: Unpack[MapOptions]) -> Any:
+        """Call this method with each of many items, one after the other; as `Offloaded.map`."""
+        return _mapping().map_items(self.__func__, self, items, alone=True, **options)
+
+    def starmap(self, items: Iterable[Iterable[Any]], **options: Unpack[MapOptions]) -> Any:
+        """Call this method with the arguments that each of many items holds; as `map`."""
+        return _mapping().map_items(
+            self.__func__, self, items, alone=True, spread=True, **options
+        )  # fmt: skip
 
 
 @overload

@@ -76,6 +76,11 @@ class Prelude:
                 if seconds > LONG_SECONDS:
                     self._left -= seconds
 
+    def spend(self, seconds: float) -> None:
+        """Sum up calls that are too short by themselves, but not together: a map batches them."""
+        with self._lock:
+            self._left -= seconds
+
     def taken(self, owner: Any) -> tuple[int, float]:
         """Return the calls of one function so far, and their seconds, and forget them."""
         with self._lock:

@@ -44,6 +44,43 @@ class Count:
         self.seconds += calls * seconds
 
 
+@dataclass
+class Mapped:
+    """What mapping a function over items took.
+
+    Attributes
+    ----------
+    items : how many came to their end
+    seconds : wall time of their calls
+    waited_seconds : wall time in which an iterator of items was waited for
+    sizes : items in a batch to how many batches there were; all other items were called singly
+    backends : backend to the items of the batches that it computed
+    refused : kind of item to why it is called singly
+    """
+
+    items: int = 0
+    seconds: float = 0.0
+    waited_seconds: float = 0.0
+    sizes: dict[int, int] = field(default_factory=dict)
+    backends: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def items_per_second(self) -> float | None:
+        """The throughput; None before the first item."""
+        return self.items / self.seconds if self.seconds else None
+
+    @property
+    def batched_items(self) -> int:
+        """How many items came out of batches."""
+        return sum(size * times for size, times in self.sizes.items())
+
+    def add(self, size: int, backend: str) -> None:
+        """Take in one batch."""
+        self.sizes[size] = self.sizes.get(size, 0) + 1
+        self.backends[backend] = self.backends.get(backend, 0) + size
+
+
 class Held:
     """A choice kept for the next `left` calls of one signature.
 
@@ -149,7 +186,13 @@ class KindRecord:
 
 
 class FunctionRecord:
-    """One offloaded function in one session."""
+    """One offloaded function in one session.
+
+    Attributes
+    ----------
+    mapped : what mapping it over items took
+    batching : how its items are batched, where they were mapped
+    """
 
     def __init__(
         self, function: Callable[..., Any], options: Options, owner: Callable[[], object]
@@ -163,6 +206,8 @@ class FunctionRecord:
         self.counts: dict[str, Count] = {}
         self.as_written: dict[str, int] = {}
         self.held: dict[Any, Held] = {}
+        self.mapped = Mapped()
+        self.batching: Any = None
         self._ended: deque[Held] = deque(maxlen=KEPT_ENDED)
         self._counting = Lock()
         self.stays = "" if options.pure else "pure=False: it is called as written"

@@ -291,6 +291,7 @@ class Session:
         kept = self.retired.setdefault(record.name, record)
         if kept is not record:
             kept.take_counts(record)
+        record.batching = None
         record.kinds.clear()
         record.family.clear()
 

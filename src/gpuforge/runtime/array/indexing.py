@@ -190,7 +190,8 @@ def _once(recorder: Recorder, arrays: list[Node], parts: list[Any], shape: Shape
     known = [node.host for node in arrays]
     if any(host is None for host in known):
         return False
-    recorder.reads += 1
+    for node in arrays:
+        recorder.look_at(node)
     lengths = tuple(shape[axis] for axis in axes)
     given: Any = np.broadcast_arrays(*known)  # type: ignore[arg-type]
     front = tuple(host % n for host, n in zip(given, lengths, strict=True))
@@ -399,7 +400,7 @@ def _in_range(recorder: Recorder, node: Node, length: int) -> bool:
     host = node.host
     if host is None:
         return False
-    recorder.reads += 1
+    recorder.look_at(node)
     if host.size and (host.min() < -length or host.max() >= length):
         raise Unsupported("an index out of range")
     return True

@@ -219,6 +219,10 @@ class Recorder:
             node.host = self.engine.get(node.value)
         return node.host
 
+    def look_at(self, node: Node) -> None:
+        """Count that the values of a node were looked at, if they are an argument's."""
+        self.reads += any(array._storage.original is node for array in self.arguments)
+
     def watch_errors(self) -> None:
         """Take note of how floating-point errors are treated here.
 

@@ -28,7 +28,7 @@ SEEN_BEFORE_COMPILING = 2
 COMPILE_SECONDS = 3.0
 """What compiling the graphs of one call may take: a loop may make a new one in each round."""
 
-_CANCELLING = ("reduction", "contraction", "scan", "factorisation", "transform")
+CANCELLING_KINDS = ("reduction", "contraction", "scan", "factorisation", "transform")
 """Classes of operations in whose results sums of many terms may cancel."""
 
 Host = np.ndarray[Any, Any]
@@ -347,7 +347,7 @@ class BackendEngine:
     ) -> list[Any]:
         """Return NumPy's values; the backend is left out if its own are others."""
         expected = self._by_numpy(graph, tape, modes)
-        cancels = any(entry[0].kind in _CANCELLING for entry in graph.entries)
+        cancels = any(entry[0].kind in CANCELLING_KINDS for entry in graph.entries)
         floor = CANCELLING if cancels else ELEMENTWISE
         for wanted, value in zip(expected, values, strict=True):
             host = as_dtype(self.get(value), wanted.dtype)

@@ -68,11 +68,11 @@ def record(
     engine: Engine,
     *,
     creates: bool = False,
-    repeated: bool = False,
+    noting: type[Noted] | None = None,
 ) -> Recorded:
     """Run a function once on recorded arrays and return its result with NumPy's own.
 
-    `repeated` asks for what it noted, too.
+    `noting` is what keeps what it noted, where that is asked for.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def record(
         recorder.closed = True
         raise
     del positional, named, wrapped
-    noted = Noted(recorder, result) if repeated else None
+    noted = noting(recorder, result) if noting else None
     recorder.force()
     if noted is not None:
         noted.close(engine.latest)

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuforge import trace
 from gpuforge.runtime.array.array import Array, node_of
-from gpuforge.runtime.array.graph import INPUT, Tape
+from gpuforge.runtime.array.graph import INPUT, Node, Tape
 from gpuforge.runtime.array.recorder import Host, Recorder
 from gpuforge.runtime.array.storage import Step, follow
 from gpuforge.runtime.function.dependence import Dependence
@@ -105,21 +105,26 @@ class Noted:
     def _form(self, wanted: tuple[int, ...]) -> Form | None:
         leaves, seen = [], set()
         for array in self._results:
-            storage, node = array._storage, node_of(array)
-            if storage is not None:
-                if storage.source is not None or storage.exported:
-                    return None
-                node = storage.node
-            try:
-                output = wanted.index(node.index)
-            except ValueError:
+            node = self._node(array)
+            if node is None or node.index not in wanted or node.index in seen:
                 return None
-            if output in seen:
-                return None
-            seen.add(output)
-            whole = storage is not None
-            leaves.append(Leaf(output, array._scalar, array._chain if whole else (), whole))
+            seen.add(node.index)
+            leaves.append(leaf_of(array, wanted.index(node.index)))
         return Form(tuple(leaves), self.kind)
+
+    @staticmethod
+    def _node(array: Array) -> Node | None:
+        """Return the node of the memory of a result; None where that is not the result's alone."""
+        storage = array._storage
+        if storage is None:
+            return node_of(array)
+        return None if storage.source is not None or storage.exported else storage.node
+
+
+def leaf_of(array: Array, output: int) -> Leaf:
+    """Return how an array is made of an output."""
+    whole = array._storage is not None
+    return Leaf(output, array._scalar, array._chain if whole else (), whole)
 
 
 class Replay:

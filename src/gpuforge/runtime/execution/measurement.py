@@ -14,7 +14,7 @@ import numpy as np
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.evaluation.engine import BackendEngine
 from gpuforge.runtime.evaluation.recording import StartAgain, record
-from gpuforge.runtime.evaluation.replay import replay_of
+from gpuforge.runtime.evaluation.replay import Noted, replay_of
 from gpuforge.runtime.execution import pipeline
 from gpuforge.runtime.execution.call import Call
 from gpuforge.runtime.placement.evidence import Cell, Estimate
@@ -233,7 +233,7 @@ class Measurement:
         try:
             made = record(
                 function.function, args, kwargs, engine,
-                creates=function.options.convert, repeated=function.dependence is not None,
+                creates=function.options.convert, noting=Noted if function.dependence else None,
             )  # fmt: skip
         except StartAgain as why:
             contender.left_out = f"it uses an array as only NumPy's own can be used ({why})"

@@ -89,7 +89,7 @@ def _as_written(call: Call, decision: Decision) -> Placed:
             result = call.function.function(*call.args, **call.kwargs)
         seconds = perf_counter() - start
     learn(call, NUMPY, seconds, first=first)
-    return Placed(result, NUMPY, seconds, _hold(call, decision, seconds))
+    return Placed(result, NUMPY, seconds, calls_to_hold(call, decision, seconds))
 
 
 def limits_threads(call: Call) -> bool:
@@ -190,7 +190,7 @@ def _recorded(call: Call, decision: Decision, backend: Backend) -> Placed:
     name = NUMPY if decision.trial or refused else backend.name
     if outcome.settled or refused or given_back or recorded.kept:
         return Placed(recorded.result, name, seconds)
-    held = _hold(call, decision, seconds)
+    held = calls_to_hold(call, decision, seconds)
     replay = _replay(call, engine, recorded) if held and not decision.trial else None
     return Placed(recorded.result, name, seconds, held, replay)
 
@@ -206,6 +206,7 @@ def _replay(call: Call, engine: BackendEngine, recorded: Recorded) -> Replay | N
 
 def _traced_record(call: Call, engine: BackendEngine) -> Recorded:
     from gpuforge.runtime.evaluation.recording import record
+    from gpuforge.runtime.evaluation.replay import Noted
 
     function = call.function
     span = (
@@ -216,7 +217,7 @@ def _traced_record(call: Call, engine: BackendEngine) -> Recorded:
     with span:
         return record(
             function.function, call.args, call.kwargs, engine,
-            creates=function.options.convert, repeated=function.dependence is not None,
+            creates=function.options.convert, noting=Noted if function.dependence else None,
         )  # fmt: skip
 
 
@@ -230,7 +231,7 @@ def _after(
         stay(call, recorded.recorder.trouble
              or "a recorded array outlived the call: the function keeps it somewhere")  # fmt: skip
     ran = bool(recorded.recorder.evaluated)
-    _learn_recorded(call, decision, backend.name, seconds, outcome, ran)
+    learn_recorded(call, decision, backend.name, seconds, outcome, ran)
 
 
 def engine_for(call: Call, backend: Backend, *, comparing: bool = False) -> BackendEngine:
@@ -278,9 +279,10 @@ def note_recording(kind: KindRecord, recorded: Recorded) -> None:
         kind.fallbacks[key] = (line, kind.fallbacks.get(key, ("", 0))[1] + times)
 
 
-def _learn_recorded(
+def learn_recorded(
     call: Call, decision: Decision, name: str, seconds: float, outcome: Outcome, evaluated: bool
 ) -> None:
+    """Take in a call whose graphs were evaluated on a backend, or settled by NumPy."""
     session, kind = call.session, call.record.kind
     comparing = bool(decision.trial)
     took = seconds - outcome.settled_seconds if comparing else seconds
@@ -445,7 +447,7 @@ def give_memory_back(session: Session, backend: Backend, *, now: bool = False) -
     return True
 
 
-def _hold(call: Call, decision: Decision, seconds: float) -> int:
+def calls_to_hold(call: Call, decision: Decision, seconds: float) -> int:
     """Return for how many calls a settled choice is kept without considering it anew.
 
     None where this call took much longer than the ones before it: what has changed must show soon.

@@ -37,6 +37,7 @@ _FORBIDDEN = frozenset(
     " YIELD_VALUE SEND GET_AWAITABLE BEFORE_WITH BEFORE_ASYNC_WITH SETUP_WITH LOAD_SPECIAL"
     " LOAD_BUILD_CLASS LOAD_LOCALS LOAD_NAME".split()
 )
+MAX_ARRAY_BYTES = 1 << 24
 _MODULES: tuple[ModuleType, ...] = (np, np.linalg, np.fft, math)
 Read = tuple[dict[str, Any] | CellType | FunctionType, str, Any]
 
@@ -51,13 +52,15 @@ class Dependence:
     Attributes
     ----------
     reads : (namespace, cell or function, name, value)
+    arrays : arrays among those values and what they held; None where no array may be among them
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, arrays: bool = False) -> None:
         self.reads: list[Read] = []
+        self.arrays: list[tuple[np.ndarray[Any, Any], bytes]] | None = [] if arrays else None
 
     def holds(self) -> bool:
-        """Return whether everything still stands where it stood."""
+        """Return whether everything still stands where it stood, and arrays hold what they held."""
         for place, name, value in self.reads:
             kind = type(place)
             if kind is dict:
@@ -68,12 +71,15 @@ class Dependence:
                     return False
             elif getattr(place, name) is not value:
                 return False
-        return True
+        return all(array.tobytes() == held for array, held in self.arrays or ())
 
 
-def dependence_of(function: Callable[..., Any]) -> Dependence | None:
-    """Return what a function depends on; None where that may change with more than it names."""
-    found = Dependence()
+def dependence_of(function: Callable[..., Any], *, arrays: bool = False) -> Dependence | None:
+    """Return what a function depends on; None where that may change with more than it names.
+
+    With `arrays` it may read arrays of up to `MAX_ARRAY_BYTES`, which are compared with copies.
+    """
+    found = Dependence(arrays=arrays)
     try:
         _read_function(function, found, set())
     except Varies:
@@ -146,7 +152,11 @@ def _check(value: Any, found: Dependence, seen: set[CodeType]) -> None:
     kind = type(value)
     if kind in _CONSTANTS or any(value is module for module in _MODULES):
         return
-    if kind is FunctionType and value.__module__.split(".")[0] != "numpy":
+    if kind is np.ndarray and found.arrays is not None:
+        if value.dtype.kind not in "biufc" or value.nbytes > MAX_ARRAY_BYTES:
+            raise Varies
+        found.arrays.append((value, value.tobytes()))
+    elif kind is FunctionType and value.__module__.split(".")[0] != "numpy":
         _read_function(value, found, seen)
     elif not _is_of_numpy(value):
         raise Varies

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypedDict
 
 
 class Options(NamedTuple):
@@ -26,3 +26,13 @@ class Options(NamedTuple):
     convert: bool = False
     min_elements: int | None = None
     fallback: bool | None = None
+
+
+class MapOptions(TypedDict, total=False):
+    """The options of ``f.map(items)``; see `gpuforge.runtime.offload.Offloaded.map`."""
+
+    batch: int | Literal["auto"]
+    max_batch: int | None
+    timeout: float | None
+    on_error: Literal["raise", "return"]
+    ordered: bool

@@ -1,0 +1,287 @@
+"""One kind of item in batches: its graph with one more axis, placed like any other call.
+
+Each size of a batch is a signature of a function of its own, so that the backend it runs on is
+chosen, tried, compared and left out by the same rules as for calls. Where NumPy would warn of an
+item, or raise, the batch raises, and the items are called one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from gpuforge.runtime.array.batching import batched, bytes_of
+from gpuforge.runtime.array.graph import Graph, Tape
+from gpuforge.runtime.array.storage import follow
+from gpuforge.runtime.evaluation.program import Program, shared_outputs
+from gpuforge.runtime.evaluation.replay import Leaf
+from gpuforge.runtime.execution import pipeline
+from gpuforge.runtime.execution.call import Call, open_call
+from gpuforge.runtime.execution.decision import decide
+from gpuforge.runtime.executor.chunk import Column
+from gpuforge.runtime.executor.item import Item
+from gpuforge.runtime.function.signature import Signature
+from gpuforge.runtime.lowering.contract import Lowering
+from gpuforge.runtime.placement.policy import NUMPY
+from gpuforge.runtime.record import FunctionRecord
+from gpuforge.runtime.session import Session
+
+ROWS_BYTES = 1 << 20
+"""Results are rows of one block of memory up to this size: a result that is kept keeps no more.
+Rows of a larger one are copied."""
+KEPT_SIZES = 64
+SCRATCH_BYTES = 1 << 22
+"""So much memory is kept for the next batch: fresh memory costs more than what is put there."""
+Host = np.ndarray[Any, Any]
+_VIEWS = frozenset("getitem transpose reshape broadcast_to real imag pick".split())
+_REUSING = (
+    "add subtract multiply true_divide maximum minimum fmax fmin power fixed_power negative"
+    " absolute fabs sqrt square reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin"
+    " arccos arctan sinh cosh tanh rint floor ceil trunc floor_divide remainder fmod hypot cbrt"
+).split()
+
+
+def host_lowering(reference: Lowering) -> Lowering:
+    """Return NumPy's lowering, where real numbers are computed in memory that is needed no more.
+
+    New memory for every step of a batch costs more than the step.
+    """
+    reusing = {name: _into(reference.functions[name]) for name in _REUSING}
+    return replace(reference, reusing=reusing, views=_VIEWS)
+
+
+def _into(function: Any) -> Callable[..., Any]:
+    def compute(first: Any, *others: Any) -> Any:
+        if type(first) is np.ndarray and first.dtype.kind == "f":
+            shape = first.shape
+            if all(type(one) is not np.ndarray or _fits(one.shape, shape) for one in others):
+                return function(first, *others, out=first)
+        return function(first, *others)
+
+    return compute
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    return shape == wanted or (
+        len(shape) <= len(wanted)
+        and all(a in (1, b) for a, b in zip(shape[::-1], wanted[::-1], strict=False))
+    )
+
+
+@dataclass
+class Size:
+    """The batched graph for one number of items, ready for NumPy.
+
+    Attributes
+    ----------
+    inputs : for each input the place of an input of the item, or a constant
+    shared : for each output, whether its memory may be another's too
+    left : how many batches are still made on NumPy before the choice is considered anew
+    held : how many were since
+    scratch : memory that items were stacked in, for the next batch
+    """
+
+    graph: Graph
+    inputs: list[Any]
+    program: Program
+    shared: list[bool]
+    signature: Signature
+    left: int = 0
+    held: int = 0
+    scratch: list[list[Host | None]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Made:
+    """The results of one batch.
+
+    Attributes
+    ----------
+    where : the backend that computed them
+    seconds : wall time of stacking the items, computing and taking the results apart
+    exhausted : whether memory ran out there, and NumPy took over
+    """
+
+    results: list[Any]
+    where: str
+    seconds: float
+    exhausted: bool = False
+
+
+class Batch:
+    """One kind of item of one function.
+
+    Attributes
+    ----------
+    bytes_each : what an item needs at most: every step of it
+    live_bytes : what it needs at one time, about
+    """
+
+    def __init__(self, session: Session, runs: FunctionRecord, item: Item, key: Any) -> None:
+        self.session, self.runs, self.item, self._key = session, runs, item, key
+        self._sizes: dict[Any, Size] = {}
+        self._lowering = host_lowering(session.reference.lowering)
+        entries = bytes_of(item.shapes, item.dtypes)
+        self.bytes_each = max(1, sum(entries))
+        ends = [entries[place] for place in (*item.sources, *item.graph.outputs)]
+        self.live_bytes = max(1, sum(ends) + max(entries))
+
+    def run(self, columns: Sequence[Column], size: int, modes: dict[str, Any]) -> Made:
+        """Return the results of `size` items.
+
+        Raises
+        ------
+        Unsupported
+            If an operation takes one item at a time.
+        Exception
+            What NumPy raises for one of the items, or FloatingPointError where it would warn.
+        """
+        alike = tuple(_is_one(column) for column in columns)
+        made = self._sizes.get((size, alike))
+        if made is None:
+            if len(self._sizes) >= KEPT_SIZES:
+                self._sizes.clear()
+            made = self._sizes[size, alike] = self._made(size, alike, columns)
+        start = perf_counter()
+        try:
+            before_it = made.scratch.pop()
+        except IndexError:  # none yet, or another thread has it
+            before_it = [None] * len(columns)
+        given = [
+            column[0] if one else _stacked(column, block)
+            for one, column, block in zip(alike, columns, before_it, strict=True)
+        ]
+        sources, constants = self.item.sources, self.item.constants
+        inputs = [
+            place if type(place) is not int
+            else given[sources[place]] if place in sources
+            else constants[place]
+            for place in made.inputs
+        ]  # fmt: skip
+        before = perf_counter()
+        if made.left > 0:
+            made.left -= 1
+            made.held += 1
+            blocks, where, exhausted = self._on_numpy(made, inputs, modes), NUMPY, False
+            took = perf_counter() - before
+        else:
+            blocks, where, took, exhausted = self._considered(made, inputs, modes)
+        computed = perf_counter()
+        if where == NUMPY and made.signature.nbytes <= SCRATCH_BYTES and not made.scratch:
+            made.scratch.append(
+                [
+                    block if type(column) is list and not one else None
+                    for one, column, block in zip(alike, columns, given, strict=True)
+                ]
+            )
+        results = self._results(blocks)
+        seconds = before - start + took + perf_counter() - computed
+        return Made(results, where, seconds, exhausted)
+
+    def _made(self, size: int, alike: tuple[bool, ...], columns: Sequence[Column]) -> Size:
+        item = self.item
+        stacked = {place for place, source in item.sources.items() if not alike[source]}
+        graph, inputs = batched(item.graph, item.shapes, item.dtypes, stacked, size)
+        program = Program(graph, self._lowering)
+        program.looks_over = False
+        elements = sum(c[0].size * (1 if one else size) for one, c in zip(alike, columns,
+                                                                         strict=True))  # fmt: skip
+        nbytes = sum(c[0].nbytes * (1 if one else size) for one, c in zip(alike, columns,
+                                                                         strict=True))  # fmt: skip
+        kind = ("map", self._key, alike)
+        text = f"{size} items of {self._key}"
+        signature = Signature(kind, (*kind, size), elements, nbytes, text)
+        return Size(graph, inputs, program, shared_outputs(graph, self._lowering), signature)
+
+    def _on_numpy(self, made: Size, inputs: list[Any], modes: dict[str, Any]) -> list[Host]:
+        with np.errstate(**modes):
+            values, _, _ = made.program(*inputs)
+        return [
+            np.array(value) if shared else np.asarray(value)
+            for value, shared in zip(values, made.shared, strict=True)
+        ]
+
+    def _considered(
+        self, made: Size, inputs: list[Any], modes: dict[str, Any]
+    ) -> tuple[list[Host], str, float, bool]:
+        """Run a batch where placement says, and learn from it."""
+        session = self.session
+        call = open_call(session, self.runs, made.signature, (), {}, made.held)
+        made.held = 0
+        with session.counted():
+            decision = decide(call)
+            name = decision.trial or decision.backend
+            backend = session.backend(name) if name != NUMPY else None
+            if backend is not None:
+                engine = pipeline.engine_for(call, backend, comparing=bool(decision.trial))
+                return self._there(call, decision, engine, made, inputs, modes)
+            first = not call.record.kind.curve(NUMPY).cells
+            start = perf_counter()
+            blocks = self._on_numpy(made, inputs, modes)
+            seconds = perf_counter() - start
+            pipeline.learn(call, NUMPY, seconds, first=first)
+            made.left = pipeline.calls_to_hold(call, decision, seconds)
+        return blocks, NUMPY, seconds, False
+
+    def _there(
+        self, call: Call, decision: Any, engine: Any, made: Size, inputs: list[Any],
+        modes: dict[str, Any],
+    ) -> tuple[list[Host], str, float, bool]:  # fmt: skip
+        tape = Tape()
+        tape.entries, tape.inputs = list(made.graph.entries), inputs
+        name = engine.backend.name
+        start = perf_counter()
+        values = engine.run(tape, list(made.graph.outputs), modes)
+        blocks = [engine.get(value) for value in values]
+        outcome = engine.outcome
+        seconds = perf_counter() - start
+        pipeline.learn_recorded(call, decision, name, seconds, outcome, True)
+        pipeline.give_memory_back(self.session, engine.backend)
+        refused = call.record.kind.curve(name).refused
+        where = NUMPY if decision.trial or refused or outcome.settled else name
+        return blocks, where, seconds, outcome.exhausted
+
+    def _results(self, blocks: list[Host]) -> list[Any]:
+        leaves = [_rows(blocks[leaf.output], leaf) for leaf in self.item.leaves]
+        kind = self.item.kind
+        if kind is None:
+            return leaves[0]
+        both = zip(*leaves, strict=True)
+        return list(both) if kind is tuple else list(map(list, both))
+
+
+def _is_one(column: Column) -> bool:
+    """Return whether all items have the very same array there."""
+    if type(column) is np.ndarray or len(column) < 2:
+        return False
+    first = column[0]
+    return column[1] is first and all(one is first for one in column)
+
+
+def _stacked(column: Column, block: Host | None) -> Host:
+    """Return items in one block of memory, that of a batch before where there was one."""
+    if type(column) is np.ndarray:
+        return column
+    shape = column[0].shape
+    if not shape:
+        return np.array(column)
+    flat = None if block is None else block.reshape(-1, *shape[1:])
+    return np.concatenate(column, out=flat).reshape(len(column), *shape)
+
+
+def _rows(block: Host, leaf: Leaf) -> list[Any]:
+    """Return each item's own result: NumPy's scalar, or an array that no other result shares."""
+    if leaf.scalar:
+        return list(block)
+    if block.ndim == 1:
+        return [np.array(value) for value in block]
+    owned = block.nbytes <= ROWS_BYTES and block.flags.writeable
+    if leaf.whole and not block[0].flags.c_contiguous:
+        rows = [row.copy(order="C") for row in block]
+    else:
+        rows = list(block) if owned else [row.copy(order="K") for row in block]
+    return [follow(row, leaf.chain) for row in rows] if leaf.chain else rows

@@ -1,0 +1,403 @@
+"""``f.map(items)``: one function over many items, in order or as they come, lazily over iterators.
+
+What places and batches calls is loaded once a program is long enough for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuforge.errors import InvalidSettings, TaskTimeout, UnknownName, WorkloadError
+from gpuforge.runtime.context import current
+from gpuforge.runtime.executor.progress import Progress, say_interrupted
+from gpuforge.runtime.function.naming import name_of
+from gpuforge.runtime.function.options import MapOptions
+from gpuforge.runtime.prelude import LONG_SECONDS as COUNTED_SECONDS
+from gpuforge.runtime.prelude import prelude
+from gpuforge.units import format_seconds
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.executor.chunk import Chunk, Group
+    from gpuforge.runtime.executor.plan import Batching, Plan
+
+FEW, SEVERAL = 4, 16
+"""Fewer items than the first are called one by one without another thought; so are up to the second
+where their calls are long."""
+LONG_SECONDS = 100e-6
+FEW_AHEAD, AHEAD_SECONDS = 16, 1e-3
+"""So many items of an iterator, and no longer, are taken ahead where they are called singly."""
+_OPTIONS = {*MapOptions.__annotations__, "spread", "alone"}
+Call = Callable[..., Any]
+
+
+class Mapping:
+    """One map on its way.
+
+    Parameters
+    ----------
+    offloaded
+        The function; `call` makes one call of it, of a bound method for instance.
+    spread
+        Whether each item holds the arguments of a call rather than being the only one.
+    alone
+        Whether every item is called by itself.
+    """
+
+    def __init__(
+        self, offloaded: Any, call: Call, *, spread: bool = False, alone: bool = False,
+        batch: Any = "auto", max_batch: int | None = None, timeout: float | None = None,
+        on_error: str = "raise", ordered: bool = True,
+    ) -> None:  # fmt: skip
+        _check(batch, max_batch, timeout, on_error, ordered)
+        self._offloaded, self._call, self._spread, self._alone = offloaded, call, spread, alone
+        self._fixed = 0 if batch == "auto" else batch
+        self._most = max_batch or 0
+        self._timeout = timeout
+        self._raises, self._ordered = on_error == "raise", ordered
+        self._ends = None if timeout is None else perf_counter() + timeout
+        self._done = 0
+        self._total: int | None = None
+        self._waited = 0.0
+        self.name = f"{name_of(offloaded.__wrapped__)}.map"
+
+    def over(self, items: Any) -> Any:
+        """Return the results: a list where the items have a length, else an iterator."""
+        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+            raise WorkloadError(
+                f"{self.name} takes a sequence, array or iterator of items,"
+                f" not a {type(items).__name__}",
+                hint="put a single item in a list",
+            )
+        if isinstance(items, np.ndarray) and not items.ndim:
+            raise WorkloadError(
+                f"{self.name} maps over the first axis of an array; this one has no axes",
+                hint="put it in a list",
+            )
+        if not hasattr(items, "__len__"):
+            found = self._watched(self._of_iterator(iter(items)))
+            return self._one_by_one(found) if self._ordered else self._pairs(found)
+        known = items if isinstance(items, list | tuple | np.ndarray) else list(items)
+        self._total = len(known)
+        chunks = self._watched(self._of_sequence(known))
+        return self._listed(chunks) if self._ordered else self._pairs(chunks)
+
+    # -- what becomes of results -------------------------------------------------------------------
+
+    def _listed(self, chunks: Iterator[Chunk]) -> list[Any]:
+        assert self._total is not None
+        results: list[Any] = [None] * self._total
+        finished: list[Sequence[int]] = []
+        try:
+            for chunk in chunks:
+                self._raise_first(chunk)
+                places = chunk.places
+                finished.append(places)
+                if type(places) is range:
+                    results[places.start : places.stop] = chunk.values
+                else:
+                    for place, value in zip(places, chunk.values, strict=True):
+                        results[place] = value
+        except TaskTimeout as late:
+            late.done = [(place, results[place]) for places in finished for place in places]
+            raise
+        return results
+
+    def _one_by_one(self, chunks: Iterator[Chunk]) -> Iterator[Any]:
+        for chunk in chunks:
+            for at, value in enumerate(chunk.values):
+                if at in chunk.errors and self._raises:
+                    raise _noted(chunk.errors[at], chunk.places[at])
+                yield value
+
+    def _pairs(self, chunks: Iterator[Chunk]) -> Iterator[tuple[int, Any]]:
+        for chunk in chunks:
+            self._raise_first(chunk)
+            yield from zip(chunk.places, chunk.values, strict=True)
+
+    def _raise_first(self, chunk: Chunk) -> None:
+        if chunk.errors and self._raises:
+            at = min(chunk.errors, key=lambda at: chunk.places[at])
+            raise _noted(chunk.errors[at], chunk.places[at])
+
+    def _watched(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        """Count what finishes, show it, and say how far it came where it is interrupted."""
+        progress = Progress(self.name, self._total)
+        try:
+            for chunk in chunks:
+                self._done += len(chunk.values)
+                progress.update(self._done)
+                yield chunk
+        except KeyboardInterrupt:
+            progress.close()
+            say_interrupted(self.name, self._done, self._total)
+            raise
+        finally:
+            progress.close()
+
+    def _check_time(self) -> None:
+        if self._ends is not None and perf_counter() >= self._ends:
+            assert self._timeout is not None
+            of = f" of {self._total}" if self._total is not None else ""
+            raise TaskTimeout(
+                f"{self.name} took longer than {format_seconds(self._timeout)}:"
+                f" {self._done}{of} items finished",
+                hint="give it more time; the error's done holds what finished",
+            )
+
+    # -- how the items are called ------------------------------------------------------------------
+
+    def _of_sequence(self, items: Any) -> Iterator[Chunk]:
+        at = 0
+        while at < len(items) and self._is_short():
+            chunk = self._before(items, at)
+            at += len(chunk.values)
+            yield chunk
+        if at < len(items):
+            yield from self._batched(items, at)
+
+    def _is_short(self) -> bool:
+        """Return whether the program is so short yet that calls are made as written."""
+        return current.get() is None and prelude.lasts(self._offloaded._options.backend)
+
+    def _before(self, items: Any, at: int) -> Chunk:
+        """Call the next items one by one, before anything is loaded that places calls."""
+        from gpuforge.runtime.executor.chunk import CHUNK_SECONDS, Chunk
+
+        self._check_time()
+        group = self._group(items, range(len(items)))
+        values: list[Any] = []
+        errors: dict[int, Exception] = {}
+        start = now = perf_counter()
+        while now < start + CHUNK_SECONDS and at + len(values) < len(items):
+            more, wrong = group.singly(at + len(values), 1)
+            errors.update({len(values): error for error in wrong.values()})
+            values += more
+            now = perf_counter()
+        if now - start < COUNTED_SECONDS * len(values):  # longer ones are counted as calls
+            prelude.spend(now - start)
+        return Chunk(range(at, at + len(values)), values, errors)
+
+    def _batching(self) -> Batching:
+        from gpuforge.runtime.executor.plan import batching_of
+
+        return batching_of(self._offloaded)
+
+    def _batched(self, items: Any, at: int) -> Iterator[Chunk]:
+        from gpuforge.runtime.executor.together import in_chunks
+
+        batching = self._batching()
+        for plan, group in self._groups(batching, items, at, at):
+            yield from in_chunks(
+                batching, plan, group, self._fixed, self._most, self._check_time, self._ends
+            )  # fmt: skip
+            if plan is not None:
+                plan.keep()
+
+    def _groups(
+        self, batching: Batching, items: Any, at: int, first: int
+    ) -> Iterator[tuple[Plan | None, Group]]:
+        """Give the items from `at` on in groups of one kind; their places begin with `first`."""
+        from gpuforge.runtime.executor.plan import key_of
+        from gpuforge.runtime.executor.together import columns_of, grouped
+
+        rest = items[at:] if at else items
+        places = range(first, first + len(rest))
+        if not self._spread and not self._alone and _are_alike(rest):
+            key = key_of((rest[0],))
+            yield None if key is None else batching.plan(key), self._group(rest, places, [rest])
+        elif batching.single or self._alone:  # in the order in which they are given
+            yield None, self._group(rest, places)
+        else:
+            rows = [tuple(item) for item in rest] if self._spread else [(item,) for item in rest]
+            for plan, chosen in grouped(batching, rows):
+                columns = columns_of([rows[place] for place in chosen])
+                mine = [rest[place] for place in chosen]
+                yield plan, self._group(mine, [first + place for place in chosen], columns)
+
+    def _group(self, items: Any, places: Sequence[int], columns: Any = ()) -> Group:
+        from gpuforge.runtime.executor.chunk import Group
+
+        given = [(tuple(item), {}) for item in items] if self._spread else items
+        return Group(self._call, places, given, self._spread, columns)
+
+    def _of_iterator(self, iterator: Iterator[Any]) -> Iterator[Chunk]:
+        """Take as many items from an iterator as the next batch needs, and call them."""
+        at = 0
+        while True:
+            self._check_time()
+            start = perf_counter()
+            try:
+                window = [next(iterator)]
+            except StopIteration:
+                return
+            if self._is_short():
+                yield self._moved(self._before(window, 0), at)
+                at += 1
+                continue
+            ahead = self._look_ahead(window[0])
+            trouble: BaseException | None = None
+            if ahead > 1:
+                try:
+                    window.extend(islice(iterator, ahead - 1))
+                except Exception as error:  # noqa: BLE001 - raised at its place, below
+                    trouble = error
+            self._batching().mapped.waited_seconds += perf_counter() - start
+            yield from self._in_window(window, at)
+            at += len(window)
+            if trouble is not None:
+                raise trouble
+
+    @staticmethod
+    def _moved(chunk: Chunk, by: int) -> Chunk:
+        chunk.places = range(by, by + len(chunk.values))
+        return chunk
+
+    def _look_ahead(self, item: Any) -> int:
+        """Return how many items are taken together, that one among them."""
+        from gpuforge.runtime.executor.chunk import UNENDING
+        from gpuforge.runtime.executor.plan import key_of
+
+        batching = self._batching()
+        if batching.single or self._alone:
+            return 1
+        key = key_of(tuple(item) if self._spread else (item,))
+        if key is None:
+            return 1
+        plan, most = batching.plan(key), self._most or UNENDING
+        size = plan.size(most, self._fixed)
+        if size > 1 or self._fixed or not plan.is_settled:
+            return size
+        return max(1, min(FEW_AHEAD, most, int(AHEAD_SECONDS / (plan.ladder.each(1) or 1.0))))
+
+    def _in_window(self, window: list[Any], first: int) -> Iterator[Chunk]:
+        """Call the items of a window; their results are put in order where that is asked for."""
+        from gpuforge.runtime.executor.chunk import Chunk
+        from gpuforge.runtime.executor.together import in_chunks
+
+        batching = self._batching()
+        groups = self._groups(batching, window, 0, first)
+        chunks = (
+            chunk
+            for plan, group in groups
+            for chunk in in_chunks(batching, plan, group, self._fixed, self._most,
+                                   self._check_time, self._ends)
+        )  # fmt: skip
+        if not self._ordered:
+            yield from chunks
+            return
+        found = list(chunks)
+        if len(found) == 1:
+            yield found[0]
+            return
+        values = {place: value for one in found
+                  for place, value in zip(one.places, one.values, strict=True)}  # fmt: skip
+        errors = {one.places[at] - first: error for one in found for at, error in
+                  one.errors.items()}  # fmt: skip
+        places = range(first, first + len(window))
+        yield Chunk(places, [values[place] for place in places], errors)
+
+
+def map_items(offloaded: Any, call: Any, items: Any, **options: Any) -> Any:
+    """Map a function over items; the options are those of `Mapping`."""
+    if type(items) is list and 0 < len(items) <= SEVERAL and not options:
+        held = _held(offloaded, items[0]) if call is offloaded else None
+        if len(items) < FEW or (held is not None and _gains_nothing(held)):
+            return _few(offloaded, call, items, held)
+    for name in options:
+        if name not in _OPTIONS:
+            raise UnknownName.among("option of map", name, sorted(MapOptions.__annotations__))
+    return Mapping(offloaded, call, **options).over(items)
+
+
+def _held(offloaded: Any, first: Any) -> Any:
+    """Return NumPy's choice that is held for calls over arrays like `first`, or None."""
+    context, table = offloaded._hot
+    if not table or type(first) is not np.ndarray:
+        return None
+    held = table.get((first.dtype, first.shape, first.strides))
+    if held is None or held.left <= SEVERAL or current.get() is not context:
+        return None
+    return held if held.again is None and held.limit is None else None
+
+
+def _gains_nothing(held: Any) -> bool:
+    """Return whether calls are so long that batches gain nothing, and NumPy is all there is."""
+    return bool(held.seconds > LONG_SECONDS and len(held.kind.kind.curves) == 1)
+
+
+def _few(offloaded: Any, call: Any, items: list[Any], held: Any) -> list[Any]:
+    """Call a few items; those of the first one's kind on the choice that is held for it."""
+    results: list[Any] = []
+    array, written = np.ndarray, offloaded.__wrapped__
+    dtype = shape = strides = None
+    if held is not None:
+        first = items[0]
+        dtype, shape, strides = first.dtype, first.shape, first.strides
+    start = perf_counter()
+    try:
+        for item in items:
+            if (
+                held is not None
+                and type(item) is array
+                and item.dtype is dtype
+                and item.shape == shape
+                and item.strides == strides
+            ):
+                held.left -= 1
+                results.append(written(item))
+            else:
+                results.append(call(item))
+    except Exception as error:
+        _noted(error, len(results))
+        raise
+    except KeyboardInterrupt:
+        say_interrupted(f"{name_of(written)}.map", len(results), len(items))
+        raise
+    if held is not None and not held.plain:
+        held.timed.append((perf_counter() - start) / len(items))
+    return results
+
+
+def _noted(error: Exception, place: int) -> Exception:
+    error.add_note(f"gpuforge: raised for item {place} of a map")
+    return error
+
+
+def _are_alike(items: Any) -> bool:
+    """Return whether all items are arrays of one dtype, shape and layout."""
+    if type(items) is np.ndarray:
+        return items.ndim > 1 and items.flags.c_contiguous
+    first, array = items[0], np.ndarray
+    if type(first) is not array:
+        return False
+    dtype, shape, strides = first.dtype, first.shape, first.strides
+    for one in items:
+        if type(one) is not array or one.dtype is not dtype:
+            return False
+        if one.shape != shape or one.strides != strides:
+            return False
+    return True
+
+
+def _check(batch: Any, most: Any, timeout: Any, on_error: Any, ordered: Any) -> None:
+    """Raise InvalidSettings unless the options mean something."""
+    if batch != "auto" and not _is_count(batch):
+        raise InvalidSettings(f"batch={batch!r} is neither 'auto' nor a whole number from 1 on")
+    if most is not None and not _is_count(most):
+        raise InvalidSettings(f"max_batch={most!r} is neither None nor a whole number from 1 on")
+    is_time = isinstance(timeout, int | float) and type(timeout) is not bool and timeout >= 0
+    if timeout is not None and not is_time:
+        raise InvalidSettings(f"timeout={timeout!r} is neither None nor a number of seconds from 0")
+    if on_error not in ("raise", "return"):
+        raise InvalidSettings(f"on_error={on_error!r} is neither 'raise' nor 'return'")
+    if type(ordered) is not bool:
+        raise InvalidSettings(f"ordered={ordered!r} is neither True nor False")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and type(value) is not bool and bool(value >= 1)

@@ -1,0 +1,245 @@
+"""What is known of mapping one function: whether its items may be batched, and in which sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+
+from gpuforge import __version__
+from gpuforge.log import logger
+from gpuforge.runtime.array.rules import count
+from gpuforge.runtime.executor.batch import Batch
+from gpuforge.runtime.executor.ladder import Ladder
+from gpuforge.runtime.function.dependence import Dependence, dependence_of
+from gpuforge.runtime.function.key import hot_key
+from gpuforge.runtime.function.options import Options
+from gpuforge.runtime.function.signature import NUMERIC_KINDS
+from gpuforge.runtime.placement.policy import NUMPY
+from gpuforge.runtime.record import FunctionRecord, Held, Mapped, digest, stable_text
+from gpuforge.runtime.session import Session, current_session
+
+_log = logger("map")
+COMPARED = 4
+"""So many results of the first batch are compared with those of single calls."""
+TRY_AFTER_SECONDS = 1e-3
+"""Batches are tried once single calls of a kind have taken so long: making ready costs as much."""
+LONG_SECONDS, LARGE_BYTES = 100e-6, 1 << 17
+"""Calls that take longer, or over more, gain nothing from batches on NumPy: its own work outweighs
+Python's."""
+MOST_AT_ONCE = 4096
+WORKING_BYTES = 1 << 18
+"""What the first batch works on: more than a core's own cache holds makes each step slower."""
+MOST_BYTES = 1 << 28
+
+
+class Offloaded(Protocol):
+    """A function with the options that it was offloaded with."""
+
+    __wrapped__: Any
+    _options: Options
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Make one call."""
+
+
+class Plan:
+    """What is known of one kind of item of one function.
+
+    Attributes
+    ----------
+    refused : why its items are called one after the other; empty where batches may be used
+    spent_seconds : what single calls in maps have taken
+    nbytes : of the arrays of an item
+    """
+
+    def __init__(self, batching: Batching, key: Any) -> None:
+        self.batching, self.key = batching, key
+        self.text = stable_text(tuple(str(p) if isinstance(p, np.dtype) else p for p in key))
+        self.ladder = Ladder(1, 1)
+        self.batch: Batch | None = None
+        self.refused = batching.never or batching.record.stays
+        self.spent_seconds = 0.0
+        self.nbytes = sum(
+            count(shape) * dtype.itemsize
+            for dtype, shape in pairwise(key) if isinstance(dtype, np.dtype)
+        )  # fmt: skip
+        self.made = self.failed = 0
+        session = batching.session
+        self.name = f"map:{__version__}:{batching.record.digest}:{digest(self.text)}"
+        kept = session.kept.constant(self.name)
+        self.remembered = kept if isinstance(kept, int) else 0
+        self.pinned = self._planned(session)
+
+    def _planned(self, session: Session) -> int:
+        """Return the size that a recorded plan says; 0 where sizes are chosen by time."""
+        if session.plan is None:
+            return 0
+        found = session.plan.backend(self.name)
+        if found is None:
+            found = f"batches of {max(1, self.remembered)}"
+            session.plan.record(self.name, found)
+        return int(found.rsplit(" ", 1)[-1])
+
+    def size(self, available: int, fixed: int) -> int:
+        """Return how many of the next calls make a batch; 1 where they are made one by one."""
+        if self.refused or available < 2:
+            return 1
+        if self.pinned:
+            return self.pinned if available >= self.pinned else 1
+        if self.batch is None:
+            return self._first(available, fixed)
+        return self.ladder.choose(available, fixed)
+
+    def _first(self, available: int, fixed: int) -> int:
+        if fixed:
+            return min(fixed, available)
+        each, session = self.ladder.each(1), self.batching.session
+        if each is None or not session.policy.learn or available < COMPARED:
+            return 1
+        if self._is_large:
+            return 1
+        price = TRY_AFTER_SECONDS * (20 if self.remembered == 1 else 1)
+        return min(available, 2 * COMPARED) if self.spent_seconds >= price else 1
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether batches of these gain nothing on NumPy, which is all there is."""
+        long = (self.ladder.each(1) or 0.0) > LONG_SECONDS or self.nbytes > LARGE_BYTES
+        return long and not self.batching.session.backends()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether single calls are what there will be."""
+        if self.batch is None:
+            return bool(self.refused) or self._is_large
+        return self.ladder.best == 1
+
+    def refuse(self, reason: str) -> None:
+        """Call items of this kind one after the other from now on."""
+        self.refused, self.batch = reason, None
+        self.batching.mapped.refused[self.text] = reason
+        _log.info("%s: items %s are called singly: %s", self.batching.record.name, self.text,
+                  reason)  # fmt: skip
+
+    def ready(self, batch: Batch) -> None:
+        """Take in the batched form, whose first results were those of single calls."""
+        self.batch = batch
+        limit = max(1, min(MOST_AT_ONCE, self._bytes() // batch.bytes_each))
+        start = self.remembered or WORKING_BYTES // batch.live_bytes
+        seconds = self.ladder.each(1)
+        self.ladder = Ladder(max(1, start), limit)
+        if seconds is not None:
+            self.ladder.add(1, seconds)
+
+    def _bytes(self) -> int:
+        """Return what a batch may take at most."""
+        session = self.batching.session
+        limit = session.settings.memory_limit or MOST_BYTES
+        for backend in session.backends():
+            memory = backend.memory()
+            if memory is not None:
+                limit = min(limit, memory.free_bytes // 2) if limit else memory.free_bytes // 2
+        return limit
+
+    def keep(self) -> None:
+        """Remember the best size, for this process and those to come."""
+        best = self.ladder.best
+        if self.batch and best and best != self.remembered and not self.pinned:
+            self.remembered = best
+            self.batching.session.kept.keep(self.name, best)
+
+
+class Batching:
+    """What one session knows of mapping one function.
+
+    Attributes
+    ----------
+    never : why its items are called one after the other; empty where batches may be used
+    mapped : what `stats` shows
+    """
+
+    def __init__(self, session: Session, offloaded: Offloaded, record: FunctionRecord) -> None:
+        self.session, self.record = session, record
+        self.function = offloaded.__wrapped__
+        self.options = offloaded._options
+        self.plans: dict[Any, Plan] = {}
+        self.mapped = record.mapped = Mapped()
+        numerics = self.options.numerics or session.settings.numerics
+        self.dependence: Dependence | None = None
+        self.never = ""
+        if not session.settings.enabled:
+            self.never = "GPUFORGE_ENABLED is off"
+        elif not self.options.pure:
+            self.never = "pure=False: it is called as written"
+        elif numerics == "exact":
+            self.never = "numerics='exact': a batch may differ from single calls in the last digits"
+        else:
+            self.look()
+
+    def look(self) -> None:
+        """Read anew what the function depends on."""
+        self.dependence = dependence_of(self.function, arrays=True)
+        if self.dependence is None:
+            self.never = "it may depend on more than its arguments"
+
+    @cached_property
+    def runs(self) -> FunctionRecord:
+        """The record of its batches, which are placed as calls of a function of their own."""
+        made = self.session.record(self, self.function, self.options)
+        made.name = f"{self.record.name} (map)"
+        made.digest = digest(f"map {self.record.digest}")
+        made.operations = self.record.operations
+        return made
+
+    def plan(self, key: Any) -> Plan:
+        """Return what is known of a kind of item, nothing at first."""
+        found = self.plans.get(key)
+        if found is None:
+            if len(self.plans) >= 256:
+                self.plans.clear()
+            found = self.plans[key] = Plan(self, key)
+        return found
+
+    def held(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Held | None, bool]:
+        """Return NumPy's choice that is held for calls like one, and whether any choice is."""
+        found = self.record.held.get(hot_key(args, kwargs))
+        if found is None or found.left < 1:
+            return None, False
+        plain = found.backend == NUMPY and found.limit is None
+        return (found if plain else None), True
+
+    @property
+    def single(self) -> bool:
+        """Whether nothing is batched now."""
+        return bool(self.never or self.record.stays)
+
+
+def batching_of(offloaded: Offloaded) -> Batching:
+    """Return what the current session knows of mapping a function."""
+    session = current_session()
+    record = session.record(offloaded, offloaded.__wrapped__, offloaded._options)
+    if record.batching is None:
+        record.batching = Batching(session, offloaded, record)
+    return record.batching  # type: ignore[no-any-return]
+
+
+def key_of(values: Sequence[Any]) -> Any:
+    """Return what decides the graph of a call; None where the call is to be made singly."""
+    key: list[Any] = []
+    arrays = False
+    for value in values:
+        kind = type(value)
+        if kind is np.ndarray:
+            if value.dtype.kind not in NUMERIC_KINDS or not value.flags.c_contiguous:
+                return None
+            key += value.dtype, value.shape
+            arrays = True
+        elif kind in (int, bool, str, type(None)) or (kind is float and value and value == value):
+            key += kind, value
+        else:
+            return None
+    return tuple(key) if arrays else None

@@ -1,0 +1,48 @@
+"""How far a long map has come, in one line of a terminal that is erased at the end."""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+
+AFTER_SECONDS, EVERY_SECONDS = 1.0, 0.1
+
+
+class Progress:
+    """The line of one map; nothing where stderr is no terminal, or the map is short."""
+
+    def __init__(self, name: str, total: int | None) -> None:
+        self._name, self._total = name, total
+        self._began = perf_counter()
+        self._due = self._began + AFTER_SECONDS
+        self._shown = False
+
+    def update(self, done: int) -> None:
+        """Show that `done` items have come to their end, if that is due."""
+        now = perf_counter()
+        if now < self._due:
+            return
+        self._due = now + EVERY_SECONDS
+        stream = sys.stderr
+        if stream is None or not stream.isatty():
+            return
+        rate = done / (now - self._began)
+        share = f" of {self._total} ({100 * done // self._total} %)" if self._total else ""
+        stream.write(f"\r\x1b[K{self._name}: {done}{share}, {rate:.3g} items/s")
+        stream.flush()
+        self._shown = True
+
+    def close(self) -> None:
+        """Erase the line."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._shown = False
+
+
+def say_interrupted(name: str, done: int, total: int | None) -> None:
+    """Tell on stderr how many items of a map had finished when it was interrupted."""
+    if sys.stderr is not None:
+        of = f" of {total}" if total is not None else ""
+        sys.stderr.write(f"gpuforge: {name} was interrupted: {done}{of} items finished\n")
+        sys.stderr.flush()
