@@ -9,6 +9,9 @@
     ├── EnvironmentMismatch    builds that cannot work together or on this machine
     ├── PlanRefused            a change that would not be safe
     ├── DeviceOutOfMemory      a device has too little memory  (MemoryError)
+    ├── DeviceLost             a device failed, and this process cannot use it any more
+    ├── WorkerDied             a worker process ended while it computed
+    ├── TaskTimeout            a task took longer than its timeout  (TimeoutError)
     └── WorkloadError          a program, file or input that cannot be used  (ValueError)
 
 The message says what was found, where, and what was expected; ``hint`` is one thing to do.
@@ -35,7 +38,7 @@ class GpuForgeError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), str(self.args[0]), self.hint))
+        return (_rebuild, (type(self), str(self.args[0]), self.hint), vars(self))
 
 
 def _rebuild(kind: type[GpuForgeError], message: str, hint: str) -> GpuForgeError:
@@ -69,6 +72,30 @@ class PlanRefused(GpuForgeError):
 
 class DeviceOutOfMemory(GpuForgeError, MemoryError):
     """A device has less free memory than a call needs."""
+
+
+class DeviceLost(GpuForgeError):
+    """A device failed, and this process cannot use it any more; another process may."""
+
+
+class WorkerDied(GpuForgeError):
+    """A worker process ended while it computed. The message says how, and what was done again.
+
+    Attributes
+    ----------
+    status
+        As in `subprocess`: a negative signal, or the exit status; None where it is not known.
+    backend, function
+        What ran in it; empty where that is not known.
+    """
+
+    status: int | None = None
+    backend: str = ""
+    function: str = ""
+
+
+class TaskTimeout(GpuForgeError, TimeoutError):
+    """A task took longer than its timeout."""
 
 
 class WorkloadError(GpuForgeError, ValueError):

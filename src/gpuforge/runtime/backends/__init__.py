@@ -29,6 +29,7 @@ GPUS = ("cuda", "rocm", "xpu", "mps", "metal", "gpu")
 DEVICES = ("cpu", "gpu", *GPUS[:-1], "tpu", "accelerator")
 """What a device may be called; ``gpu`` stands for any, whatever its library calls it."""
 if TYPE_CHECKING:
+    from gpuforge.runtime.array.graph import Graph
     from gpuforge.runtime.lowering.contract import Lowering
 
 GROUP = "gpuforge.backends"
@@ -71,6 +72,14 @@ class Backend(Protocol):
 
     def get(self, array: Any) -> Array:
         """Return a NumPy array with the content of `array`, which may share its memory."""
+
+    def plan(self, graph: Graph) -> Any:
+        """Return what runs a whole graph, as a `Program` does; None: it is run step by step."""
+        return None
+
+    def away(self) -> str:
+        """Return why it cannot be used for a while; empty where it can."""
+        return ""
 
     def program(self, function: Program) -> Program:
         """Return what is called in place of `function`: itself, or a compiled form."""

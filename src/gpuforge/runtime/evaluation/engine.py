@@ -45,7 +45,8 @@ class Programs:
         key = (backend.name, graph)
         found = self._found.get(key)
         if found is None:
-            found = self._found[key] = Program(graph, backend.lowering)
+            found = backend.plan(graph) or Program(graph, backend.lowering)
+            self._found[key] = found
             found.shared = shared_outputs(graph, backend.lowering)
             if len(self._found) > KEPT_PROGRAMS:
                 self._found.popitem(last=False)

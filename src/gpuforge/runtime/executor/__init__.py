@@ -1,0 +1,1 @@
+"""Running many tasks: queues, batches, worker processes, clusters."""
