@@ -37,11 +37,11 @@ LEVELS_OF_THE_RUNTIME = [
     {"function", "lowering"},
     {"backends", "placement"},
     {"evaluation", "libraries", "record"},
-    {"calibration", "demand"},
+    {"calibration", "demand", "workers"},
     {"session"},
     {"execution"},
     {"offload"},
-    {"accelerated"},
+    {"accelerated", "executor"},
 ]
 LIBRARIES_OF_THE_RUNTIME = {"numpy", "torch", "jax", "array_api_compat", "threadpoolctl"}
 

@@ -34,6 +34,15 @@ if TYPE_CHECKING:
 
 GROUP = "gpuforge.backends"
 """The entry points by which other packages add backends."""
+LOST = (
+    "illegal memory access", "illegal_address", "device-side assert", "misaligned address",
+    "unspecified launch failure", "launch_failed", "illegal instruction", "hardware stack error",
+    "invalid program counter", "uncorrectable ecc", "device is lost", "device_lost", "device lost",
+)  # fmt: skip
+"""What libraries say when a device has failed for the process: every later call fails, too.
+
+Source: CUDA Runtime API, "CUDA error types", those after which "the process must be terminated".
+"""
 Array = np.ndarray[Any, Any]
 Program = Callable[..., Any]
 
@@ -94,6 +103,11 @@ class Backend(Protocol):
 
     def exhausted(self, error: BaseException) -> bool:
         """Return whether `error` means that memory ran out."""
+
+    def lost(self, error: BaseException) -> bool:
+        """Return whether `error` means that this process cannot use the device any more."""
+        text = str(error).lower()
+        return device_of(self.name) != "cpu" and any(mark in text for mark in LOST)
 
     def release(self) -> None:
         """Give cached device memory back, where the library keeps some."""

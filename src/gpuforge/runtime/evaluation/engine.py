@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuforge import trace
+from gpuforge.errors import DeviceLost
 from gpuforge.log import logger
 from gpuforge.runtime.array.graph import Dtype, Graph, Operation, Tape
 from gpuforge.runtime.backends import Backend
@@ -72,6 +73,7 @@ class Outcome:
     settled : why NumPy settled a part of it; empty where it did not
     refused : why the backend is left out for this kind of call from now on
     exhausted : whether memory ran out
+    lost : how the device failed for good; empty where it did not
     programs : graphs evaluated on the backend
     compared : whether results were compared with NumPy's, and agreed
     compilation : a graph that is compiled beside the program, for calls to come
@@ -84,6 +86,7 @@ class Outcome:
     settled: str = ""
     refused: str = ""
     exhausted: bool = False
+    lost: str = ""
     programs: int = 0
     compared: bool = False
     compilation: Compilation | None = None
@@ -135,8 +138,17 @@ class BackendEngine:
         if type(value) is np.ndarray:
             return value
         start = perf_counter()
-        with self.backend.scope():
-            host = self.backend.get(value)
+        try:
+            with self.backend.scope():
+                host = self.backend.get(value)
+        except Exception as error:
+            if not self.backend.lost(error):
+                raise
+            self.outcome.lost = describe_error(error)
+            raise DeviceLost(
+                f"{self.backend.name} failed with an array of this call on it: {self.outcome.lost}",
+                hint="call again: NumPy takes over, and the device is used by another process",
+            ) from error
         end = perf_counter()
         self.outcome.transfer_seconds += end - start
         if trace.enabled:
@@ -293,12 +305,14 @@ class BackendEngine:
         outcome = self.outcome
         outcome.exhausted = self.backend.exhausted(trouble)
         reason = describe_error(trouble)
+        if self.backend.lost(trouble):
+            outcome.lost = reason
         trouble.__traceback__ = None  # it would keep the arrays of the failed run alive
         if outcome.exhausted:
             self.backend.release()
         values = self._by_numpy(graph, tape, modes)  # what NumPy raises is the result
         outcome.settled = reason
-        if not outcome.exhausted:
+        if not (outcome.exhausted or outcome.lost):
             outcome.refused = reason
         _log.warning("%s fails where NumPy does not: %s", self.backend.name, reason)
         return values

@@ -42,7 +42,7 @@ def _choose(call: Call, rows: tuple[Row, ...]) -> Decision:
     stays = call.function.stays or call.record.stays
     if stays:
         return Decision(NUMPY, settled=True, why=stays)
-    if call.pin and call.pin != NUMPY:
+    if call.pin and (call.pin != NUMPY or options.isolate):
         return _pinned(call)
     limit = session.settings.min_elements if options.min_elements is None else options.min_elements
     if call.signature.size < limit:
@@ -96,7 +96,9 @@ def refusal(call: Call, name: str) -> str:
     if name == NUMPY:
         return ""
     stays = call.function.stays or call.record.stays
-    return stays or too_large(call, name) or call.record.kind.curve(name).refused
+    backend = call.session.backend(name)
+    away = backend.away() if backend is not None else ""
+    return stays or too_large(call, name) or call.record.kind.curve(name).refused or away
 
 
 def too_large(call: Call, name: str) -> str:
@@ -118,7 +120,7 @@ def find_pinned(call: Call) -> Backend | None:
         If it is missing and no fallback was asked for.
     """
     try:
-        return call.session.find(call.pin)
+        return call.session.find(call.pin, call.function.options.isolate)
     except BackendUnavailable as missing:
         if not (call.function.options.fallback or call.session.settings.fallback):
             raise

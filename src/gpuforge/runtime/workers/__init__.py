@@ -1,1 +1,1 @@
-"""Worker processes: array libraries and functions that may crash without taking the program along."""
+"""Worker processes: libraries and functions that may crash without taking the program along."""

@@ -1,8 +1,8 @@
 """A channel between two processes: messages go by a socket, arrays by shared memory.
 
-Each side has one segment of shared memory that it writes into and the other one reads. A segment has
-no name: its descriptor goes by the socket. So there is nothing to unlink, and the kernel frees it
-once both processes have ended, however they end.
+Each side has one segment of shared memory that it writes into and the other one reads. A segment
+has no name: its descriptor goes by the socket. So there is nothing to unlink, and the kernel frees
+it once both processes have ended, however they end.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import socket
 import struct
 import tempfile
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 Host = np.ndarray[Any, Any]
-Spec = tuple[str, tuple[int, ...], str, int]
+Spec = tuple[str, tuple[int, ...], Literal["C", "F"], int]
 """dtype, shape, order and offset of one array in a segment"""
 _HEAD = struct.Struct("=Q?")
 """Length of a message, and whether the descriptor of a new segment comes with it."""
@@ -129,7 +129,7 @@ def _layout(arrays: Sequence[Host]) -> tuple[list[Spec], int]:
     end = 0
     for array in arrays:
         flags = array.flags
-        order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
+        order: Literal["C", "F"] = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
         specs.append((array.dtype.str, array.shape, order, end))
         end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
     return specs, max(end, 1)
@@ -137,6 +137,6 @@ def _layout(arrays: Sequence[Host]) -> tuple[list[Spec], int]:
 
 def _views(segment: mmap.mmap | None, specs: Sequence[Spec]) -> list[Host]:
     return [
-        np.ndarray(shape, dtype, segment, offset, order=order)  # type: ignore[call-overload]
+        np.ndarray(shape, dtype, segment, offset, order=order)
         for dtype, shape, order, offset in specs
     ]

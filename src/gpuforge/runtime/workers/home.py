@@ -67,13 +67,17 @@ class Home:
             try:
                 self._worker.send(("open", self.library))
             except Lost as lost:
-                self._lose(lost, "")
+                self._lose(str(lost))
 
-    def opened(self, make: Callable[[Home, int, Description], Backend]) -> Opened | None:
+    def opened(
+        self, make: Callable[[Home, int, Description], Backend], *, wait: bool = False
+    ) -> Opened | None:
         """Return the outcome of opening the library there; None while that goes on."""
         with self._lock:
             failures: Sequence[Failure] = ()
             if self._worker is not None:
+                if wait:
+                    self._worker.channel.ready(START_SECONDS)
                 found = self._take_in()
                 if found is None:
                     return None
@@ -85,7 +89,7 @@ class Home:
             return Opened(devices, tuple(failures), monotonic() - self._began)
 
     def away(self) -> str:
-        """Return why it cannot be asked now, and start it again when it is time; empty if it can."""
+        """Return why it cannot be asked now; empty if it can. Starts it again when it is time."""
         if self._ready:
             return ""
         with self._lock:
@@ -95,12 +99,18 @@ class Home:
                 if monotonic() < self._due:
                     return f"its worker process {self._ending}; it is left out for a while"
                 self.begin()
-            known = self._devices
-            if self._worker is not None and self._take_in() is not None:
-                if self._ready and [d.name for d in self._devices] == [d.name for d in known]:
-                    return ""
-                self._lose(Lost(0, ""), "the devices are not what they were")
+            if self._is_back():
+                return ""
             return f"its worker process {self._ending}; it is being started again"
+
+    def _is_back(self) -> bool:
+        """Return whether a process that was started again is ready, with the devices it had."""
+        known = [one.name for one in self._devices]
+        if self._worker is None or self._take_in() is None:
+            return False
+        if self._ready and [one.name for one in self._devices] != known:
+            self._lose("found other devices than before")
+        return self._ready
 
     def ask(self, message: Any, arrays: Sequence[Host], take: Callable[[Answer], Any]) -> Any:
         """Ask the process, and return what `take` makes of its answer.
@@ -116,7 +126,7 @@ class Home:
             try:
                 return take(self._worker.ask(message, arrays))
             except Lost as lost:
-                self._lose(lost, "")
+                self._lose(str(lost))
                 raise self._died(lost.status, self._ending) from None
             finally:
                 self._ready = self._worker is not None and self._worker.alive
@@ -137,8 +147,7 @@ class Home:
         if not self._worker.channel.ready():
             if monotonic() - self._began < START_SECONDS:
                 return None
-            self._worker.kill()
-            self._lose(Lost(0, ""), f"was not ready after {START_SECONDS:.0f} s")
+            self._lose(f"was not ready after {START_SECONDS:.0f} s")
             return ()
         try:
             (devices, failures, _), _ = self._worker.receive()
@@ -150,19 +159,19 @@ class Home:
                 if nbytes:
                     self._worker.ask(("limit", nbytes))
         except Lost as lost:
-            self._lose(lost, f"{lost} while the library was opened")
+            self._lose(f"{lost} while the library was opened")
             return ()
         if not devices:
             self._worker.kill()
             self._worker, self._ending = None, "found no device that works"
         return [Failure(f"{name}:worker", reason) for name, reason in failures]
 
-    def _lose(self, lost: Lost, ending: str) -> None:
+    def _lose(self, ending: str) -> None:
         """Take in that the process has ended."""
         lasted = monotonic() - self._began
         if lasted > self._pause + START_SECONDS:
             self._pause = FIRST_PAUSE_SECONDS
-        self._ending = ending or str(lost)
+        self._ending = ending
         self._due = monotonic() + self._pause
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
         if self._worker is not None:
@@ -175,5 +184,3 @@ class Home:
         made = WorkerDied(f"the worker process of {self.library} {text}")
         made.status, made.backend = status, self.library
         return made
-
-

@@ -1,7 +1,7 @@
 """Functions, arguments and results as bytes, their arrays left out of them for shared memory.
 
-What can be imported goes by its name. Lambdas, closures and what the program's main module defines go
-by value, which takes cloudpickle.
+What can be imported goes by its name. Lambdas, closures and what the program's main module defines
+go by value, which takes cloudpickle.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def pickled_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: An
     sent = _sent(function)
     try:
         return dumped((sent, args, kwargs))
-    except Exception as error:  # noqa: BLE001 - pickling runs code of the arguments' own
+    except Exception as error:
         raise _refusal(function, sent, args, kwargs, error) from error
 
 
@@ -79,7 +79,7 @@ def _refusal(
     text = " ".join(str(error).split())[:200]
     by_value = what == "its code" and _dumps() is pickle.dumps
     return WorkloadError(
-        f"{name_of(function)} cannot be sent to a worker process: {what} cannot be pickled ({text})",
+        f"{name_of(function)} cannot be sent to a worker: {what} cannot be pickled ({text})",
         hint="install gpuforge[isolate], or define the function at the top of a module"
         if by_value
         else "open files, locks and connections inside the function, or pass isolate=False",

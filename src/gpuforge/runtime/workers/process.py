@@ -52,7 +52,7 @@ class Worker:
     def __init__(self, *, quiet: bool) -> None:
         if os.name != "posix":
             raise BackendUnavailable(
-                "worker processes need descriptors handed over by a socket, which this system lacks",
+                "worker processes cannot be had on this system: sockets hand no files over",
                 hint="pass isolate=False",
             )
         ours, theirs = socket.socketpair()

@@ -1,7 +1,7 @@
 """A backend whose library is open in a worker process: a whole graph goes there at once.
 
-To the engine it is a backend like others, whose arrays are NumPy's. What fails there, or dies, NumPy
-settles here as for any backend; the user's Python does not run again.
+To the engine it is a backend like others, whose arrays are NumPy's. What fails there, or dies,
+NumPy settles here as for any backend; the user's Python does not run again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from gpuforge.errors import WorkerDied
 from gpuforge.runtime.array.graph import INPUT, NUMBER, Graph
 from gpuforge.runtime.backends import Array, Backend
+from gpuforge.runtime.evaluation.opening import Failure, Opened, test_backend
 from gpuforge.runtime.workers.description import Description
 from gpuforge.runtime.workers.home import Answer, Home
 
@@ -65,6 +66,9 @@ class RemoteBackend(Backend):
     def release(self) -> None:
         if not self.home.away():
             self.home.ask(("release",), (), lambda answer: None)
+
+    def lost(self, error: BaseException) -> bool:
+        return False  # then the worker ends, and another one takes its place
 
     def away(self) -> str:
         return self.home.away()
@@ -121,3 +125,17 @@ def _copied(answer: Answer) -> Any:
     if content[0] != "values":
         return content
     return (*content, [np.array(array, order="K") for array in arrays])
+
+
+def open_remote(home: Home, *, wait: bool = False) -> Opened | None:
+    """Return the devices of a library that is being opened in a worker, tested through the channel.
+
+    None while it is being opened, unless this is to wait for it.
+    """
+    opened = home.opened(RemoteBackend, wait=wait)
+    if opened is None:
+        return None
+    reasons = {backend: test_backend(backend) for backend in opened.devices}
+    failures = [Failure(backend.name, reason) for backend, reason in reasons.items() if reason]
+    good = tuple(backend for backend, reason in reasons.items() if not reason)
+    return Opened(good, (*opened.failures, *failures), opened.seconds)

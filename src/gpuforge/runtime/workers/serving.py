@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuforge.runtime.workers.channel import Channel, Host
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from gpuforge.runtime.backends import Backend
     from gpuforge.runtime.evaluation.engine import Programs
 
+LOST_STATUS = 70
+"""How a worker ends whose device failed for good: the next one may find it healthy."""
 Answer = tuple[Any, list[Host]]
 
 
@@ -29,8 +32,8 @@ def main(control: int, life: int, words: int) -> None:
     _end_with(life)
     faulthandler.enable(words)
     with contextlib.suppress(OSError):  # only Linux has it, and containers may forbid it
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write("1000")  # where memory runs out, the kernel ends this process first
+        # Where memory runs out, the kernel ends this process first.
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     channel = Channel(socket.socket(fileno=control))
     server = Server(channel)
     while True:
@@ -67,8 +70,11 @@ class Server:
     def limit(self, nbytes: int, arrays: list[Host]) -> Answer:
         """Let this process take so much more address space than it has now."""
         del arrays
-        with open("/proc/self/statm", encoding="ascii") as file:
-            used = int(file.read().split()[0]) * resource.getpagesize()
+        try:
+            pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
+        except OSError:  # Linux alone limits, and says, what a process takes
+            return None, []
+        used = int(pages) * resource.getpagesize()
         _, most = resource.getrlimit(resource.RLIMIT_AS)
         wanted = used + nbytes
         resource.setrlimit(resource.RLIMIT_AS, (wanted if most < 0 else min(wanted, most), most))
@@ -132,6 +138,9 @@ class Server:
         try:
             return self._ran(backend, found, inputs, looks_over)
         except Exception as error:  # noqa: BLE001 - whatever a library raises, NumPy settles
+            if backend.lost(error):
+                sys.stderr.write(f"{backend.name} is lost: {error}\n")
+                os._exit(LOST_STATUS)
             exhausted = backend.exhausted(error)
             text = " ".join(str(error).split())[:300]
             error.__traceback__ = None
