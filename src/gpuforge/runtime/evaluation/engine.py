@@ -307,7 +307,8 @@ class BackendEngine:
         reason = describe_error(trouble)
         if self.backend.lost(trouble):
             outcome.lost = reason
-        trouble.__traceback__ = None  # it would keep the arrays of the failed run alive
+        # They would keep the arrays of the failed run alive.
+        trouble.__traceback__ = trouble.__cause__ = trouble.__context__ = None
         if outcome.exhausted:
             self.backend.release()
         values = self._by_numpy(graph, tape, modes)  # what NumPy raises is the result
