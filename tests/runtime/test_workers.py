@@ -25,6 +25,7 @@ from gpuforge.runtime.array.graph import Graph
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
 from gpuforge.runtime.evaluation.recording import record
+from gpuforge.runtime.placement import priors
 from gpuforge.runtime.workers import home
 from gpuforge.runtime.workers.channel import Channel
 
@@ -280,6 +281,35 @@ def test_a_library_driven_out_of_memory_ends_its_worker_alone(library: str) -> N
         died = [note for note in held.notes if "was lost" in note]
         assert died or any("alloc" in reason.lower() for reason in record.settled), record.settled
         assert not record.kind.curve(f"{library}:cpu:worker").refused
+
+
+def heavy(x: Any) -> Any:
+    return np.exp(np.sin(x)) * np.tanh(x) + np.log1p(x)
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_opencl_is_opened_unasked_where_a_calibration_says_that_it_gains(
+    measured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyopencl", reason="pyopencl is not installed")
+    monkeypatch.setattr(priors, "_may_have_gpu", lambda: False)
+    with gf.session(history=False, forbid=["torch", "jax", "mlx", "dpnp", "cupy"]) as held:
+        ratios = [[1e3, 0.2], [1e7, 0.2]]
+        held.priors._table = {"heavy": {"opencl:cpu:worker": ratios}} if measured else {}
+        held.libraries["opencl"].price_seconds = 0.02
+        function, x = gf.offload(heavy), np.random.default_rng(0).random(2**18)
+        known = held.candidates
+        ends = monotonic() + (60 if measured else 1)
+        while len(known()) == 1 and monotonic() < ends:
+            np.testing.assert_allclose(function(x), heavy(x))
+        assert [one.name for one in known()][1:] == ["opencl:cpu:worker"] * measured
+        for _ in range(50 * measured):
+            np.testing.assert_allclose(function(x), heavy(x))
+        rows = {row.backend: row for row in function.explain(x).rows}
+        assert ("opencl:cpu:worker" in rows) is measured
+        assert bool(held._homes) is measured
+        if measured:  # it was tried, and is judged by its own times
+            assert "compared" not in rows["opencl:cpu:worker"].evidence
 
 
 STICKY = "CUDA error: an illegal memory access was encountered"

@@ -96,9 +96,13 @@ def refusal(call: Call, name: str) -> str:
     if name == NUMPY:
         return ""
     stays = call.function.stays or call.record.stays
+    known = stays or too_large(call, name) or call.record.kind.curve(name).refused
+    return known or (_away(call, name) if name.endswith(":worker") else "")
+
+
+def _away(call: Call, name: str) -> str:
     backend = call.session.backend(name)
-    away = backend.away() if backend is not None else ""
-    return stays or too_large(call, name) or call.record.kind.curve(name).refused or away
+    return backend.away() if backend is not None else ""
 
 
 def too_large(call: Call, name: str) -> str:
