@@ -218,12 +218,12 @@ class Session:
 
     def collect(self, *, wait: bool = False) -> None:
         """Take in a library that was opened beside the program, if there is one."""
-        if self._opening is None:
+        waiting = self._opening
+        opened = waiting[1](wait=wait) if waiting is not None else None
+        if waiting is None or opened is None:
             return
         with self.lock:
-            waiting = self._opening
-            opened = waiting[1](wait=wait) if waiting is not None else None
-            if waiting is None or opened is None:
+            if self._opening is not waiting:  # another thread takes it in
                 return
             self._opening = None
         self._take_in(waiting[0], opened, OPENING_FELT)

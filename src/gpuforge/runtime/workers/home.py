@@ -75,7 +75,7 @@ class Home:
         """Return the outcome of opening the library there; None while that goes on."""
         with self._lock:
             failures: Sequence[Failure] = ()
-            if self._worker is not None:
+            if self._worker is not None and not self._ready:
                 if wait:
                     self._worker.channel.ready(START_SECONDS)
                 found = self._take_in()
