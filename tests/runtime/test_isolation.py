@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -105,6 +106,37 @@ class TestOneCall:
     def test_an_idle_worker_that_died_is_replaced(self) -> None:
         os.kill(call_isolated(os.getpid), signal.SIGKILL)
         assert call_isolated(add, (1,)) == 2
+
+
+def twice(function: Any) -> Any:
+    @functools.wraps(function)
+    def called(*args: Any) -> Any:
+        return function(*args) * 2
+
+    return called
+
+
+@twice
+def doubled(x: Any) -> Any:
+    return x + 0
+
+
+class TestWhatADecoratorMade:
+    def test_a_decorated_function_stays_decorated(self) -> None:
+        assert call_isolated(doubled, (2,)) == 4
+        assert call_isolated(doubled.__wrapped__, (2,)) == 2
+
+    def test_an_offloaded_function_of_the_main_program_is_placed_there(
+        self, tmp_path: Path
+    ) -> None:
+        then = """program = gf.offload(lambda x: (x + 1, os.getpid()))
+made, pid = call_isolated(program, (np.ones(3),))
+assert (made == 2).all() and pid in pids()
+assert (call_isolated(placed, (np.ones(3),)) == 2).all()
+"""
+        with started(tmp_path, then) as parent:
+            _, err = parent.communicate(timeout=60)
+        assert (parent.returncode, err) == (0, "")
 
 
 class TestWhatCannotBeSent:
@@ -266,14 +298,14 @@ print(*pids(), flush=True)
 @needs_proc
 class TestNothingStays:
     def test_workers_end_with_a_parent_that_is_killed(self, tmp_path: Path) -> None:
-        segments = set(os.listdir("/dev/shm"))
         with started(tmp_path, HANG + "threading.Event().wait()") as parent:
             assert parent.stdout is not None
             found = [int(pid) for pid in parent.stdout.readline().split()]
             assert len(found) == 2 and not any(map(is_gone, found))
+            mapped = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in (parent.pid, *found))
+            assert "memfd:gpuforge arrays" in mapped and "/dev/shm/" not in mapped  # no names
             parent.kill()
         until(lambda: all(map(is_gone, found)))
-        assert set(os.listdir("/dev/shm")) == segments
 
     def test_the_end_of_a_program_is_silent(self, tmp_path: Path) -> None:
         with started(tmp_path, "print(*pids())") as parent:

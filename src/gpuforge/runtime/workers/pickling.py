@@ -36,6 +36,14 @@ def pickled_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: An
         raise _refusal(function, sent, args, kwargs, error) from error
 
 
+def called(how: str, what: Any) -> Callable[..., Any]:
+    """Return the function that `_sent` had something sent for."""
+    if how == "made":
+        kind, given = what
+        return kind(*given)  # type: ignore[no-any-return]
+    return what.__wrapped__ if how == "unwrapped" else what  # type: ignore[no-any-return]
+
+
 def loaded(content: bytes, arrays: Sequence[Host]) -> Any:
     """Return what was pickled; its arrays are views of the given memory."""
     return pickle.loads(content, buffers=[array.data for array in arrays])
@@ -56,16 +64,24 @@ def _dumps() -> Callable[..., bytes]:
     return found
 
 
-def _sent(function: Callable[..., Any]) -> Any:
-    """Return what stands for a function: the name of what it is found under, where it is found."""
-    module = sys.modules.get(getattr(function, "__module__", "") or "")
-    found: Any = module
+def _sent(function: Any) -> tuple[str, Any]:
+    """Return how a function is sent, and what.
+
+    A decorated function's name leads to what the decorator made of it; what is offloaded in the
+    main module is pickled by a name that means nothing in another process.
+    """
+    home = getattr(function, "__module__", "") or ""
+    if home == "__main__":
+        options = getattr(function, "_options", None)
+        if options is not None:
+            return "made", (type(function), (function.__wrapped__, options))
+        return "", function
+    found: Any = sys.modules.get(home)
     for part in getattr(function, "__qualname__", "<none>").split("."):
         found = getattr(found, part, None)
-    by_name = getattr(function, "__module__", "") != "__main__" and found is not function
-    if by_name and getattr(found, "__wrapped__", None) is function:
-        return found  # a decorated function, whose name leads to the decorator's object
-    return function
+    if found is not function and getattr(found, "__wrapped__", None) is function:
+        return "unwrapped", found
+    return "", function
 
 
 def _refusal(

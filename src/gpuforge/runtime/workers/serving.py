@@ -82,14 +82,14 @@ class Server:
 
     def call(self, content: bytes, arrays: list[Host]) -> Answer:
         """Call a function that was pickled whole."""
-        from gpuforge.runtime.workers.pickling import dumped, loaded
+        from gpuforge.runtime.workers.pickling import called, dumped, loaded
 
         self._channel.send("begun")
         for array in arrays:
             array.flags.writeable = False
         try:
-            function, args, kwargs = loaded(content, arrays)
-            function = getattr(function, "__wrapped__", function)
+            sent, args, kwargs = loaded(content, arrays)
+            function = called(*sent)
         except BaseException as error:  # noqa: BLE001 - it is the caller's to know
             return ("unreadable", f"{type(error).__name__}: {error}"), []
         try:
