@@ -90,9 +90,26 @@ def test_a_call_whose_worker_dies_is_made_by_numpy(session: Any, death: str) -> 
     assert np.array_equal(function(fatal), np.sqrt(fatal) + 1)
     assert len(calls) == 2  # the body ran once a call
     assert any(death in note for note in session.notes), session.notes
+    assert any(
+        "roots.<locals>.function: WorkerDied: the worker process of fragile" in note
+        and note.endswith("NumPy made the call")
+        for note in session.notes
+    )
     assert np.array_equal(function(values()), [8, 3, 4])
     assert places(function) == {"fragile:cpu:worker": 1, "numpy": 2}
     assert "left out for a while" in str(function.explain(values()))
+
+
+def test_what_is_known_of_a_death_survives_pickling() -> None:
+    died = WorkerDied("it died", hint="call again")
+    died.status, died.function = -9, "f"
+    again = pickle.loads(pickle.dumps(died))
+    assert (str(again), again.hint, again.status, again.function) == (
+        "it died",
+        "call again",
+        -9,
+        "f",
+    )
 
 
 def test_a_lost_worker_comes_back_after_a_pause(

@@ -127,6 +127,9 @@ class Session:
 
     def backend(self, name: str) -> Backend | None:
         """Return an open backend by its full name; None where there is none."""
+        for backend in self.backends():
+            if backend.name == name:
+                return backend
         every = [] if self.forked else self.libraries.every()
         return next((backend for backend in every if backend.name == name), None)
 

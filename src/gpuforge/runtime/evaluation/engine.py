@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuforge import trace
-from gpuforge.errors import DeviceLost
+from gpuforge.errors import DeviceLost, WorkerDied
 from gpuforge.log import logger
 from gpuforge.runtime.array.graph import Dtype, Graph, Operation, Tape
 from gpuforge.runtime.backends import Backend
@@ -74,6 +74,7 @@ class Outcome:
     refused : why the backend is left out for this kind of call from now on
     exhausted : whether memory ran out
     lost : how the device failed for good; empty where it did not
+    died : whether the worker process died that it was evaluated in
     programs : graphs evaluated on the backend
     compared : whether results were compared with NumPy's, and agreed
     compilation : a graph that is compiled beside the program, for calls to come
@@ -87,6 +88,7 @@ class Outcome:
     refused: str = ""
     exhausted: bool = False
     lost: str = ""
+    died: bool = False
     programs: int = 0
     compared: bool = False
     compilation: Compilation | None = None
@@ -304,6 +306,7 @@ class BackendEngine:
         """Return what NumPy makes of a graph that failed on the backend."""
         outcome = self.outcome
         outcome.exhausted = self.backend.exhausted(trouble)
+        outcome.died = isinstance(trouble, WorkerDied)
         reason = describe_error(trouble)
         if self.backend.lost(trouble):
             outcome.lost = reason

@@ -286,6 +286,8 @@ def _learn_recorded(
     took = seconds - outcome.settled_seconds if comparing else seconds
     with session.lock:
         curve = kind.curve(name)
+        if outcome.died:
+            session.notes.append(f"{call.function.name}: {outcome.settled}; NumPy made the call")
         if outcome.lost:
             session.lose(name, outcome.lost)
         if outcome.settled == COMPILING:
