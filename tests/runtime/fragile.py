@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from tests.contract.null import LIBRARY, NullArray, NullBackend
 
 __all__ = ["LIBRARY", "open_devices"]
-EXITS, RAISES, EXHAUSTS = 100, 101, 102
+EXITS, RAISES, EXHAUSTS, SLEEPS = 100, 101, 102, 103
 """First values beside the numbers of signals."""
 
 
@@ -20,6 +21,8 @@ def root(x: Any) -> Any:
     kind = int(x.flat[0]) if x.size else 0
     if 0 < kind < 32:
         os.kill(os.getpid(), kind)
+    if kind == SLEEPS:
+        threading.Event().wait()
     if kind == EXITS:
         os._exit(3)
     if kind == RAISES:

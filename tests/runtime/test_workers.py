@@ -26,7 +26,7 @@ from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
 from gpuforge.runtime.evaluation.recording import record
 from gpuforge.runtime.placement import priors
-from gpuforge.runtime.workers import home
+from gpuforge.runtime.workers import home, process
 from gpuforge.runtime.workers.channel import Channel
 
 from ..contract.conftest import null_device
@@ -125,6 +125,16 @@ def test_a_lost_worker_comes_back_after_a_pause(
     assert place.home.starts == 2
     assert np.array_equal(function(values()), [8, 3, 4])
     assert places(function)["fragile:cpu:worker"] == 2
+
+
+def test_a_worker_all_of_whose_threads_sleep_is_ended(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "STALL_SECONDS", 0.2)
+    function = roots([])
+    function(values())
+    assert np.array_equal(function(values(fragile.SLEEPS)), np.sqrt(values(fragile.SLEEPS)) + 1)
+    assert any("all its threads waited" in note for note in session.notes), session.notes
 
 
 def test_each_loss_is_followed_by_a_longer_pause(session: Any) -> None:
@@ -286,7 +296,7 @@ def test_a_library_driven_out_of_memory_ends_its_worker_alone(library: str) -> N
         return (apart * apart).sum(axis=1)
 
     small, large = (np.linspace(0, 1, n, dtype=np.float32) for n in (64, 6000))
-    with gf.session(history=False, worker_memory="64 MiB") as held:
+    with gf.session(history=False, worker_memory="128 MiB") as held:
         spread(small, small.copy())
         assert places(spread) == {f"{library}:cpu:worker": 1}
         found = spread(large, large.copy())  # 144 MB at once

@@ -56,6 +56,7 @@ class Home:
         self._began = self._due = 0.0
         self._pause = FIRST_PAUSE_SECONDS
         self._ending = ""
+        self._on_host = True
         self._devices: tuple[Description, ...] = ()
 
     def begin(self) -> None:
@@ -124,7 +125,8 @@ class Home:
             if not self._ready or self._worker is None:
                 raise self._died(None, f"is not there: {self.away()}")
             try:
-                return take(self._worker.ask(message, arrays))
+                self._worker.send(message, arrays)
+                return take(self._worker.receive(watched=self._on_host))
             except Lost as lost:
                 self._lose(str(lost))
                 raise self._died(lost.status, self._ending) from None
@@ -153,7 +155,8 @@ class Home:
             (devices, failures, _), _ = self._worker.receive()
             self._devices = devices
             self._ready = bool(devices)
-            if devices and all(device_of(one.name) == "cpu" for one in devices):
+            self._on_host = all(device_of(one.name) == "cpu" for one in devices)
+            if devices and self._on_host:
                 memory = read_free_memory()
                 nbytes = self.memory_bytes or (memory.free_bytes if memory else 0)
                 if nbytes:

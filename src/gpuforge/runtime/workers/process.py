@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from gpuforge.errors import BackendUnavailable
@@ -21,6 +22,8 @@ from gpuforge.runtime.workers.channel import Channel, Host, anonymous_file
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from gpuforge.runtime.workers.serving import main; \
 main({control}, {life}, {words})"
+STALL_SECONDS = 5.0
+"""How long all threads of a process sleep, at least, before it is taken to wait for ever."""
 _ENDING_SECONDS = 5.0
 """How long a process whose channel is closed may take to be gone before it is killed."""
 
@@ -79,7 +82,7 @@ class Worker:
             theirs.close()
             os.close(life)
         self.channel = Channel(ours)
-        self._closed = False
+        self._closed = self._stalled = False
         _all.add(self)
 
     @property
@@ -103,8 +106,13 @@ class Worker:
             self.kill()
             raise
 
-    def receive(self, timeout: float | None = None) -> tuple[Any, list[Host]]:
+    def receive(
+        self, timeout: float | None = None, *, watched: bool = False
+    ) -> tuple[Any, list[Host]]:
         """Return an answer.
+
+        A process that is `watched` is killed once all its threads sleep, for each other: some
+        libraries do so where memory is short.
 
         Raises
         ------
@@ -114,6 +122,13 @@ class Worker:
             If it has ended.
         """
         try:
+            before = None
+            while watched and not self.channel.ready(STALL_SECONDS):
+                now = _asleep_at(self.process.pid)
+                if now is not None and now == before:
+                    self._stalled = True
+                    self.process.kill()
+                before = now
             return self.channel.receive(timeout)
         except TimeoutError:
             self.kill()
@@ -149,6 +164,8 @@ class Worker:
                 self.process.kill()
         status = self.process.wait()
         words = "" if self._closed else _last_words(self._words)
+        if self._stalled:
+            words = f", since all its threads waited for each other{words}"
         self._close()
         return Lost(status, words, begun=begun)
 
@@ -175,6 +192,20 @@ def describe_status(status: int) -> str:
     return f"was ended by signal {name}"
 
 
+def _asleep_at(pid: int) -> int | None:
+    """Return the CPU time of a process all of whose threads sleep; None where one does not."""
+    total = 0
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            state, *fields = (task / "stat").read_text().rpartition(")")[2].split()
+            if state != "S":
+                return None
+            total += int(fields[10]) + int(fields[11])
+    except OSError:  # it has ended, or this system does not tell
+        return None
+    return total
+
+
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$', re.MULTILINE)
 _OWN = os.path.dirname(os.path.dirname(__file__))
 
@@ -184,7 +215,7 @@ def _last_words(descriptor: int) -> str:
     size = os.fstat(descriptor).st_size
     text = os.pread(descriptor, 1 << 16, max(0, size - (1 << 16))).decode("utf-8", "replace")
     said, _, trace = text.partition("Fatal Python error:")
-    found = [one for one in _FRAME.finditer(trace) if not one["file"].startswith(_OWN)]
+    found = [f for f in _FRAME.finditer(trace) if not f["file"].startswith((_OWN, "<string>"))]
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     words = f" at {found[0]['file']}:{found[0]['line']} in {found[0]['name']}" if found else ""
     return f"{words} (its last line: {lines[-1][:200]})" if lines else words
