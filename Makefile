@@ -12,7 +12,7 @@ $(BIN)/.base: pyproject.toml
 	touch $@
 
 $(BIN)/.test: $(BIN)/.base
-	$(PIP) "pytest>=8.3" "hypothesis>=6.110" "pyyaml>=6" "dockerfile-parse>=2" "py-rattler>=0.20"
+	$(PIP) "pytest>=8.3" "hypothesis>=6.110" "pyyaml>=6" "dockerfile-parse>=2" "py-rattler>=0.20" "cloudpickle>=3"
 	touch $@
 
 $(BIN)/.check: $(BIN)/.test

@@ -85,6 +85,7 @@ def nothing_left_behind(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.setattr(tempfile, "tempdir", None)
     threads, processes, files = set(threading.enumerate()), child_processes(), open_files()
     yield
+    end_workers()
     left: list[object] = [
         t for t in threading.enumerate() if t not in threads and t.is_alive() and not t.daemon
     ]
@@ -92,6 +93,13 @@ def nothing_left_behind(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     left += [f"open file {p}" for p in open_files() - files if KEPT_OPEN not in p]
     left += [p for p in temporary.iterdir() if not p.name.startswith(NOT_OURS)]
     assert not left, f"left behind: {left}"
+
+
+def end_workers() -> None:
+    """End what the default session and calls of whole functions keep until the program ends."""
+    for name, ends in (("session", "close_all"), ("workers.functions", "close_idle")):
+        if module := sys.modules.get(f"gpuforge.runtime.{name}"):
+            getattr(module, ends)()
 
 
 KEPT_OPEN = "/cache/pytools/"

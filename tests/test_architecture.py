@@ -38,7 +38,7 @@ LEVELS_OF_THE_RUNTIME = [
     {"function", "lowering"},
     {"backends", "placement"},
     {"evaluation", "libraries", "record"},
-    {"calibration", "demand"},
+    {"calibration", "demand", "workers"},
     {"session"},
     {"execution"},
     {"executor"},

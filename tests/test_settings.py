@@ -41,6 +41,7 @@ EXAMPLES = {
     "profiler": ("off", False),
     "monitor_interval": ("0.5", 0.5),
     "memory_limit": ("8 GiB", 8 * 2**30),
+    "worker_memory": ("4 GiB", 4 * 2**30),
     "pressure_warning": ("0.5", 0.5),
     "pressure_critical": ("0.75", 0.75),
     "cache_seconds": ("2 min", 120.0),

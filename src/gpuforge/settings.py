@@ -224,6 +224,12 @@ class Settings:
         "when a library gives back memory that it keeps for later calls: pooled, once an allocation"
         " failed; lazy, also after calls under pressure (pressure_warning); eager, after each call",
     )
+    worker_memory: int = setting(
+        0,
+        parse_bytes,
+        "memory that a worker process of a library on the CPU may take, in bytes; 0: what is free"
+        " when it starts",
+    )
     pressure_warning: float = setting(
         0.95, number(0, 1), "share of memory used: doctor warns, 'lazy' memory is given back"
     )

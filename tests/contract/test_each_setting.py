@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -226,6 +227,15 @@ def plugins(group: str, *words: str) -> Callable[[World], Any]:
     return act
 
 
+def limited(world: World) -> bool:
+    """Return whether a worker may take little more than it takes."""
+    with gf.session(history=False) as held:
+        pid = held.find("numpy", True).home._worker.process.pid
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[0]
+        limit, _ = resource.prlimit(pid, resource.RLIMIT_AS)
+        return limit - int(pages) * resource.getpagesize() < 2**26
+
+
 THREADS = "import os; print(os.environ.get('OPENBLAS_THREAD_TIMEOUT'))"
 PLACED = """
 import gpuforge as gf, numpy as np
@@ -258,6 +268,7 @@ EFFECTS: dict[str, tuple[str, Callable[[World], Any]]] = {
     "auto_install": ("on", confirmed),
     "memory_limit": ("3 GB", lambda world: world.recorded("env", "recommend")["fit"]),
     "memory_strategy": ("eager", ran(backend="null")),
+    "worker_memory": ("16 MiB", limited),
     "pressure_warning": ("0.5", memory_state),
     "pressure_critical": ("0.5", memory_state),
     "profiler": ("off", lambda world: world.process("run", "program.py", program="x = 1")[1] != ""),

@@ -52,12 +52,12 @@ def test_calibrate_lists_what_is_not_installed(
     assert "cupy: cupy is not installed" in document["left_out"]
 
 
-def test_what_may_end_the_process_is_listed_with_that_reason(
+def test_what_may_end_the_process_is_listed_as_computing_in_a_worker(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pytest.importorskip("mlx.core", reason="mlx is not installed")
     assert main(["calibrate", "--list"]) == 0
-    assert "mlx:cpu: used only when named" in capsys.readouterr().err
+    assert "mlx:cpu:worker" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_real_libraries_keep_memory_or_give_it_back(name: str, strategy: str, ke
         pytest.skip(f"{name} is not installed or does not work here")
     device.release()
     assert KEPT_BYTES[name](device) == 0
-    function = gf.offload(backend=device.name)(doubled)
+    function = gf.offload(backend=device.name, isolate=False)(doubled)
     # Every memory is under this much pressure.
     with gf.session(history=False, strategy=strategy, pressure_warning=1e-6):
         for _ in range(5):

@@ -55,6 +55,7 @@ class Demand:
     def want(
         self, call: Wanted,
         refused: Collection[str] = (), known: Mapping[str, float] = MappingProxyType({}),
+        isolate: bool | None = None,
     ) -> Library | None:  # fmt: skip
         """Take in calls on NumPy that other backends might run; return a library to open for them.
 
@@ -62,12 +63,14 @@ class Demand:
         what opening others has cost and not yet brought back: one at a time, the most promising
         first. Not by calls for which all its devices are among those `refused`.
 
-        `known` is the share of such a call that libraries save, where other processes measured it.
+        `known` is the share of such a call that libraries save, where other processes measured it;
+        `isolate` asks for libraries in worker processes.
         """
         opened = sum(library.opened for library in self.libraries.values())
         owed = max(0.0, self.account.lost_seconds)
         worth: dict[str, float] = {}
-        for library in self.libraries.values():
+        choices = self.libraries.choices(isolate)
+        for library in choices:
             if self.libraries.is_no_choice(library):
                 continue
             if refused and self._none_left(library, refused):
@@ -90,9 +93,9 @@ class Demand:
         if not worth:
             return None
         first = max(worth, key=lambda name: (worth[name], -_preference(name)))
-        for library in self.libraries.values():
+        for library in choices:
             library.wanted_seconds = 0.0
-        return self.libraries[first]
+        return next(library for library in choices if library.name == first)
 
     def _saving(self, library: Library, call: Wanted) -> float:
         """Return what a library may save of a call beyond what is expected of the open ones."""
@@ -105,7 +108,7 @@ class Demand:
         return found if isinstance(found, float) else None
 
     def _saved_key(self, library: Library) -> str:
-        return f"saved:{library.name}@{self.libraries.version(library.name)}:{self._program}"
+        return f"saved:{library.label}@{self.libraries.version(library.name)}:{self._program}"
 
     @cached_property
     def _program(self) -> str:
@@ -117,7 +120,7 @@ class Demand:
     def _none_left(self, library: Library, refused: Collection[str]) -> bool:
         """Return whether all devices that a library had when it was last opened are refused."""
         version = self.libraries.version(library.name)
-        devices = self.kept.constant(f"devices:{library.name}@{version}")
+        devices = self.kept.constant(f"devices:{library.label}@{version}")
         if not isinstance(devices, list) or not all(isinstance(name, str) for name in devices):
             return False
         return bool(devices) and set(devices) <= set(refused)
@@ -125,7 +128,7 @@ class Demand:
     def _opening_seconds(self, library: Library) -> float:
         if library.loaded or library.name in sys.modules:
             return 0.05
-        measured = self.kept.constant(f"opening:{library.name}")
+        measured = self.kept.constant(f"opening:{library.label}")
         assumed = ASSUMED_OPENING_SECONDS.get(library.name, ASSUMED_SECONDS)
         return measured if isinstance(measured, float) else assumed
 

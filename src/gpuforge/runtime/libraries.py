@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,13 +25,17 @@ from gpuforge.settings import Settings
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.opening import Failure
 
+ISOLATES = os.name == "posix"
+"""Whether worker processes can be had here: they are handed shared memory by a socket."""
+
 
 @dataclass
 class Library:
-    """One installed array library of a session.
+    """One installed array library of a session, in this process or in a worker process.
 
     Attributes
     ----------
+    isolated : whether its devices compute in a worker process
     loaded : whether the user's program had imported it when the session began
     version : as its package says, once that was asked
     named_only : whether it is used by those only who name it
@@ -51,27 +57,45 @@ class Library:
     opening_seconds: float = 0.0
     devices: tuple[Backend, ...] = ()
     failures: tuple[Failure, ...] = ()
+    isolated: bool = False
+
+    @property
+    def label(self) -> str:
+        """What the history keeps things of it under."""
+        return f"{self.name}:worker" if self.isolated else self.name
 
 
 class Libraries(dict[str, Library]):
-    """The installed libraries that the settings allow, by name.
+    """The installed libraries that the settings allow, by name, as they compute unless asked.
 
     Attributes
     ----------
+    measured : whether a calibration tells of a library that else is for GPUs alone
+    twins : the same ones in the other form, in this process or not, once a function asked for it
     asked_for : those that a pinned function or a caller named
     """
 
     def __init__(self, chosen: Settings) -> None:
         self.settings = chosen
         self.asked_for: set[str] = set()
-        self._usable: dict[str, list[Backend]] = {}
+        self.measured: Callable[[str], bool] = lambda name: False
+        self.twins: dict[str, Library] = {}
+        self._usable: dict[tuple[str, bool | None], list[Backend]] = {}
         if chosen.device:
             check_device(chosen.device)
         wanted = (chosen.backend, *chosen.backends, *chosen.forbid)
         plugins = chosen.plugins or not _known(wanted, names())
         self.check_names(wanted, names(plugins=plugins))
         super().__init__(
-            (entry.name, Library(entry.name, loaded=entry.loaded, named_only=entry.named_only))
+            (
+                entry.name,
+                Library(
+                    entry.name,
+                    entry.loaded,
+                    entry.named_only,
+                    isolated=entry.named_only and ISOLATES,
+                ),
+            )
             for entry in list_backends(plugins=plugins)
             if entry.found and entry.name != NUMPY and self._allowed(entry.name)
         )
@@ -105,6 +129,36 @@ class Libraries(dict[str, Library]):
                     self[name] = Library(name, loaded=entry.loaded)
         return self.get(name)
 
+    def form(self, name: str, isolate: bool | None) -> Library | None:
+        """Return a library that somebody named, in a worker process or not as they want it.
+
+        None where it is not installed or not allowed; raises as `ask_for`.
+        """
+        if name == NUMPY:
+            return self.twins.setdefault(NUMPY, Library(NUMPY, isolated=True))
+        library = self.ask_for(name)
+        return library if library is None or isolate is None else self._formed(library, isolate)
+
+    def _formed(self, library: Library, isolate: bool) -> Library:
+        if library.isolated == isolate:
+            return library
+        made = Library(library.name, library.loaded, library.named_only, isolated=isolate)
+        return self.twins.setdefault(library.name, made)
+
+    def choices(self, isolate: bool | None) -> list[Library]:
+        """Return all libraries in the form that a function wants."""
+        if isolate is None:
+            return list(self.values())
+        return [self._formed(library, isolate) for library in self.values()]
+
+    def isolate(self, name: str) -> None:
+        """Let a library compute in a worker process, unless a function says otherwise."""
+        library = self.get(name)
+        if library is not None and not library.isolated and ISOLATES:
+            self[name] = self._formed(library, True)
+            self.twins[name] = library
+            self._usable.clear()
+
     def take_in(self, library: Library, devices: tuple[Backend, ...]) -> None:
         """Let the devices of a library that was opened be used."""
         library.devices = devices
@@ -123,17 +177,22 @@ class Libraries(dict[str, Library]):
             or (backend.dies_when_short and not self._named(backend.name.split(":")[0]))
         )
 
-    def backends(self, device: str = "") -> list[Backend]:
-        """Return the open backends besides NumPy that the settings allow.
+    def backends(self, device: str = "", isolate: bool | None = None) -> list[Backend]:
+        """Return the open backends besides NumPy that the settings, and a function, allow.
 
-        One that ends the process where memory is short is used only by those who name it.
+        One that ends this process where memory is short is used only by those who name it.
         """
-        found = self._usable.get(device)
+        found = self._usable.get((device, isolate))
         if found is None:
-            devices = [b for library in self.values() for b in library.devices]
+            devices = [b for library in self.choices(isolate) for b in library.devices]
             found = [backend for backend in devices if self.usable(backend, device)]
-            self._usable[device] = found
+            self._usable[device, isolate] = found
         return found
+
+    def every(self) -> list[Backend]:
+        """Return all open backends that the settings allow, in this process and in workers."""
+        twins = [b for library in self.twins.values() for b in library.devices]
+        return [*self.backends(), *(backend for backend in twins if self.usable(backend))]
 
     def _named(self, library: str) -> bool:
         asked = (self.settings.backend, *self.settings.backends, *self.asked_for)
@@ -143,7 +202,9 @@ class Libraries(dict[str, Library]):
         """Return whether a library is open already, is for those who name it, or for GPUs alone."""
         if library.opened:
             return True
-        only_named = library.named_only or is_for_gpus(library.name)
+        ends_process = library.named_only and not library.isolated
+        for_gpus = is_for_gpus(library.name) and not self.measured(library.name)
+        only_named = ends_process or for_gpus
         return only_named and not self._named(library.name)
 
     def version(self, name: str) -> str:

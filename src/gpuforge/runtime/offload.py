@@ -163,7 +163,8 @@ class Offloaded(Generic[P, R]):
         return found
 
     def _considered(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not prelude.over and current.get() is None and prelude.lasts(self._options.backend):
+        pinned = self._options.backend or self._options.isolate
+        if not prelude.over and current.get() is None and prelude.lasts(pinned):
             return prelude.call(self, self.__wrapped__, args, kwargs)
         return _placing().consider(self, args, kwargs)
 
@@ -250,6 +251,7 @@ def offload(
     mutates: Iterable[str] = ...,
     min_elements: int | None = ...,
     fallback: bool | None = ...,
+    isolate: bool | None = ...,
 ) -> Callable[[Callable[P, R]], Offloaded[P, R]]: ...
 
 
@@ -265,6 +267,7 @@ def offload(
     mutates: Iterable[str] = (),
     min_elements: int | None = None,
     fallback: bool | None = None,
+    isolate: bool | None = None,
 ) -> Any:
     """Make a function over arrays run on whichever backend finishes first.
 
@@ -293,6 +296,12 @@ def offload(
         Calls over fewer elements stay on NumPy.
     fallback
         Whether a pinned backend that is missing falls back to NumPy instead of raising.
+    isolate
+        True: other libraries than NumPy compute in worker processes; NumPy makes a call again here
+        whose worker dies. With ``backend="numpy"`` NumPy, too, computes in a worker, and with
+        ``pure=False`` the whole function is called in one, on copies of its arguments. False: in
+        this process. Default: in workers where a library ends the process when memory is short, or
+        was lost on this machine before.
 
     Returns
     -------
@@ -312,7 +321,7 @@ def offload(
         raise InvalidSettings(f"numerics={numerics!r} is none of 'strict', 'exact' and 'relaxed'")
     if device or backend:
         _check_names(backend, device)
-    options = Options(backend, device, numerics, pure, convert, min_elements, fallback)
+    options = Options(backend, device, numerics, pure, convert, min_elements, fallback, isolate)
 
     def wrap(wrapped: Callable[..., Any]) -> Any:
         if not callable(wrapped):

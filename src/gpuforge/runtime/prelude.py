@@ -41,13 +41,13 @@ class Prelude:
         self._lock = Lock()
         self._counts: dict[int, tuple[Any, list[float]]] = {}
 
-    def lasts(self, backend: str) -> bool:
-        """Return whether calls are still made as written; not those pinned to a backend."""
+    def lasts(self, pinned: object) -> bool:
+        """Return whether calls are still made as written; not those pinned to a place."""
         if self.over:
             return False
         configured = not self._checked and _is_configured()
         self._checked = True
-        if configured or backend or self._left < 0:
+        if configured or pinned or self._left < 0:
             self.end()
         return not self.over
 

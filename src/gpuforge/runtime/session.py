@@ -6,8 +6,8 @@ import atexit
 import contextlib
 import os
 import threading
-from collections.abc import Collection, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property, partial
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,10 @@ from gpuforge.runtime.threads import contention
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.engine import Programs
     from gpuforge.runtime.evaluation.opening import Opened
+    from gpuforge.runtime.workers.home import Home
+
+    Waiting = Callable[..., Opened | None]
+    """Returns the outcome of opening a library; None while that goes on, unless it is to wait."""
 
 _log = logger("session")
 FLUSH_SECONDS = 20.0
@@ -72,17 +76,27 @@ class Session:
         self.peers = Peers()
         self.account = Account()
         self.aside = Aside()
-        self._opening: tuple[Library, list[Opened]] | None = None
+        self._opening: tuple[Library, Waiting] | None = None
+        self._homes: dict[str, Home] = {}
         self.plan = (
             Plan.open(chosen, folder, self.history.machine) if chosen.deterministic else None
         )
         self.libraries = Libraries(chosen)
+        self.libraries.measured = self.priors.measured
         self.demand = Demand(self.libraries, self.priors, self.account, self.kept)
+        if self.kept.has("lost:"):
+            for name in [
+                name for name in self.libraries if self.kept.constant(self._lost_key(name))
+            ]:
+                self.libraries.isolate(name)
         self._flushed = perf_counter()
 
-    def backends(self, device: str = "") -> list[Backend]:
-        """Return the open backends besides NumPy that may be used now; none in a forked child."""
-        return [] if self.forked else self.libraries.backends(device)
+    def backends(self, device: str = "", isolate: bool | None = None) -> list[Backend]:
+        """Return the open backends besides NumPy that may be used now; none in a forked child.
+
+        With `isolate`, those in worker processes; where it is False, those in this process.
+        """
+        return [] if self.forked else self.libraries.backends(device, isolate)
 
     def usable(self, backend: Backend) -> bool:
         """Return whether the settings let `backend` be used at all."""
@@ -115,10 +129,16 @@ class Session:
 
     def backend(self, name: str) -> Backend | None:
         """Return an open backend by its full name; None where there is none."""
-        return next((backend for backend in self.backends() if backend.name == name), None)
+        for backend in self.backends():
+            if backend.name == name:
+                return backend
+        every = [] if self.forked else self.libraries.every()
+        return next((backend for backend in every if backend.name == name), None)
 
-    def find(self, name: str) -> Backend:
+    def find(self, name: str, isolate: bool | None = None) -> Backend:
         """Return the backend that `name` (``torch``, ``torch:cuda``) stands for, opening it.
+
+        With `isolate`, one in a worker process; where it is False, one in this process.
 
         Raises
         ------
@@ -128,9 +148,10 @@ class Session:
             If it is not installed, does not work, is forbidden, or this process was forked.
         """
         library_name = name.split(":")[0]
-        if library_name == NUMPY:
+        isolate = isolate or name.endswith(":worker") or isolate
+        if library_name == NUMPY and not isolate:
             return self.reference
-        library = self.libraries.ask_for(library_name)
+        library = self.libraries.form(library_name, isolate)
         if self.forked:
             raise BackendUnavailable(
                 f"backend {name!r} cannot be used in a forked process: libraries hang there",
@@ -154,13 +175,16 @@ class Session:
 
     def open(self, library: Library) -> None:
         """Import a library and test each of its devices, once; other calls go on meanwhile."""
-        if self._opening is not None:
-            self.aside.wait()
-            self.collect()
+        self.collect(wait=True)
         with self.lock:
             if library.opened or self.forked:
                 return
             library.opened = True
+        if library.isolated:
+            opened = self._begin(library)(wait=True)
+            assert opened is not None
+            self._take_in(library, opened, 1.0)
+            return
         from gpuforge.runtime.evaluation.opening import open_library
 
         self._take_in(library, open_library(library.name), 1.0)
@@ -171,30 +195,62 @@ class Session:
             if library.opened or self.forked or self._opening is not None or self.aside.is_busy:
                 return
             library.opened = True
-            found: list[Opened] = []
-            self._opening = library, found
+            self._opening = library, self._begin(library)
 
-        def load() -> None:
-            from gpuforge.runtime.evaluation.opening import load_library
+    def _begin(self, library: Library) -> Waiting:
+        """Begin to open a library, beside the program or in a worker process."""
+        if library.isolated:
+            from gpuforge.runtime.workers.home import Home
+            from gpuforge.runtime.workers.remote import open_remote
 
-            found.append(load_library(library.name))
+            home = Home(library.name, self.settings.worker_memory, partial(self._lost, library))
+            self._homes[library.name] = home
+            home.begin()
+            return partial(open_remote, home)
+        from gpuforge.runtime.evaluation.opening import Opened, load_library, settle
 
-        self.aside.start(load)
+        found: list[Opened] = []
+        self.aside.start(lambda: found.append(load_library(library.name)))
 
-    def collect(self) -> None:
+        def opened(*, wait: bool = False) -> Opened | None:
+            if wait:
+                self.aside.wait()
+            if self.aside.is_busy:
+                return None
+            return settle(library.name, found[0]) if found else Opened()
+
+        return opened
+
+    def collect(self, *, wait: bool = False) -> None:
         """Take in a library that was opened beside the program, if there is one."""
         waiting = self._opening
-        if waiting is None or self.aside.is_busy:
+        opened = waiting[1](wait=wait) if waiting is not None else None
+        if waiting is None or opened is None:
             return
         with self.lock:
-            if self._opening is not waiting:
+            if self._opening is not waiting:  # another thread takes it in
                 return
             self._opening = None
-        library, found = waiting
-        if found:
-            from gpuforge.runtime.evaluation.opening import settle
+        self._take_in(waiting[0], opened, OPENING_FELT)
 
-            self._take_in(library, settle(library.name, found[0]), OPENING_FELT)
+    def lose(self, name: str, reason: str) -> None:
+        """Give up a library that this process cannot use any more: it computes in a worker now."""
+        with self.lock:
+            library = self.libraries.get(name.split(":")[0])
+            if library is None or not library.devices:
+                return
+            self._lost(library, reason)
+            self.libraries.take_in(library, ())
+            self.libraries.isolate(library.name)
+
+    def _lost(self, library: Library, reason: str) -> None:
+        """Remember that a library was lost, with its process or for it."""
+        self.kept.keep(self._lost_key(library.name), reason)
+        self.notes.append(f"{library.label} was lost: {reason}")
+
+    def _lost_key(self, name: str) -> str:
+        """The name under which the history keeps how a version of a library was lost here."""
+        return f"lost:{name}@{self.libraries.version(name)}"
 
     def _take_in(self, library: Library, opened: Opened, felt: float) -> None:
         """Let the devices of a library be used; `felt` is what the program felt of opening it."""
@@ -206,16 +262,16 @@ class Session:
             for function in self.functions.values():  # chosen while there was nothing to choose
                 function.let_go()
                 self._arrived(function, opened.devices)
-            self.kept.keep(f"opening:{library.name}", opened.seconds)
+            self.kept.keep(f"opening:{library.label}", opened.seconds)
             devices = [backend.name for backend in opened.devices]
-            known = f"devices:{library.name}@{self.libraries.version(library.name)}"
+            known = f"devices:{library.label}@{self.libraries.version(library.name)}"
             self.kept.keep(known, devices)
             for failure in opened.failures:
                 self.notes.append(f"{failure.name} is left out: {failure.reason}")
 
     def _arrived(self, function: FunctionRecord, devices: tuple[Backend, ...]) -> None:
         names = {backend.name for backend in devices}
-        for candidate in self.candidates(function.options.device):
+        for candidate in self.candidates(function.options.device, function.options.isolate):
             if candidate.name in names:
                 for record in function.kinds.values():
                     self.equip(function, record)
@@ -224,6 +280,7 @@ class Session:
     def want(
         self, call: Wanted,
         refused: Collection[str] = (), known: Mapping[str, float] = MappingProxyType({}),
+        isolate: bool | None = None,
     ) -> None:  # fmt: skip
         """Take in calls on NumPy, and open a library beside the program where they are worth it.
 
@@ -231,13 +288,13 @@ class Session:
         """
         if self.forked or not self.policy.learn or self._opening is not None:
             return
-        library = self.demand.want(call, refused, known)
+        library = self.demand.want(call, refused, known, isolate)
         if library is not None:
             _log.info("opening %s", library.name)
             self._open_aside(library)
 
-    def candidates(self, device: str = "") -> list[Candidate]:
-        """Return NumPy and every open, allowed backend, as placement sees them."""
+    def candidates(self, device: str = "", isolate: bool | None = None) -> list[Candidate]:
+        """Return NumPy and every open backend that is allowed, as placement sees them."""
         others = [
             Candidate(
                 backend.name,
@@ -246,7 +303,7 @@ class Session:
                 SHARE_FELT * backend.compile_seconds,
                 backend.compiles and self.aside.is_busy,
             )
-            for backend in self.backends(device)
+            for backend in self.backends(device, isolate)
         ]
         return [Candidate(NUMPY), *others]
 
@@ -337,7 +394,7 @@ class Session:
     def _unsaved(self) -> Iterator[Timing]:
         if self.settings.memory_strategy == "eager":
             return  # its calls take longer than those of other sessions
-        versions = {b.name: b.version for b in (self.reference, *self.backends())}
+        versions = {b.name: b.version for b in (self.reference, *self.libraries.every())}
         for function in list(self.functions.values()):
             for record in function.kinds.values():
                 for (signature, backend), count in record.fresh.items():
@@ -349,6 +406,13 @@ class Session:
                             tuple(cell.seconds), count,
                         )  # fmt: skip
                 record.fresh.clear()
+
+    def close(self) -> None:
+        """Wait for what goes on beside the program, keep what was learned, end the workers."""
+        self.aside.wait()
+        self.flush(force=True)
+        for home in self._homes.values():
+            home.close()
 
     def fork(self) -> None:
         """Go on in a forked child: NumPy only, fresh locks, no history."""
@@ -422,15 +486,15 @@ def session(*, strategy: str = "", **choices: Any) -> Iterator[Session]:
         yield made
     finally:
         current.reset(token)
-        made.aside.wait()
-        made.flush(force=True)
+        made.close()
         _all.remove(made)
 
 
 @atexit.register
-def _flush_all() -> None:
+def close_all() -> None:
+    """Keep what the sessions learned, and end their workers."""
     for each in _all:
-        each.flush(force=True)
+        each.close()
 
 
 def _after_fork() -> None:

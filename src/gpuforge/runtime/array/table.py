@@ -5,10 +5,11 @@ The modules of ``operations`` fill it; a row that is not in it is done by NumPy 
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Callable
 from typing import Any
 
-from gpuforge.runtime.array.graph import Operation
+from gpuforge.runtime.array.graph import INPUT, NUMBER, Operation
 
 Recording = Callable[..., Any]
 
@@ -30,6 +31,15 @@ def row(
     assert name not in OPERATIONS, name
     made = OPERATIONS[name] = Operation(name, compute, kind, raises, structural)
     return made
+
+
+def operation(name: str) -> Operation:
+    """Return the operation of a name: graphs are pickled with the names of their operations."""
+    found = {INPUT.name: INPUT, NUMBER.name: NUMBER}.get(name)
+    return OPERATIONS[name] if found is None else found
+
+
+copyreg.pickle(Operation, lambda row: (operation, (row.name,)))
 
 
 def notes(*functions: Any, method: str = "") -> Callable[[Recording], Recording]:

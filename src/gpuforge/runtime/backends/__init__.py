@@ -29,10 +29,20 @@ GPUS = ("cuda", "rocm", "xpu", "mps", "metal", "gpu")
 DEVICES = ("cpu", "gpu", *GPUS[:-1], "tpu", "accelerator")
 """What a device may be called; ``gpu`` stands for any, whatever its library calls it."""
 if TYPE_CHECKING:
+    from gpuforge.runtime.array.graph import Graph
     from gpuforge.runtime.lowering.contract import Lowering
 
 GROUP = "gpuforge.backends"
 """The entry points by which other packages add backends."""
+LOST = (
+    "illegal memory access", "illegal_address", "device-side assert", "misaligned address",
+    "unspecified launch failure", "launch_failed", "illegal instruction", "hardware stack error",
+    "invalid program counter", "uncorrectable ecc", "device is lost", "device_lost", "device lost",
+)  # fmt: skip
+"""What libraries say when a device has failed for the process: every later call fails, too.
+
+Source: CUDA Runtime API, "CUDA error types", those after which "the process must be terminated".
+"""
 Array = np.ndarray[Any, Any]
 Program = Callable[..., Any]
 
@@ -72,6 +82,14 @@ class Backend(Protocol):
     def get(self, array: Any) -> Array:
         """Return a NumPy array with the content of `array`, which may share its memory."""
 
+    def plan(self, graph: Graph) -> Any:
+        """Return what runs a whole graph, as a `Program` does; None: it is run step by step."""
+        return None
+
+    def away(self) -> str:
+        """Return why it cannot be used for a while; empty where it can."""
+        return ""
+
     def program(self, function: Program, given: Sequence[Any]) -> Program:
         """Return what is called in place of `function`: itself, or a form compiled for `given`."""
         return function
@@ -101,6 +119,11 @@ class Backend(Protocol):
 
     def exhausted(self, error: BaseException) -> bool:
         """Return whether `error` means that memory ran out."""
+
+    def lost(self, error: BaseException) -> bool:
+        """Return whether `error` means that this process cannot use the device any more."""
+        text = str(error).lower()
+        return device_of(self.name) != "cpu" and any(mark in text for mark in LOST)
 
     def release(self) -> None:
         """Give cached device memory back, where the library keeps some."""

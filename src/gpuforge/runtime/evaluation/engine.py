@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuforge import trace
+from gpuforge.errors import DeviceLost, WorkerDied
 from gpuforge.log import logger
 from gpuforge.runtime.array.graph import Dtype, Graph, Operation, Tape
 from gpuforge.runtime.backends import Backend
@@ -47,7 +48,8 @@ class Programs:
         key = (backend.name, graph)
         found = self._found.get(key)
         if found is None:
-            found = self._found[key] = Program(graph, backend.lowering)
+            found = backend.plan(graph) or Program(graph, backend.lowering)
+            self._found[key] = found
             found.shared = shared_outputs(graph, backend.lowering)
             if len(self._found) > KEPT_PROGRAMS:
                 self._found.popitem(last=False)
@@ -88,6 +90,8 @@ class Outcome:
     settled : why NumPy settled a part of it; empty where it did not
     refused : why the backend is left out for this kind of call from now on
     exhausted : whether memory ran out
+    lost : how the device failed for good; empty where it did not
+    died : whether the worker process died that it was evaluated in
     programs : graphs evaluated on the backend
     compared : whether results were compared with NumPy's, and agreed
     compilation : a graph that is compiled beside the program, for calls to come
@@ -100,6 +104,8 @@ class Outcome:
     settled: str = ""
     refused: str = ""
     exhausted: bool = False
+    lost: str = ""
+    died: bool = False
     programs: int = 0
     compared: bool = False
     compilation: Compilation | None = None
@@ -151,8 +157,17 @@ class BackendEngine:
         if type(value) is np.ndarray:
             return value
         start = perf_counter()
-        with self.backend.scope():
-            host = self.backend.get(value)
+        try:
+            with self.backend.scope():
+                host = self.backend.get(value)
+        except Exception as error:
+            if not self.backend.lost(error):
+                raise
+            self.outcome.lost = describe_error(error)
+            raise DeviceLost(
+                f"{self.backend.name} failed with an array of this call on it: {self.outcome.lost}",
+                hint="call again: NumPy takes over, and the device is used by another process",
+            ) from error
         end = perf_counter()
         self.outcome.transfer_seconds += end - start
         if trace.enabled:
@@ -312,13 +327,17 @@ class BackendEngine:
         """Return what NumPy makes of a graph that failed on the backend."""
         outcome = self.outcome
         outcome.exhausted = self.backend.exhausted(trouble)
+        outcome.died = isinstance(trouble, WorkerDied)
         reason = describe_error(trouble)
-        trouble.__traceback__ = None  # it would keep the arrays of the failed run alive
+        if self.backend.lost(trouble):
+            outcome.lost = reason
+        # They would keep the arrays of the failed run alive.
+        trouble.__traceback__ = trouble.__cause__ = trouble.__context__ = None
         if outcome.exhausted:
             self.backend.release()
         values = self._by_numpy(graph, tape, modes)  # what NumPy raises is the result
         outcome.settled = reason
-        if not outcome.exhausted:
+        if not (outcome.exhausted or outcome.lost):
             outcome.refused = reason
         _log.warning("%s fails where NumPy does not: %s", self.backend.name, reason)
         return values

@@ -44,7 +44,8 @@ class Call:
     @cached_property
     def candidates(self) -> list[Candidate]:
         """NumPy and the open backends on the devices that the function may use."""
-        return self.session.candidates(self.function.options.device)
+        options = self.function.options
+        return self.session.candidates(options.device, options.isolate)
 
     @property
     def exact(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any, Protocol
 
 from gpuforge.runtime.context import current
@@ -40,6 +41,8 @@ def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]
     if signature is INSIDE:
         return written(*args, **kwargs)
     function = session.record(offloaded, written, offloaded._options)
+    if offloaded._options.isolate and not offloaded._options.pure:
+        return _call_whole(function, args, kwargs)
     if isinstance(signature, AsWritten):
         reason = signature.reason
         function.as_written[reason] = function.as_written.get(reason, 0) + 1
@@ -54,6 +57,17 @@ def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]
     if hot is not None and placed.hold:
         _hold(offloaded, function, hot, pipeline.hold(call, placed))
     return placed.result
+
+
+def _call_whole(function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function that is not recorded in a worker process."""
+    from gpuforge.runtime.workers.functions import call_isolated
+
+    start = perf_counter()
+    try:
+        return call_isolated(function.function, args, kwargs)
+    finally:
+        function.add("worker", 1, perf_counter() - start)
 
 
 def _hold(offloaded: Offloaded, function: FunctionRecord, hot: Any, held: Held) -> None:

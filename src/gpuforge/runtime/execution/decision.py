@@ -42,7 +42,7 @@ def _choose(call: Call, rows: tuple[Row, ...]) -> Decision:
     stays = call.function.stays or call.record.stays
     if stays:
         return Decision(NUMPY, settled=True, why=stays)
-    if call.pin and call.pin != NUMPY:
+    if call.pin and (call.pin != NUMPY or options.isolate):
         return _pinned(call)
     limit = session.settings.min_elements if options.min_elements is None else options.min_elements
     if call.signature.size < limit:
@@ -96,7 +96,13 @@ def refusal(call: Call, name: str) -> str:
     if name == NUMPY:
         return ""
     stays = call.function.stays or call.record.stays
-    return stays or too_large(call, name) or call.record.kind.curve(name).refused
+    known = stays or too_large(call, name) or call.record.kind.curve(name).refused
+    return known or (_away(call, name) if name.endswith(":worker") else "")
+
+
+def _away(call: Call, name: str) -> str:
+    backend = call.session.backend(name)
+    return backend.away() if backend is not None else ""
 
 
 def too_large(call: Call, name: str) -> str:
@@ -118,7 +124,7 @@ def find_pinned(call: Call) -> Backend | None:
         If it is missing and no fallback was asked for.
     """
     try:
-        return call.session.find(call.pin)
+        return call.session.find(call.pin, call.function.options.isolate)
     except BackendUnavailable as missing:
         if not (call.function.options.fallback or call.session.settings.fallback):
             raise

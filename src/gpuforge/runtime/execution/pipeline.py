@@ -288,6 +288,10 @@ def learn_recorded(
     took = seconds - outcome.settled_seconds if comparing else seconds
     with session.lock:
         curve = kind.curve(name)
+        if outcome.died:
+            session.notes.append(f"{call.function.name}: {outcome.settled}; NumPy made the call")
+        if outcome.lost:
+            session.lose(name, outcome.lost)
         if outcome.settled == COMPILING:
             _learn_waiting(call, name, seconds, outcome)
             return
@@ -396,7 +400,8 @@ def learn(
         wanted = name == NUMPY and again and not stays and not session.in_the_red
     if wanted:
         refused = {name for name, curve in kind.curves.items() if curve.refused}
-        session.want(_wanted(call, seconds, rivals), refused, _known_savings(call))
+        isolate = call.function.options.isolate
+        session.want(_wanted(call, seconds, rivals), refused, _known_savings(call), isolate)
     session.flush()
 
 
@@ -415,6 +420,8 @@ def _known_savings(call: Call) -> dict[str, float]:
     known: dict[str, float] = {}
     for name, curve in kind.curves.items():
         library = call.session.libraries.get(name.split(":")[0])
+        if library and library.isolated != name.endswith(":worker"):
+            continue
         found = curve.estimate(key, size, kind.curve(NUMPY)) if library else None
         if base and found and library and not library.opened:
             share = max(0.0, 1 - found.seconds / base)

@@ -17,6 +17,7 @@ class Options(NamedTuple):
     convert : whether arrays that the function makes are recorded too
     min_elements : calls over fewer elements stay on NumPy; None for the session's setting
     fallback : whether a pinned backend that is missing falls back to NumPy; None for the setting
+    isolate : whether libraries compute in worker processes; None: those that may end this one
     """
 
     backend: str = ""
@@ -26,6 +27,7 @@ class Options(NamedTuple):
     convert: bool = False
     min_elements: int | None = None
     fallback: bool | None = None
+    isolate: bool | None = None
 
 
 class MapOptions(TypedDict, total=False):

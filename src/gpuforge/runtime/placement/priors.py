@@ -39,6 +39,9 @@ UNKNOWN_SAVING = 0.5
 DEFAULT_SPREAD = 0.8
 _FOR_GPUS = frozenset(["cupy", "dpnp"])
 """They gain on a GPU alone: on a CPU a call of dpnp takes half a millisecond, and CuPy has none."""
+_MEASURED_FIRST = frozenset(["mlx", "opencl"])
+"""On a CPU they gain on few functions, and compute in worker processes: only where a calibration of
+this machine says so."""
 _PER_BYTE = {"jax": (70e-6, 0.28e-9), "torch": (50e-6, 0.25e-9)}
 """Seconds of a call and of each byte of its arguments on two cores, for whatever goes through its
 arrays from end to end: what NumPy takes longer for can be gained there, whatever it is.
@@ -87,6 +90,11 @@ class Priors:
         if self._table is None:
             self._table = _checked(self._history.constant(CONSTANT))
         return self._table
+
+    def measured(self, library: str) -> bool:
+        """Return whether a calibration tells of a library for which nothing else does."""
+        names = (name for backends in self.table.values() for name in backends)
+        return library in _MEASURED_FIRST and any(n.split(":")[0] == library for n in names)
 
     def of(self, operations: Iterable[str], bytes_each: float = 8.0) -> Prior:
         """Return what is expected of a function of arrays that takes `bytes_each` per element."""
@@ -153,7 +161,7 @@ def _default(
 
 def is_for_gpus(library: str) -> bool:
     """Return whether a library gains on GPUs alone and there is none."""
-    return library in _FOR_GPUS and not _may_have_gpu()
+    return library in _FOR_GPUS | _MEASURED_FIRST and not _may_have_gpu()
 
 
 @cache

@@ -1,0 +1,1 @@
+"""Worker processes: libraries and functions that may crash without taking the program along."""

@@ -1,0 +1,168 @@
+"""Functions that are called whole in a worker process, which is killed when they take too long."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from gpuforge.errors import InvalidSettings, TaskTimeout, WorkerDied, WorkloadError
+from gpuforge.runtime.function.naming import name_of
+from gpuforge.runtime.workers.channel import Host
+from gpuforge.runtime.workers.pickling import loaded, pickled_call
+from gpuforge.runtime.workers.process import Lost, Worker
+from gpuforge.units import format_seconds
+
+MOST_IDLE = 4
+"""So many idle worker processes are kept for calls to come."""
+_idle: list[Worker] = []
+_lock = threading.Lock()
+
+
+def call_isolated(
+    function: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+    *,
+    timeout: float | None = None,
+) -> Any:
+    """Call a function in a worker process, and return its result.
+
+    Arrays go there and come back by shared memory. Arguments are copies: arrays among them are
+    read-only. What the function prints is printed.
+
+    Parameters
+    ----------
+    function
+        What can be imported goes by its name; lambdas, closures and functions of the main module
+        need the extra ``isolate`` (cloudpickle).
+    args, kwargs
+        What it is called with.
+    timeout
+        Seconds that it may take, the start of a worker included; None for no limit.
+
+    Raises
+    ------
+    Exception
+        Whatever the function raises, with the traceback of the worker as a note.
+    TaskTimeout
+        If it took longer; its process was killed.
+    WorkerDied
+        If the process died while it ran. It was not called again: what it did until then may have
+        had effects.
+    WorkloadError
+        If the function, an argument or the result cannot be sent.
+    InvalidSettings
+        If `timeout` is negative.
+    """
+    if timeout is not None and not timeout >= 0:
+        raise InvalidSettings(
+            f"timeout={timeout!r} is not a number of seconds from 0 on",
+            hint="pass a number of seconds, or None for no limit",
+        )
+    name = name_of(function)
+    content, arrays = pickled_call(function, args, kwargs or {})
+    ends = None if timeout is None else monotonic() + timeout
+    for is_last in (False, True):
+        worker = _take()
+        begun = False
+        try:
+            worker.send(("call", content), arrays)
+            _receive(worker, ends)
+            begun = True
+            made = _made(name, _receive(worker, ends))
+        except TimeoutError:
+            assert timeout is not None
+            raise TaskTimeout(
+                f"{name} took longer than its timeout of {format_seconds(timeout)}: its worker"
+                " process was killed"
+            ) from None
+        except Lost as lost:
+            if begun or is_last:
+                raise _died(name, lost, begun=begun) from None
+            continue  # an idle process had ended: the function was not called yet
+        _give_back(worker)
+        break
+    kind, value = made
+    if kind == "raised":
+        raise value
+    return value
+
+
+def close_idle() -> None:
+    """End the idle worker processes; calls to come start new ones."""
+    with _lock:
+        closing = list(_idle)
+        _idle.clear()
+    for worker in closing:
+        worker.kill()
+
+
+def _take() -> Worker:
+    with _lock:
+        while _idle:
+            worker = _idle.pop()
+            if worker.alive:
+                return worker
+            worker.kill()
+    return Worker(quiet=False)
+
+
+def _give_back(worker: Worker) -> None:
+    with _lock:
+        if len(_idle) < MOST_IDLE:
+            _idle.append(worker)
+            return
+    worker.kill()
+
+
+def _receive(worker: Worker, ends: float | None) -> tuple[Any, list[Host]]:
+    return worker.receive(None if ends is None else max(0.0, ends - monotonic()))
+
+
+def _made(name: str, answer: tuple[Any, list[Host]]) -> tuple[str, Any]:
+    """Return whether a function returned or raised, and what."""
+    (kind, content, *rest), arrays = answer
+    if kind == "unreadable":
+        return "raised", WorkloadError(
+            f"{name} cannot be read in a worker process: {content}",
+            hint="what it needs must be importable there: modules on sys.path, not in memory alone",
+        )
+    if kind == "unsendable":
+        verb = "raised" if content == "raised" else "returned"
+        return "raised", WorkloadError(
+            f"{name} {verb} what cannot be sent from a worker process: {rest[0]}",
+            hint="return arrays, numbers, text, and lists or dicts of them",
+        )
+    try:
+        return kind, loaded(content, [array.copy() for array in arrays])
+    except Exception as error:  # noqa: BLE001 - unpickling runs code of the value's own
+        return "raised", WorkloadError(
+            f"{name} ran in a worker process; what it {kind.replace('result', 'returned')} cannot"
+            f" be read here ({type(error).__name__}: {error})",
+            hint="give the class a __reduce__ that makes it anew",
+        )
+
+
+def _died(name: str, lost: Lost, *, begun: bool) -> WorkerDied:
+    retried = (
+        "the function was not called again: it may have had effects"
+        if begun
+        else "two processes ended before they called it"
+    )
+    made = WorkerDied(f"the worker process that ran {name} {lost}; {retried}")
+    made.status, made.function = lost.status, name
+    return made
+
+
+def _forget() -> None:
+    """Go on in a forked child: the idle processes are its parent's."""
+    global _lock
+    _lock = threading.Lock()
+    _idle.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

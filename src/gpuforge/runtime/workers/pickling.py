@@ -1,0 +1,110 @@
+"""Functions, arguments and results as bytes, their arrays left out of them for shared memory.
+
+What can be imported goes by its name. Lambdas, closures and what the program's main module defines
+go by value, which takes cloudpickle.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from gpuforge.errors import WorkloadError
+from gpuforge.runtime.function.naming import name_of
+from gpuforge.runtime.workers.channel import Host
+
+Pickled = tuple[bytes, list[Host]]
+
+
+def pickled_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Pickled:
+    """Return a call to be made in another process.
+
+    Raises
+    ------
+    WorkloadError
+        If the function or an argument cannot be sent; it names which.
+    """
+    sent = _sent(function)
+    try:
+        return dumped((sent, args, kwargs))
+    except Exception as error:
+        raise _refusal(function, sent, args, kwargs, error) from error
+
+
+def called(how: str, what: Any) -> Callable[..., Any]:
+    """Return the function that `_sent` had something sent for."""
+    if how == "made":
+        kind, given = what
+        return kind(*given)  # type: ignore[no-any-return]
+    return what.__wrapped__ if how == "unwrapped" else what  # type: ignore[no-any-return]
+
+
+def loaded(content: bytes, arrays: Sequence[Host]) -> Any:
+    """Return what was pickled; its arrays are views of the given memory."""
+    return pickle.loads(content, buffers=[array.data for array in arrays])
+
+
+def dumped(value: Any) -> Pickled:
+    """Return bytes and arrays that `loaded` makes a value of."""
+    buffers: list[pickle.PickleBuffer] = []
+    content = _dumps()(value, protocol=5, buffer_callback=buffers.append)
+    return content, [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
+
+
+def _dumps() -> Callable[..., bytes]:
+    try:
+        found: Callable[..., bytes] = import_module("cloudpickle").dumps
+    except ModuleNotFoundError:
+        return pickle.dumps
+    return found
+
+
+def _sent(function: Any) -> tuple[str, Any]:
+    """Return how a function is sent, and what.
+
+    A decorated function's name leads to what the decorator made of it; what is offloaded in the
+    main module is pickled by a name that means nothing in another process.
+    """
+    home = getattr(function, "__module__", "") or ""
+    if home == "__main__":
+        options = getattr(function, "_options", None)
+        if options is not None:
+            return "made", (type(function), (function.__wrapped__, options))
+        return "", function
+    found: Any = sys.modules.get(home)
+    for part in getattr(function, "__qualname__", "<none>").split("."):
+        found = getattr(found, part, None)
+    if found is not function and getattr(found, "__wrapped__", None) is function:
+        return "unwrapped", found
+    return "", function
+
+
+def _refusal(
+    function: Callable[..., Any], sent: Any, args: tuple[Any, ...], kwargs: Any, error: Exception
+) -> WorkloadError:
+    """Return the error that names what cannot be sent, and what to do."""
+    parts = [("its code", sent)]
+    parts += [(f"argument {place}", value) for place, value in enumerate(args, 1)]
+    parts += [(f"argument {name!r}", value) for name, value in kwargs.items()]
+    what = next((text for text, value in parts if not _is_sendable(value)), "the call")
+    text = " ".join(str(error).split())[:200]
+    by_value = what == "its code" and _dumps() is pickle.dumps
+    return WorkloadError(
+        f"{name_of(function)} cannot be sent to a worker: {what} cannot be pickled ({text})",
+        hint="install gpuforge[isolate], or define the function at the top of a module"
+        if by_value
+        else "open files, locks and connections inside the function, or pass isolate=False",
+    )
+
+
+def _is_sendable(value: Any) -> bool:
+    try:
+        dumped(value)
+    except Exception:  # noqa: BLE001 - pickling runs code of the value's own
+        return False
+    return True

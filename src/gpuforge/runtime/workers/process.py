@@ -1,0 +1,237 @@
+"""A worker process: started with an interpreter of its own, asked, killed, and its end described.
+
+It is a new interpreter, never a fork: libraries that were loaded here do not survive one. The
+program's main module is not imported there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuforge.errors import BackendUnavailable
+from gpuforge.runtime.workers.channel import Channel, Host, anonymous_file
+
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from gpuforge.runtime.workers.serving import main; \
+main({control}, {life}, {words})"
+STALL_SECONDS = 5.0
+"""How long all threads of a process sleep, at least, before it is taken to wait for ever."""
+_ENDING_SECONDS = 5.0
+"""How long a process whose channel is closed may take to be gone before it is killed."""
+
+
+class Lost(Exception):
+    """A worker has ended in the middle of a request, or before it.
+
+    Attributes
+    ----------
+    status : as `subprocess` has it: a negative signal, or the exit status
+    begun : whether it had begun with what it was asked
+    """
+
+    def __init__(self, status: int, words: str, *, begun: bool = True) -> None:
+        super().__init__(f"{describe_status(status)}{words}")
+        self.status, self.begun = status, begun
+
+
+class Worker:
+    """One worker process, which answers one request at a time.
+
+    Parameters
+    ----------
+    quiet
+        Whether what it prints is kept for the description of its end, not shown: a library's
+        messages. What a user's function prints is the user's.
+    """
+
+    def __init__(self, *, quiet: bool) -> None:
+        if os.name != "posix":
+            raise BackendUnavailable(
+                "worker processes cannot be had on this system: sockets hand no files over",
+                hint="pass isolate=False",
+            )
+        ours, theirs = socket.socketpair()
+        life, self._life = os.pipe()
+        self._words = anonymous_file("gpuforge last words")
+        program = _PROGRAM.format(
+            path=sys.path, control=theirs.fileno(), life=life, words=self._words
+        )
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", program],  # type: ignore[attr-defined]
+                stdin=subprocess.DEVNULL,
+                stdout=self._words if quiet else None,
+                stderr=self._words if quiet else None,
+                pass_fds=(theirs.fileno(), life, self._words),
+                process_group=0,  # Ctrl-C is for this process alone
+            )
+        except BaseException:
+            os.close(self._life)
+            os.close(self._words)
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(life)
+        self.channel = Channel(ours)
+        self._closed = self._stalled = False
+        _all.add(self)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked."""
+        return not self._closed and self.process.poll() is None
+
+    def send(self, message: Any, arrays: Sequence[Host] = ()) -> None:
+        """Send a request.
+
+        Raises
+        ------
+        Lost
+            If it has ended; it had not begun with this.
+        """
+        try:
+            self.channel.send(message, arrays)
+        except OSError:
+            raise self._lost(begun=False) from None
+        except BaseException:  # half a message was sent
+            self.kill()
+            raise
+
+    def receive(
+        self, timeout: float | None = None, *, watched: bool = False
+    ) -> tuple[Any, list[Host]]:
+        """Return an answer.
+
+        A process that is `watched` is killed once all its threads sleep, for each other: some
+        libraries do so where memory is short.
+
+        Raises
+        ------
+        TimeoutError
+            If there is none within `timeout` seconds; the process is killed.
+        Lost
+            If it has ended.
+        """
+        try:
+            before = None
+            while watched and not self.channel.ready(STALL_SECONDS):
+                now = _asleep_at(self.process.pid)
+                if now is not None and now == before:
+                    self._stalled = True
+                    self.process.kill()
+                before = now
+            return self.channel.receive(timeout)
+        except TimeoutError:
+            self.kill()
+            raise
+        except (EOFError, OSError):
+            raise self._lost(begun=True) from None
+        except BaseException:  # what it computes is for nobody any more
+            self.kill()
+            raise
+
+    def ask(self, message: Any, arrays: Sequence[Host] = ()) -> tuple[Any, list[Host]]:
+        """Send a request and return its answer; raises as `send` and `receive` do."""
+        self.send(message, arrays)
+        return self.receive()
+
+    def kill(self) -> None:
+        """End it at once; does nothing where it has ended."""
+        if not self._closed:
+            self.process.kill()
+            self.process.wait()
+            self._close()
+
+    def forget(self) -> None:
+        """Let go of it in a forked child: it is its parent's."""
+        self.process.returncode = 0
+        self._close()
+
+    def _lost(self, *, begun: bool) -> Lost:
+        if not self._closed:
+            try:
+                self.process.wait(_ENDING_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        status = self.process.wait()
+        words = "" if self._closed else _last_words(self._words)
+        if self._stalled:
+            words = f", since all its threads waited for each other{words}"
+        self._close()
+        return Lost(status, words, begun=begun)
+
+    def _close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self.channel.close()
+            os.close(self._life)
+            os.close(self._words)
+            _all.discard(self)
+
+
+_all: set[Worker] = set()
+
+
+def describe_status(status: int) -> str:
+    """Return how a process ended: ``ended by signal SIGSEGV``, ``ended with exit status 3``."""
+    if status >= 0:
+        return f"ended with exit status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = str(-status)
+    return f"was ended by signal {name}"
+
+
+def _asleep_at(pid: int) -> int | None:
+    """Return the CPU time of a process all of whose threads sleep; None where one does not."""
+    total = 0
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            state, *fields = (task / "stat").read_text().rpartition(")")[2].split()
+            if state != "S":
+                return None
+            total += int(fields[10]) + int(fields[11])
+    except OSError:  # it has ended, or this system does not tell
+        return None
+    return total
+
+
+_FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$', re.MULTILINE)
+_OWN = os.path.dirname(os.path.dirname(__file__))
+
+
+def _last_words(descriptor: int) -> str:
+    """Return where a fatal signal was met, and the last line that was printed; empty if neither."""
+    size = os.fstat(descriptor).st_size
+    text = os.pread(descriptor, 1 << 16, max(0, size - (1 << 16))).decode("utf-8", "replace")
+    said, _, trace = text.partition("Fatal Python error:")
+    found = [f for f in _FRAME.finditer(trace) if not f["file"].startswith((_OWN, "<string>"))]
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    words = f" at {found[0]['file']}:{found[0]['line']} in {found[0]['name']}" if found else ""
+    return f"{words} (its last line: {lines[-1][:200]})" if lines else words
+
+
+@atexit.register
+def kill_all() -> None:
+    """End every worker of this process."""
+    for worker in list(_all):
+        worker.kill()
+
+
+def _forget_all() -> None:
+    for worker in list(_all):
+        worker.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,184 @@
+"""What a worker process does: it answers one request after the other until its parent has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import fcntl
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuforge.runtime.workers.channel import Channel, Host
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.backends import Backend
+    from gpuforge.runtime.evaluation.engine import Programs
+
+LOST_STATUS = 70
+"""How a worker ends whose device failed for good: the next one may find it healthy."""
+Answer = tuple[Any, list[Host]]
+
+
+def main(control: int, life: int, words: int) -> None:
+    """Answer requests; ends with the parent's end of the channel."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with(life)
+    faulthandler.enable(words)
+    with contextlib.suppress(OSError):  # only Linux has it, and containers may forbid it
+        # Where memory runs out, the kernel ends this process first.
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    channel = Channel(socket.socket(fileno=control))
+    server = Server(channel)
+    while True:
+        try:
+            (kind, *rest), arrays = channel.receive()
+        except (EOFError, OSError):
+            os._exit(0)
+        answer, results = getattr(server, kind)(*rest, arrays)
+        channel.send(answer, results)
+
+
+def _end_with(life: int) -> None:
+    """Have the kernel end this process when the other end of a pipe is closed, busy or not."""
+    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
+    flags = fcntl.fcntl(life, fcntl.F_GETFL)
+    fcntl.fcntl(life, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
+    waiting = select.poll()
+    waiting.register(life, select.POLLIN)
+    if waiting.poll(0):  # it was closed before
+        os._exit(0)
+
+
+class Server:
+    """Answers the requests of one parent: each method takes its parameters, then its arrays."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._devices: tuple[Backend, ...] = ()
+        self._graphs: dict[int, Any] = {}
+        self._programs: Programs | None = None
+
+    def limit(self, nbytes: int, arrays: list[Host]) -> Answer:
+        """Let this process take so much more address space than it has now."""
+        del arrays
+        try:
+            pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
+        except OSError:  # Linux alone limits, and says, what a process takes
+            return None, []
+        used = int(pages) * resource.getpagesize()
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        wanted = used + nbytes
+        resource.setrlimit(resource.RLIMIT_AS, (wanted if most < 0 else min(wanted, most), most))
+        return None, []
+
+    def call(self, content: bytes, arrays: list[Host]) -> Answer:
+        """Call a function that was pickled whole."""
+        from gpuforge.runtime.workers.pickling import called, dumped, loaded
+
+        self._channel.send("begun")
+        for array in arrays:
+            array.flags.writeable = False
+        try:
+            sent, args, kwargs = loaded(content, arrays)
+            function = called(*sent)
+        except BaseException as error:  # noqa: BLE001 - it is the caller's to know
+            return ("unreadable", f"{type(error).__name__}: {error}"), []
+        try:
+            kind, value = "result", function(*args, **kwargs)
+        except BaseException as error:  # noqa: BLE001 - it is the caller's
+            _explain(error)
+            kind, value = "raised", error
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        try:
+            made, buffers = dumped(value)
+        except BaseException as error:  # noqa: BLE001 - pickling runs code of the value's own
+            what = f"{type(value).__name__} ({type(error).__name__}: {error})"
+            return ("unsendable", kind, what), []
+        return (kind, made), buffers
+
+    def open(self, library: str, arrays: list[Host]) -> Answer:
+        """Open a library, test its devices, and describe them."""
+        from gpuforge.runtime.evaluation.engine import Programs
+        from gpuforge.runtime.evaluation.opening import open_library
+        from gpuforge.runtime.workers.description import described
+
+        del arrays
+        opened = open_library(library)
+        self._devices, self._programs = opened.devices, Programs()
+        return (
+            tuple(map(described, opened.devices)),
+            [(failure.name, failure.reason) for failure in opened.failures],
+            opened.seconds,
+        ), []
+
+    def run(
+        self, place: int, number: int, graph: Any, values: list[Any], looks_over: bool,
+        arrays: list[Host],
+    ) -> Answer:  # fmt: skip
+        """Run a graph on a device; `graph` is None where it was sent before."""
+        backend = self._devices[place]
+        if graph is not None:
+            self._graphs[number] = graph
+        found = self._graphs.get(number)
+        if found is None:
+            return ("unknown",), []
+        given = iter(arrays)
+        inputs = [next(given) if value is None else value for value in values]
+        try:
+            return self._ran(backend, found, inputs, looks_over)
+        except Exception as error:  # noqa: BLE001 - whatever a library raises, NumPy settles
+            if backend.lost(error):
+                sys.stderr.write(f"{backend.name} is lost: {error}\n")
+                os._exit(LOST_STATUS)
+            exhausted = backend.exhausted(error)
+            text = " ".join(str(error).split())[:300]
+            error.__traceback__ = None
+            if exhausted:
+                backend.release()
+            return ("failed", type(error).__name__, text, exhausted), []
+
+    def _ran(self, backend: Backend, graph: Any, inputs: list[Any], looks_over: bool) -> Answer:
+        import numpy as np
+
+        assert self._programs is not None
+        program = self._programs.of(backend, graph)
+        program.looks_over = looks_over or backend.compiles
+        with backend.scope(), np.errstate(all="ignore"):
+            given = [backend.put(one) if type(one) is np.ndarray else one for one in inputs]
+            call: Any = program
+            if backend.compiles:
+                if program.compiled is None:
+                    program.compiled = self._programs.compile(backend, program, given)
+                call = program.compiled
+            values, fired, finite = call(*given)
+            if any(one is not False and bool(one) for one in fired):
+                return ("settle",), []
+            backend.wait(values)
+            hosts = [np.asarray(backend.get(value)) for value in values]
+            return ("values", [bool(one) for one in finite] if looks_over else []), hosts
+
+    def release(self, arrays: list[Host]) -> Answer:
+        """Give back what the library keeps."""
+        del arrays
+        for backend in self._devices:
+            backend.release()
+        return None, []
+
+
+def _explain(error: BaseException) -> None:
+    """Add where an exception was raised to it: its traceback is not sent."""
+    lines = traceback.format_exception(error)
+    error.add_note("in a worker process:\n" + "".join(lines).rstrip())
+    if isinstance(error, ValueError) and "read-only" in str(error):
+        error.add_note("in a worker process, arguments are read-only: write into a copy")
