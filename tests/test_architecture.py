@@ -40,6 +40,7 @@ LEVELS_OF_THE_RUNTIME = [
     {"calibration", "demand"},
     {"session"},
     {"execution"},
+    {"executor"},
     {"offload"},
     {"accelerated"},
 ]

@@ -16,17 +16,21 @@ if TYPE_CHECKING:
     from gpuforge.detect import detect_async as detect_async
     from gpuforge.diagnose import diagnose as diagnose
     from gpuforge.diagnose import explain as explain
+    from gpuforge.runtime.executor.opening import executor as executor
+    from gpuforge.runtime.executor.quota import Quota as Quota
     from gpuforge.runtime.namespace import namespace as namespace
     from gpuforge.runtime.offload import offload as offload
     from gpuforge.runtime.session import session as session
 
 _HOMES: dict[str, str] = {
+    "Quota": "gpuforge.runtime.executor.quota",
     "best_device": "gpuforge.detect",
     "detect": "gpuforge.detect",
     "detect_async": "gpuforge.detect",
     "diagnose": "gpuforge.diagnose",
     "explain": "gpuforge.diagnose",
     "environment": "gpuforge.environment",
+    "executor": "gpuforge.runtime.executor.opening",
     "namespace": "gpuforge.runtime.namespace",
     "offload": "gpuforge.runtime.offload",
     "session": "gpuforge.runtime.session",

@@ -9,7 +9,10 @@
     ├── EnvironmentMismatch    builds that cannot work together or on this machine
     ├── PlanRefused            a change that would not be safe
     ├── DeviceOutOfMemory      a device has too little memory  (MemoryError)
-    └── WorkloadError          a program, file or input that cannot be used  (ValueError)
+    ├── WorkloadError          a program, file or input that cannot be used  (ValueError)
+    ├── TaskTimeout            a task took longer than its timeout  (TimeoutError)
+    ├── TaskCancelled          a task was cancelled  (concurrent.futures.CancelledError)
+    └── ExecutorClosed         an executor that was shut down takes no more tasks  (RuntimeError)
 
 The message says what was found, where, and what was expected; ``hint`` is one thing to do.
 """
@@ -17,6 +20,10 @@ The message says what was found, where, and what was expected; ``hint`` is one t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import CancelledError
 
 
 class GpuForgeError(Exception):
@@ -73,6 +80,31 @@ class DeviceOutOfMemory(GpuForgeError, MemoryError):
 
 class WorkloadError(GpuForgeError, ValueError):
     """A program, file or input that cannot be used."""
+
+
+class TaskTimeout(GpuForgeError, TimeoutError):
+    """A task took longer than its timeout: its call was abandoned, or never started."""
+
+
+class ExecutorClosed(GpuForgeError, RuntimeError):
+    """An executor that was shut down takes no more tasks."""
+
+
+if TYPE_CHECKING:
+
+    class TaskCancelled(GpuForgeError, CancelledError):
+        """A task was cancelled before it was done."""
+
+
+def __getattr__(name: str) -> type[GpuForgeError]:
+    """Make ``TaskCancelled`` when it is first asked for: importing its base takes milliseconds."""
+    if name != "TaskCancelled":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from concurrent.futures import CancelledError
+
+    text = "A task was cancelled before it was done."
+    made = type(name, (GpuForgeError, CancelledError), {"__module__": __name__, "__doc__": text})
+    return globals().setdefault(name, made)  # type: ignore[no-any-return]
 
 
 def suggestion(name: str, known: Collection[str]) -> str:

@@ -1,0 +1,1 @@
+"""Many tasks: a queue with priorities, lanes of devices, batches of calls that wait together."""

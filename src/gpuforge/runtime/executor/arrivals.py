@@ -1,0 +1,53 @@
+"""How long a batch waits for calls that are likely to come."""
+
+from __future__ import annotations
+
+from collections import deque
+
+KEPT_GAPS = 64
+"""Gaps between arrivals that are looked back on."""
+FEW_GAPS = 4
+"""Nothing is waited for before so many were seen."""
+
+
+class Arrivals:
+    """The gaps between the calls of one signature."""
+
+    def __init__(self) -> None:
+        self.gaps: deque[float] = deque(maxlen=KEPT_GAPS)
+        self.last = float("-inf")
+
+    def add(self, now: float) -> None:
+        """Take in a call that arrived."""
+        if self.last > float("-inf"):
+            self.gaps.append(now - self.last)
+        self.last = now
+
+    def wait_seconds(self, now: float, waiting: int, fixed: float, each: float) -> float:
+        """Return how much longer `waiting` calls should wait for the next one; 0: not at all.
+
+        A batch of n calls takes ``fixed + n * each`` seconds. Started now, it lets a call that
+        comes `r` seconds later wait for its end and pay `fixed` again. Started with that call, it
+        lets all of them wait for `r`, and the ones that are there for `each` as well. So waiting
+        gains ``fixed - waiting * each - (waiting + 1) * r``, and loses ``waiting * w`` where
+        nobody comes within the `w` seconds that are waited. Among the gaps seen so far, as far as
+        they are longer than what has passed, the wait is chosen that would have gained most.
+        """
+        profit = fixed - waiting * each
+        if profit <= 0 or len(self.gaps) < FEW_GAPS:
+            return 0.0
+        passed = now - self.last
+        likely = sorted([gap - passed for gap in self.gaps if gap > passed])
+        if not likely or likely[0] * (waiting + 1) >= profit:
+            return 0.0
+        best, best_gain, gained = 0.0, 0.0, 0.0
+        for place, rest in enumerate(likely):
+            gained += profit - (waiting + 1) * rest
+            gain = gained - (len(likely) - place - 1) * waiting * rest
+            if gain > best_gain:
+                best, best_gain = rest, gain
+        return best * MARGIN
+
+
+MARGIN = 1.05
+"""A little longer than the gap that is waited for, or the call comes just too late."""
