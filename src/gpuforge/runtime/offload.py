@@ -280,8 +280,8 @@ def offload(
     -------
     Offloaded
         Called like `function`; NumPy arrays in, NumPy's result out. Has ``explain(*args)``,
-        ``stats()``, ``submit(*args)`` and ``aio(*args)``. Coroutine and generator functions are returned as they are, with an ``explain``
-        that says why.
+        ``stats()``, ``submit(*args)`` and ``aio(*args)``. Coroutine and
+        generator functions are returned as they are, with an ``explain`` that says why.
 
     Raises
     ------

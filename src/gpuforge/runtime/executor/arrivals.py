@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections import deque
 
 KEPT_GAPS = 64
 """Gaps between arrivals that are looked back on."""
+MARGIN = 1.2
+"""A little longer than the gap that is waited for, or the call comes just too late."""
 FEW_GAPS = 4
 """Nothing is waited for before so many were seen."""
 
@@ -14,13 +17,18 @@ class Arrivals:
     """The gaps between the calls of one signature."""
 
     def __init__(self) -> None:
-        self.gaps: deque[float] = deque(maxlen=KEPT_GAPS)
+        self.gaps: deque[float] = deque()
+        self._sorted: list[float] = []
         self.last = float("-inf")
 
     def add(self, now: float) -> None:
         """Take in a call that arrived."""
         if self.last > float("-inf"):
-            self.gaps.append(now - self.last)
+            gap = now - self.last
+            self.gaps.append(gap)
+            insort(self._sorted, gap)
+            if len(self.gaps) > KEPT_GAPS:
+                del self._sorted[bisect_right(self._sorted, self.gaps.popleft()) - 1]
         self.last = now
 
     def wait_seconds(self, now: float, waiting: int, fixed: float, each: float) -> float:
@@ -37,17 +45,15 @@ class Arrivals:
         if profit <= 0 or len(self.gaps) < FEW_GAPS:
             return 0.0
         passed = now - self.last
-        likely = sorted([gap - passed for gap in self.gaps if gap > passed])
-        if not likely or likely[0] * (waiting + 1) >= profit:
+        first = bisect_right(self._sorted, passed)
+        likely = self._sorted[first:]
+        if not likely or (likely[0] - passed) * (waiting + 1) >= profit:
             return 0.0
         best, best_gain, gained = 0.0, 0.0, 0.0
-        for place, rest in enumerate(likely):
+        for place, gap in enumerate(likely):
+            rest = gap - passed
             gained += profit - (waiting + 1) * rest
             gain = gained - (len(likely) - place - 1) * waiting * rest
             if gain > best_gain:
                 best, best_gain = rest, gain
         return best * MARGIN
-
-
-MARGIN = 1.05
-"""A little longer than the gap that is waited for, or the call comes just too late."""

@@ -7,11 +7,14 @@ from gpuforge.runtime.executor.arrivals import Arrivals
 MAX_BATCH = 64
 SMALL_SECONDS = 20e-3
 """Longer calls are made alone: together they would gain little and hold each other up."""
-WORTH = 0.85
-"""Together they must take at most this share of what they take one after another."""
+WORTH, NO_GAIN = 0.85, 0.95
+"""More are made together while that takes at most the first share of what they take one after
+another, fewer once it takes more than the second."""
 TRIED_AGAIN_AFTER = 500
 """Calls made alone before it is tried again to make some together."""
-FORGETTING = 0.9
+OUTLIER = 4.0
+"""What took more than so many times the usual was held up by something else."""
+FORGETTING = 0.95
 """What a sample still counts when the next one is taken in."""
 
 
@@ -31,23 +34,34 @@ class Batching:
         self.single_seconds = self.fixed_seconds = self.each_seconds = 0.0
         self._alone = 0
         self._again_after = 3
+        self._share = WORTH
         self._sums = (0.0, 0.0, 0.0, 0.0, 0.0)
 
     def learn(self, calls: int, seconds: float) -> None:
         """Take in that `calls` made together took `seconds`."""
+        usual = self.fixed_seconds + calls * self.each_seconds
+        if usual:
+            seconds = min(seconds, OUTLIER * usual)
         self._fit(calls, seconds)
-        if calls == 1:
-            known = self.single_seconds
-            self.single_seconds = known + 0.2 * (seconds - known) if known else seconds
-            self._alone += 1
-            if self.most == 1 and self._alone >= self._again_after:
-                self.most = 2 if self.single_seconds < SMALL_SECONDS else 1
-                self._alone = 0
-        elif seconds <= WORTH * calls * self.single_seconds:
-            if calls == self.most:
-                self.most = min(2 * self.most, MAX_BATCH)
-        elif calls == 2 or seconds > calls * self.single_seconds:
+        if calls > 1:
+            self._weigh(calls, seconds)
+            return
+        known = self.single_seconds
+        self.single_seconds = known + 0.2 * (seconds - known) if known else seconds
+        self._alone += 1
+        if self.most == 1 and self._alone >= self._again_after:
+            self.most = 2 if self.single_seconds < SMALL_SECONDS else 1
+            self._alone = 0
+
+    def _weigh(self, calls: int, seconds: float) -> None:
+        """Let more or fewer calls be made together, by what that gains."""
+        share = seconds / (calls * self.single_seconds)
+        self._share += 0.25 * (min(share, 2.0) - self._share)
+        if self._share <= WORTH and calls == self.most:
+            self.most = min(2 * self.most, MAX_BATCH)
+        elif self._share > NO_GAIN:
             self.most = max(self.most // 2, 1)
+            self._share = WORTH
             self._again_after = TRIED_AGAIN_AFTER
 
     def _fit(self, calls: int, seconds: float) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from time import perf_counter
-from typing import Any
 from weakref import WeakSet
 
 from gpuforge.errors import ExecutorClosed, TaskTimeout
@@ -100,7 +99,7 @@ class Dispatcher:
                     f"task {task.name!r} was submitted after the executor was shut down",
                     hint="submit before shutdown, or inside the 'with' block",
                 )
-            if task.need_bytes:
+            if task.limit_bytes or self.schedule.limited:
                 self.schedule.check(task)
             self.schedule.add(task, self.clock())
             self.pending[task] = None
@@ -115,6 +114,7 @@ class Dispatcher:
         """Let tasks run on one more lane."""
         with self._lock:
             self.schedule.lanes.setdefault(lane.name, lane)
+            self.schedule.limited |= lane.memory_bytes is not None
 
     def _wake(self, name: str) -> None:
         """Let a thread of a lane look for work: one that waits, else a new one."""
@@ -200,6 +200,14 @@ class Dispatcher:
                 task.home.pending.pop(task, None)
         if self._waiters:
             self._changed.notify_all()
+
+    def made(self, task: Task, seconds: float, error: BaseException | None) -> None:
+        """Take in a call that was made without a lane."""
+        with self._lock:
+            self.schedule.learn(task, self.schedule.lanes[task.lanes[0]], seconds)
+            self.tally.given += 1
+            self.tally.done += error is None
+            self.tally.failed += error is not None
 
     def help(self, task: Task) -> None:
         """Run a task that a lane's thread waits for, there, unless it has begun."""

@@ -18,8 +18,8 @@ R = TypeVar("R")
 class TaskFuture(Future[R]):
     """The result of a task, once it is there.
 
-    ``result`` and ``exception`` raise TaskCancelled, which is a `concurrent.futures.CancelledError`,
-    where the task was cancelled. Waiting for a task within another one runs it there if it has not
+    Where the task was cancelled, ``result`` and ``exception`` raise TaskCancelled, which is a
+    `concurrent.futures.CancelledError`. Waiting for a task within another one runs it there if it has not
     begun: tasks that wait for each other never block a lane.
     """
 
@@ -42,8 +42,6 @@ class TaskFuture(Future[R]):
 
     def result(self, timeout: float | None = None) -> R:
         """Return the value, or raise what the call raised."""
-        if self._state == "FINISHED":  # type: ignore[has-type]
-            return super().result()
         self._dispatcher.help(self._task)
         try:
             return super().result(timeout)
@@ -61,7 +59,7 @@ class TaskFuture(Future[R]):
     def left_to_parent(self) -> None:
         """End in a forked child, where whoever held the lock of this future may be gone."""
         self._condition = threading.Condition()
-        self._waiters: list[object] = []
+        self._waiters.clear()
         text = f"task {self._task.name!r} was left to the parent process when this one was forked"
         self.set_exception(TaskCancelled(text, hint="submit it in this process, too"))
 

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterable
 from types import FrameType
-from typing import Any
 
 from gpuforge.errors import TaskCancelled
 from gpuforge.runtime.executor.dispatcher import Dispatcher, everyone

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from gpuforge.errors import InvalidSettings, UnknownName
-from gpuforge.runtime.backends import Backend, device_of, is_on, matches
+from gpuforge.runtime.backends import GPUS, Backend, device_of, is_on, matches
 from gpuforge.runtime.executor.dispatcher import Dispatcher
 from gpuforge.runtime.executor.lane import CPU, HOST, Lane
 from gpuforge.runtime.executor.quota import Quota
@@ -57,15 +57,15 @@ class Places:
     def _open(self, name: str, width: int = 1, device: str = "", backend: str = "") -> None:
         lane = Lane(name, width, device, backend)
         for wanted, quota in self.quotas.items():
-            if wanted == name or (name != HOST and place_of(wanted) == name):
+            if _covers(wanted, name):
                 lane.restrict(quota)
         self.dispatcher.add_lane(lane)
 
     def _check_quotas(self) -> None:
         lanes = self.dispatcher.schedule.lanes
         for name in self.quotas:
-            later = not self.named and device_of(f":{name}" if ":" not in name else name) != CPU
-            if name not in lanes and place_of(name) not in lanes and not later:
+            later = not self.named and any(part in GPUS for part in name.split(":"))
+            if not later and not any(_covers(name, lane) for lane in lanes):
                 raise UnknownName.among("device of a quota", name, lanes)
 
     def lanes(self, options: Options | None, session: Session) -> tuple[str, ...]:
@@ -98,6 +98,12 @@ class Places:
             self._open(name, device=name)
         self.dispatcher.schedule.lanes[CPU].device = CPU if gpus else ""
         self._lanes = (CPU, *gpus)
+
+
+def _covers(quota: str, lane: str) -> bool:
+    """Return whether a quota is for a lane: ``cuda`` and ``torch:cuda:0`` are for ``cuda:0``."""
+    device = ":" in quota and place_of(quota) == lane
+    return matches(lane, [quota]) or device
 
 
 def _full(lane: str) -> str:

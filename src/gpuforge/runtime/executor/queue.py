@@ -1,8 +1,8 @@
 """Tasks that wait, in their order.
 
-The order is the time of arrival, moved ahead by `AGE_SECONDS` for each step of priority: a task goes
-before those of lower priority, and after one that is a step below only if that has waited so long
-already. Thereby no task waits for ever. Within one priority the first comes first.
+The order is the time of arrival, moved ahead by `AGE_SECONDS` for each step of priority: a task
+goes before those of lower priority, and after one that is a step below only if that has waited so
+long already. Thereby no task waits for ever. Within one priority the first comes first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AGE_SECONDS = 30.0
 
 
 class Queue:
-    """The waiting tasks of one set of lanes. Tasks that were taken elsewhere are left out lazily."""
+    """The waiting tasks of one set of lanes. Those that were taken out are forgotten lazily."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Task]] = []

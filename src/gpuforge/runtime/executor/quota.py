@@ -8,7 +8,7 @@ from gpuforge.errors import InvalidSettings
 from gpuforge.units import parse_bytes
 
 CREDIT_SECONDS = 20e-3
-"""A start that is late by up to so much does not lower the share: the next may come as much sooner."""
+"""A start that is late by up to so much lowers no share: the next may come as much sooner."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from gpuforge.units import format_bytes
 LATENCY_SECONDS = 5e-3
 """The longest that a call waits for others that it could be made together with."""
 KEPT_KINDS = 1024
+OUTLIER = 4.0
 
 
 class Schedule:
@@ -28,6 +29,7 @@ class Schedule:
 
     Attributes
     ----------
+    limited : whether a lane has a limit of memory
     memory_short : whether a lane found its next task to need more memory than was left
     """
 
@@ -39,6 +41,7 @@ class Schedule:
         self.latency, self.age_seconds = latency, age_seconds
         self.queues: dict[tuple[str, ...], Queue] = {}
         self.memory_short = False
+        self.limited = any(lane.memory_bytes is not None for lane in self.lanes.values())
         self._numbers = count()
         self._batching: OrderedDict[Hashable, Batching] = OrderedDict()
         self._seconds: OrderedDict[tuple[Hashable, str], float] = OrderedDict()
@@ -135,7 +138,7 @@ class Schedule:
         if task.group is not None:
             self.batching(task).learn(len(batch.tasks), seconds)
         if task.kind is not None:
-            self._learn(task, lane, seconds / len(batch.tasks))
+            self.learn(task, lane, seconds / len(batch.tasks))
 
     def abandon(self, batch: Batch) -> None:
         """Let a lane go on without waiting for what runs there."""
@@ -146,10 +149,13 @@ class Schedule:
         """Return what a task is expected to take on a lane; None where that is not known."""
         return self._seconds.get((task.kind, lane.name))
 
-    def _learn(self, task: Task, lane: Lane, seconds: float) -> None:
+    def learn(self, task: Task, lane: Lane, seconds: float) -> None:
+        """Take in what a task took on a lane."""
         key = (task.kind, lane.name)
         known = self._seconds.get(key)
-        self._seconds[key] = seconds if known is None else known + EWMA * (seconds - known)
+        if known is not None:  # a call that was held up says little of the next one
+            seconds = known + EWMA * (min(seconds, OUTLIER * known) - known)
+        self._seconds[key] = seconds
         if len(self._seconds) > KEPT_KINDS:
             self._seconds.popitem(last=False)
 

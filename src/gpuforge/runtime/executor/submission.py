@@ -36,7 +36,7 @@ def make_task(
     inner = getattr(function, "__func__", None)
     options = options_of(inner or function)
     if bound is not None and options is not None:  # an offloaded method
-        function, args = inner, (bound, *args)
+        function, args = inner or function, (bound, *args)
     task = Task(function, args, kwargs, terms, copy_context())
     session = current_session()
     task.lanes = places.lanes(options, session)
@@ -99,8 +99,8 @@ def terms_for(function: Any, priority: Any, timeout: Any, memory: Any, name: Any
         if option in own and value is not None and value not in (0, ""):
             raise InvalidSettings(
                 f"{option}= is an option of submit and a parameter of {function!r}",
-                hint=f"say which: gf.executor().with_options({option}=...).submit(f, x, {option}=...)"
-                " takes the first for the task and the second for the function",
+                hint=f"gf.executor().with_options({option}=A).submit(f, x, {option}=B) gives A to"
+                " the task and B to the function",
             )
     return check_terms(priority, timeout, memory, name)
 
