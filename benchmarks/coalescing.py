@@ -213,7 +213,8 @@ def render(title: str, found: dict[str, Any]) -> None:
         best = min(row["static"], key=lambda delay: row["static"][delay]["p99_seconds"])
         print(
             f"  {name}: throughput {row['throughput_ratio']:.3f}, p99 {row['p99_ratio']:.2f} of"
-            f" the best fixed ({1e6 * float(best):.0f} µs); p99 {1e3 * row['queue']['p99_seconds']:.2f} ms"
+            f" the best fixed ({1e6 * float(best):.0f} µs):"
+            f" {1e3 * row['queue']['p99_seconds']:.2f} ms"
         )
 
 

@@ -221,7 +221,7 @@ class TestErrors:
             again = pickle.loads(pickle.dumps(kind("what", hint="do")))
             assert (type(again), str(again), again.hint) == (kind, "what", "do")
         with pytest.raises(AttributeError):
-            errors.NoSuchError  # noqa: B018
+            errors.NoSuchError
 
     def test_a_cancelled_task_never_runs_and_says_so(self, gate: Gate) -> None:
         gate.offloaded.submit(X, "first")

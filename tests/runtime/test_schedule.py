@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gpuforge.errors import DeviceOutOfMemory, InvalidSettings
 from gpuforge.runtime.executor.arrivals import Arrivals
 from gpuforge.runtime.executor.lane import Batch, Lane
-from gpuforge.runtime.executor.quota import Quota
 from gpuforge.runtime.executor.queue import AGE_SECONDS
+from gpuforge.runtime.executor.quota import Quota
 from gpuforge.runtime.executor.schedule import Schedule
 from gpuforge.runtime.executor.task import Task, Terms
 

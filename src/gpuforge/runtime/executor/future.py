@@ -19,8 +19,8 @@ class TaskFuture(Future[R]):
     """The result of a task, once it is there.
 
     Where the task was cancelled, ``result`` and ``exception`` raise TaskCancelled, which is a
-    `concurrent.futures.CancelledError`. Waiting for a task within another one runs it there if it has not
-    begun: tasks that wait for each other never block a lane.
+    `concurrent.futures.CancelledError`. Waiting for a task within another one runs it there if it
+    has not begun: tasks that wait for each other never block a lane.
     """
 
     def __init__(self, task: Task, dispatcher: Dispatcher) -> None:

@@ -105,7 +105,8 @@ class Executor(concurrent.futures.Executor):
         end = None if seconds is None else monotonic() + seconds
         futures: list[TaskFuture[Any]] = []
         try:
-            futures += [self.submit(function, *args, **kwargs) for function, args, kwargs in parts]
+            for function, args, kwargs in parts:  # one by one: an interruption must see each
+                futures.append(self.submit(function, *args, **kwargs))
             for future in futures:
                 self._await(future, end, seconds)
         except BaseException as error:
