@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,12 @@ from gpuforge.errors import (
 )
 from gpuforge.runtime.executor import dispatcher as dispatching
 from gpuforge.runtime.executor import opening
+from gpuforge.runtime.backends import is_on
+from gpuforge.runtime.executor.places import Places
 from gpuforge.runtime.executor.quota import Quota
+from gpuforge.runtime.executor.running import on_lane
+from gpuforge.runtime.executor.schedule import Schedule
+from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.session import current_session
 
 X = np.arange(4.0)
@@ -329,6 +335,12 @@ class TestExecutor:
             done = [f.result()[0] for f in concurrent.futures.as_completed(futures, SECONDS)]
             assert sorted(done) == [2.0 * n for n in range(20)]
 
+    def test_leaving_the_block_by_sys_exit_waits_for_the_tasks(self) -> None:
+        with pytest.raises(SystemExit), gf.executor() as executor:
+            future = executor.submit(pow, 2, 3)
+            raise SystemExit
+        assert future.result(0) == 8
+
     def test_run_takes_different_functions_and_keeps_their_order(self) -> None:
         def plain(a: int, b: int = 0, *, c: int = 0) -> tuple[int, int, int, bool]:
             return a, b, c, "host" in threading.current_thread().name
@@ -620,6 +632,31 @@ class TestSeveralDevices:
         busy = [after[name].busy_seconds - before[name].busy_seconds for name in names]
         assert min(busy) > 0.4 * max(busy), busy  # wide: other programs run on this machine, too
         assert all(after[name].calls > before[name].calls for name in names)
+
+    def test_each_gpu_of_a_session_gets_a_lane(self) -> None:
+        names = ["torch:cpu", "torch:cuda:0", "torch:cuda:1", "cupy:cuda:0"]
+        backends = [SimpleNamespace(name=name) for name in names]
+        session: Any = SimpleNamespace(
+            backends=lambda: backends, find=lambda name: SimpleNamespace(name=f"{name}:cuda:1")
+        )
+        dispatcher = dispatching.Dispatcher(Schedule())
+        places = Places(dispatcher, quotas={"torch:cuda:0": Quota(share=0.8), "cuda:1": Quota()})
+        assert places.lanes(Options(), current_session()) == ("cpu",)
+        assert places.lanes(Options(), session) == ("cpu", "cuda:0", "cuda:1")
+        assert places.lanes(Options(device="cuda"), session) == ("cuda:0", "cuda:1")
+        assert places.lanes(Options(device="gpu"), session) == ("cuda:0", "cuda:1")
+        assert places.lanes(Options(device="cpu"), session) == ("cpu",)
+        assert places.lanes(Options(backend="torch"), session) == ("cuda:1",)
+        assert places.lanes(None, session) == ("host",)
+        lanes = dispatcher.schedule.lanes
+        assert [lanes[name].share.share for name in ("cuda:0", "cuda:1")] == [0.8, 1.0]
+        held = on_lane(double, lanes["cuda:1"])
+        assert held is on_lane(double, lanes["cuda:1"])
+        assert held._options.device == "cuda:1"
+        pinned = gf.offload(backend="numpy")(lambda x: x)
+        assert on_lane(pinned, lanes["cpu"]) is pinned
+        assert is_on("torch:cuda:1", "cuda:1")
+        assert not is_on("torch:cuda:0", "cuda:1")
 
     def test_a_quota_caps_the_share_of_the_time(self) -> None:
         def work(event: threading.Event) -> None:

@@ -125,9 +125,9 @@ class Dispatcher:
             crew.called += 1
             crew.bell.notify()
         elif crew.threads < crew.lane.width:
-            crew.threads += 1
             title = f"gpuforge lane {name}"
             threading.Thread(target=self._serve, args=(crew,), name=title, daemon=True).start()
+            crew.threads += 1
 
     def _serve(self, crew: Crew) -> None:
         """Run tasks of one lane until there was none for a while."""

@@ -110,7 +110,7 @@ class Executor(concurrent.futures.Executor):
             for future in futures:
                 self._await(future, end, seconds)
         except BaseException as error:
-            cause = "" if isinstance(error, Exception) else "interrupted"
+            cause = "interrupted" if isinstance(error, KeyboardInterrupt) else ""
             mine = dict.fromkeys(future._task for future in futures if not future.done())
             interruption.cut_short(self._home.dispatcher, mine, len(futures), cause)
             raise
@@ -166,7 +166,7 @@ class Executor(concurrent.futures.Executor):
         (home.dispatcher.rest if home.shared else home.dispatcher.close)()
 
     def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
-        if kind is not None and not issubclass(kind, Exception):
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
             home = self._home
             home.closed = True
             interruption.cut_short(home.dispatcher, home.pending, home.given, "interrupted")

@@ -31,7 +31,7 @@ def run(batch: Batch) -> list[Result]:
 
 
 def _call(function: Callable[..., Any], task: Task) -> Any:
-    """Make one call. Functions with ``isolate=True`` belong into `isolation.call_isolated` here."""
+    """Make one call: the one place where calls of a lane are made in this process, or elsewhere."""
     return function(*task.args, **task.kwargs)
 
 
