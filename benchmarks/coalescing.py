@@ -3,7 +3,7 @@
 Replays recorded service times of batches (`--record` measures them: two kinds of small calls
 in PyTorch, stacked, computed and taken apart) on a simulated clock, at eight levels of load. The
 queue's own rules decide; the fixed delays are tried one after another, and the best is chosen for
-throughput and for p99 separately. `--live` runs the same loads in real time for a few seconds each.
+throughput and for p99 separately. `--live` submits the same loads in real time to real threads.
 
 usage: coalescing.py [--record] [--live] [--out FILE]
 """
@@ -29,6 +29,9 @@ SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 TASKS = 10_000
 MAX_BATCH = 64
 STATIC_DELAYS = (0.0, 25e-6, 50e-6, 100e-6, 200e-6, 400e-6, 800e-6, 1.6e-3, 3.2e-3, 5e-3)
+LIVE_DELAYS, LIVE_TASKS, LIVE_SECONDS = (0.0, 400e-6, 1.6e-3, 5e-3), 3000, 3.0
+SLOWER = 10
+"""Live, everything takes ten times as long: the clock of a sleeping thread is no finer."""
 Service = Callable[[int], float]
 
 
@@ -207,6 +210,67 @@ def against(own: dict[str, float], static: dict[float, dict[str, float]]) -> dic
     }
 
 
+def live(recorded: dict[str, list[float]], count: int) -> dict[str, Any]:
+    """Submit the same loads in real time to an executor whose batches take the recorded times."""
+    import numpy as np
+
+    import gpuforge as gf
+    from gpuforge.runtime.executor import running
+    from gpuforge.runtime.executor.together import Result
+
+    service = service_of(recorded, 1)
+
+    @gf.offload(backend="numpy")
+    def call(x: Any) -> Any:
+        occupy(service(1))
+        return x
+
+    def together(function: Any, calls: Any) -> list[Result]:
+        occupy(service(len(calls)))
+        return [Result(args[0]) for args, _ in calls]
+
+    running.call_together = together  # type: ignore[assignment]
+    x, found = np.ones(4), {}
+    for name, arrivals in loads(recorded, count).items():
+        rows: dict[float | None, dict[str, float]] = {}
+        for delay in (None, *LIVE_DELAYS):
+            with gf.executor(latency=max(STATIC_DELAYS)) as executor:
+                if delay is not None:
+                    schedule = executor._home.dispatcher.schedule
+                    schedule.batching = lambda task, s=Static(delay): s  # type: ignore[method-assign]
+                executor.submit(call, x).result()
+                given = [arrival for arrival in arrivals if arrival < LIVE_SECONDS]
+                ends = sorted(replay(given, lambda: executor.submit(call, x)))
+                # The first third teaches the queue what batches take; it counts for nobody.
+                rows[delay] = measures(ends[len(ends) // 3 :])
+        own = rows.pop(None)
+        found[name] = {"queue": own, "static": rows} | against(own, rows)
+    return found
+
+
+def occupy(seconds: float) -> None:
+    """Take so long, as a device does: without the interpreter's lock."""
+    time.sleep(seconds)
+
+
+def replay(arrivals: list[float], submit: Callable[[], Any]) -> list[tuple[float, float]]:
+    """Submit at the given times; return when each call should have come, and when it ended."""
+    ends: list[tuple[float, float]] = []
+    futures, start = [], time.perf_counter() + 0.01
+    for arrival in arrivals:
+        rest = start + arrival - time.perf_counter()
+        if rest > 0:
+            time.sleep(rest)
+        future = submit()
+        future.add_done_callback(
+            lambda _, came=start + arrival: ends.append((came, time.perf_counter()))
+        )
+        futures.append(future)
+    for future in futures:
+        future.result()
+    return ends
+
+
 def render(title: str, found: dict[str, Any]) -> None:
     print(title)
     for name, row in found.items():
@@ -221,6 +285,7 @@ def render(title: str, found: dict[str, Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--record", action="store_true")
+    parser.add_argument("--live", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS / "coalescing.json")
     arguments = parser.parse_args()
     if arguments.record:
@@ -229,6 +294,11 @@ def main() -> int:
     results = {"simulated": {kind: compare(rows) for kind, rows in recorded.items()}}
     for kind, found in results["simulated"].items():
         render(f"{kind}, simulated, against the best fixed delay in hindsight", found)
+    if arguments.live:
+        kind, rows = list(recorded.items())[-1]
+        slowed = {size: [SLOWER * one for one in values] for size, values in rows.items()}
+        results["live"] = {kind: live(slowed, LIVE_TASKS)}
+        render(f"{kind}, live, {SLOWER} times slower", results["live"][kind])
     arguments.out.write_text(json.dumps(results, indent=1) + "\n")
     return 0
 

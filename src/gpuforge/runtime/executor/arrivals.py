@@ -9,6 +9,8 @@ KEPT_GAPS = 64
 """Gaps between arrivals that are looked back on."""
 MARGIN = 1.2
 """A little longer than the gap that is waited for, or the call comes just too late."""
+CLEAR_GAIN = 0.2
+"""Share of what could be gained at best that waiting must have gained: it is a guess, after all."""
 FEW_GAPS = 4
 """Nothing is waited for before so many were seen."""
 
@@ -49,7 +51,7 @@ class Arrivals:
         likely = self._sorted[first:]
         if not likely or (likely[0] - passed) * (waiting + 1) >= profit:
             return 0.0
-        best, best_gain, gained = 0.0, 0.0, 0.0
+        best, best_gain, gained = 0.0, CLEAR_GAIN * len(likely) * profit, 0.0
         for place, gap in enumerate(likely):
             rest = gap - passed
             gained += profit - (waiting + 1) * rest
