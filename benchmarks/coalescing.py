@@ -16,6 +16,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +135,8 @@ class Static:
 
     def __init__(self, delay: float) -> None:
         self.delay = delay
-        self.arrivals = self
 
-    def add(self, now: float) -> None: ...
+    def arrive(self, now: float) -> None: ...
 
     def learn(self, calls: int, seconds: float) -> None: ...
 
@@ -237,7 +237,7 @@ def live(recorded: dict[str, list[float]], count: int) -> dict[str, Any]:
             with gf.executor(latency=max(STATIC_DELAYS)) as executor:
                 if delay is not None:
                     schedule = executor._home.dispatcher.schedule
-                    schedule.batching = lambda task, s=Static(delay): s  # type: ignore[method-assign]
+                    schedule.batching = partial(fixed, Static(delay))  # type: ignore[method-assign]
                 executor.submit(call, x).result()
                 given = [arrival for arrival in arrivals if arrival < LIVE_SECONDS]
                 ends = sorted(replay(given, lambda: executor.submit(call, x)))
@@ -246,6 +246,11 @@ def live(recorded: dict[str, list[float]], count: int) -> dict[str, Any]:
         own = rows.pop(None)
         found[name] = {"queue": own, "static": rows} | against(own, rows)
     return found
+
+
+def fixed(batching: Static, task: Task) -> Static:
+    """Return the same for every task."""
+    return batching
 
 
 def occupy(seconds: float) -> None:

@@ -26,9 +26,9 @@ from gpuforge.errors import (
     TaskTimeout,
     UnknownName,
 )
+from gpuforge.runtime.backends import is_on
 from gpuforge.runtime.executor import dispatcher as dispatching
 from gpuforge.runtime.executor import opening
-from gpuforge.runtime.backends import is_on
 from gpuforge.runtime.executor.places import Places
 from gpuforge.runtime.executor.quota import Quota
 from gpuforge.runtime.executor.running import on_lane

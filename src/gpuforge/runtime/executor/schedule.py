@@ -67,7 +67,7 @@ class Schedule:
         if queue is None:
             queue = self.queues[task.lanes] = Queue()
         if task.group is not None:
-            self.batching(task).arrivals.add(now)
+            self.batching(task).arrive(now)
         queue.add(task)
 
     def drop(self, task: Task) -> bool:
@@ -111,13 +111,12 @@ class Schedule:
         if not lane.fits(task):
             self.memory_short = True
             return None
-        if task.group is None:
-            tasks = [task]
-        else:
-            until = self._wait_until(task, queue, lane, now)
+        tasks = [task]
+        if task.group is not None and (batching := self.batching(task)).most > 1:
+            until = self._wait_until(batching, task, queue, lane, now)
             if until > now:
                 return until
-            tasks = self._together(task, queue, lane)
+            tasks = self._together(batching.most, task, queue, lane)
         return self.start(tasks, queue, lane, now)
 
     def start(self, tasks: list[Task], queue: Queue, lane: Lane, now: float) -> Batch:
@@ -190,27 +189,24 @@ class Schedule:
         queued = ahead * lane.mean_seconds / lane.width / lane.share.share
         return lane.free_in(now) + queued + (lane.mean_seconds if each is None else each)
 
-    def _wait_until(self, task: Task, queue: Queue, lane: Lane, now: float) -> float:
+    def _wait_until(
+        self, batching: Batching, task: Task, queue: Queue, lane: Lane, now: float
+    ) -> float:
         """Return until when a lane that has nothing else to do should wait for more calls."""
         together = queue.count(task)
         if queue.waiting > together or lane.running:
             return now
-        return self.batching(task).wait_until(now, together, task.queued_at, self.latency)
+        return batching.wait_until(now, together, task.queued_at, self.latency)
 
-    def _together(self, task: Task, queue: Queue, lane: Lane) -> list[Task]:
+    def _together(self, most: int, task: Task, queue: Queue, lane: Lane) -> list[Task]:
         """Return a task and those that are made together with it."""
-        most = self.batching(task).most
-        if most == 1:
-            return [task]
         tasks: list[Task] = []
         used = 0
         for mate in queue.mates(task):
-            if mate is not task and not (
-                _same(mate.context, task.context) and lane.fits(mate, used)
-            ):
-                continue
-            tasks.append(mate)
-            used += mate.need_bytes
+            fits = mate is task or (_same(mate.context, task.context) and lane.fits(mate, used))
+            if fits:
+                tasks.append(mate)
+                used += mate.need_bytes
             if len(tasks) == most:
                 break
         return tasks
