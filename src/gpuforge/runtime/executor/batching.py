@@ -73,7 +73,7 @@ class Batching:
             self.most = self.most // 2
             self._shares.clear()
             if self.most == 1:
-                self._again_after = min(8 * self._again_after, LAST_TRY)
+                self._again_after = min(4 * self._again_after, LAST_TRY)
 
     def _fit(self, calls: int, seconds: float) -> None:
         """Fit a line to what batches took, the older ones counting less."""
