@@ -88,7 +88,7 @@ def submit(executor: Executor, rng: random.Random, number: int) -> tuple[Future[
     if luck < HANGING:
         return hanging.submit(x, priority=1, timeout=HELD_SECONDS), TaskTimeout
     if luck < HANGING + FAILING:
-        return failing.submit(x, number, priority=priority), Planned
+        return failing.submit(x, number % 10, priority=priority), Planned
     if luck < 0.4:
         wanted = Planned if number % 50 == 0 else number * number
         return executor.with_options(priority=priority).submit(plain, number), wanted

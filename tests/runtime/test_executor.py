@@ -284,6 +284,11 @@ class TestTimeouts:
             double.submit(X).result(SECONDS)
         assert isinstance(future.exception(), TaskTimeout)  # what came later changes nothing
 
+    def test_a_timeout_holds_also_after_nothing_had_one_for_a_while(self, gate: Gate) -> None:
+        for seconds in (0.02, 2 * dispatching.IDLE_SECONDS):
+            with pytest.raises(TaskTimeout):
+                gate.offloaded.submit(X, timeout=seconds).result(SECONDS)
+
     def test_waiting_for_a_turn_does_not_count(self, gate: Gate) -> None:
         gate.offloaded.submit(X)
         assert gate.began.acquire(timeout=SECONDS)

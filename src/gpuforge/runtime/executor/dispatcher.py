@@ -269,19 +269,19 @@ class Dispatcher:
 
     def _keep_guard(self) -> None:
         """End what runs longer than it may, for as long as there is something with a timeout."""
+        idle = False
         while True:
             with self._lock:
                 now = self.clock()
-                late = [(b, b.due_at) for b in self._running()]
-                told = [one for b, due in late if due is not None and due <= now
-                        for one in self._expire(b, now)]  # fmt: skip
+                late = [b for b in self._running() if (due := b.due_at) is not None and due <= now]
+                told = [one for batch in late for one in self._expire(batch, now)]
                 if not told:
                     dues = [due for b in self._running() if (due := b.due_at) is not None]
-                    self._guard_until = min(dues, default=now + IDLE_SECONDS)
-                    woken = self._guard_bell.wait(self._guard_until - now)
-                    if not dues and not woken:
+                    if idle and not dues:
                         self._guard = None
                         return
+                    self._guard_until = min(dues, default=now + IDLE_SECONDS)
+                    idle = not self._guard_bell.wait(self._guard_until - now) and not dues
             for task, error in told:
                 task.ending.set_exception(error)
 
