@@ -165,6 +165,8 @@ def simulate(
             task.group, task.lanes = "group", (lane.name,)
             schedule.add(task, now)
             arrival = next(coming, None)
+            if wake is not None and now < wake and not schedule.is_news(task, lane):
+                continue
         elif running and running[1] == now:
             batch = running[0]
             running = None

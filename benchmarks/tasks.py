@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
@@ -62,9 +63,13 @@ def spread(values: list[float]) -> dict[str, float]:
     return {"median": middle, "lower_quartile": low, "upper_quartile": high}
 
 
-def bursts(rounds: int, pool: Executor, executor: Executor) -> dict[str, list[float]]:
+def bursts(
+    rounds: int, one: Executor, pool: Executor, executor: Executor
+) -> dict[str, list[float]]:
+    """Time bursts: one thread against the lane of a device, several against that of the host."""
     ways: dict[str, Callable[[Any], Any]] = {
-        "ThreadPoolExecutor": lambda x: pool.submit(plain, x),
+        "ThreadPoolExecutor(1)": lambda x: one.submit(plain, x),
+        "ThreadPoolExecutor()": lambda x: pool.submit(plain, x),
         "f.submit": double.submit,
         "gf.executor, host": lambda x: executor.submit(plain, x),
     }
@@ -98,22 +103,23 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "tasks.json")
     parser.add_argument("--rounds", type=int, default=40)
     arguments = parser.parse_args()
-    with ThreadPoolExecutor(1) as pool, gf.executor() as executor:
-        times = bursts(arguments.rounds, pool, executor)
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor() as pool, gf.executor() as executor:
+        times = bursts(arguments.rounds, one, pool, executor)
     times |= asyncio.run(awaited(arguments.rounds))
-    base = times["ThreadPoolExecutor"]
+    pairs = {"f.submit": "ThreadPoolExecutor(1)", "gf.executor, host": "ThreadPoolExecutor()"}
     added = {
-        name: spread([one - other for one, other in zip(times[name], base, strict=True)])
-        for name in ("f.submit", "gf.executor, host")
+        name: spread([a - b for a, b in zip(times[name], times[base], strict=True)])
+        for name, base in pairs.items()
     }
     results = {
+        "load_average": os.getloadavg()[0],
         "burst": BURST, "seconds_per_task": {k: spread(v) for k, v in times.items()},
         "added_to_thread_pool": added, "raw": times,
     }  # fmt: skip
     for name, values in times.items():
         print(f"{name}: {1e6 * median(values):.1f} µs")
     for name, row in added.items():
-        print(f"{name} above ThreadPoolExecutor: {1e6 * row['median']:.1f} µs")
+        print(f"{name} above {pairs[name]}: {1e6 * row['median']:.1f} µs")
     arguments.out.write_text(json.dumps(results, indent=1) + "\n")
 
 

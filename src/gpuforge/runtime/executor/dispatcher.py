@@ -108,7 +108,8 @@ class Dispatcher:
                 home.pending[task] = None
                 home.given += 1
             for name in task.lanes:
-                self._wake(name)
+                if self.schedule.is_news(task, self.schedule.lanes[name]):
+                    self._wake(name)
 
     def add_lane(self, lane: Lane) -> None:
         """Let tasks run on one more lane."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from gpuforge.runtime.executor.quota import Quota, Share
@@ -49,6 +50,7 @@ class Lane:
     ----------
     device, backend : what placement is held to on this lane; empty: it chooses freely
     memory_bytes : what running tasks may need together; None: no limit
+    awaited : the group of calls that it waits for more of; None: it waits for none
     running : what runs now
     used_bytes : what the running tasks need
     busy_seconds, calls : of the tasks that ended here
@@ -61,6 +63,7 @@ class Lane:
     backend: str = ""
     memory_bytes: int | None = None
     share: Share = field(default_factory=lambda: Share(1.0))
+    awaited: Hashable = None
     running: list[Batch] = field(default_factory=list)
     used_bytes: int = 0
     busy_seconds: float = 0.0

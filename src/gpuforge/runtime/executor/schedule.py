@@ -100,6 +100,7 @@ class Schedule:
 
     def take(self, lane: Lane, now: float) -> Batch | float | None:
         """Return what a lane runs now, when to ask again, or None: once something has changed."""
+        lane.awaited = None
         if len(lane.running) >= lane.width:
             return None
         found = self._next(lane, now)
@@ -115,9 +116,20 @@ class Schedule:
         if task.group is not None and (batching := self.batching(task)).most > 1:
             until = self._wait_until(batching, task, queue, lane, now)
             if until > now:
+                lane.awaited = task.group
                 return until
             tasks = self._together(batching.most, task, queue, lane)
         return self.start(tasks, queue, lane, now)
+
+    def is_news(self, task: Task, lane: Lane) -> bool:
+        """Return whether a lane that waits should look at a task that has just come.
+
+        Not where it waits for others like it, unless there are enough of them now: looking at each
+        would take longer than the calls.
+        """
+        if lane.awaited is None or task.group != lane.awaited:
+            return True
+        return self.queues[task.lanes].count(task) >= self.batching(task).most
 
     def start(self, tasks: list[Task], queue: Queue, lane: Lane, now: float) -> Batch:
         """Let waiting tasks run on a lane."""
