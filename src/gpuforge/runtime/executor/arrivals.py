@@ -7,8 +7,8 @@ from collections import deque
 
 KEPT_GAPS = 64
 """Gaps between arrivals that are looked back on."""
-MARGIN = 1.2
-"""A little longer than the gap that is waited for, or the call comes just too late."""
+MARGIN = 2.5
+"""So many times the gap is waited: it is looked again at the end only, and a burst has several."""
 CLEAR_GAIN = 0.2
 """Share of what could be gained at best that waiting must have gained: it is a guess, after all."""
 FEW_GAPS = 4

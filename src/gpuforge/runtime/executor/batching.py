@@ -89,6 +89,10 @@ class Batching:
             self.each_seconds = max((weight * ns - n * s) / spread, 0.0)
             self.fixed_seconds = max((s - self.each_seconds * n) / weight, 0.0)
 
+    def is_enough(self, waiting: int) -> bool:
+        """Return whether so many calls need not wait for another one."""
+        return waiting >= self.most or waiting * self.each_seconds >= self.fixed_seconds
+
     def wait_until(self, now: float, waiting: int, oldest: float, latency: float) -> float:
         """Return until when a batch of `waiting` calls should wait for more; `now`: not at all."""
         if self.most <= waiting:

@@ -129,7 +129,7 @@ class Schedule:
         """
         if lane.awaited is None or task.group != lane.awaited:
             return True
-        return self.queues[task.lanes].count(task) >= self.batching(task).most
+        return self.batching(task).is_enough(self.queues[task.lanes].count(task))
 
     def start(self, tasks: list[Task], queue: Queue, lane: Lane, now: float) -> Batch:
         """Let waiting tasks run on a lane."""
