@@ -65,12 +65,13 @@ broken: $(BIN)/.test
 	$(BIN)/python benchmarks/broken_environments.py
 	$(BIN)/python benchmarks/healthy_environments.py
 
-# 200 processes on one cache, a third of them killed; then random programs, offloaded and plain:
-# PROGRAMS for each of BACKENDS, an hour or several for each 100,000. May be interrupted and started again; what disagrees is in benchmarks/results.
+# 200 processes on one cache, a third of them killed; 100,000 tasks of every kind; then random
+# programs, offloaded and plain: PROGRAMS for each of BACKENDS, an hour or several for each 100,000. May be interrupted and started again; what disagrees is in benchmarks/results.
 PROGRAMS ?= 100000
 BACKENDS ?= torch,jax
 soak: $(BIN)/.test $(BIN)/.second
 	$(BIN)/python benchmarks/kept/processes.py 200
+	$(BIN)/python -m tests.runtime.many_tasks --tasks 100000
 	$(BIN)/python -m tests.meaning.soak --programs $(PROGRAMS) --backends $(BACKENDS)
 
 # On a machine with a GPU, with the Python whose libraries see it: PYTHON=..., OUT=folder of results.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from gpuforge.inference import inference as inference
     from gpuforge.runtime.benefit import would_benefit as would_benefit
     from gpuforge.runtime.executor.cluster import cluster as cluster
+    from gpuforge.runtime.executor.opening import executor as executor
+    from gpuforge.runtime.executor.quota import Quota as Quota
     from gpuforge.runtime.namespace import namespace as namespace
     from gpuforge.runtime.offload import offload as offload
     from gpuforge.runtime.ready import elementwise as elementwise
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.session import session as session
 
 _HOMES: dict[str, str] = {
+    "Quota": "gpuforge.runtime.executor.quota",
     "best_device": "gpuforge.detect",
     "cluster": "gpuforge.runtime.executor.cluster",
     "detect": "gpuforge.detect",
@@ -40,6 +43,7 @@ _HOMES: dict[str, str] = {
     "inference": "gpuforge.inference",
     "lattice": "gpuforge.lattice",
     "matmul": "gpuforge.runtime.ready",
+    "executor": "gpuforge.runtime.executor.opening",
     "namespace": "gpuforge.runtime.namespace",
     "offload": "gpuforge.runtime.offload",
     "session": "gpuforge.runtime.session",

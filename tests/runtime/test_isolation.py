@@ -355,3 +355,17 @@ assert (placed(np.ones(3)) == 2).all() and pids() == before
         with started(tmp_path, then) as parent:
             _, err = parent.communicate(timeout=60)
         assert parent.returncode == 0, err
+
+
+@gf.offload(isolate=True)
+def never_ends(x: Any) -> Any:
+    while x.sum() > 0:
+        pass
+
+
+def test_a_submitted_call_is_killed_at_its_timeout_and_others_go_on() -> None:
+    late = never_ends.submit(np.ones(3), timeout=1)
+    other = gf.offload(isolate=True)(add).submit(np.ones(3), timeout=60)
+    with pytest.raises(TaskTimeout, match="killed"):
+        late.result()
+    assert other.result().tolist() == [2, 2, 2]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import nullcontext
 from itertools import count
 from time import perf_counter
@@ -27,6 +27,8 @@ from gpuforge.runtime.function.options import MapOptions, Options
 from gpuforge.runtime.prelude import TIMED_EVERY, prelude
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from gpuforge.runtime.execution.explanation import Explanation
     from gpuforge.runtime.record import FunctionRecord, Held
     from gpuforge.runtime.session import Session
@@ -162,6 +164,61 @@ class Offloaded(Generic[P, R]):
         found: FunctionRecord = _placing().stats(self)
         return found
 
+    def submit(
+        self, *args: Any, priority: int = 0, timeout: float | str | None = None,
+        memory: int | str | None = None, name: str = "", **kwargs: Any,
+    ) -> Future[R]:  # fmt: skip
+        """Let a call wait for its turn on a device, and return its future at once.
+
+        The call runs in the session and context of whoever submits it. Small calls of one signature
+        that wait together are made together where that was measured to be faster.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            The function's own arguments. The four names below belong to `submit`; a function with a
+            parameter of that name takes it by position, or through ``gf.executor().submit``.
+        priority
+            Whole number from -100 to 100: higher goes first. Half a minute of waiting counts as
+            much as one step.
+        timeout
+            Seconds, or ``"250ms"``, that the call may run once it has begun. Then its future ends
+            with TaskTimeout, and other tasks go on; the call itself cannot be stopped.
+        memory
+            Bytes that the call needs, or ``"500MB"``; default: those of its arrays. It begins once
+            it has them beside those that run, within ``memory_limit`` and the quota of the device.
+        name
+            What messages call the task; default: the function's name.
+
+        Returns
+        -------
+        concurrent.futures.Future
+            Ends once: with the result, with what the function raised, with TaskTimeout or
+            TaskCancelled.
+
+        Raises
+        ------
+        InvalidSettings
+            If an option means nothing.
+        DeviceOutOfMemory
+            If the call can never have the memory that it needs.
+        """
+        submitted: Future[R] = _tasks().submit(self, args, kwargs, priority, timeout, memory, name)
+        return submitted
+
+    def aio(
+        self, *args: Any, priority: int = 0, timeout: float | str | None = None,
+        memory: int | str | None = None, name: str = "", **kwargs: Any,
+    ) -> Coroutine[Any, Any, R]:  # fmt: skip
+        """Make a call beside an event loop: ``await f.aio(x)``. Takes what `submit` takes.
+
+        Cancelled (also by ``asyncio.timeout``), it never begins, or is abandoned if it runs.
+        """
+        made: Coroutine[Any, Any, R] = _tasks().aio(
+            self, args, kwargs, priority, timeout, memory, name
+        )
+        return made
+
     def _considered(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         pinned = self._options.backend or self._options.isolate
         if not prelude.over and current.get() is None and prelude.lasts(pinned):
@@ -195,6 +252,14 @@ def _mapping() -> ModuleType:
     from gpuforge.runtime.executor import mapping
 
     return mapping
+
+
+@functools.cache
+def _tasks() -> ModuleType:
+    """Return what queues calls, which is loaded for the first call that is submitted."""
+    from gpuforge.runtime.executor import calls
+
+    return calls
 
 
 class BoundOffloaded:
@@ -234,6 +299,14 @@ class BoundOffloaded:
         return _mapping().map_items(
             self.__func__, self, items, alone=True, spread=True, **options
         )  # fmt: skip
+
+    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Let a call wait for its turn, as `Offloaded.submit` does."""
+        return self.__func__.submit(self.__self__, *args, **kwargs)
+
+    def aio(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        """Make a call beside an event loop, as `Offloaded.aio` does."""
+        return self.__func__.aio(self.__self__, *args, **kwargs)
 
 
 @overload
@@ -306,9 +379,9 @@ def offload(
     Returns
     -------
     Offloaded
-        Called like `function`; NumPy arrays in, NumPy's result out. Has ``explain(*args)`` and
-        ``stats()``. Coroutine and generator functions are returned as they are, with an ``explain``
-        that says why.
+        Called like `function`; NumPy arrays in, NumPy's result out. Has ``explain(*args)``,
+        ``stats()``, ``submit(*args)`` and ``aio(*args)``. Coroutine and
+        generator functions are returned as they are, with an ``explain`` that says why.
 
     Raises
     ------

@@ -446,7 +446,8 @@ def sessions() -> tuple[Session, ...]:
 def default_session() -> Session:
     """Return the session that holds outside every ``with gpuforge.session(...)``."""
     global _default
-    prelude.end()
+    if not prelude.over:
+        prelude.end()
     if _default is None:
         with _default_lock:
             if _default is None:

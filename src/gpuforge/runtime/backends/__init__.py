@@ -223,7 +223,7 @@ def device_of(name: str) -> str:
 def is_on(name: str, device: str) -> bool:
     """Return whether a backend's name says that it computes on a device; ``gpu`` is any GPU."""
     place = device_of(name)
-    return place == device or (device == "gpu" and place in GPUS)
+    return device in (place, name.partition(":")[2]) or (device == "gpu" and place in GPUS)
 
 
 def check_device(name: str) -> None:

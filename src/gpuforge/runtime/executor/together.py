@@ -53,7 +53,7 @@ class Result:
     """
 
     value: Any = None
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 def modes_of_batches() -> dict[str, Any] | None:

@@ -1,0 +1,373 @@
+"""The threads that run tasks: one for each device, and several for functions of the host.
+
+A device has one thread, for calls that run side by side on it take longer each and leave no times
+to learn from (`Session.crowded`). All threads are daemons: a call that was abandoned must not hold
+up the end of the program. They start when there is something to do, and end once there was nothing
+for `IDLE_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from weakref import WeakSet
+
+from gpuforge.errors import ExecutorClosed, TaskTimeout
+from gpuforge.runtime.executor.lane import Batch, Lane
+from gpuforge.runtime.executor.running import run
+from gpuforge.runtime.executor.schedule import Schedule
+from gpuforge.runtime.executor.stats import ExecutorStats, LaneStats, Tally
+from gpuforge.runtime.executor.task import ENDED, RUNNING, WAITING, Task
+from gpuforge.runtime.executor.together import Result
+from gpuforge.units import format_seconds
+
+IDLE_SECONDS = 2.0
+GRACE_SECONDS = 1.0
+"""How long a call that nobody waits for any more may go on before its lane does without it."""
+
+everyone: WeakSet[Dispatcher] = WeakSet()
+_here = threading.local()
+
+
+class Crew:
+    """The threads of one lane.
+
+    Attributes
+    ----------
+    bell : rings for those that wait
+    threads, idle : how many there are, and how many of them wait
+    called : how many of those were told to look for work and have not begun to
+    """
+
+    def __init__(self, lane: Lane, lock: threading.Lock) -> None:
+        self.lane = lane
+        self.bell = threading.Condition(lock)
+        self.threads = self.idle = self.called = 0
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until there may be work; return whether there may be."""
+        self.idle += 1
+        self.bell.wait(seconds)
+        self.idle -= 1
+        woken = self.called > 0
+        self.called -= woken
+        return woken
+
+
+class Dispatcher:
+    """Runs the tasks of a schedule in threads.
+
+    Attributes
+    ----------
+    tally : how tasks ended so far
+    closed : whether it takes no more tasks
+    """
+
+    def __init__(self, schedule: Schedule, clock: Callable[[], float] = perf_counter) -> None:
+        self.schedule, self.clock = schedule, clock
+        self._reset()
+        everyone.add(self)
+
+    def _reset(self) -> None:
+        self.tally = Tally()
+        self.closed = False
+        self.pending: dict[Task, None] = {}
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waiters = 0
+        self._crews: dict[str, Crew] = {}
+        self._guard: threading.Thread | None = None
+        self._guard_bell = threading.Condition(self._lock)
+        self._guard_until = float("inf")
+        self._lost: dict[Batch, str] = {}
+
+    def put(self, task: Task) -> None:
+        """Let a task wait for its turn.
+
+        Raises
+        ------
+        ExecutorClosed
+            If the executor was shut down.
+        DeviceOutOfMemory
+            If it can never have the memory that it needs.
+        """
+        home = task.home
+        with self._lock:
+            if self.closed or (home is not None and home.closed):
+                raise ExecutorClosed(
+                    f"task {task.name!r} was submitted after the executor was shut down",
+                    hint="submit before shutdown, or inside the 'with' block",
+                )
+            if task.limit_bytes or self.schedule.limited:
+                self.schedule.check(task)
+            self.schedule.add(task, self.clock())
+            self.pending[task] = None
+            self.tally.given += 1
+            if home is not None:
+                home.pending[task] = None
+                home.given += 1
+            for name in task.lanes:
+                if self.schedule.is_news(task, self.schedule.lanes[name]):
+                    self._wake(name)
+
+    def add_lane(self, lane: Lane) -> None:
+        """Let tasks run on one more lane."""
+        with self._lock:
+            self.schedule.lanes.setdefault(lane.name, lane)
+            self.schedule.limited |= lane.memory_bytes is not None
+
+    def _wake(self, name: str) -> None:
+        """Let a thread of a lane look for work: one that waits, else a new one."""
+        crew = self._crews.get(name)
+        if crew is None:
+            crew = self._crews[name] = Crew(self.schedule.lanes[name], self._lock)
+        if crew.idle > crew.called:
+            crew.called += 1
+            crew.bell.notify()
+        elif crew.threads < crew.lane.width:
+            title = f"gpuforge lane {name}"
+            threading.Thread(target=self._serve, args=(crew,), name=title, daemon=True).start()
+            crew.threads += 1
+
+    def _serve(self, crew: Crew) -> None:
+        """Run tasks of one lane until there was none for a while."""
+        _here.lane = True
+        while (batch := self._next(crew)) is not None:
+            self._run(batch)
+            if batch.abandoned:
+                return
+            del batch
+
+    def _next(self, crew: Crew) -> Batch | None:
+        """Wait for what a lane runs next; None: its thread ends."""
+        with self._lock:
+            while True:
+                now = self.clock()
+                found = self.schedule.take(crew.lane, now)
+                if isinstance(found, Batch):
+                    self._guard_for(found)
+                    return found
+                if found is None:
+                    if self.closed or not crew.wait(IDLE_SECONDS):
+                        break
+                else:
+                    crew.wait(found - now)
+            crew.threads -= 1
+            return None
+
+    def _run(self, batch: Batch) -> None:
+        """Make the calls of a batch and tell how they ended, except to those that ended before."""
+        for task in batch.tasks:
+            task.ending.set_running_or_notify_cancel()
+        results = run(batch)
+        seconds = self.clock() - batch.started_at
+        with self._lock:
+            self.schedule.finish(batch, seconds)
+            self._lost.pop(batch, None)
+            told = [
+                (task.ending, result)
+                for task, result in zip(batch.tasks, results, strict=True)
+                if task.state == RUNNING
+            ]
+            self._count(batch, results)
+            self._end([task for task in batch.tasks if task.state == RUNNING])
+            if self.schedule.memory_short:
+                self.schedule.memory_short = False
+                for name in self._crews:
+                    self._wake(name)
+        for ending, result in told:
+            if result.error is None:
+                ending.set_result(result.value)
+            else:
+                ending.set_exception(result.error)
+
+    def _count(self, batch: Batch, results: list[Result]) -> None:
+        tally = self.tally
+        tally.batches[len(batch.tasks)] += 1
+        for task, result in zip(batch.tasks, results, strict=True):
+            tally.waits.append(task.started_at - task.queued_at)
+            if task.state == RUNNING:
+                tally.done += result.error is None
+                tally.failed += result.error is not None
+
+    def _end(self, tasks: Iterable[Task]) -> None:
+        """Mark tasks as ended, under the lock; the caller tells their endings without it."""
+        for task in tasks:
+            task.state = ENDED
+            self.pending.pop(task, None)
+            task.forget()
+            if task.home is not None:
+                task.home.pending.pop(task, None)
+        if self._waiters:
+            self._changed.notify_all()
+
+    def made(self, task: Task, seconds: float, error: BaseException | None) -> None:
+        """Take in a call that was made without a lane."""
+        with self._lock:
+            self.schedule.learn(task, self.schedule.lanes[task.lanes[0]], seconds)
+            self.tally.given += 1
+            self.tally.done += error is None
+            self.tally.failed += error is not None
+
+    def help(self, task: Task) -> None:
+        """Run a task that a lane's thread waits for, there, unless it has begun."""
+        if task.state != WAITING or not hasattr(_here, "lane"):
+            return
+        with self._lock:
+            if task.state != WAITING:
+                return
+            lane, queue = self.schedule.lanes[task.lanes[0]], self.schedule.queues[task.lanes]
+            batch = self.schedule.start([task], queue, lane, self.clock())
+            batch.nested = True
+            self._guard_for(batch)
+        self._run(batch)
+
+    def cancel(self, task: Task) -> bool:
+        """End a task that has not begun; return whether it has not. The caller tells its ending."""
+        with self._lock:
+            if not self.schedule.drop(task):
+                return False
+            self.tally.cancelled += 1
+            self._end([task])
+            return True
+
+    def give_up(self, task: Task, after: float = GRACE_SECONDS) -> bool:
+        """End a task that nobody waits for; return whether this ended it.
+
+        If it runs, its lane goes on without it once `after` seconds have passed.
+        """
+        if self.cancel(task):
+            return True
+        with self._lock:
+            if task.state != RUNNING:
+                return False
+            self.tally.cancelled += 1
+            self._end([task])
+            batch = next(b for b in self._running() if task in b.tasks)
+            if all(one.state == ENDED for one in batch.tasks):
+                batch.given_up_at = self.clock() + after
+                self._guard_for(batch)
+            return True
+
+    def _running(self) -> list[Batch]:
+        return [batch for lane in self.schedule.lanes.values() for batch in lane.running]
+
+    def _guard_for(self, batch: Batch) -> None:
+        """Let a thread see to the timeout of a batch, if it has one."""
+        due = batch.due_at
+        if due is None:
+            return
+        if self._guard is None:
+            self._guard_until = due
+            self._guard = threading.Thread(
+                target=self._keep_guard, name="gpuforge timeouts", daemon=True
+            )
+            self._guard.start()
+        elif due < self._guard_until:
+            self._guard_until = due
+            self._guard_bell.notify()
+
+    def _keep_guard(self) -> None:
+        """End what runs longer than it may, for as long as there is something with a timeout."""
+        idle = False
+        while True:
+            with self._lock:
+                now = self.clock()
+                late = [b for b in self._running() if (due := b.due_at) is not None and due <= now]
+                told = [one for batch in late for one in self._expire(batch, now)]
+                if not told:
+                    dues = [due for b in self._running() if (due := b.due_at) is not None]
+                    if idle and not dues:
+                        self._guard = None
+                        return
+                    self._guard_until = min(dues, default=now + IDLE_SECONDS)
+                    idle = not self._guard_bell.wait(self._guard_until - now) and not dues
+            for task, error in told:
+                task.ending.set_exception(error)
+
+    def _expire(self, batch: Batch, now: float) -> list[tuple[Task, TaskTimeout]]:
+        """End the tasks of a batch whose time is over; leave the batch alone if none is left."""
+        ran = now - batch.started_at
+        told = [
+            (task, _timeout(task, ran))
+            for task in batch.tasks
+            if task.state == RUNNING
+            and task.terms.timeout is not None
+            and ran >= task.terms.timeout
+        ]
+        self.tally.timed_out += len(told)
+        self._end([task for task, _ in told])
+        if all(task.state == ENDED for task in batch.tasks):
+            self._abandon(batch)
+        return told
+
+    def _abandon(self, batch: Batch) -> None:
+        """Replace the thread that runs a batch, which ends with it."""
+        self.schedule.abandon(batch)
+        self._lost[batch] = batch.tasks[0].name
+        self.tally.abandoned += 1
+        if not batch.nested:
+            self._crews[batch.lane.name].threads -= 1
+            self._wake(batch.lane.name)
+
+    def wait(self, pending: dict[Task, None], timeout: float | None = None) -> bool:
+        """Wait until none of some tasks is pending; return whether none is."""
+        with self._lock:
+            self._waiters += 1
+            try:
+                return self._changed.wait_for(lambda: not pending, timeout)
+            finally:
+                self._waiters -= 1
+
+    def close(self) -> None:
+        """Take no more tasks; the threads end once nothing waits."""
+        with self._lock:
+            self.closed = True
+            self._rest()
+
+    def rest(self) -> None:
+        """Let the threads that have nothing to do end at once."""
+        with self._lock:
+            if not self.pending:
+                self._rest()
+
+    def _rest(self) -> None:
+        for crew in self._crews.values():
+            crew.bell.notify_all()
+
+    def fork(self) -> None:
+        """Go on in a forked child: its parent's tasks are not the child's."""
+        pending = list(self.pending)
+        closed = self.closed
+        self._reset()
+        self.closed = closed
+        self.schedule.clear()
+        for task in pending:
+            task.state = ENDED
+            task.ending.left_to_parent()
+
+    def stats(self) -> ExecutorStats:
+        """Return what became of the tasks so far."""
+        with self._lock:
+            tally = self.tally
+            median, longest = tally.spread()
+            lanes = {
+                lane.name: LaneStats(lane.busy_seconds, lane.calls, len(lane.running))
+                for lane in self.schedule.lanes.values()
+            }
+            return ExecutorStats(
+                self.schedule.waiting, sum(len(b.tasks) for b in self._running()),
+                tally.done, tally.failed, tally.timed_out, tally.cancelled,
+                tuple(self._lost.values()), dict(tally.batches), median, longest, lanes,
+            )  # fmt: skip
+
+
+def _timeout(task: Task, ran: float) -> TaskTimeout:
+    waited = task.started_at - task.queued_at
+    return TaskTimeout(
+        f"task {task.name!r} ran for {format_seconds(ran)}, its timeout is"
+        f" {format_seconds(task.terms.timeout or 0.0)}; its call was abandoned and may go on in its"
+        f" thread (it had waited {format_seconds(waited)} before)",
+        hint="a call with isolate=True is ended instead",
+    )

@@ -1,0 +1,71 @@
+"""The future of a task: one of `concurrent.futures`, whose errors say what happened."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, TypeVar
+
+from gpuforge.errors import TaskCancelled
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.executor.dispatcher import Dispatcher
+    from gpuforge.runtime.executor.task import Task
+
+R = TypeVar("R")
+
+
+class TaskFuture(Future[R]):
+    """The result of a task, once it is there.
+
+    Where the task was cancelled, ``result`` and ``exception`` raise TaskCancelled, which is a
+    `concurrent.futures.CancelledError`. Waiting for a task within another one runs it there if it
+    has not begun: tasks that wait for each other never block a lane.
+    """
+
+    def __init__(self, task: Task, dispatcher: Dispatcher) -> None:
+        super().__init__()
+        self._task = task
+        self._dispatcher = dispatcher
+
+    def cancel(self) -> bool:
+        """Cancel the task if it has not begun; return whether it is cancelled."""
+        if not self._dispatcher.cancel(self._task):
+            return self.cancelled()
+        self.mark_cancelled()
+        return True
+
+    def mark_cancelled(self) -> None:
+        """End as cancelled, and tell those who wait."""
+        super().cancel()
+        self.set_running_or_notify_cancel()
+
+    def result(self, timeout: float | None = None) -> R:
+        """Return the value, or raise what the call raised."""
+        self._dispatcher.help(self._task)
+        try:
+            return super().result(timeout)
+        except CancelledError:
+            raise self._cancelled() from None
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return what the call raised; None where it returned a value."""
+        self._dispatcher.help(self._task)
+        try:
+            return super().exception(timeout)
+        except CancelledError:
+            raise self._cancelled() from None
+
+    def left_to_parent(self) -> None:
+        """End in a forked child, where whoever held the lock of this future may be gone."""
+        self._condition = threading.Condition()
+        self._waiters.clear()
+        text = f"task {self._task.name!r} was left to the parent process when this one was forked"
+        self.set_exception(TaskCancelled(text, hint="submit it in this process, too"))
+
+    def _cancelled(self) -> BaseException:
+        if self.cancelled():
+            return TaskCancelled(f"task {self._task.name!r} was cancelled before it began")
+        found = super().exception()  # the call itself raised a CancelledError
+        assert found is not None
+        return found

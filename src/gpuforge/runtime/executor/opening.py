@@ -1,0 +1,240 @@
+"""``gf.executor()``: functions that run in the lanes of the devices and of the host."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from time import monotonic
+from typing import Any, TypeVar
+
+from gpuforge.errors import InvalidSettings, TaskTimeout
+from gpuforge.runtime.executor import interruption
+from gpuforge.runtime.executor.dispatcher import Dispatcher
+from gpuforge.runtime.executor.future import TaskFuture
+from gpuforge.runtime.executor.places import Places
+from gpuforge.runtime.executor.quota import Quota
+from gpuforge.runtime.executor.schedule import LATENCY_SECONDS, Schedule
+from gpuforge.runtime.executor.stats import ExecutorStats
+from gpuforge.runtime.executor.submission import submit
+from gpuforge.runtime.executor.task import DEFAULT, Task, Terms, check_terms, check_timeout
+from gpuforge.units import format_seconds, parse_seconds
+
+R = TypeVar("R")
+
+
+class Home:
+    """What the tasks of one executor have in common.
+
+    Attributes
+    ----------
+    pending : its tasks that have not ended
+    given : how many it was given
+    """
+
+    def __init__(self, dispatcher: Dispatcher, places: Places, *, shared: bool) -> None:
+        self.dispatcher, self.places, self.shared = dispatcher, places, shared
+        self.pending: dict[Task, None] = {}
+        self.given = 0
+        self.closed = False
+
+
+class Executor(concurrent.futures.Executor):
+    """Runs functions in the lanes of the devices and of the host. Made by `executor`."""
+
+    def __init__(self, home: Home, terms: Terms = DEFAULT) -> None:
+        self._home, self._terms = home, terms
+
+    def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> TaskFuture[R]:
+        """Let a call wait for its turn.
+
+        All arguments are the function's own; `with_options` gives the task a priority or a timeout.
+
+        Parameters
+        ----------
+        fn
+            An offloaded function, which runs in the lane of a device, or any other, which runs in a
+            thread of the host.
+
+        Raises
+        ------
+        ExecutorClosed
+            After `shutdown`.
+        DeviceOutOfMemory
+            If the call can never have the memory that it needs.
+        """
+        home = self._home
+        return submit(home.dispatcher, home.places, fn, args, kwargs, self._terms, home)
+
+    def with_options(
+        self, *, priority: int = 0, timeout: float | str | None = None,
+        memory: int | str | None = None, name: str = "",
+    ) -> Executor:  # fmt: skip
+        """Return this executor for tasks on other terms, which `Offloaded.submit` explains."""
+        return Executor(self._home, check_terms(priority, timeout, memory, name))
+
+    def run(
+        self, calls: Iterable[Sequence[Any]], *, timeout: float | str | None = None,
+        on_error: str = "raise",
+    ) -> list[Any]:  # fmt: skip
+        """Make calls of different functions, and return their results in order.
+
+        Parameters
+        ----------
+        calls
+            Pairs of a function and its argument, or a tuple of its arguments; a third entry holds
+            keyword arguments: ``[(f, x), (g, (a, b)), (h, (a,), {"scale": 2.0})]``.
+        timeout
+            Seconds for all of them together. What has not begun by then is cancelled, what still
+            runs is abandoned.
+        on_error
+            ``"raise"``: once all have ended, the first exception is raised. ``"return"``: each
+            exception stands in the place of its result.
+
+        Raises
+        ------
+        TaskTimeout
+            If they took longer than `timeout`.
+        InvalidSettings
+            If an option or an entry of `calls` means nothing.
+        """
+        if on_error not in ("raise", "return"):
+            raise InvalidSettings(f"on_error={on_error!r} is neither 'raise' nor 'return'")
+        seconds = check_timeout(timeout)
+        parts = [_parts(place, call) for place, call in enumerate(calls)]
+        end = None if seconds is None else monotonic() + seconds
+        futures: list[TaskFuture[Any]] = []
+        try:
+            for function, args, kwargs in parts:  # one by one: an interruption must see each
+                futures.append(self.submit(function, *args, **kwargs))
+            for future in futures:
+                self._await(future, end, seconds)
+        except BaseException as error:
+            cause = "interrupted" if isinstance(error, KeyboardInterrupt) else ""
+            mine = dict.fromkeys(future._task for future in futures if not future.done())
+            interruption.cut_short(self._home.dispatcher, mine, len(futures), cause)
+            raise
+        errors = [future.exception() for future in futures]
+        first = next((error for error in errors if error is not None), None)
+        if first is not None and on_error == "raise":
+            raise first
+        return [
+            future.result() if error is None else error
+            for future, error in zip(futures, errors, strict=True)
+        ]
+
+    def _await(self, future: TaskFuture[Any], end: float | None, seconds: float | None) -> None:
+        """Wait for a task, and end it where the time of all is over."""
+        try:
+            future.exception(None if end is None else max(end - monotonic(), 0.0))
+        except TimeoutError:
+            task = future._task
+            began = task.state
+            if self._home.dispatcher.give_up(task):
+                what = "its call was abandoned while it ran" if began else "it had not begun"
+                limit = format_seconds(seconds or 0.0)
+                future.set_exception(TaskTimeout(
+                    f"task {task.name!r} did not end within the {limit} of the whole run: {what}"
+                ))  # fmt: skip
+
+    def stats(self) -> ExecutorStats:
+        """Return how many tasks wait and run, how they ended, how long they waited.
+
+        Executors without devices and quotas of their own share their lanes, and these counts, with
+        each other and with ``f.submit``.
+        """
+        return self._home.dispatcher.stats()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more tasks.
+
+        Parameters
+        ----------
+        wait
+            Whether to return only when all tasks of this executor have ended.
+        cancel_futures
+            Whether tasks that have not begun are cancelled.
+        """
+        home = self._home
+        home.closed = True
+        if cancel_futures:
+            for task in list(home.pending):
+                if home.dispatcher.cancel(task):
+                    task.ending.mark_cancelled()
+        if wait:
+            home.dispatcher.wait(home.pending)
+        (home.dispatcher.rest if home.shared else home.dispatcher.close)()
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            home = self._home
+            home.closed = True
+            interruption.cut_short(home.dispatcher, home.pending, home.given, "interrupted")
+        self.shutdown()
+
+
+def _parts(place: int, call: Any) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Return the function and the arguments of an entry of `run`."""
+    entry = tuple(call) if isinstance(call, list | tuple) else ()
+    if not 1 <= len(entry) <= 3 or not callable(entry[0]):
+        raise InvalidSettings(
+            f"entry {place} of run is {call!r}, not a function and its arguments",
+            hint="use for example [(f, x), (g, (a, b))]",
+        )
+    args = entry[1] if len(entry) > 1 else ()
+    kwargs = entry[2] if len(entry) > 2 else {}
+    if not isinstance(kwargs, Mapping):
+        raise InvalidSettings(
+            f"entry {place} of run has {kwargs!r} for keyword arguments",
+            hint="several arguments are one tuple: (f, (a, b, c))",
+        )
+    return entry[0], args if isinstance(args, tuple) else (args,), dict(kwargs)
+
+
+@cache
+def shared() -> tuple[Dispatcher, Places]:
+    """Return the lanes of ``f.submit`` and of executors that have none of their own."""
+    interruption.watch_for_termination()
+    dispatcher = Dispatcher(Schedule())
+    return dispatcher, Places(dispatcher)
+
+
+def executor(
+    devices: Iterable[str] = (),
+    *,
+    quotas: Mapping[str, Quota] | None = None,
+    latency: float | str | None = None,
+) -> Executor:
+    """Return an executor of `concurrent.futures` whose threads belong to the devices.
+
+    Parameters
+    ----------
+    devices
+        Backends among which offloaded calls are shared out, each to where it is expected to end
+        first: ``["torch:cuda:0", "torch:cuda:1"]``. Default: the processor and every GPU that the
+        session uses.
+    quotas
+        What tasks may take of a device, by its name: ``{"cuda:0": gf.Quota(share=0.8)}``;
+        ``"cpu"`` and ``"host"`` are the lanes of offloaded and of other functions.
+    latency
+        Seconds that a small call may wait for others that it is made together with. Default: 5 ms;
+        0: none waits.
+
+    Returns
+    -------
+    Executor
+        With devices, quotas or a latency it has lanes of its own; else it uses the ones that
+        ``f.submit`` uses, so that tasks of the whole program take turns on a device.
+
+    Raises
+    ------
+    UnknownName, BackendUnavailable, InvalidSettings
+        If a device, a quota or the latency means nothing here.
+    """
+    if not devices and not quotas and latency is None:
+        dispatcher, places = shared()
+        return Executor(Home(dispatcher, places, shared=True))
+    interruption.watch_for_termination()
+    seconds = LATENCY_SECONDS if latency is None else parse_seconds(latency)
+    made = Dispatcher(Schedule(latency=seconds))
+    return Executor(Home(made, Places(made, devices, quotas), shared=False))

@@ -1,0 +1,232 @@
+"""What runs next on which lane: pure, on times that the caller gives.
+
+`Dispatcher` drives it with threads and the real clock, ``benchmarks/coalescing.py`` with a
+simulated one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from contextvars import Context
+from itertools import count
+
+from gpuforge.errors import DeviceOutOfMemory
+from gpuforge.runtime.executor.batching import Batching
+from gpuforge.runtime.executor.lane import EWMA, Batch, Lane
+from gpuforge.runtime.executor.queue import AGE_SECONDS, Queue
+from gpuforge.runtime.executor.task import ENDED, RUNNING, WAITING, Task
+from gpuforge.units import format_bytes
+
+LATENCY_SECONDS = 5e-3
+"""The longest that a call waits for others that it could be made together with."""
+KEPT_KINDS = 1024
+OUTLIER = 4.0
+
+
+class Schedule:
+    """The waiting tasks, and the rules by which lanes take them.
+
+    Attributes
+    ----------
+    limited : whether a lane has a limit of memory
+    memory_short : whether a lane found its next task to need more memory than was left
+    """
+
+    def __init__(
+        self, lanes: Iterable[Lane] = (), *, latency: float = LATENCY_SECONDS,
+        age_seconds: float = AGE_SECONDS,
+    ) -> None:  # fmt: skip
+        self.lanes: dict[str, Lane] = {lane.name: lane for lane in lanes}
+        self.latency, self.age_seconds = latency, age_seconds
+        self.queues: dict[tuple[str, ...], Queue] = {}
+        self.memory_short = False
+        self.limited = any(lane.memory_bytes is not None for lane in self.lanes.values())
+        self._numbers = count()
+        self._batching: OrderedDict[Hashable, Batching] = OrderedDict()
+        self._seconds: OrderedDict[tuple[Hashable, str], float] = OrderedDict()
+
+    def check(self, task: Task) -> None:
+        """Raise DeviceOutOfMemory if a task can never have the memory that it needs."""
+        limits = [
+            min(lane.memory_bytes or task.limit_bytes, task.limit_bytes or lane.memory_bytes or 0)
+            for lane in map(self.lanes.__getitem__, task.lanes)
+        ]
+        if task.need_bytes and min(limits) and task.need_bytes > max(limits):
+            raise DeviceOutOfMemory(
+                f"task {task.name!r} needs {format_bytes(task.need_bytes)}, and the tasks on"
+                f" {' or '.join(task.lanes)} may use {format_bytes(max(limits))} together",
+                hint="split its arrays, or raise memory_limit or the quota",
+            )
+
+    def add(self, task: Task, now: float) -> None:
+        """Let a task wait for its turn."""
+        task.queued_at = now
+        task.order = (now - task.terms.priority * self.age_seconds, next(self._numbers))
+        queue = self.queues.get(task.lanes)
+        if queue is None:
+            queue = self.queues[task.lanes] = Queue()
+        if task.group is not None:
+            self.batching(task).arrive(now)
+        queue.add(task)
+
+    def drop(self, task: Task) -> bool:
+        """Take out a task that is not to run; return whether it still waited."""
+        if task.state != WAITING:
+            return False
+        self.queues[task.lanes].remove([task], ENDED)
+        return True
+
+    def clear(self) -> None:
+        """Forget all tasks."""
+        self.queues.clear()
+        for lane in self.lanes.values():
+            lane.running.clear()
+            lane.used_bytes = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks wait."""
+        return sum(queue.waiting for queue in self.queues.values())
+
+    def batching(self, task: Task) -> Batching:
+        """Return what is known of making the calls of a task's group together."""
+        found = self._batching.get(task.group)
+        if found is None:
+            found = self._batching[task.group] = Batching()
+            if len(self._batching) > KEPT_KINDS:
+                self._batching.popitem(last=False)
+        return found
+
+    def take(self, lane: Lane, now: float) -> Batch | float | None:
+        """Return what a lane runs now, when to ask again, or None: once something has changed."""
+        lane.awaited = None
+        if len(lane.running) >= lane.width:
+            return None
+        found = self._next(lane, now)
+        if found is None:
+            return None
+        task, queue = found
+        if lane.share.ready_at > now:
+            return lane.share.ready_at
+        if not lane.fits(task):
+            self.memory_short = True
+            return None
+        tasks = [task]
+        if task.group is not None and (batching := self.batching(task)).most > 1:
+            until = self._wait_until(batching, task, queue, lane, now)
+            if until > now:
+                lane.awaited = task.group
+                return until
+            tasks = self._together(batching.most, task, queue, lane)
+        return self.start(tasks, queue, lane, now)
+
+    def is_news(self, task: Task, lane: Lane) -> bool:
+        """Return whether a lane that waits should look at a task that has just come.
+
+        Not where it waits for others like it, unless there are enough of them now: looking at each
+        would take longer than the calls.
+        """
+        if lane.awaited is None or task.group != lane.awaited:
+            return True
+        return self.batching(task).is_enough(self.queues[task.lanes].count(task))
+
+    def start(self, tasks: list[Task], queue: Queue, lane: Lane, now: float) -> Batch:
+        """Let waiting tasks run on a lane."""
+        queue.remove(tasks, RUNNING)
+        for task in tasks:
+            task.started_at = now
+        batch = Batch(tasks, lane, now, len(tasks) * (self.expected(tasks[0], lane) or 0.0))
+        lane.start(batch)
+        return batch
+
+    def finish(self, batch: Batch, seconds: float) -> None:
+        """Take in what a batch took, and let its lane go on."""
+        lane, task = batch.lane, batch.tasks[0]
+        if not batch.abandoned:
+            lane.leave(batch)
+        lane.took(batch, seconds)
+        if task.group is not None:
+            self.batching(task).learn(len(batch.tasks), seconds)
+        if task.kind is not None:
+            self.learn(task, lane, seconds / len(batch.tasks))
+
+    def abandon(self, batch: Batch) -> None:
+        """Let a lane go on without waiting for what runs there."""
+        batch.abandoned = True
+        batch.lane.leave(batch)
+
+    def expected(self, task: Task, lane: Lane) -> float | None:
+        """Return what a task is expected to take on a lane; None where that is not known."""
+        return self._seconds.get((task.kind, lane.name))
+
+    def learn(self, task: Task, lane: Lane, seconds: float) -> None:
+        """Take in what a task took on a lane."""
+        key = (task.kind, lane.name)
+        known = self._seconds.get(key)
+        if known is not None:  # a call that was held up says little of the next one
+            seconds = known + EWMA * (min(seconds, OUTLIER * known) - known)
+        self._seconds[key] = seconds
+        if len(self._seconds) > KEPT_KINDS:
+            self._seconds.popitem(last=False)
+
+    def _next(self, lane: Lane, now: float) -> tuple[Task, Queue] | None:
+        """Return the first waiting task that this lane should take."""
+        best: tuple[Task, Queue] | None = None
+        for names, queue in self.queues.items():
+            if lane.name not in names or not queue.waiting:
+                continue
+            task = queue.head() if len(names) == 1 else self._share(lane, names, queue, now)
+            if task is not None and (best is None or task.order < best[0].order):
+                best = task, queue
+        return best
+
+    def _share(self, lane: Lane, names: tuple[str, ...], queue: Queue, now: float) -> Task | None:
+        """Return the task that would end here first of all lanes: the first one, else a late one.
+
+        For a late one the work that waits before it counts too.
+        """
+        others = [self.lanes[name] for name in names if name != lane.name]
+        for task, ahead in ((queue.head(), 0), (queue.late(), queue.waiting - 1)):
+            if task is None:
+                return None
+            here = lane.free_in(now) + (self.expected(task, lane) or 0.0)
+            if all(here <= self._end(task, other, ahead, now) for other in others):
+                return task
+        return None
+
+    def _end(self, task: Task, lane: Lane, ahead: int, now: float) -> float:
+        """Return in how many seconds a task would end on a lane, after `ahead` others."""
+        each = self.expected(task, lane)
+        queued = ahead * lane.mean_seconds / lane.width / lane.share.share
+        return lane.free_in(now) + queued + (lane.mean_seconds if each is None else each)
+
+    def _wait_until(
+        self, batching: Batching, task: Task, queue: Queue, lane: Lane, now: float
+    ) -> float:
+        """Return until when a lane that has nothing else to do should wait for more calls."""
+        together = queue.count(task)
+        if queue.waiting > together or lane.running:
+            return now
+        return batching.wait_until(now, together, task.queued_at, self.latency)
+
+    def _together(self, most: int, task: Task, queue: Queue, lane: Lane) -> list[Task]:
+        """Return a task and those that are made together with it."""
+        tasks: list[Task] = []
+        used = 0
+        for mate in queue.mates(task):
+            fits = mate is task or (_same(mate.context, task.context) and lane.fits(mate, used))
+            if fits:
+                tasks.append(mate)
+                used += mate.need_bytes
+            if len(tasks) == most:
+                break
+        return tasks
+
+
+def _same(one: Context | None, other: Context | None) -> bool:
+    """Return whether two calls find the same context variables, which they may read."""
+    try:
+        return bool(one is other or one == other)
+    except Exception:  # noqa: BLE001 - a variable may hold an array, which has no single truth
+        return False
