@@ -398,7 +398,7 @@ class TestUse:
     def test_adaptive_is_dasks_own(self) -> None:
         with gf.cluster(adaptive=(0, 2), timeout=LONG) as cluster:
             assert cluster.map(operator.neg, [1, 2]) == [-1, -2]
-            assert 1 <= len(cluster.client.cluster.workers) <= 2
+            assert len(cluster.client.cluster.workers) <= 2  # none once they had nothing to do
 
     def test_encrypted(self) -> None:
         pytest.importorskip("cryptography", reason="cryptography is not installed")
@@ -597,7 +597,9 @@ def interrupted(folder: Path, number: signal.Signals) -> str:
         env={**os.environ, "TMPDIR": str(folder)},
     )  # fmt: skip
     assert running.stdout is not None
-    workers = {int(running.stdout.readline()) for _ in range(12)}
+    workers: set[int] = set()
+    while len(workers) < 2:  # the short naps that wait behind a long one may never begin
+        workers.add(int(running.stdout.readline()))
     if number == signal.SIGINT:
         os.killpg(running.pid, number)
     else:

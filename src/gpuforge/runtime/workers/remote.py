@@ -87,6 +87,7 @@ class RemoteProgram:
         self.inputs = [i for i, entry in enumerate(graph.entries) if entry[0] in (INPUT, NUMBER)]
         self.arrays = [graph.entries[i][0] is INPUT for i in self.inputs]
         self.looks_over = self.eager = True
+        self.sought = self.is_untried = False
         self.compiled: Any = None
         self._home, self._place = backend.home, backend.place
         self._number = next(_numbers)

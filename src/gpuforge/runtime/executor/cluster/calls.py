@@ -49,8 +49,7 @@ async def _follow(made: ClusterFuture, name: str, address: str) -> None:
             made.set_exception(error.with_traceback(result[2]))
         elif getattr(error, "reason", LOST) == LOST:
             made.set_exception(gone(address, f" before {name} was done"))
-        else:
-            made.cancel()
+        elif made.cancel():
             made.set_running_or_notify_cancel()
 
 

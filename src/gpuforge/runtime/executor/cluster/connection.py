@@ -16,7 +16,7 @@ from gpuforge.errors import BackendUnavailable, ClusterUnavailable, InvalidSetti
 from gpuforge.installation import install_command
 from gpuforge.log import logger
 
-CLOSE_SECONDS, END_SECONDS = 1.0, 10.0
+CLOSE_SECONDS, END_SECONDS = 0.5, 10.0
 """What Dask may take to end a client and to end workers, before these are killed."""
 Folder = TemporaryDirectory[str]
 _log = logger("cluster")
@@ -46,12 +46,13 @@ class Connection:
 
     def close(self, *, at_once: bool = False) -> None:
         """Leave what was found as it is, and end what was started; `at_once` kills the workers."""
-        if self.folder is not None and at_once:
-            _kill(self.cluster)
-        if self._opened:
-            self.client.close(timeout=CLOSE_SECONDS)
-        if self.folder is not None:
-            end(self.cluster, self.folder, at_once=at_once)
+        with _quiet() if at_once else contextlib.nullcontext():
+            if self.folder is not None and at_once:
+                _kill(self.cluster)
+            if self._opened:
+                self.client.close(timeout=CLOSE_SECONDS)
+            if self.folder is not None:
+                end(self.cluster, self.folder, at_once=at_once)
 
 
 def connect(
@@ -181,6 +182,8 @@ def end(cluster: Any, folder: Folder, *, at_once: bool = False) -> None:
         with contextlib.suppress(TimeoutError):  # what is left are threads that end by themselves
             cluster.close(timeout=CLOSE_SECONDS if at_once else END_SECONDS)
     finally:
+        if at_once:  # Dask looks for its part of the folder once more when the program ends
+            logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
         folder.cleanup()
 
 
@@ -200,6 +203,7 @@ def _kill(cluster: Any) -> None:
     """Kill the processes of a local cluster's workers; nothing starts them again."""
     import psutil
 
+    cluster.shutdown_on_close = False  # or Dask waits for them when the program ends, 10 seconds
     with contextlib.suppress(AttributeError):
         cluster._adaptive.stop()
     for nanny in list(cluster.workers.values()):
