@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import operator
@@ -34,6 +35,7 @@ from gpuforge.errors import (
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 array = pytest.importorskip("dask.array", reason="dask is not installed")
+from gpuforge.runtime import context  # noqa: E402
 from gpuforge.runtime.executor.cluster import Cluster, work  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sending large graph")
@@ -43,6 +45,15 @@ LONG = 60.0
 @gf.offload
 def wave(x: Any) -> Any:
     return np.sin(x) * 2.0 + x
+
+
+@gf.offload
+def where(_: int) -> int:
+    return os.getpid()
+
+
+def divmod_of(x: int, y: int) -> tuple[int, int]:
+    return divmod(x, y)
 
 
 def failing(x: int) -> int:
@@ -371,6 +382,37 @@ def cluster_in_force(cluster: Cluster) -> Iterator[None]:
     """Let Dask compute there, without closing the cluster behind the block."""
     with cluster.client.as_current():
         yield
+
+
+class TestInside:
+    """Inside ``with gf.cluster(...)`` functions map and submit there by themselves."""
+
+    @pytest.fixture(autouse=True)
+    def inside(self, cluster: Cluster) -> Iterator[None]:
+        token = context.cluster.set(cluster)
+        yield
+        context.cluster.reset(token)
+
+    def test_maps_run_there(self) -> None:
+        assert set(where.map(range(20))).isdisjoint({os.getpid()})
+        items = [np.full(3, float(i)) for i in range(50)]
+        np.testing.assert_array_equal(wave.map(items), [wave.__wrapped__(x) for x in items])
+        pairs = [(1, 2), (3, 4)]
+        assert gf.offload(divmod_of).starmap(pairs) == [(0, 1), (0, 3)]
+        bad = gf.offload(failing).map(range(4), on_error="return")
+        assert [*bad[:3], str(bad[3])] == [0, 10, 20, "no 3"]
+        with pytest.raises(InvalidSettings, match="batch="):
+            wave.map(items, batch=4)
+
+    def test_tasks_run_there(self) -> None:
+        assert where.submit(0, priority=2, timeout=LONG, name="where").result(LONG) != os.getpid()
+        with pytest.raises(InvalidSettings, match="memory="):
+            where.submit(0, memory="1MB")
+
+        async def awaited() -> int:
+            return await where.aio(0)
+
+        assert asyncio.run(awaited()) != os.getpid()
 
 
 class TestUse:

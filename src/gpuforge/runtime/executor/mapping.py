@@ -6,6 +6,7 @@ What places and batches calls is loaded once a program is long enough for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuforge.errors import InvalidSettings, TaskTimeout, UnknownName, WorkloadError
-from gpuforge.runtime.context import current
+from gpuforge.runtime.context import cluster, current
 from gpuforge.runtime.executor.progress import Progress, say_interrupted
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import MapOptions
@@ -31,6 +32,7 @@ where their calls are long."""
 LONG_SECONDS = 100e-6
 FEW_AHEAD, AHEAD_SECONDS = 16, 1e-3
 """So many items of an iterator, and no longer, are taken ahead where they are called singly."""
+_OF_CLUSTERS = ("timeout", "on_error")
 _OPTIONS = {*MapOptions.__annotations__, "spread", "alone"}
 Call = Callable[..., Any]
 
@@ -304,6 +306,9 @@ class Mapping:
 
 def map_items(offloaded: Any, call: Any, items: Any, **options: Any) -> Any:
     """Map a function over items; the options are those of `Mapping`."""
+    workers = cluster.get()
+    if workers is not None:
+        return _on_cluster(workers, call, items, **options)
     if type(items) is list and 0 < len(items) <= SEVERAL and not options:
         held = _held(offloaded, items[0]) if call is offloaded else None
         if len(items) < FEW or (held is not None and _gains_nothing(held)):
@@ -312,6 +317,24 @@ def map_items(offloaded: Any, call: Any, items: Any, **options: Any) -> Any:
         if name not in _OPTIONS:
             raise UnknownName.among("option of map", name, sorted(MapOptions.__annotations__))
     return Mapping(offloaded, call, **options).over(items)
+
+
+def _on_cluster(
+    workers: Any, call: Any, items: Any, *, spread: bool = False, alone: bool = False,
+    **options: Any,
+) -> Any:  # fmt: skip
+    """Map a function over items on the workers of the cluster that is active."""
+    for name in options:
+        if name not in _OF_CLUSTERS:
+            raise InvalidSettings(
+                f"{name}= does not hold inside 'with gpuforge.cluster(...)', which sends chunks",
+                hint="leave it out, or map outside of the block",
+            )
+    return workers.map(partial(_spread, call) if spread else call, items, **options)
+
+
+def _spread(call: Any, item: Any) -> Any:
+    return call(*item)
 
 
 def _held(offloaded: Any, first: Any) -> Any:

@@ -15,6 +15,8 @@ from gpuforge import __version__
 from gpuforge.errors import EnvironmentMismatch, WorkloadError
 from gpuforge.history import Rows
 from gpuforge.runtime.executor.cluster.learning import learned_lately
+from gpuforge.runtime.executor.running import options_of
+from gpuforge.runtime.executor.together import call_together
 
 MAX_FUNCTIONS = 64
 """Functions that a worker keeps ready; the one that was longest not called goes first."""
@@ -113,12 +115,20 @@ def run_chunk(versions: tuple[str, str], function: Function, items: bytes, again
     called = function.made()
     values = pickle.loads(items)
     start = perf_counter()
-    outcomes = [outcome(called, value) for value in values]
+    outcomes = _outcomes(called, values)
     seconds = perf_counter() - start
     done = Done(_packed(outcomes), seconds, learned_lately())
     if again and not all(good for good, _ in outcomes):
         raise ItemsFailed(done)
     return done
+
+
+def _outcomes(function: Any, values: Sequence[Any]) -> list[Outcome]:
+    """Return what becomes of each item; those of an offloaded function are made in batches."""
+    if options_of(function) is None:
+        return [outcome(function, value) for value in values]
+    found = call_together(function, [((value,), {}) for value in values])
+    return [(True, one.value) if one.error is None else _failed(one.error) for one in found]
 
 
 def run_call(
@@ -152,9 +162,14 @@ def outcome(function: Callable[..., Any], value: Any) -> Outcome:
     try:
         return True, function(value)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the caller raises it at its place
-        if error.__traceback__ is not None:
-            error.__traceback__ = error.__traceback__.tb_next or error.__traceback__
-        return False, _portable(error)
+        return _failed(error)
+
+
+def _failed(error: BaseException) -> Outcome:
+    """Return the outcome of an item that raised; its traceback begins in the function."""
+    if error.__traceback__ is not None:
+        error.__traceback__ = error.__traceback__.tb_next or error.__traceback__
+    return False, _portable(error)
 
 
 def _packed(outcomes: Sequence[Outcome]) -> bytes:
