@@ -72,7 +72,7 @@ class Mapping:
         if isinstance(items, str | bytes) or not isinstance(items, Iterable):
             raise WorkloadError(
                 f"{self.name} takes a sequence, array or iterator of items,"
-                f" not a {type(items).__name__}",
+                f" not {type(items).__name__}",
                 hint="put a single item in a list",
             )
         if isinstance(items, np.ndarray) and not items.ndim:
