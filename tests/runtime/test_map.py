@@ -41,7 +41,7 @@ def session() -> Iterator[Any]:
     threads = threading.active_count()
     with gf.session(history=False) as held:
         yield held
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # idle lanes of other tests may end meanwhile
 
 
 def matrices(number: int = 40, size: int = 4, seed: int = 0) -> list[Any]:

@@ -178,7 +178,8 @@ def test_the_end_of_a_program_waits_for_its_tasks_and_not_for_abandoned_ones() -
     done = ran("""
         def say(x):
             time.sleep(0.05)
-            print("said", x, flush=True)
+            sys.stdout.write(f"said {x}\\n")  # whole: print writes a line in parts
+            sys.stdout.flush()
         try:
             slow.submit(X, timeout=0.05).result()
         except TimeoutError:
