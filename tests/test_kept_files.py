@@ -409,7 +409,7 @@ class TestWriting:
         assert new.exists()
 
     def test_every_module_writes_files_through_it(self) -> None:
-        """Files of the installer, of a snapshot, of /proc and of the user's own choice are not kept."""
+        """Files of the installer, of a snapshot, of /proc and of the user's choice are not kept."""
         elsewhere = {
             "stored.py", "probe/recording.py", "environment/place.py", "environment/installers.py",
             "runtime/workers/serving.py",
