@@ -384,6 +384,14 @@ def cluster_in_force(cluster: Cluster) -> Iterator[None]:
         yield
 
 
+def test_the_variables_of_this_process_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = dict(os.environ)
+    with gf.cluster(local=1, timeout=LONG) as cluster:
+        assert cluster.submit(os.getenv, "OMP_NUM_THREADS").result(LONG) == "1"
+        assert dict(os.environ) == before
+
+
 class TestInside:
     """Inside ``with gf.cluster(...)`` functions map and submit there by themselves."""
 

@@ -54,6 +54,7 @@ def test_timings_are_kept_and_found_by_the_next_session(other: str, tmp_path: Pa
 
 
 def test_the_fingerprint_changes_with_the_allowed_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = machine_fingerprint()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert machine_fingerprint() != before

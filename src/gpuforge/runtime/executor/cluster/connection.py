@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import multiprocessing
+import os
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -137,7 +138,8 @@ def _start(
 
     folder = TemporaryDirectory(prefix="gpuforge-cluster-", ignore_cleanup_errors=True)
     workers = local if local is not None else adaptive[0]
-    with dask.config.set({"temporary-directory": folder.name}):  # the scheduler has one, too
+    # the scheduler has a folder, too
+    with dask.config.set({"temporary-directory": folder.name}), _own_variables(dask):
         cluster = distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -152,6 +154,20 @@ def _start(
         end(cluster, folder)
         raise
     return Connection(client, cluster, opened=True, folder=folder)
+
+
+@contextlib.contextmanager
+def _own_variables(dask: Any) -> Iterator[None]:
+    """Keep the environment variables as they are: Dask sets those for its workers here, too."""
+    names = dask.config.get("distributed.nanny.pre-spawn-environ", {})
+    before = {name: os.environ.get(name) for name in names}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def _adapt(found: Connection, adaptive: tuple[int, int] | None) -> None:
