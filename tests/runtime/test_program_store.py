@@ -64,6 +64,18 @@ def test_a_graph_without_a_name_of_its_own_is_not_kept(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
+def test_a_library_that_does_not_tell_its_version_keeps_nothing(tmp_path: Path) -> None:
+    class Silent(Written):
+        @property
+        def stored_under(self) -> str:
+            raise LookupError("no metadata")
+
+    store = ProgramStore(tmp_path, "m")
+    store.keep(Silent(), GRAPH, lambda one: 42)
+    assert store.load(Silent(), GRAPH) is None
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("size", [0, 10, 33])
 def test_a_damaged_file_is_passed_over(tmp_path: Path, size: int) -> None:
     store = ProgramStore(tmp_path, "m")

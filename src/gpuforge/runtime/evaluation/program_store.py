@@ -77,12 +77,18 @@ class ProgramStore:
 
     def _path(self, backend: Backend, graph: Graph) -> Path | None:
         """Return where the program of a graph is kept; None where it is not."""
-        if self._folder is None or not backend.stored_under:
+        if self._folder is None:
+            return None
+        try:
+            under, sources = backend.stored_under, _sources()
+        except Exception as error:  # noqa: BLE001 - a library, or a package, may not tell
+            _log.info("programs of %s are not kept: %r", backend.name, error)
+            self._folder = None
             return None
         text = repr((graph.entries, graph.outputs))
-        if " at 0x" in text:  # something in it has no name that another process would find
+        if not under or " at 0x" in text:  # it has no name that another process would find
             return None
-        whole = (text, backend.name, backend.stored_under, self._machine, _sources())
+        whole = (text, backend.name, under, self._machine, sources)
         return self._folder / hashlib.sha256(repr(whole).encode()).hexdigest()[:40]
 
     def _prune(self, folder: Path) -> None:
