@@ -1,0 +1,45 @@
+"""Values of a profile as JSON that every reader takes: no NaN, no lone surrogate, no endless name.
+
+Attributes and names come from the profiled program, which may put anything there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+LONGEST_TEXT = 1000
+DEEPEST = 16
+
+
+def clean(value: Any, depth: int = 0) -> Any:
+    """Return `value` as what JSON can say of it.
+
+    Numbers that are not finite become None, texts are cut after `LONGEST_TEXT` characters, and what
+    is neither a number, a text, a list nor a dict becomes its text.
+    """
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict | list | tuple) and depth == DEEPEST:
+        return "…"
+    if isinstance(value, dict):
+        return {text(key): clean(inner, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(inner, depth + 1) for inner in value]
+    return text(value)
+
+
+def text(value: object) -> str:
+    """Return `value` as text that can be encoded, cut after `LONGEST_TEXT` characters."""
+    found = str(value)
+    if len(found) > LONGEST_TEXT:
+        found = found[: LONGEST_TEXT - 1] + "…"
+    return found.encode("utf-8", "replace").decode("utf-8")
+
+
+def dump(value: Any) -> str:
+    """Return cleaned `value` as one JSON document."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
