@@ -9,15 +9,16 @@ import json
 import math
 from typing import Any
 
-LONGEST_TEXT = 1000
+from gpuforge.profiler.names import text
+
 DEEPEST = 16
 
 
 def clean(value: Any, depth: int = 0) -> Any:
     """Return `value` as what JSON can say of it.
 
-    Numbers that are not finite become None, texts are cut after `LONGEST_TEXT` characters, and what
-    is neither a number, a text, a list nor a dict becomes its text.
+    Numbers that are not finite become None, long texts are cut (`names.text`), and what is neither
+    a number, a text, a list nor a dict becomes its text.
     """
     if value is None or isinstance(value, bool | int):
         return value
@@ -30,14 +31,6 @@ def clean(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list | tuple):
         return [clean(inner, depth + 1) for inner in value]
     return text(value)
-
-
-def text(value: object) -> str:
-    """Return `value` as text that can be encoded, cut after `LONGEST_TEXT` characters."""
-    found = str(value)
-    if len(found) > LONGEST_TEXT:
-        found = found[: LONGEST_TEXT - 1] + "…"
-    return found.encode("utf-8", "replace").decode("utf-8")
 
 
 def dump(value: Any) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gpuforge.profiler.model import NO_PARENT, Spans
+from gpuforge.profiler.model import NO_PARENT, Profile, Spans
+from gpuforge.profiler.names import line
 
 MOST_ROWS = 256
 """Of one lane. What has no place on them is left out, and counted."""
@@ -93,3 +94,15 @@ def _row(
         return None, end
     of_lane.append(Row(spans.lane[index]))
     return of_lane[-1], end
+
+
+def row_names(profile: Profile, found: list[Row]) -> list[str]:
+    """Return a name for each of all rows: that of its lane, with a number from the second on."""
+    result: list[str] = []
+    number, before = 0, -1
+    for row in found:
+        number = number + 1 if row.lane == before else 1
+        before = row.lane
+        name = line(profile.lanes[row.lane].name)
+        result.append(name if number == 1 else f"{name} ({number})")
+    return result

@@ -12,6 +12,7 @@ from typing import Any
 from gpuforge.profiler import json_text
 from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import LABELS, NO_PARENT, Placement, Profile
+from gpuforge.profiler.names import text
 from gpuforge.profiler.paths import Path, paths
 from gpuforge.profiler.timeline import longest
 
@@ -48,9 +49,9 @@ def render(profile: Profile) -> str:
             "placements": [_placement(placement) for placement in profile.placements],
             "series": [
                 {
-                    "name": json_text.text(series.name),
-                    "unit": json_text.text(series.unit),
-                    "device": json_text.text(series.device),
+                    "name": text(series.name),
+                    "unit": text(series.unit),
+                    "device": text(series.device),
                     "times_seconds": [time / NS for time in series.times_ns],
                     "values": [json_text.clean(value) for value in series.values],
                 }
@@ -75,7 +76,7 @@ def _lanes(profile: Profile) -> list[dict[str, Any]]:
     parts = {part.lane: part for part in breakdown(profile)}
     found: list[dict[str, Any]] = []
     for place, lane in enumerate(profile.lanes):
-        row = {"name": json_text.text(lane.name), "kind": lane.kind, "process": lane.process}
+        row = {"name": text(lane.name), "kind": lane.kind, "process": lane.process}
         part = parts.get(place)
         if part is not None:
             row["wall_seconds"] = part.wall_ns / NS
@@ -107,7 +108,7 @@ def _path_rows(root: Path) -> list[dict[str, Any]]:
         place[id(path)] = len(found)
         found.append(
             {
-                "name": json_text.text(path.name),
+                "name": text(path.name),
                 "parent": place[id(path.parent)],
                 "lane_kind": path.lane_kind,
                 "count": path.count,
@@ -128,7 +129,7 @@ def _spans(profile: Profile, shown: list[int]) -> dict[str, Any]:
     place = {index: new for new, index in enumerate(shown)}
     place[NO_PARENT] = NO_PARENT
     return {
-        "names": [json_text.text(name) for name in spans.names],
+        "names": [text(name) for name in spans.names],
         "name": [spans.name[i] for i in shown],
         "parent": [place[spans.parent[i]] for i in shown],
         "lane": [spans.lane[i] for i in shown],
