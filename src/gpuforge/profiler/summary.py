@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from gpuforge.profiler import names
@@ -17,6 +18,7 @@ UNFINISHED = (
     "the last part that was written is not here"
 )
 NS = 1e9
+_VERSIONS = {"gpuforge": "gpuforge ", "python": "Python ", "platform": ""}
 
 
 class WhereTime(NamedTuple):
@@ -164,3 +166,22 @@ def summary(profile: Profile, n: int = 5) -> str:
     parts = breakdown(profile)
     lines = [first_line(profile, parts), *recording(profile, parts)]
     return "\n".join([*lines, *map(str, bottlenecks(profile, n))])
+
+
+def started(profile: Profile) -> datetime | None:
+    """Return when the recording began, in local time; None if the file does not say."""
+    seconds = profile.header.get("started")
+    if not isinstance(seconds, int | float) or not 0 <= seconds < 2**33:
+        return None
+    return datetime.fromtimestamp(seconds)
+
+
+def ran(profile: Profile) -> str:
+    """Return what ran, when, and with which gpuforge, Python and system."""
+    began, header = started(profile), profile.header
+    said = [
+        profile.program or "unknown program",
+        began.strftime("%Y-%m-%d %H:%M") if began else "unknown time",
+        *(f"{word}{header[key]}" for key, word in _VERSIONS.items() if header.get(key)),
+    ]
+    return "; ".join(names.line(text, 200) for text in said)
