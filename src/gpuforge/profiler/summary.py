@@ -11,12 +11,10 @@ from gpuforge.profiler import names
 from gpuforge.profiler.breakdown import Breakdown, breakdown, total_ns
 from gpuforge.profiler.model import DEVICE, LABELS, Profile
 from gpuforge.profiler.paths import Path, paths
+from gpuforge.profiler.tables import percent
 from gpuforge.units import format_bytes, format_seconds
 
-UNFINISHED = (
-    "the recording did not come to its end: the program crashed or was ended; what it did after "
-    "the last part that was written is not here"
-)
+INCOMPLETE = "incomplete: this is what was written before the recording ended early"
 NS = 1e9
 _VERSIONS = {"gpuforge": "gpuforge ", "python": "Python ", "platform": ""}
 
@@ -106,7 +104,7 @@ class Bottleneck:
         """Return it as a line."""
         return (
             f"{names.path(self.path)}: {format_seconds(self.seconds)} of its own "
-            f"({self.share:.1%}, {self.label}) in {self.count:,} spans"
+            f"({percent(self.share)}, {self.label}) in {self.count:,} spans"
         )
 
 
@@ -140,7 +138,7 @@ def recording(profile: Profile, parts: list[Breakdown] | None = None) -> list[st
     parts = breakdown(profile) if parts is None else parts
     spans, wall = profile.spans, max(profile.wall_ns, 1)
     merged = sum(count - 1 for count in spans.count if count > 1)
-    cost = f"{format_seconds(profile.cost_ns / NS)} ({profile.cost_ns / wall:.1%})"
+    cost = f"{format_seconds(profile.cost_ns / NS)} ({percent(profile.cost_ns / wall)})"
     found = [
         f"{len(spans):,} spans"
         + (f", {merged:,} more merged into them" if merged else "")
@@ -157,8 +155,8 @@ def recording(profile: Profile, parts: list[Breakdown] | None = None) -> list[st
             f"{format_seconds(where.overlap_ns / NS)}; the shares are of their sum"
         )
     found += [f"{names.line(name, 60)}: {count:,}" for name, count in profile.counts.items()]
-    found += [names.line(note) for note in profile.notes]
-    return [UNFINISHED, *found] if not profile.complete else found
+    found += map(names.line, profile.notes)
+    return [INCOMPLETE, *found] if not profile.complete else found
 
 
 def summary(profile: Profile, n: int = 5) -> str:

@@ -35,3 +35,8 @@ def markdown(heading: Sequence[str], rows: Rows, *, left: Sequence[int] = (0,)) 
     """Return the lines of a Markdown table, with a blank one behind it. Cells are Markdown."""
     rules = [":--" if place in left else "--:" for place in range(len(heading))]
     return [*(f"| {' | '.join(row)} |" for row in (heading, rules, *rows)), ""]
+
+
+def percent(share: float) -> str:
+    """Return a share as text: 0.018 is ``1.8 %``."""
+    return f"{100 * share:.1f} %"

@@ -1,7 +1,8 @@
 """pyperf's JSON: the whole program, and the call paths that took longest, as benchmarks.
 
 A value is the duration of one span. Of a path with more than `MOST_VALUES` spans every second,
-third or nth is taken. A merged span is one value, the mean of its spans; pyperf takes no value of 0.
+third or nth is taken. A merged span is one value, the mean of its spans. pyperf takes no value of
+0.
 """
 
 from __future__ import annotations

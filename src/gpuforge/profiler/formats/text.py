@@ -13,7 +13,7 @@ from gpuforge.profiler.model import DEVICE, LABELS, Profile
 from gpuforge.profiler.peaks import peaks, span_peaks
 from gpuforge.profiler.regret import lost_share, regrets
 from gpuforge.profiler.summary import bottlenecks, first_line, ran, recording
-from gpuforge.profiler.tables import WIDTH, aligned
+from gpuforge.profiler.tables import WIDTH, aligned, percent
 from gpuforge.profiler.transfers import transfers
 from gpuforge.units import format_bytes, format_seconds
 
@@ -80,7 +80,7 @@ def _devices(profile: Profile, parts: list[Breakdown]) -> Iterator[str]:
             (
                 names.line(profile.lanes[part.lane].name, 50),
                 _time(part.label_ns[DEVICE]),
-                f"{part.label_ns[DEVICE] / wall:.1%}",
+                percent(part.label_ns[DEVICE] / wall),
             )
             for part in shown
         ]
@@ -93,7 +93,7 @@ def _bottlenecks(profile: Profile) -> Iterator[str]:
     if not found:
         return
     rows = [
-        (format_seconds(one.seconds), f"{one.share:.1%}", one.label, f"{one.count:,}",
+        (format_seconds(one.seconds), percent(one.share), one.label, f"{one.count:,}",
          names.path(one.path, 40))
         for one in found
     ]  # fmt: skip
@@ -110,12 +110,12 @@ def _transfers(profile: Profile) -> Iterator[str]:
         speed, peak = one.bytes_per_second, one.peak_bytes_per_second
         rows.append(
             (
-                f"{names.line(one.direction or 'unknown', 14)}, {names.line(one.backend, 18)}",
+                names.line(f"{one.direction} {one.backend}".strip() or "not known", 30),
                 f"{one.count:,}",
                 format_bytes(one.bytes),
                 format_seconds(one.seconds),
-                f"{speed / 1e9:.3g} GB/s" if speed else "-",
-                f"{speed / peak:.0%}" if speed and peak else "-",
+                f"{format_bytes(round(speed))}/s" if speed else "-",
+                percent(speed / peak) if speed and peak else "-",
             )
         )
     yield from aligned(("transfers", "count", "bytes", "time", "speed", "of peak"), rows)
@@ -129,7 +129,7 @@ def _placements(profile: Profile) -> Iterator[str]:
     lost = sum(regret.lost_seconds for regret in found)
     took = sum(regret.placement.seconds for regret in found)
     yield from _wrapped(
-        f"Placed calls took {format_seconds(took)}. You lost {share:.1%} of it "
+        f"Placed calls took {format_seconds(took)}. You lost {percent(share)} of it "
         f"({format_seconds(lost)}) against the oracle: the best backend known for each call."
     )
     rows = [
@@ -164,8 +164,9 @@ def _suggestions(profile: Profile) -> Iterator[str]:
 
 
 def _suggestion(number: int, one: Suggestion) -> Iterator[str]:
-    gain = f" (at most {format_seconds(one.bound_seconds)}, {one.bound_share:.0%} of the wall time)"
-    yield from _wrapped(f"{number}. {one.title}{gain if one.bound_seconds else ''}")
+    bound = f"{format_seconds(one.bound_seconds)}, {percent(one.bound_share)} of the wall time"
+    gain = f" (at most {bound})" if one.bound_seconds else ""
+    yield from _wrapped(f"{number}. {one.title}{gain}")
     if one.file:
         yield from _wrapped(f"{one.file}:{one.line}", "   ")
     for text in one.evidence:
