@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import heapq
-import math
 from typing import NamedTuple
 
 from gpuforge.profiler.model import NO_PARENT, Profile
+
+MOST_BYTES = 1 << 60
+"""A reading above is none of a memory."""
 
 
 class Peak(NamedTuple):
@@ -32,12 +34,12 @@ def peaks(profile: Profile, n: int) -> list[Peak]:
     found = [
         Peak((), series.device, series.name, int(max(known)))
         for series in profile.series
-        if series.unit == "bytes" and (known := [v for v in series.values if math.isfinite(v)])
+        if series.unit == "bytes" and (known := [v for v in series.values if 0 <= v < MOST_BYTES])
     ]
     highest: dict[int, tuple[int, int]] = {}
     for index, said in spans.attributes.items():
         value, name = said.get("memory_peak_bytes"), spans.name[index]
-        if isinstance(value, int) and value > highest.get(name, (0, 0))[0]:
+        if isinstance(value, int) and highest.get(name, (0, 0))[0] < value < MOST_BYTES:
             highest[name] = value, index
     for value, index in heapq.nlargest(n, highest.values()):
         backend = str(spans.attributes[index].get("backend", ""))

@@ -92,8 +92,7 @@ def _placements(profile: Profile, shown: int) -> Table:
     found = regrets(profile)
     rows = [
         (
-            one.placement.function,
-            one.placement.signature,
+            f"{one.placement.function} {one.placement.signature}",
             one.placement.backend,
             f"{one.placement.calls:,}",
             format_seconds(one.placement.seconds / one.placement.calls),
@@ -109,8 +108,8 @@ def _placements(profile: Profile, shown: int) -> Table:
         f"Placed calls took {format_seconds(took)}. You lost {percent(lost_share(found) or 0)} of "
         f"it ({format_seconds(lost)}) against the oracle, the best backend known for each call."
     )
-    heading = ("function", "arguments", "ran on", "calls", "each", "predicted", "best", "lost")
-    return Table("Placements", heading, rows, (0, 1, 2, 6), said)
+    heading = ("call", "ran on", "calls", "each", "predicted", "best", "lost")
+    return Table("Placements", heading, rows, (0, 1, 5), said)
 
 
 def _peaks(profile: Profile, shown: int) -> Table:
