@@ -127,7 +127,7 @@ step                 4 ms   10.0 %  host          2  WHERE:5
 step > solve         4 ms   10.0 %  overhead      2
 step > norm          4 ms   10.0 %  host          2
 
-Threads
+Threads. From the first span of each to its last.
 thread       wall  host   wait  transfer  overhead  unexplained
 MainThread  38 ms  8 ms  16 ms      8 ms      4 ms         2 ms
 

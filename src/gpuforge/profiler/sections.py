@@ -39,11 +39,12 @@ def _threads(profile: Profile, parts: list[Breakdown], shown: int) -> Table:
         for part in parts[:shown]
     ]
     heading = ("thread", "wall", *LABELS[:DEVICE], "unexplained")
-    return Table("Threads", heading, rows, said=_of(len(parts), shown, "threads"))
+    said = f"From the first span of each to its last.{_of(len(parts), shown)}"
+    return Table("Threads", heading, rows, said=said)
 
 
-def _of(count: int, shown: int, what: str) -> str:
-    return f"The {shown} longest of {count:,} {what}." if count > shown else ""
+def _of(count: int, shown: int) -> str:
+    return f" The {shown} longest of {count:,}." if count > shown else ""
 
 
 def _queues(profile: Profile, parts: list[Breakdown], shown: int) -> Table:
@@ -52,7 +53,7 @@ def _queues(profile: Profile, parts: list[Breakdown], shown: int) -> Table:
         (profile.lanes[p.lane].name, _time(p.label_ns[DEVICE]), percent(p.label_ns[DEVICE] / wall))
         for p in parts[:shown]
     ]
-    said = _of(len(parts), shown, "queues")
+    said = _of(len(parts), shown).strip()
     return Table("Devices", ("device queue", "busy", "of wall"), rows, said=said)
 
 
