@@ -1,0 +1,36 @@
+"""Operations within a placed call are done by NumPy, because the backend does not have them.
+
+Bound: their time, and that of all moves within these calls.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gpuforge.profiler.advise.facts import NUMPY, Facts
+from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.model import TRANSFER
+
+SOURCE = "https://docs.rapids.ai/api/cudf/stable/cudf_pandas/usage/"
+
+
+def look(facts: Facts) -> Iterator[Suggestion]:
+    """Speak once for each function and backend."""
+    for calls in facts.calls.values():
+        steps = calls.inside.get("fallback", [])
+        if not steps or calls.backend == NUMPY:
+            continue
+        names = Counter[str]()
+        for place in steps:
+            names[str(facts.said(place, "operation", "?"))] += facts.spans.count[place]
+        listed = ", ".join(f"{name} ({times} times)" for name, times in names.most_common(5))
+        yield facts.suggest(
+            f"NumPy does steps of {calls.function} within its calls on {calls.backend}",
+            [facts.told(steps, "done by NumPy"), f"operations: {listed}"],
+            facts.time(steps) + calls.label_ns[TRANSFER],
+            "Replace them by operations that the backend has (docs/operations.md), or do them "
+            "before or after the call.",
+            facts.count(steps),
+            steps[0],
+        )
