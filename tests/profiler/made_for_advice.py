@@ -47,8 +47,10 @@ class Calling(Making):
                       **attributes)  # fmt: skip
             if name == "run":
                 device = self.lane(f"{backend} compute", "device")
-                self.span("kernel", self.now, duration, inside=place, lane=device, label="device",
-                          **{k: v for k, v in attributes.items() if k in ("operation", "dtype")})  # fmt: skip
+                self.span(
+                    "kernel", self.now, duration, inside=place, lane=device, label="device",
+                    **attributes,
+                )  # fmt: skip
             self.now += duration
         self.now += extra_ns
         return place
@@ -232,7 +234,9 @@ def in_turns(speaks: bool) -> Profile:
         place = making.call("solve", put(MS, 2 * 10**7), run(MS))
         if not speaks:
             device = making.lane(f"{CUDA} compute", "device")
-            making.span("kernel", making.now - 2 * MS, MS, lane=device, label="device", inside=place)
+            making.span(
+                "kernel", making.now - 2 * MS, MS, lane=device, label="device", inside=place
+            )
     return making.profile
 
 
@@ -288,8 +292,8 @@ def hot(speaks: bool) -> Profile:
     making = Calling()
     making.call("solve", run(100 * MS))
     times = array("q", range(0, 100 * MS, MS))
-    for name, values in (("throttle", [float(speaks)] * 50 + [0.0] * 50),
-                         ("clock", [1.2e9 if speaks else 1.98e9] * 50 + [1.98e9] * 50)):  # fmt: skip
+    flags, clock = [float(speaks)] * 50 + [0.0] * 50, 1.2e9 if speaks else 1.98e9
+    for name, values in (("throttle", flags), ("clock", [clock] * 50 + [1.98e9] * 50)):
         making.profile.series.append(Series(name, "", CUDA, times, array("d", values)))
     return making.profile
 

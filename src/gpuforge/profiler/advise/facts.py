@@ -17,6 +17,7 @@ from gpuforge.profiler.model import DEVICE, LABELS, NO_PARENT, TRANSFER, Profile
 from gpuforge.units import format_bytes, format_seconds, significant
 
 NUMPY = "numpy"
+Found = Iterator[Suggestion]
 
 
 @dataclass
@@ -83,6 +84,17 @@ class Facts:
             if above >= 0:
                 group[above].label_ns[label] += self.own[index]
 
+    @property
+    def placed(self) -> Iterator[Calls]:
+        """The calls that did not run as written on NumPy."""
+        return (calls for calls in self.calls.values() if calls.backend != NUMPY)
+
+    def work(self, calls: Calls) -> list[int]:
+        """Return what a device did for these calls; empty where that was not measured."""
+        label = self.spans.label
+        inside = calls.inside.values()
+        return [place for places in inside for place in places if label[place] == DEVICE]
+
     # ---------------------------------------------------------------- of several spans
 
     def count(self, places: Iterable[int]) -> int:
@@ -127,6 +139,8 @@ class Facts:
 
     def backend(self, place: int) -> str:
         """Return the backend of a span; that of a device's lane begins the lane's name."""
+        if self.owner[place] != NO_PARENT:
+            return str(self.spans.attributes[self.owner[place]].get("backend", NUMPY))
         lane = self.profile.lanes[self.spans.lane[place]]
         given = lane.name.split()[0] if lane.kind == "device" else NUMPY
         return str(self.said(place, "backend", given))
@@ -150,10 +164,6 @@ class Facts:
         number = int(index) if index.isdigit() else 0
         real = kind not in ("", "cpu") and number < len(devices)
         return dict(devices[number]) if real else {}
-
-    def on_device(self, place: int) -> bool:
-        """Return whether a span is work of a device."""
-        return self.spans.label[place] == DEVICE
 
     def series(self, device: str, name: str) -> Sequence[float]:
         """Return the readings of a device; empty where there are none."""

@@ -5,18 +5,16 @@ Bound: what they took less what they were expected to take on the best backend.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import groupby
 
-from gpuforge.profiler.advise.facts import NUMPY, Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import NUMPY, Facts, Found
 from gpuforge.units import format_seconds
 
 SOURCE = "https://docs.rapids.ai/api/cudf/stable/cudf_pandas/faq/"
 CLEARLY = 0.8
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function, signature and backend."""
     placed = sorted(
         (one for one in facts.profile.placements if one.predicted_seconds),

@@ -6,11 +6,9 @@ is no more than that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from statistics import median
 
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.units import format_seconds
 
 SOURCE = "https://docs.rapids.ai/api/cudf/stable/cudf_pandas/faq/"
@@ -18,7 +16,7 @@ SAMPLES = OFTEN = 300
 SHORT_NS = 200e3
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
     for calls in facts.calls.values():
         made = facts.count(calls.spans)

@@ -5,18 +5,15 @@ Bound: the time of compiling, without the longest one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 SAMPLES = MANY = 8
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
-    for calls in facts.calls.values():
+    for calls in facts.placed:
         compiled = calls.inside.get("compile", [])
         shapes = {str(facts.said(place, "shape", "")) for place in compiled}
         if len(shapes) < MANY:

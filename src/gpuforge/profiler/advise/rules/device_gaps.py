@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
 
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.profiler.model import HOST
 from gpuforge.units import format_seconds
 
@@ -19,7 +17,7 @@ SAMPLES = 10
 LONG_NS, LONG_SHARE = 5e6, 0.002
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each device and part of the program."""
     long = max(LONG_NS, LONG_SHARE * facts.wall_ns)
     for lane, gaps in facts.gaps.items():

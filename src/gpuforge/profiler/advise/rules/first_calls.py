@@ -5,18 +5,16 @@ Bound: what first calls took beyond the median of the later ones; once per proce
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from statistics import median
 
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.units import format_seconds
 
 SOURCE = "https://docs.cupy.dev/en/stable/user_guide/performance.html"
 MUCH = 10.0
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
     for calls in facts.calls.values():
         first, *later = calls.spans

@@ -5,28 +5,23 @@ Bound: 7/8 of their time on the device: tensor cores do at most eight times as m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 PRODUCTS = {"matmul", "dot", "tensordot", "einsum", "inner", "vdot"}
 TENSOR_CORES_FROM, TIMES_AS_FAST = 8, 8
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function."""
-    for calls in facts.calls.values():
+    for calls in facts.placed:
         capability = str(facts.gpu(calls.spans[0]).get("compute_capability") or "0")
         if int(capability.partition(".")[0]) < TENSOR_CORES_FROM:
             continue
         found = [
             place
-            for places in calls.inside.values()
-            for place in places
-            if facts.on_device(place)
-            and facts.said(place, "dtype") == "float32"
+            for place in facts.work(calls)
+            if facts.said(place, "dtype") == "float32"
             and PRODUCTS & set(str(facts.said(place, "operation", "")).split())
         ]
         if found:

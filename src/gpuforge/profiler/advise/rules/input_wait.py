@@ -6,16 +6,14 @@ Bound: the shorter of the two: at best one is done while the other runs.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.profiler.model import HOST, NO_PARENT
 
 SOURCE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each part of the program and the function that follows it."""
     spans = facts.spans
     before: dict[tuple[int, int], int] = {}
@@ -23,12 +21,16 @@ def look(facts: Facts) -> Iterator[Suggestion]:
     for place, parent in enumerate(spans.parent):
         here = parent, spans.lane[place]
         owner = facts.owner[place]
-        if owner == NO_PARENT and spans.label[place] == HOST:
+        if (
+            owner == NO_PARENT
+            and spans.label[place] == HOST
+            and 2 * facts.own[place] > spans.duration[place]
+        ):
             before[here] = place
-        elif owner == place and (first := before.pop(here, NO_PARENT)) != NO_PARENT:
-            if facts.own[first] * 2 > spans.duration[first]:
-                function = spans.attributes[place]["function"]
-                pairs[spans.name[first], parent, function].append((first, place))
+        elif owner == place and here in before:
+            first = before.pop(here)
+            function = spans.attributes[place]["function"]
+            pairs[spans.name[first], parent, function].append((first, place))
     for (_, _, function), found in pairs.items():
         firsts, calls = [first for first, _ in found], [call for _, call in found]
         name = facts.name(firsts[0])

@@ -5,17 +5,14 @@ Bound: the time of the pauses, without the long ones that have a rule of their o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gpuforge.profiler.advise.facts import Facts
+from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.profiler.advise.rules.device_gaps import LONG_NS, LONG_SHARE
-from gpuforge.profiler.advise.suggestion import Suggestion
 
 SOURCE = "https://docs.nvidia.com/nsight-systems/UserGuide/#expert-systems"
 LOW = 0.5
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each device."""
     long = max(LONG_NS, LONG_SHARE * facts.wall_ns)
     for lane, places in facts.devices.items():

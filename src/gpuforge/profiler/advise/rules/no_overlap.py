@@ -6,16 +6,14 @@ Bound: the shorter of the two: what of the copies could be hidden behind the com
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
 
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
 NEVER = 0.05
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function whose calls ran on a GPU."""
     busy = sorted(
         (facts.spans.start[place], facts.end(place))
@@ -23,16 +21,16 @@ def look(facts: Facts) -> Iterator[Suggestion]:
         for place in places
     )
     starts = [start for start, _ in busy]
-    for calls in facts.calls.values():
+    for calls in facts.placed:
         moves = calls.inside.get("put", []) + calls.inside.get("get", [])
-        worked = [p for places in calls.inside.values() for p in places if facts.on_device(p)]
+        worked = facts.work(calls)
         if not moves or not worked or not facts.gpu(calls.spans[0]):
             continue
         hidden = 0
         for place in moves:
             begin, end = facts.spans.start[place], facts.end(place)
             first = max(bisect_left(starts, begin) - 1, 0)
-            for start, stop in busy[first : bisect_left(starts, end)]:
+            for start, stop in busy[first : bisect_left(starts, end, first)]:
                 hidden += max(min(stop, end) - max(start, begin), 0)
         copied, computed = facts.time(moves), facts.time(worked)
         if hidden < NEVER * copied:

@@ -6,20 +6,18 @@ Bound: their time, and that of all moves within these calls.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
-from gpuforge.profiler.advise.facts import NUMPY, Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.profiler.model import TRANSFER
 
 SOURCE = "https://docs.rapids.ai/api/cudf/stable/cudf_pandas/usage/"
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
-    for calls in facts.calls.values():
+    for calls in facts.placed:
         steps = calls.inside.get("fallback", [])
-        if not steps or calls.backend == NUMPY:
+        if not steps:
             continue
         names = Counter[str]()
         for place in steps:

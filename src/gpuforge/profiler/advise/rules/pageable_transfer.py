@@ -5,16 +5,13 @@ Bound: their time less that of the same bytes at the link's measured peak.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.nvidia.com/nsight-systems/UserGuide/#expert-systems"
 LARGE_BYTES = 64 * 1024
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for all of them."""
     found = [
         place

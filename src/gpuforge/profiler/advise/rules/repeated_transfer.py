@@ -6,10 +6,8 @@ Bound: the time of all moves of the array but the first.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.profiler.model import NO_PARENT
 from gpuforge.units import format_bytes
 
@@ -17,7 +15,7 @@ SOURCE = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
 Moves = dict[tuple[object, ...], list[int]]
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
     moves: dict[tuple[str, str], Moves] = defaultdict(lambda: defaultdict(list))
     for place in facts.transfers:

@@ -6,15 +6,13 @@ Bound: the time of both moves: the one back and the one out again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each pair of functions."""
     back: dict[tuple[object, ...], int] = {}
     pairs: dict[tuple[str, str, str], list[tuple[int, int]]] = defaultdict(list)

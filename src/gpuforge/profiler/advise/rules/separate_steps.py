@@ -7,19 +7,16 @@ Bound: the runs' time, less that of one step: k steps in one pass read and write
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 EAGER = {"torch", "cupy", "dpnp"}
 MANY, LARGE_ELEMENTS = 4, 1_000_000
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
-    for calls in facts.calls.values():
+    for calls in facts.placed:
         if calls.backend.partition(":")[0] not in EAGER:
             continue
         found = [p for p in calls.inside.get("run", ()) if _steps(facts, p) >= MANY]

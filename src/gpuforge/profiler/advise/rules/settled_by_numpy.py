@@ -6,19 +6,17 @@ Bound: the longer of the two: what NumPy took to settle, or the rest of these ca
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
-from gpuforge.profiler.advise.facts import NUMPY, Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.rapids.ai/api/cudf/stable/cudf_pandas/faq/"
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
-    for calls in facts.calls.values():
+    for calls in facts.placed:
         settled = calls.inside.get("settle", [])
-        if not settled or calls.backend == NUMPY:
+        if not settled:
             continue
         twice = {facts.owner[place] for place in settled}
         by_numpy = facts.time(settled)

@@ -5,23 +5,20 @@ Bound: the overhead of all calls but one: at best one call does the work of all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gpuforge.profiler.advise.facts import NUMPY, Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.profiler.model import DEVICE, OVERHEAD, WAIT
 
 SOURCE = "https://hta.readthedocs.io/en/latest/source/features/cuda_kernel_launch_stats.html"
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
-    for calls in facts.calls.values():
+    for calls in facts.placed:
         made = facts.count(calls.spans)
         compiled = facts.time(calls.inside.get("compile", ()))
         overhead = calls.label_ns[OVERHEAD] - compiled
         ran = max(calls.label_ns[DEVICE], calls.label_ns[WAIT])
-        if calls.backend == NUMPY or not ran or overhead <= ran:
+        if not ran or overhead <= ran:
             continue
         yield facts.suggest(
             f"Starting {calls.function} on {calls.backend} takes longer than computing it",

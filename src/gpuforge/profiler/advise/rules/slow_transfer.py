@@ -6,16 +6,14 @@ Bound: their time less that of the same bytes at the link's measured peak.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
 LARGE_BYTES, SLOW = 1024**2, 2.0
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each backend and direction; arrays in pageable memory have their own rule."""
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place in facts.transfers:

@@ -5,18 +5,16 @@ Bound: the wall time, times what is missing of the utilisation: 1 - its mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from statistics import mean
 
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.units import format_bytes
 
 SOURCE = "https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-rules.html"
 LOW_USE, LOW_MEMORY = 0.7, 0.5
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each device."""
     for device in {one.device for one in facts.profile.series}:
         use, memory = facts.series(device, "utilisation"), facts.series(device, "memory")

@@ -7,25 +7,22 @@ Bound: the time of these reads, and for each run beyond the first of a call that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gpuforge.profiler.advise.facts import NUMPY, Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 SMALL_BYTES, MANY = 64, 3
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
-    for calls in facts.calls.values():
+    for calls in facts.placed:
         made = facts.count(calls.spans)
         small = [
             place
             for place in calls.inside.get("get", ())
             if 0 < facts.spans.bytes[place] <= SMALL_BYTES
         ]
-        if calls.backend == NUMPY or facts.count(small) < MANY * made:
+        if facts.count(small) < MANY * made:
             continue
         runs = calls.inside.get("run", [])
         extra = max(facts.count(runs) - made, 0) * (facts.fastest(runs) if runs else 0.0)

@@ -5,19 +5,16 @@ Bound: their time, less that of one of them for each call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.units import format_bytes
 
 SOURCE = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
 SMALL_BYTES, MANY = 64 * 1024, 4
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
-    for calls in facts.calls.values():
+    for calls in facts.placed:
         small = [
             place
             for place in calls.inside.get("put", ())
@@ -31,8 +28,8 @@ def look(facts: Facts) -> Iterator[Suggestion]:
             f"Each call of {calls.function} moves {each:.0f} small arrays to {calls.backend}",
             [facts.told(small), f"{usual} each on average"],
             facts.time(small) - facts.count(calls.spans) * facts.fastest(small),
-            "Keep them in one array, for instance as its rows, and pass that: one move costs little "
-            "more than one of these.",
+            "Keep them in one array, for instance as its rows, and pass that: one larger move "
+            "costs little more than one of these.",
             facts.count(small),
             calls.spans[0],
         )

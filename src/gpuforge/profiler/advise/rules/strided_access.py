@@ -7,24 +7,25 @@ Bound: the calls' time, times the share of each line that is not used: 1 - items
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import lru_cache
+from string import ascii_letters
 
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.nvidia.com/nsight-compute/ProfilingGuide/#memory-tables"
 LINE_BYTES, CACHED_BYTES = 64, 256 * 1024
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
+    attributes = facts.spans.attributes
     for calls in facts.calls.values():
-        found = [(place, _unused(facts, place)) for place in calls.spans]
+        found = [(p, _unused(facts, p)) for p in calls.spans if "strides" in attributes[p]]
         found = [(place, unused) for place, unused in found if unused]
         if not found:
             continue
         places = [place for place, _ in found]
-        said = facts.spans.attributes[places[0]]
+        said = attributes[places[0]]
         yield facts.suggest(
             f"{calls.function} reads an array with gaps between its elements",
             [
@@ -43,12 +44,12 @@ def look(facts: Facts) -> Iterator[Suggestion]:
 def _unused(facts: Facts, place: int) -> float:
     """Return the share of each line that is read for nothing; 0 for arrays that fit the caches."""
     said = facts.spans.attributes[place]
-    shape, strides = said.get("shape", ()), said.get("strides", ())
-    if not strides:
-        return 0.0
-    import numpy as np
+    return _unused_of(tuple(said["shape"]), tuple(said["strides"]), said["dtype"])
 
-    itemsize = np.dtype(said["dtype"]).itemsize
+
+@lru_cache(1000)
+def _unused_of(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> float:
+    itemsize = int(dtype.lstrip(ascii_letters) or 8) // 8  # bool has no number
     steps = [(abs(step), size) for step, size in zip(strides, shape, strict=True) if size > 1]
     least = min((step for step, _ in steps if step), default=0)
     reach = sum(step * (size - 1) for step, size in steps) + itemsize

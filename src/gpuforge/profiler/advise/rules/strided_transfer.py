@@ -7,18 +7,16 @@ profile, or at the link's peak where there are none.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from statistics import median
 
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.units import significant
 
 SOURCE = "https://docs.cupy.dev/en/stable/user_guide/performance.html"
 LARGE_BYTES = 256 * 1024
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
     found: dict[str, list[int]] = defaultdict(list)
     rates: dict[str, list[float]] = defaultdict(list)

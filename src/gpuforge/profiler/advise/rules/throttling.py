@@ -6,16 +6,14 @@ missing of its highest clock then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from statistics import mean
 
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.nvidia.com/datacenter/dcgm/latest/dcgm-api/dcgm-api-field-ids.html"
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each device."""
     for device in {one.device for one in facts.profile.series}:
         flags, clocks = facts.series(device, "throttle"), facts.series(device, "clock")

@@ -6,10 +6,8 @@ Bound: the time of the busiest thread, less the mean of all: all would take that
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
-from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.profiler.model import DEVICE, NO_PARENT
 from gpuforge.units import format_seconds
 
@@ -17,7 +15,7 @@ SOURCE = "https://hta.readthedocs.io/en/latest/"
 UNEVEN, BESIDE = 1.05, 1.2
 
 
-def look(facts: Facts) -> Iterator[Suggestion]:
+def look(facts: Facts) -> Found:
     """Speak once for each name of a span that several threads begin with."""
     spans = facts.spans
     shares: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
