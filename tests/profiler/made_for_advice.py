@@ -88,8 +88,8 @@ def pair(rule: str) -> Callable[[Callable[[bool], Profile]], Callable[[bool], Pr
 def weights_again(speaks: bool) -> Profile:
     making = Calling()
     for number in range(40):
-        sample = 1 if speaks else number
-        making.call("solve", put(MS, 10**7, source=99, sample=sample), run(MS))
+        sources = [[99, 10**7, 1 if speaks else number]]
+        making.call("solve", put(MS, 10**7, sources=sources), run(MS))
     return making.profile
 
 
@@ -97,17 +97,9 @@ def weights_again(speaks: bool) -> Profile:
 def there_and_back(speaks: bool) -> Profile:
     making = Calling()
     for number in range(40):
-        making.call("first", run(MS), get(MS, 10**7, source=number, sample=number))
-        source = number if speaks else 1000 + number
-        making.call("second", put(MS, 10**7, source=source, sample=number), run(MS))
-    return making.profile
-
-
-@pair("pageable_transfer")
-def pageable(speaks: bool) -> Profile:
-    making = Calling()
-    for _ in range(40):
-        making.call("solve", put(MS, 5 * 10**6, pinned=not speaks), run(MS))
+        there, here = [[number, 10**7, number]], [[1000 + number, 10**7, number]]
+        making.call("first", run(MS), get(MS, 10**7, sources=there))
+        making.call("second", put(MS, 10**7, sources=there if speaks else here), run(MS))
     return making.profile
 
 
@@ -116,14 +108,6 @@ def slow(speaks: bool) -> Profile:
     making = Calling()
     for _ in range(40):
         making.call("solve", put(MS, 5 * 10**6 if speaks else 18 * 10**6), run(MS))
-    return making.profile
-
-
-@pair("small_transfers")
-def crumbs(speaks: bool) -> Profile:
-    making = Calling()
-    for _ in range(40):
-        making.call("solve", *[put(100 * US, 800)] * (8 if speaks else 2), run(MS))
     return making.profile
 
 
@@ -321,7 +305,10 @@ def by_turns(speaks: bool) -> Profile:
 @pair("separate_steps")
 def chain(speaks: bool) -> Profile:
     making = Calling()
-    names = "multiply add exp tanh subtract" if speaks else "matmul add exp tanh subtract"
     for _ in range(40):
-        making.call("activate", run(MS, operation=names, shape=(2000, 1000)))
+        place = making.call("activate", run(4 * MS))
+        for number, name in enumerate(("multiply", "add", "exp", "tanh")):
+            size = 8 * 10**6 if speaks else 8000
+            making.span(name, making.now - (4 - number) * MS, MS, inside=place + 1, label="wait",
+                        operation=name, output_bytes=size)  # fmt: skip
     return making.profile

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuforge.profiler.advise.suggestion import Suggestion
 from gpuforge.profiler.breakdown import own_ns
@@ -38,6 +38,22 @@ class Calls:
     label_ns: list[int] = field(default_factory=lambda: [0] * len(LABELS))
 
 
+class Move(NamedTuple):
+    """One array on its way to a device or back.
+
+    Attributes
+    ----------
+    array : where its data lies on the host, its bytes, and a sample of its contents
+    ns : its part of the transfer's time, by its part of the bytes
+    """
+
+    place: int
+    direction: str
+    array: tuple[Any, ...]
+    bytes: int
+    ns: float
+
+
 class Facts:
     """A profile as the rules see it: spans are named by their places in its columns.
 
@@ -45,7 +61,7 @@ class Facts:
     ----------
     calls : by function and backend
     transfers : spans that move bytes
-    devices : spans of each lane of a device, by its place
+    devices : what each device computed: the spans of a lane, by its place
     owner : for each span the call that it belongs to, `NO_PARENT` where it belongs to none
     """
 
@@ -61,7 +77,7 @@ class Facts:
 
     def _go_through(self) -> None:
         spans, names, owner = self.spans, self.spans.names, self.owner
-        attributes = spans.attributes
+        attributes, lanes = spans.attributes, self.profile.lanes
         group: dict[int, Calls] = {}
         for index, (parent, label, name) in enumerate(
             zip(spans.parent, spans.label, spans.name, strict=True)
@@ -70,7 +86,8 @@ class Facts:
             said = attributes.get(index)
             function = said.get("function") if said else None
             if label == DEVICE:
-                self.devices[spans.lane[index]].append(index)
+                if not lanes[spans.lane[index]].name.endswith(" copy"):
+                    self.devices[spans.lane[index]].append(index)
             elif label == TRANSFER:
                 self.transfers.append(index)
             if function and said and (above < 0 or attributes[above]["function"] != function):
@@ -212,12 +229,28 @@ class Facts:
             samples,
         )  # fmt: skip
 
-    # ---------------------------------------------------------------- lanes
+    # ---------------------------------------------------------------- in order of time
+
+    @cached_property
+    def moves(self) -> list[Move]:
+        """The large arrays that were moved, in the order in which that began."""
+        found = []
+        for place in sorted(self.transfers, key=self.spans.start.__getitem__):
+            said = self.spans.attributes.get(place, {})
+            for address, nbytes, sample in said.get("sources", ()):
+                ns = self.spans.duration[place] * nbytes / max(self.spans.bytes[place], nbytes)
+                array = self.backend(place), address, nbytes, sample
+                found.append(Move(place, said["direction"], array, nbytes, ns))
+        return found
 
     @cached_property
     def gaps(self) -> dict[int, list[tuple[int, int]]]:
-        """Return when each device had nothing to do between its first and its last work."""
-        return {lane: list(self._gaps(places)) for lane, places in self.devices.items()}
+        """Return when each GPU had nothing to do between its first and its last work."""
+        return {
+            lane: list(self._gaps(places))
+            for lane, places in self.devices.items()
+            if self.backend(places[0]).partition(":")[2] not in ("", "cpu")
+        }
 
     def _gaps(self, places: list[int]) -> Iterator[tuple[int, int]]:
         reached = self.end(places[0])

@@ -15,8 +15,8 @@ LOW = 0.5
 def look(facts: Facts) -> Found:
     """Speak once for each device."""
     long = max(LONG_NS, LONG_SHARE * facts.wall_ns)
-    for lane, places in facts.devices.items():
-        gaps = facts.gaps[lane]
+    for lane, gaps in facts.gaps.items():
+        places = facts.devices[lane]
         idle = sum(end - begin for begin, end in gaps)
         short = sum(end - begin for begin, end in gaps if end - begin < long)
         period = max(map(facts.end, places)) - facts.spans.start[places[0]]

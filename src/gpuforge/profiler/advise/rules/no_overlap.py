@@ -10,7 +10,7 @@ from bisect import bisect_left
 from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
-NEVER = 0.05
+NEVER, LOOKED_AT = 0.05, 1000
 
 
 def look(facts: Facts) -> Found:
@@ -22,18 +22,18 @@ def look(facts: Facts) -> Found:
     )
     starts = [start for start, _ in busy]
     for calls in facts.placed:
-        moves = calls.inside.get("put", []) + calls.inside.get("get", [])
+        moves = [*calls.inside.get("put", ()), *calls.inside.get("get", ())]
         worked = facts.work(calls)
         if not moves or not worked or not facts.gpu(calls.spans[0]):
             continue
         hidden = 0
-        for place in moves:
+        for place in moves[:LOOKED_AT]:
             begin, end = facts.spans.start[place], facts.end(place)
             first = max(bisect_left(starts, begin) - 1, 0)
             for start, stop in busy[first : bisect_left(starts, end, first)]:
                 hidden += max(min(stop, end) - max(start, begin), 0)
         copied, computed = facts.time(moves), facts.time(worked)
-        if hidden < NEVER * copied:
+        if hidden < NEVER * facts.time(moves[:LOOKED_AT]):
             yield facts.suggest(
                 f"{calls.function} copies and computes in turns on {calls.backend}",
                 [facts.told(moves, "copies"), facts.told(worked, "computation")],

@@ -7,40 +7,35 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from gpuforge.profiler.advise.facts import Facts, Found
-from gpuforge.profiler.model import NO_PARENT
-from gpuforge.units import format_bytes
+from gpuforge.profiler.advise.facts import Facts, Found, Move
+from gpuforge.units import format_bytes, format_seconds
 
 SOURCE = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
-Moves = dict[tuple[object, ...], list[int]]
 
 
 def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
-    moves: dict[tuple[str, str], Moves] = defaultdict(lambda: defaultdict(list))
-    for place in facts.transfers:
-        said = facts.spans.attributes.get(place, {})
-        if said.get("direction") == "to device" and "sample" in said:
-            caller = facts.said(place, "function", ""), facts.backend(place)
-            array = said.get("source"), said["sample"], facts.spans.bytes[place]
-            moves[caller][array].append(place)
+    moves: dict[tuple[str, str], dict[object, list[Move]]] = defaultdict(lambda: defaultdict(list))
+    for move in facts.moves:
+        if move.direction == "to device" and move.array[-1] is not None:
+            caller = facts.said(move.place, "function", ""), facts.backend(move.place)
+            moves[caller][move.array].append(move)
     for (function, backend), arrays in moves.items():
-        again = [place for places in arrays.values() for place in places[1:]]
+        again = [move for found in arrays.values() for move in found[1:]]
         if not again:
             continue
-        most = max(arrays.values(), key=lambda places: facts.time(places[1:]))
-        owner = facts.owner[most[0]]
-        size = format_bytes(facts.spans.bytes[most[0]])
+        most = max(arrays.values(), key=lambda found: sum(move.ns for move in found[1:]))
+        time, moved = sum(move.ns for move in again), sum(move.bytes for move in again)
         yield facts.suggest(
-            f"{function} moves arrays to {backend} again that are unchanged: "
-            f"{facts.count(again)} times",
+            f"{function} moves arrays to {backend} again that have not changed",
             [
-                facts.told(again, f"moved again to {backend}"),
-                f"most often one array of {size}: {facts.count(most)} times",
+                f"{len(again)} moves of arrays that were moved before: "
+                f"{format_bytes(moved)} in {format_seconds(time / 1e9)}",
+                f"most of it one array of {format_bytes(most[0].bytes)}: {len(most)} times",
             ],
-            facts.time(again),
+            time,
             "Do the loop inside the offloaded function, so that the array is moved once; or give "
             "the function an array of the backend's own library, which stays there.",
-            facts.count(again),
-            owner if owner != NO_PARENT else most[0],
+            len(again),
+            most[0].place,
         )
