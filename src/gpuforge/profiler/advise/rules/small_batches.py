@@ -10,7 +10,7 @@ from statistics import mean
 from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.units import format_bytes
 
-SOURCE = "https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-rules.html"
+SOURCE = "https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html"
 LOW_USE, LOW_MEMORY = 0.7, 0.5
 
 
