@@ -103,7 +103,7 @@ def test_folded_stacks_are_told_by_label() -> None:
 
 
 def test_folded_stacks_of_endless_paths_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats.module("folded"), "MOST_PATHS", 3)
+    monkeypatch.setattr(formats.module("folded"), "MOST_PATHS", 10)
     monkeypatch.setattr(formats.module("folded"), "MOST_FRAMES", 4)
     making, inside = Making(), -1
     for depth in range(10):
@@ -112,7 +112,7 @@ def test_folded_stacks_of_endless_paths_are_bounded(monkeypatch: pytest.MonkeyPa
     making.span("shorter", 41 * MS, 1)
     text = formats.render(making.profile, "folded")
     assert isinstance(text, str)
-    assert "thread;d0;d1;(6 frames);d8;d9 " in text
+    assert "thread;d0;d1;d2;d3;(deeper) " in text
     assert "thread;(other paths) " in text
     assert sum(int(line.split()[-1]) for line in text.splitlines()) == 40 * MS + 2
 
@@ -128,6 +128,14 @@ def test_json_of_many_spans_says_what_is_left_out(monkeypatch: pytest.MonkeyPatc
     assert found["wall_seconds"] == pytest.approx(300.5e-6)
     thread = found["lanes"][0]
     assert set(thread["label_seconds"]) == set(LABELS)
+
+
+@pytest.mark.parametrize("name", formats.names())
+def test_endless_recursion_is_rendered(name: str) -> None:
+    making, depth, inside = Making(), 20_000, -1
+    for level in range(depth):
+        inside = making.span("again", level, 2 * depth - 2 * level, inside=inside)
+    assert len(formats.render(making.profile, name)) < 20_000_000
 
 
 @pytest.mark.parametrize("name", ["json", "chrome-trace", "speedscope", "text", "markdown"])
