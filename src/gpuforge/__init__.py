@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuforge.diagnose import diagnose as diagnose
     from gpuforge.diagnose import explain as explain
     from gpuforge.inference import inference as inference
+    from gpuforge.profiler.notebook import load_ipython_extension as load_ipython_extension
     from gpuforge.profiler.profiled import profiled as profiled
     from gpuforge.profiler.recording import profile as profile
     from gpuforge.runtime.benefit import would_benefit as would_benefit
@@ -45,6 +46,7 @@ _HOMES: dict[str, str] = {
     "images": "gpuforge.images",
     "inference": "gpuforge.inference",
     "lattice": "gpuforge.lattice",
+    "load_ipython_extension": "gpuforge.profiler.notebook",
     "matmul": "gpuforge.runtime.ready",
     "executor": "gpuforge.runtime.executor.opening",
     "namespace": "gpuforge.runtime.namespace",
