@@ -1,0 +1,276 @@
+"""The benchmarks of a file on two versions of the code: the working tree, and a git ref beside it.
+
+Both sides time the same file, that of the working tree, in processes of their own. A fresh pair of
+processes makes one round: where things lie in memory and how texts are hashed differs from process
+to process, by some percent, and only new processes average that out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+
+from gpuforge.errors import UnknownName, WorkerDied, WorkloadError
+from gpuforge.facts import Absent, Failed
+from gpuforge.probe import LiveProbe
+from gpuforge.profiler.bench.process import PROGRAM, Worker
+from gpuforge.profiler.compare.comparison import MINIMAL, Comparison
+from gpuforge.profiler.compare.interleaved import Rounds
+
+TURNS, BLOCK_SAMPLES = 6, 20
+"""In a process, a benchmark is timed in this many turns of four blocks of at most so many samples:
+short blocks, because a processor changes its speed many times a second where others use it too."""
+_GIT_SECONDS = 120.0
+
+
+@dataclass
+class Benchmark:
+    """What was measured of one function.
+
+    Attributes
+    ----------
+    rounds : base and working tree, in turns
+    loops, samples : of a block; 0 before the first
+    problem : why it cannot be compared, and on which side; empty where it can
+    comparison : the verdict; None where it cannot be compared
+    """
+
+    rounds: Rounds = field(default_factory=Rounds)
+    loops: int = 0
+    samples: int = 0
+    problem: str = ""
+    comparison: Comparison | None = None
+
+
+@dataclass(frozen=True)
+class Against:
+    """What came of a comparison with a ref.
+
+    Attributes
+    ----------
+    commit : what the base is
+    benchmarks : by name, in the order of the file
+    """
+
+    commit: str
+    benchmarks: dict[str, Benchmark]
+
+
+def git(root: Path, *arguments: str) -> str:
+    """Return what a git command prints.
+
+    Raises
+    ------
+    WorkloadError
+        If git is not there or fails.
+    """
+    output = LiveProbe().run(["git", "-C", str(root), *arguments], timeout=_GIT_SECONDS)
+    if isinstance(output, Absent | Failed):
+        raise WorkloadError(f"git is needed: {output.reason}", hint="install git")
+    if output.status:
+        raise WorkloadError(f"git {arguments[0]}: {output.stderr.strip() or output.status}")
+    return output.stdout.strip()
+
+
+@contextmanager
+def checked_out(root: Path, ref: str) -> Iterator[tuple[str, Path]]:
+    """Check out the tree of `ref` into a temporary folder, which is removed afterwards.
+
+    Yields
+    ------
+    The commit and the folder.
+
+    Raises
+    ------
+    UnknownName
+        If the repository has no such ref.
+    """
+    try:
+        commit = git(
+            root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+        )
+    except WorkloadError:
+        tags = git(root, "tag", "--list").splitlines()
+        raise UnknownName.among("git ref", ref, tags) from None
+    with tempfile.TemporaryDirectory(prefix="gpuforge-bench-") as folder:
+        tree = Path(folder).resolve() / "base"
+        git(root, "worktree", "add", "--detach", "--quiet", str(tree), commit)
+        try:
+            yield commit, tree
+        finally:
+            git(root, "worktree", "remove", "--force", str(tree))
+
+
+def side_environment(
+    root: Path, here: Path, folder: Path, base: Mapping[str, str]
+) -> dict[str, str]:
+    """Return variables with which Python imports what it imports here from another tree.
+
+    Parameters
+    ----------
+    root
+        The tree to import from.
+    here
+        The working tree: its folders on Python's path are replaced by those of `root`. An
+        environment that lies in it is left as it is.
+    folder
+        That of the benchmarks, the first on the path.
+    base
+        The variables of this process.
+    """
+    entries = (Path(entry or ".").resolve() for entry in sys.path)
+    mapped = [
+        str(root / path.relative_to(here))
+        for path in (folder, here / "src", here, *entries)
+        if path.is_relative_to(here) and not path.is_relative_to(Path(sys.prefix).resolve())
+    ]
+    others = [
+        entry
+        for entry in base.get("PYTHONPATH", "").split(os.pathsep)
+        if entry and not Path(entry).resolve().is_relative_to(here)
+    ]
+    return {**base, "PYTHONPATH": os.pathsep.join(dict.fromkeys([*mapped, *others]))}
+
+
+def compare_with(
+    ref: str,
+    path: Path,
+    only: str = "",
+    *,
+    seconds: float,
+    minimal: float = MINIMAL,
+) -> Against:
+    """Compare the benchmarks of a file on the working tree with those on a ref.
+
+    Parameters
+    ----------
+    ref
+        A commit, tag or branch of the repository that `path` lies in.
+    path
+        The file with functions ``bench_*``.
+    only
+        The one benchmark to measure; all by default.
+    seconds
+        The time limit; a round that has begun is finished.
+    minimal
+        The smallest change that counts, a ratio.
+
+    Raises
+    ------
+    WorkloadError
+        If the file lies in no repository, does not load on the working tree, or imports code of
+        the working tree on both sides.
+    UnknownName
+        If there is no such ref or benchmark.
+    """
+    path = path.resolve()
+    here = Path(git(path.parent, "rev-parse", "--show-toplevel")).resolve()
+    start = perf_counter()
+    with checked_out(here, ref) as (commit, tree):
+        contest = _Contest(path, only, here, tree, minimal)
+        last = 0.0
+        while not contest.is_over() and perf_counter() - start + last < seconds:
+            began = perf_counter()
+            contest.round()
+            last = perf_counter() - began
+    for benchmark in contest.benchmarks.values():
+        if benchmark.rounds.logs and not benchmark.problem:
+            benchmark.comparison = benchmark.rounds.verdict(minimal)
+    return Against(commit, contest.benchmarks)
+
+
+class _Contest:
+    """Rounds of a base tree and the working tree, until each benchmark is known or cannot be."""
+
+    def __init__(self, path: Path, only: str, here: Path, tree: Path, minimal: float) -> None:
+        self._path, self._only, self._here, self._minimal = path, only, here, minimal
+        self._roots = {"base": tree, "working tree": here}
+        self._count = 0
+        self.benchmarks: dict[str, Benchmark] = {}
+
+    def is_over(self) -> bool:
+        """Return whether no benchmark is left to be measured."""
+        return self._count > 0 and all(map(self._is_settled, self.benchmarks.values()))
+
+    def round(self) -> None:
+        """Measure every open benchmark once, in a fresh process of each side."""
+        self._count += 1
+        with ExitStack() as stack:
+            new = stack.enter_context(self._worker("working tree"))
+            for name in chosen(new.names, self._only, self._path):
+                self.benchmarks.setdefault(name, Benchmark())
+            try:
+                base = stack.enter_context(self._worker("base"))
+            except WorkloadError as error:
+                for benchmark in self.benchmarks.values():
+                    benchmark.problem = str(error)
+                return
+            for name, benchmark in self.benchmarks.items():
+                if self._is_settled(benchmark):
+                    continue
+                try:
+                    self._measure(name, benchmark, (base, new))
+                except WorkloadError as error:
+                    benchmark.problem = str(error)
+                except WorkerDied as error:  # the other benchmarks go on in the next round
+                    benchmark.problem = str(error)
+                    return
+            if self._count == 1:
+                self._check_imports(base)
+
+    def _worker(self, side: str) -> Worker:
+        base = {"PYTHONHASHSEED": str(self._count), **os.environ}
+        root = self._roots[side]
+        variables = side_environment(root, self._here, self._path.parent, base)
+        return Worker(self._path, variables, root, label=side)
+
+    def _is_settled(self, benchmark: Benchmark) -> bool:
+        return bool(benchmark.problem) or benchmark.rounds.are_enough(self._minimal)
+
+    def _measure(self, name: str, benchmark: Benchmark, sides: tuple[Worker, Worker]) -> None:
+        """Add a round of one benchmark."""
+        for side in sides:
+            if name not in side.names:
+                raise WorkloadError(f"the {side.label} has no such function")
+            plan = side.warm_up(name, plan=not benchmark.loops)
+            if not benchmark.loops:
+                benchmark.loops = plan["loops"]
+                benchmark.samples = min(plan["samples"], BLOCK_SAMPLES)
+        loops, samples = benchmark.loops, benchmark.samples
+        benchmark.rounds.add(lambda side: sides[side].block(name, loops, samples), TURNS)
+
+    def _check_imports(self, base: Worker) -> None:
+        """Raise `WorkloadError` if the base side has loaded code of the working tree."""
+        mine = {str(self._path), os.path.realpath(PROGRAM)}
+        prefix = Path(sys.prefix).resolve()
+        for file in base.files():
+            path = Path(file)
+            if (
+                file not in mine
+                and path.is_relative_to(self._here)
+                and not path.is_relative_to(prefix)
+            ):
+                raise WorkloadError(
+                    f"the base imports {path.relative_to(self._here)} of the working tree, so the "
+                    "two sides cannot be compared",
+                    hint="import it by its name on Python's path, not by an absolute one",
+                )
+
+
+def chosen(names: list[str], only: str, path: Path) -> list[str]:
+    """Return the benchmarks of a file that are asked for.
+
+    Raises
+    ------
+    UnknownName
+        If the file has no benchmark `only`.
+    """
+    if only and only not in names:
+        raise UnknownName.among(f"benchmark in {path.name}", only, names)
+    return [only] if only else names
