@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
-from gpuforge.errors import UnknownName, WorkerDied, WorkloadError
-from gpuforge.facts import Absent, Failed
-from gpuforge.probe import LiveProbe
+from gpuforge.errors import WorkerDied, WorkloadError
+from gpuforge.profiler.bench.measure import chosen
 from gpuforge.profiler.bench.process import PROGRAM, Worker
+from gpuforge.profiler.bench.repository import checked_out, git
 from gpuforge.profiler.compare.comparison import MINIMAL, Comparison
 from gpuforge.profiler.compare.interleaved import Rounds
 
 TURNS, BLOCK_SAMPLES = 6, 20
 """In a process, a benchmark is timed in this many turns of four blocks of at most so many samples:
 short blocks, because a processor changes its speed many times a second where others use it too."""
-_GIT_SECONDS = 120.0
 
 
 @dataclass
@@ -38,6 +36,7 @@ class Benchmark:
     rounds : base and working tree, in turns
     loops, samples : of a block; 0 before the first
     problem : why it cannot be compared, and on which side; empty where it can
+    failed_here : whether that is because of the working tree
     comparison : the verdict; None where it cannot be compared
     """
 
@@ -45,6 +44,7 @@ class Benchmark:
     loops: int = 0
     samples: int = 0
     problem: str = ""
+    failed_here: bool = False
     comparison: Comparison | None = None
 
 
@@ -60,51 +60,6 @@ class Against:
 
     commit: str
     benchmarks: dict[str, Benchmark]
-
-
-def git(root: Path, *arguments: str) -> str:
-    """Return what a git command prints.
-
-    Raises
-    ------
-    WorkloadError
-        If git is not there or fails.
-    """
-    output = LiveProbe().run(["git", "-C", str(root), *arguments], timeout=_GIT_SECONDS)
-    if isinstance(output, Absent | Failed):
-        raise WorkloadError(f"git is needed: {output.reason}", hint="install git")
-    if output.status:
-        raise WorkloadError(f"git {arguments[0]}: {output.stderr.strip() or output.status}")
-    return output.stdout.strip()
-
-
-@contextmanager
-def checked_out(root: Path, ref: str) -> Iterator[tuple[str, Path]]:
-    """Check out the tree of `ref` into a temporary folder, which is removed afterwards.
-
-    Yields
-    ------
-    The commit and the folder.
-
-    Raises
-    ------
-    UnknownName
-        If the repository has no such ref.
-    """
-    try:
-        commit = git(
-            root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
-        )
-    except WorkloadError:
-        tags = git(root, "tag", "--list").splitlines()
-        raise UnknownName.among("git ref", ref, tags) from None
-    with tempfile.TemporaryDirectory(prefix="gpuforge-bench-") as folder:
-        tree = Path(folder).resolve() / "base"
-        git(root, "worktree", "add", "--detach", "--quiet", str(tree), commit)
-        try:
-            yield commit, tree
-        finally:
-            git(root, "worktree", "remove", "--force", str(tree))
 
 
 def side_environment(
@@ -217,9 +172,9 @@ class _Contest:
                 try:
                     self._measure(name, benchmark, (base, new))
                 except WorkloadError as error:
-                    benchmark.problem = str(error)
+                    benchmark.problem, benchmark.failed_here = str(error), new.failed
                 except WorkerDied as error:  # the other benchmarks go on in the next round
-                    benchmark.problem = str(error)
+                    benchmark.problem, benchmark.failed_here = str(error), new.failed
                     return
             if self._count == 1:
                 self._check_imports(base)
@@ -261,16 +216,3 @@ class _Contest:
                     "two sides cannot be compared",
                     hint="import it by its name on Python's path, not by an absolute one",
                 )
-
-
-def chosen(names: list[str], only: str, path: Path) -> list[str]:
-    """Return the benchmarks of a file that are asked for.
-
-    Raises
-    ------
-    UnknownName
-        If the file has no benchmark `only`.
-    """
-    if only and only not in names:
-        raise UnknownName.among(f"benchmark in {path.name}", only, names)
-    return [only] if only else names

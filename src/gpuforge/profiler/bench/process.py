@@ -36,6 +36,11 @@ class Worker:
     label
         What errors call it.
 
+    Attributes
+    ----------
+    names : the benchmarks of the file
+    failed : whether the last question was answered by an error
+
     Raises
     ------
     WorkloadError
@@ -46,7 +51,7 @@ class Worker:
         self, path: Path, environment: Mapping[str, str], folder: Path, *, label: str
     ) -> None:
         self.label = label
-        self._late = False
+        self.failed = self._late = False
         self._process = subprocess.Popen(
             # -P: the folder of the worker's own file must not hide modules of the same names
             [sys.executable, "-P", PROGRAM, str(path)],
@@ -130,10 +135,12 @@ class Worker:
             watch.cancel()
             watch.join()
         if not line:
+            self.failed = True
             ended = f"ended with status {self._process.wait()}"
             how = f"took longer than {ANSWER_SECONDS:g} s" if self._late else ended
             raise WorkerDied(f"on the {self.label}: the process that times the benchmarks {how}")
         answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
+        self.failed = "error" in answer
+        if self.failed:
             raise WorkloadError(f"on the {self.label}: {answer['error']}")
         return answer

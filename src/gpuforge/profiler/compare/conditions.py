@@ -27,10 +27,10 @@ CPU_FILES = {
 GPU_FIELDS = {
     "power cap (W)": "power.limit",
     "highest clock (MHz)": "clocks.max.sm",
-    "memory clock (MHz)": "clocks.mem",
+    "application clock (MHz)": "clocks.applications.graphics",
     "throttling": "clocks_throttle_reasons.active",
 }
-_IDLE = 0x1  # of the throttle reasons: the GPU has nothing to do
+_SLOWED = 0xE8  # of the throttle reasons: heat, hardware protection, power brake; not the power cap
 _TOOL_SECONDS = 5.0
 
 
@@ -144,7 +144,7 @@ def _cell(name: str, cell: str) -> Reading[str]:
         return Absent(f"nvidia-smi shows {cell or 'nothing'}")
     if name == "throttling":
         try:
-            return "yes" if int(cell, 16) & ~_IDLE else "no"
+            return "yes" if int(cell, 16) & _SLOWED else "no"
         except ValueError:
             return Failed(f"nvidia-smi shows {cell!r}, which is no mask of reasons")
     return cell
