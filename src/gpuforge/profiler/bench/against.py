@@ -22,9 +22,11 @@ from gpuforge.profiler.bench.repository import checked_out, git
 from gpuforge.profiler.compare.comparison import MINIMAL, Comparison
 from gpuforge.profiler.compare.interleaved import Rounds
 
-TURNS, BLOCK_SAMPLES = 6, 20
-"""In a process, a benchmark is timed in this many turns of four blocks of at most so many samples:
-short blocks, because a processor changes its speed many times a second where others use it too."""
+MOST_TURNS, BLOCK_SAMPLES = 6, 20
+"""In a process, a benchmark is timed in so many turns at most, of four blocks of at most so many
+samples: short ones, because a processor changes its speed many times a second where others use it
+too. Where time is short there are fewer turns, as rounds are worth more."""
+ROUNDS_WANTED = 16
 
 
 @dataclass
@@ -126,17 +128,21 @@ def compare_with(
     """
     path = path.resolve()
     here = Path(git(path.parent, "rev-parse", "--show-toplevel")).resolve()
-    start = perf_counter()
+    end = perf_counter() + seconds
     with checked_out(here, ref) as (commit, tree):
         contest = _Contest(path, only, here, tree, minimal)
-        last = 0.0
-        while not contest.is_over() and perf_counter() - start + last < seconds:
-            began = perf_counter()
-            contest.round()
-            last = perf_counter() - began
+        turns, took = MOST_TURNS // 2, 0.0
+        while not contest.is_over() and (began := perf_counter()) + took < end:
+            contest.round(turns)
+            now = perf_counter()
+            took = now - began
+            share = (end - now) / max(1, ROUNDS_WANTED - contest.count)
+            turns = max(1, min(MOST_TURNS, round(turns * share / took)))
     for benchmark in contest.benchmarks.values():
         if benchmark.rounds.logs and not benchmark.problem:
             benchmark.comparison = benchmark.rounds.verdict(minimal)
+        elif not benchmark.problem:
+            benchmark.problem = "it was not measured within the time limit"
     return Against(commit, contest.benchmarks)
 
 
@@ -146,16 +152,16 @@ class _Contest:
     def __init__(self, path: Path, only: str, here: Path, tree: Path, minimal: float) -> None:
         self._path, self._only, self._here, self._minimal = path, only, here, minimal
         self._roots = {"base": tree, "working tree": here}
-        self._count = 0
+        self.count = 0
         self.benchmarks: dict[str, Benchmark] = {}
 
     def is_over(self) -> bool:
         """Return whether no benchmark is left to be measured."""
-        return self._count > 0 and all(map(self._is_settled, self.benchmarks.values()))
+        return self.count > 0 and all(map(self._is_settled, self.benchmarks.values()))
 
-    def round(self) -> None:
-        """Measure every open benchmark once, in a fresh process of each side."""
-        self._count += 1
+    def round(self, turns: int) -> None:
+        """Measure every open benchmark in a fresh process of each side."""
+        self.count += 1
         with ExitStack() as stack:
             new = stack.enter_context(self._worker("working tree"))
             for name in chosen(new.names, self._only, self._path):
@@ -170,17 +176,17 @@ class _Contest:
                 if self._is_settled(benchmark):
                     continue
                 try:
-                    self._measure(name, benchmark, (base, new))
+                    self._measure(name, benchmark, (base, new), turns)
                 except WorkloadError as error:
                     benchmark.problem, benchmark.failed_here = str(error), new.failed
                 except WorkerDied as error:  # the other benchmarks go on in the next round
                     benchmark.problem, benchmark.failed_here = str(error), new.failed
                     return
-            if self._count == 1:
+            if self.count == 1:
                 self._check_imports(base)
 
     def _worker(self, side: str) -> Worker:
-        base = {"PYTHONHASHSEED": str(self._count), **os.environ}
+        base = {"PYTHONHASHSEED": str(self.count), **os.environ}
         root = self._roots[side]
         variables = side_environment(root, self._here, self._path.parent, base)
         return Worker(self._path, variables, root, label=side)
@@ -188,7 +194,9 @@ class _Contest:
     def _is_settled(self, benchmark: Benchmark) -> bool:
         return bool(benchmark.problem) or benchmark.rounds.are_enough(self._minimal)
 
-    def _measure(self, name: str, benchmark: Benchmark, sides: tuple[Worker, Worker]) -> None:
+    def _measure(
+        self, name: str, benchmark: Benchmark, sides: tuple[Worker, Worker], turns: int
+    ) -> None:
         """Add a round of one benchmark."""
         for side in sides:
             if name not in side.names:
@@ -198,7 +206,7 @@ class _Contest:
                 benchmark.loops = plan["loops"]
                 benchmark.samples = min(plan["samples"], BLOCK_SAMPLES)
         loops, samples = benchmark.loops, benchmark.samples
-        benchmark.rounds.add(lambda side: sides[side].block(name, loops, samples), TURNS)
+        benchmark.rounds.add(lambda side: sides[side].block(name, loops, samples), turns)
 
     def _check_imports(self, base: Worker) -> None:
         """Raise `WorkloadError` if the base side has loaded code of the working tree."""

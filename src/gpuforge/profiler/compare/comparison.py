@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from gpuforge.profiler.compare.evidence import (
@@ -52,10 +53,10 @@ class Comparison:
         """One line, as ``gpuforge bench --against`` prints it."""
         low, high = percent(self.change.low), percent(self.change.high)
         times = f"{format_seconds(self.base.value)} → {format_seconds(self.new.value)}"
-        text = f"{self.verdict}  {times}  {percent(self.change.value)} [{low}, {high}]"
-        if self.reason:
-            return f"{text}: {self.reason}"
-        return f"{text}  p={self.p:.2g}, {self.rounds} rounds"
+        text = f"{self.verdict}  {times}  {percent(self.change.value)}"
+        if self.change.high < inf:
+            text += f" [{low}, {high}]"
+        return f"{text}: {self.reason}" if self.reason else f"{text}  p={self.p:.2g}"
 
 
 def percent(ratio: float) -> str:
