@@ -113,8 +113,9 @@ def _short(name: str) -> str:
 
 def _row(one: Measured) -> tuple[str, ...]:
     seconds = one.seconds
-    times = f"{format_seconds(seconds.low)} to {format_seconds(seconds.high)}"
-    spread = times if seconds.high < math.inf else "too few blocks for an interval"
+    spread = "too few blocks for an interval"
+    if seconds.high < math.inf:
+        spread = f"{format_seconds(seconds.low)} to {format_seconds(seconds.high)}"
     return _short(one.name), format_seconds(seconds.value), spread, f"{len(one.blocks)} blocks"
 
 

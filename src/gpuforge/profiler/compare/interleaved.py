@@ -59,12 +59,12 @@ class Rounds:
             self.times[side].append(median(middles[side]))
 
     def are_enough(self, minimal: float) -> bool:
-        """Return whether the change is known to half of `minimal`, or there are too many."""
+        """Return whether the change is known to half of `minimal`, or to an eighth of itself."""
         count = len(self.logs)
         if count < ROUNDS_AT_LEAST or count >= MOST_ROUNDS:
             return count >= MOST_ROUNDS
         change = paired_change(self.logs)
-        return change.high - change.low <= minimal
+        return change.high - change.low <= max(minimal, abs(change.value) / 4)
 
     def verdict(self, minimal: float) -> Comparison:
         """Return what at least one round says."""
@@ -81,8 +81,8 @@ def compare(
     """Return whether `new` is faster or slower than `base`, measured in turns in this process.
 
     Both are called without arguments, many times, in the order base, new, new, base and its mirror
-    image. Measuring ends once the change is known to half of `minimal`, which no difference makes
-    more or less likely, or at the time limit.
+    image. Measuring ends once the change is known to half of `minimal` or to an eighth of itself,
+    or at the time limit.
 
     Parameters
     ----------
