@@ -11,11 +11,7 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "gpuforge"
-<<<<<<< HEAD
 LINE_BUDGET = 65_000
-=======
-LINE_BUDGET = 65_000
->>>>>>> reports
 LAYERS = [
     {"errors", "installation", "units", "registry", "stored"},
     {"facts", "probe", "settings", "settings_file", "log", "trace", "compat", "history"},
