@@ -73,9 +73,9 @@ class Spans:
     """
 
     names: list[str] = field(default_factory=list)
-    name: array[int] = field(default_factory=lambda: array("L"))
+    name: array[int] = field(default_factory=lambda: array("I"))
     parent: array[int] = field(default_factory=lambda: array("q"))
-    lane: array[int] = field(default_factory=lambda: array("L"))
+    lane: array[int] = field(default_factory=lambda: array("I"))
     label: array[int] = field(default_factory=lambda: array("B"))
     start: array[int] = field(default_factory=lambda: array("q"))
     duration: array[int] = field(default_factory=lambda: array("q"))
