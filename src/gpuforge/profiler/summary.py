@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from gpuforge.profiler import names
 from gpuforge.profiler.breakdown import Breakdown, breakdown, total_ns
 from gpuforge.profiler.model import DEVICE, LABELS, Profile
 from gpuforge.profiler.paths import Path, paths
+from gpuforge.profiler.tables import percent
 from gpuforge.units import format_bytes, format_seconds
 
-UNFINISHED = (
-    "the recording did not come to its end: the program crashed or was ended; what it did after "
-    "the last part that was written is not here"
-)
+INCOMPLETE = "incomplete: this is what was written before the recording ended early"
 NS = 1e9
+_VERSIONS = {"gpuforge": "gpuforge ", "python": "Python ", "platform": ""}
 
 
 class WhereTime(NamedTuple):
@@ -104,7 +104,7 @@ class Bottleneck:
         """Return it as a line."""
         return (
             f"{names.path(self.path)}: {format_seconds(self.seconds)} of its own "
-            f"({self.share:.1%}, {self.label}) in {self.count:,} spans"
+            f"({percent(self.share)}, {self.label}) in {self.count:,} spans"
         )
 
 
@@ -138,7 +138,7 @@ def recording(profile: Profile, parts: list[Breakdown] | None = None) -> list[st
     parts = breakdown(profile) if parts is None else parts
     spans, wall = profile.spans, max(profile.wall_ns, 1)
     merged = sum(count - 1 for count in spans.count if count > 1)
-    cost = f"{format_seconds(profile.cost_ns / NS)} ({profile.cost_ns / wall:.1%})"
+    cost = f"{format_seconds(profile.cost_ns / NS)} ({percent(profile.cost_ns / wall)})"
     found = [
         f"{len(spans):,} spans"
         + (f", {merged:,} more merged into them" if merged else "")
@@ -155,8 +155,8 @@ def recording(profile: Profile, parts: list[Breakdown] | None = None) -> list[st
             f"{format_seconds(where.overlap_ns / NS)}; the shares are of their sum"
         )
     found += [f"{names.line(name, 60)}: {count:,}" for name, count in profile.counts.items()]
-    found += [names.line(note) for note in profile.notes]
-    return [UNFINISHED, *found] if not profile.complete else found
+    found += map(names.line, profile.notes)
+    return [INCOMPLETE, *found] if not profile.complete else found
 
 
 def summary(profile: Profile, n: int = 5) -> str:
@@ -164,3 +164,22 @@ def summary(profile: Profile, n: int = 5) -> str:
     parts = breakdown(profile)
     lines = [first_line(profile, parts), *recording(profile, parts)]
     return "\n".join([*lines, *map(str, bottlenecks(profile, n))])
+
+
+def started(profile: Profile) -> datetime | None:
+    """Return when the recording began, in local time; None if the file does not say."""
+    seconds = profile.header.get("started")
+    if not isinstance(seconds, int | float) or not 0 <= seconds < 2**33:
+        return None
+    return datetime.fromtimestamp(seconds)
+
+
+def ran(profile: Profile) -> str:
+    """Return what ran, when, and with which gpuforge, Python and system."""
+    began, header = started(profile), profile.header
+    said = [
+        profile.program or "unknown program",
+        began.strftime("%Y-%m-%d %H:%M") if began else "unknown time",
+        *(f"{word}{header[key]}" for key, word in _VERSIONS.items() if header.get(key)),
+    ]
+    return "; ".join(names.line(text, 200) for text in said)

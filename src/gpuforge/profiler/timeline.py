@@ -11,7 +11,7 @@ from gpuforge.profiler.model import NO_PARENT, Profile, Spans
 from gpuforge.profiler.names import line
 
 MOST_ROWS = 256
-"""Of one lane. What has no place on them is left out, and counted."""
+"""Of one lane."""
 CLOCK_NS = 1000
 """By how much a span may outlast the one around it and still be inside: clocks are read one after
 the other."""
@@ -52,15 +52,14 @@ class Row:
         return not self.opened or self.opened[-1].span == parent
 
 
-def rows(spans: Spans, chosen: Iterable[int]) -> tuple[list[Row], int]:
-    """Return the rows of `chosen` spans, those of one lane together, and how many had no place.
+def rows(spans: Spans, chosen: Iterable[int]) -> list[Row]:
+    """Return the rows of `chosen` spans, those of one lane together.
 
     A thread with nested calls has one row. Spans of one lane that overlap without being nested, as
-    those of asyncio's tasks do, stand on several.
+    those of asyncio's tasks do, stand on several; what has no place on `MOST_ROWS` is left out.
     """
     found: dict[int, list[Row]] = {}
     place: dict[int, Row] = {}
-    left_out = 0
     for index in sorted(chosen, key=lambda i: (spans.start[i], i)):
         lane, parent = spans.lane[index], spans.parent[index]
         if parent == NO_PARENT or spans.lane[parent] != lane:
@@ -68,13 +67,12 @@ def rows(spans: Spans, chosen: Iterable[int]) -> tuple[list[Row], int]:
         of_lane = found.setdefault(lane, [])
         row, end = _row(spans, index, parent, place.get(parent), of_lane)
         if row is None:
-            left_out += 1
             continue
         bar = Bar(index, spans.start[index], end)
         row.bars.append(bar)
         row.opened.append(bar)
         place[index] = row
-    return [row for lane in sorted(found) for row in found[lane]], left_out
+    return [row for lane in sorted(found) for row in found[lane]]
 
 
 def _row(

@@ -65,7 +65,8 @@ def render(profile: Profile) -> str:
 
 def _unknown(profile: Profile) -> dict[str, str]:
     """Return why each field that is null is not known."""
-    found = dict(profile.header.get("unknown") or {})
+    said = profile.header.get("unknown")
+    found = dict(said) if isinstance(said, dict) else {}
     for name in ("program", "started"):
         if profile.header.get(name) is None:
             found.setdefault(name, "the session file does not say")

@@ -1,19 +1,20 @@
 """pyperf's JSON: the whole program, and the call paths that took longest, as benchmarks.
 
-A value is the duration of one span. Of a path with more than `MOST_VALUES` spans every second, third
-or nth is taken. A merged span is one value, the mean of its spans; pyperf takes no value of 0.
+A value is the duration of one span. Of a path with more than `MOST_VALUES` spans every second,
+third or nth is taken. A merged span is one value, the mean of its spans. pyperf takes no value of
+0.
 """
 
 from __future__ import annotations
 
 import heapq
 from array import array
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from gpuforge.errors import WorkloadError
 from gpuforge.profiler import json_text, names
 from gpuforge.profiler.model import NO_PARENT, Profile
+from gpuforge.profiler.summary import started
 
 SUMMARY = "for pyperf stats, hist and compare_to: durations by call path"
 SUFFIX = ".pyperf.json"
@@ -26,8 +27,18 @@ WHOLE = "whole program"
 class Durations(NamedTuple):
     """The durations of the spans of one call path, those of 0 left out."""
 
-    names: tuple[str, ...]
+    name: str
+    above: Durations | None
     seconds: array[float]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names from the outermost to this one."""
+        found, row = [self.name], self.above
+        while row is not None:
+            found.append(row.name)
+            row = row.above
+        return tuple(reversed(found))
 
 
 def render(profile: Profile) -> str:
@@ -43,7 +54,7 @@ def render(profile: Profile) -> str:
     if profile.wall_ns > 0:
         benchmarks[WHOLE] = _benchmark(WHOLE, array("d", [profile.wall_ns / 1e9]))
     for row in found:
-        name = _unique(names.path(row.names).strip() or "?", benchmarks)
+        name = _unique(names.path(row.path).strip() or "?", benchmarks)
         benchmarks[name] = _benchmark(name, row.seconds)
     if not benchmarks:
         raise WorkloadError(
@@ -68,8 +79,8 @@ def _durations(profile: Profile) -> list[Durations]:
         above = NO_PARENT if parent == NO_PARENT else place_of[parent]
         place = places.setdefault((above, spans.name[index]), len(found))
         if place == len(found):
-            around = () if above == NO_PARENT else found[above].names
-            found.append(Durations((*around, spans.names[spans.name[index]]), array("d")))
+            around = None if above == NO_PARENT else found[above]
+            found.append(Durations(spans.names[spans.name[index]], around, array("d")))
         place_of.append(place)
         if spans.duration[index] > 0:
             found[place].seconds.append(spans.duration[index] / 1e9 / max(spans.count[index], 1))
@@ -104,7 +115,7 @@ def _metadata(profile: Profile) -> dict[str, Any]:
     found: dict[str, Any] = {"unit": "second"}
     # pyperf takes no text that is empty or has several lines.
     found |= {key: names.line(said[key]).strip() for key in said if said[key]}
-    started = header.get("started")
-    if isinstance(started, int | float) and 0 <= started < 2**33:
-        found["date"] = datetime.fromtimestamp(started).isoformat(sep=" ")
+    began = started(profile)
+    if began is not None:
+        found["date"] = began.isoformat(sep=" ")
     return {key: value for key, value in found.items() if value}

@@ -44,7 +44,7 @@ class Frames:
 def render(profile: Profile) -> str:
     """Return the file as JSON."""
     spans = profile.spans
-    found, left_out = rows(spans, longest(spans, MOST_SPANS))
+    found = rows(spans, longest(spans, MOST_SPANS))
     frames = Frames(spans)
     profiles = []
     for name, row in zip(row_names(profile, found), found, strict=True):
@@ -78,7 +78,7 @@ def _steps(row: Row) -> Iterator[tuple[str, Bar]]:
 
 
 def _timed(name: str, row: Row, frames: Frames) -> dict[str, Any]:
-    events = [
+    events: list[dict[str, Any]] = [
         {"type": kind, "frame": frames.place(bar.span),
          "at": bar.start_ns if kind == "O" else bar.end_ns}
         for kind, bar in _steps(row)
