@@ -69,7 +69,9 @@ def realistic(steps: int = 60, seed: int = 7) -> Profile:
         making.profile.wall_ns = max(making.profile.wall_ns, at + MS)
     profile = making.profile
     profile.cost_ns = 700 * len(profile.spans)
-    profile.notes = ["Times of jax are those of placed calls: the profile waited at the end of each."]
+    profile.notes = [
+        "Times of jax are those of placed calls: the profile waited at the end of each."
+    ]
     profile.placements = [_placement(chance, profile.wall_ns) for _ in range(40)]
     profile.series = _readings(chance, profile.wall_ns)
     return profile
@@ -102,7 +104,9 @@ def _step(
             at += moved
         busy = chance.randrange(100_000, 3 * MS)
         wait = making.span("wait", at, busy, inside=call, lane=lane, label="wait")
-        making.span(f"{name}_kernel", at + 9000, busy - 9000, inside=wait, lane=compute, label="device")
+        making.span(
+            f"{name}_kernel", at + 9000, busy - 9000, inside=wait, lane=compute, label="device"
+        )
         at += busy + chance.randrange(5000)
         making.profile.spans.duration[call] = at - begun
     making.profile.spans.duration[outer] = at - making.profile.spans.start[outer]
@@ -111,7 +115,9 @@ def _step(
 
 def _placement(chance: random.Random, wall_ns: int) -> Placement:
     calls = chance.randrange(1, 500)
-    predicted = {name: chance.uniform(1e-4, 9e-3) for name in ("numpy", "torch:cpu", "torch:cuda:0")}
+    predicted = {
+        name: chance.uniform(1e-4, 9e-3) for name in ("numpy", "torch:cpu", "torch:cuda:0")
+    }
     backend = min(predicted, key=predicted.__getitem__)
     return Placement(
         chance.randrange(wall_ns), f"{chance.choice(VERBS)}_{chance.choice(NOUNS)}",

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuforge import __version__
 from gpuforge.profiler.page.columns import pack
-from gpuforge.profiler.page.text import html
+from gpuforge.profiler.page.sections import html
 
 HERE = Path(__file__).parent
 SCRIPTS = ("graph.js", "table.js", "page.js")
@@ -37,7 +37,7 @@ def document(columns: dict[str, Any], *, title: str, program: str, **parts: str)
     return Template(_asset("page.html")).substitute(
         parts, policy=policy, style=style, script=script, data=pack(columns), version=__version__,
         title=f"{title}: {html(program, 80)}", flame_title="Call paths",
-        heading=f"{title} of <code><bdi>{html(program, 120)}</bdi></code>",
+        heading=f"{title} of <code>{html(program, 200)}</code>",
     )  # fmt: skip
 
 

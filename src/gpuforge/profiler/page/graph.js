@@ -1,6 +1,6 @@
 // Texts of figures, and boxes in rows: what the flame graph and the timeline are drawn with.
 const MOST_BOXES = 3000;
-const NARROWEST = 3;
+const NARROWEST = 4;
 
 const byId = id => document.getElementById(id);
 
@@ -129,7 +129,7 @@ class Graph {
   }
 
   head(row) {
-    const made = element('div', {class: 'head', role: 'presentation'}, element('bdi', {}, row.head));
+    const made = element('div', {class: 'head', role: 'presentation'}, row.head);
     made.style.top = `${row.top - this.height}px`;
     return made;
   }
@@ -147,9 +147,10 @@ class Graph {
     made.style.width = `${(to - from) * share}%`;
     made.style.top = `${piece.row.top}px`;
     const pixels = (to - from) / (end - start) * this.width;
-    if (pixels > 34) {
-      made.append(element('bdi', {}, looks.name));
-      if (pixels > 130 && looks.figure) made.append(element('span', {class: 'figure'}, looks.figure));
+    made.classList.toggle('slim', pixels < 9);
+    if (pixels > 40) {
+      made.append(element('span', {class: 'name'}, looks.name));
+      if (pixels > 130 && looks.figure) made.append(' ', element('span', {class: 'figure'}, looks.figure));
     }
     made.piece = piece;
     piece.element = made;
@@ -159,10 +160,12 @@ class Graph {
   blockLook(piece) {
     const looks = piece.boxes.slice(0, 200).map(box => this.look(box.item));
     const found = looks.some(each => each.found === 'hit') ? 'hit' : looks[0].found;
-    const count = number(piece.boxes.length);
+    const count = number(piece.boxes.length), sums = {};
+    for (const [at, box] of piece.boxes.slice(0, 200).entries()) sums[looks[at].kind] = (sums[looks[at].kind] || 0) + box.to - box.from;
+    const kind = Object.keys(sums).reduce((most, each) => sums[each] > sums[most] ? each : most);
     return {
-      name: `${count} small`, figure: '', kind: 'block', found, level: looks[0].level,
-      label: `${count} boxes too small to draw, the first ${looks[0].name}; Enter zooms to them`,
+      name: `${count} small`, figure: '', kind: `block ${kind}`, found, level: looks[0].level,
+      label: `${count} small boxes, the first ${looks[0].name}; Enter zooms to them`,
     };
   }
 

@@ -20,39 +20,33 @@ async function unpacked() {
 
 // ---- call paths
 
-// What was measured of each path: its own times by label, and with all below it.
+// What was measured of each path: its own times by label and bytes, and those of all below it.
 function figuresOf(columns) {
-  const found = columns.count.map((count, at) => ({
-    count, total: columns.total[at], bytes: columns.bytes[at], errors: columns.errors[at],
-    own: data.labels.map((_, label) => columns[`own${label}`][at]),
-  }));
-  for (const each of found) each.sum = [...each.own];
-  return found;
+  return columns.count.map((count, at) => {
+    const own = data.labels.map((_, label) => columns[`own${label}`][at]);
+    return {count, errors: columns.errors[at], own, sum: [...own], bytes: columns.bytes[at]};
+  });
 }
 
 function readPaths() {
-  const columns = data.paths, now = figuresOf(columns), base = data.base && figuresOf(data.base);
+  const columns = data.paths, sides = {now: data.figures, ...(data.base && {base: data.base})};
   const root = {name: 'everything', depth: 0, children: [], at: -1, where: '', said: ''};
   paths = columns.name.map((name, at) => ({
     at, name: data.texts[name], device: columns.device[at], children: [],
-    where: data.texts[columns.where[at]], said: data.texts[columns.said[at]], now: now[at],
-    base: base && base[at],
+    where: data.texts[columns.where[at]], said: data.texts[columns.said[at]],
   }));
   for (const [at, path] of paths.entries()) {
     path.above = columns.up[at] ? paths[at - columns.up[at]] : root;
     path.depth = path.above.depth + 1;
     path.above.children.push(path);
   }
-  const nothing = () => ({count: 0, total: 0, bytes: 0, errors: 0, own: [0, 0, 0, 0, 0], sum: [0, 0, 0, 0, 0]});
-  root.now = nothing();
-  if (base) root.base = nothing();
-  for (const side of base ? ['now', 'base'] : ['now']) {
-    for (let at = paths.length - 1; at >= 0; at--) {
-      const here = paths[at][side], above = paths[at].above[side];
+  for (const [side, found] of Object.entries(sides)) {
+    root[side] = {count: 0, errors: 0, own: [0, 0, 0, 0, 0], sum: [0, 0, 0, 0, 0], bytes: 0};
+    for (const [at, figures] of figuresOf(found).entries()) paths[at][side] = figures;
+    for (const path of [...paths].reverse()) {
+      const here = path[side], above = path.above[side];
       here.sum.forEach((ns, label) => { above.sum[label] += ns; });
-      if (paths[at].above === root) {
-        above.bytes += here.bytes; above.count += here.count; above.total += here.total;
-      }
+      above.bytes += here.bytes;
     }
   }
   paths.root = root;
@@ -109,11 +103,11 @@ function lookOfPath(path) {
   const share = percent(width(path), width(paths.root)), told = figure(width(path));
   const changed = data.base && change(path);
   const kind = changed ? changed.kind : path.above ? kindOf(path) : 'none';
-  const words = changed ? changed.text : kind === 'none' ? '' : `mostly ${WORDS[kind]}`;
+  const words = changed || kind === 'none' ? '' : `mostly ${WORDS[kind]}`;
   return {
     name: changed ? `${changed.text} ${path.name}` : path.name, kind, found: found(path),
     figure: `${told}, ${share}`, level: path.depth + 1,
-    label: `${path.name}, ${told}, ${share} of ${WORDS[state.width]}${words ? `, ${words}` : ''}`,
+    label: `${changed ? `${changed.text} ` : ''}${path.name} ${told}, ${share} of ${WORDS[state.width]}${words ? `, ${words}` : ''}`,
   };
 }
 
@@ -210,6 +204,7 @@ function makePathTwin() {
     text: path => path.now.sum[at] ? time(path.now.sum[at]) : '',
   }));
   const difference = path => measured(path.now, 'total') - measured(path.base, 'total');
+  const totalTime = path => path.device ? path.now.sum[4] : measured(path.now, 'total');
   const compared = [
     {title: 'base', numeric: true, value: path => measured(path.base, 'total'), text: path => time(measured(path.base, 'total'))},
     {title: 'new', numeric: true, value: path => measured(path.now, 'total'), text: path => time(measured(path.now, 'total'))},
@@ -219,7 +214,7 @@ function makePathTwin() {
   const times = [
     {title: 'own', numeric: true, value: path => path.device ? path.now.own[4] : ownTime(path.now),
       text: path => time(path.device ? path.now.own[4] : ownTime(path.now))},
-    {title: 'total', numeric: true, value: path => path.now.total, text: path => time(path.now.total)},
+    {title: 'total', numeric: true, value: totalTime, text: path => time(totalTime(path))},
   ];
   const columns = [
     {title: 'call path', value: shortPath},
@@ -250,8 +245,9 @@ function timelineRows() {
     const own = [], ends = [];
     let start = 0, left = 0;
     for (const last = at + size; at < last; at++) {
-      start += columns.gap[at];
-      const to = start + Math.max(columns.duration[at], 1);
+      start += columns.gap[at] * columns.unit;
+      columns.duration[at] *= columns.unit;
+      const to = start + columns.duration[at];
       let depth = 0;
       while (ends[depth] > start) depth++;
       if (depth === 40) { left++; continue; }
@@ -276,7 +272,7 @@ function lookOfSpan(span) {
   const lasted = time(columns.duration[span.at]);
   return {
     name, kind: label, figure: lasted, found: found(span.path),
-    label: `${name}, ${lasted} from ${time(span.from)}, ${WORDS[label]}, ${data.lanes[span.lane].name}`,
+    label: `${name} ${lasted} from ${time(span.from)}, ${WORDS[label]}, ${data.lanes[span.lane].name}`,
   };
 }
 
@@ -375,8 +371,16 @@ const svg = (tag, attributes, ...children) => {
   return made;
 };
 
+const UNITS = {watts: 'W', hertz: 'Hz', celsius: '°C'};
+
 const shownValue = (value, unit) =>
-  unit === 'bytes' ? bytes(value) : unit === 'ratio' ? percent(value, 1) : `${significant(value)} ${unit}`;
+  unit === 'bytes' ? bytes(value) : unit === 'ratio' ? percent(value, 1) : `${significant(value)} ${UNITS[unit] || unit}`;
+
+// The next round number, so that the scale's middle is one too.
+function roundUp(value, unit) {
+  const base = unit === 'bytes' ? 2 : 10, power = base ** Math.floor(Math.log(value) / Math.log(base));
+  return power * [1, 1.5, 2, 4, 6, 8, 10].find(each => each * power >= value);
+}
 
 const level = share => LEVELS.findLast(([least]) => share >= least)?.[1] || 'low';
 
@@ -388,7 +392,7 @@ function readingAt(series, at) {
 
 function chart(series, pressure, wide) {
   const high = 120, left = 74, wall = Math.max(data.wall, series.time[series.time.length - 1], 1);
-  const top = series.unit === 'ratio' ? Math.max(1, ...series.value) : Math.max(...series.value) || 1;
+  const top = roundUp(Math.max(...series.value, series.unit === 'ratio' ? 1 : 0) || 1, series.unit);
   const x = at => left + (wide - left - 8) * at / wall, y = value => 8 + (high - 16) * (1 - value / top);
   const made = svg('svg', {class: 'chart', width: wide, height: high + 22, role: 'img',
     'aria-label': `${series.device}: ${series.name}. ${summary(series, pressure)}`});
@@ -399,9 +403,8 @@ function chart(series, pressure, wide) {
   }
   for (const [from, to, name] of pressure ? bands(pressure, wall) : []) {
     if (name === 'low') continue;
-    const place = {x: x(from), width: Math.max(x(to) - x(from), 2), y: 8, height: high - 16};
-    made.append(svg('rect', {class: `fill ${name}`, ...place}), svg('rect', {class: `over ${name}`, ...place}));
-    if (place.width > 56) made.append(svg('text', {class: 'on', x: place.x + 4, y: 20}, name));
+    const share = {moderate: 1 / 3, high: 2 / 3, critical: 1}[name], tall = (high - 16) * share;
+    made.append(svg('rect', {class: `band ${name}`, x: x(from), width: Math.max(x(to) - x(from), 2), y: high - 8 - tall, height: tall}));
   }
   const points = series.time.map((at, place) => `${x(at).toFixed(1)},${y(series.value[place]).toFixed(1)}`);
   made.append(svg('polyline', {class: 'reading', points: points.join(' ')}));
@@ -435,17 +438,21 @@ function summary(series, pressure) {
 }
 
 function makeCharts() {
-  const shown = (data.series || []).filter(series => series.time.length);
+  const all = (data.series || []).filter(series => series.time.length);
+  const isPressure = series => series.name === 'pressure' && series.unit === 'ratio';
+  const memory = all.filter(series => series.name.includes('memory') && series.unit === 'bytes');
+  const beside = series => memory.some(other => other.device === series.device);
+  const shown = all.filter(series => !isPressure(series) || !beside(series));
   byId('readings').hidden = !shown.length;
-  for (const [place, series] of shown.entries()) {
-    const pressure = series.name.includes('memory') && shown.find(other =>
-      other.name === 'pressure' && other.unit === 'ratio' && other.device === series.device);
+  byId('levels').hidden = !all.some(isPressure);
+  for (const series of shown) {
+    const pressure = memory.includes(series) && all.find(other => isPressure(other) && other.device === series.device);
     const holder = element('div', {class: 'holder'});
     const table = element('table'), pager = element('div', {class: 'pager'});
     const title = `${series.device}: ${series.name}`;
     const scroll = element('div', {class: 'scroll', role: 'region', 'aria-label': `Readings of ${title}`, tabindex: 0}, table);
     const twin = element('details', {}, element('summary', {}, `${title}, as a table`), scroll, pager);
-    byId('charts').append(element('h3', {}, element('bdi', {}, title)),
+    byId('charts').append(element('h3', {}, title),
       element('p', {class: 'quiet'}, summary(series, pressure)), holder, twin);
     const columns = [
       {title: 'reading', numeric: true, value: at => at, text: at => number(at + 1)},

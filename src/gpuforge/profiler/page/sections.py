@@ -3,274 +3,249 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Protocol
+from collections.abc import Sequence
+from html import escape
+from typing import Any
 
+from gpuforge.profiler import names
+from gpuforge.profiler.advise import Suggestion
 from gpuforge.profiler.breakdown import Breakdown
-from gpuforge.profiler.model import LABELS, Placement, Profile
-from gpuforge.profiler.page.columns import Row, place
-from gpuforge.profiler.page.text import html
+from gpuforge.profiler.model import DEVICE, LABELS, Profile
+from gpuforge.profiler.page.columns import LONGEST_NAME, Row
+from gpuforge.profiler.regret import Regret, lost_share, regrets
+from gpuforge.profiler.summary import started, where_time, where_written
+from gpuforge.profiler.tables import percent
 from gpuforge.units import format_bytes, format_seconds
 
-WORDS = ("the program's own work", "waiting for a device", "moving bytes", "gpuforge's own work")
-"""What the time of a thread was, by label."""
-UNEXPLAINED = "outside of any span"
+WORDS = {
+    "host": "the program's own work",
+    "wait": "waiting for a device",
+    "transfer": "moving bytes",
+    "overhead": "gpuforge's own work",
+    "unexplained": "outside of any span",
+}
+MOST_PATHS = 25
 MOST_PLACEMENTS = 500
-MOST_FACTS = 20_000
-"""Characters of what is known of the machine."""
+MOST_HEADER = 20_000
+"""Characters of the recording's header."""
 
 Cell = str | tuple[float, str]
 """Text, or a number to sort by and the text that shows it."""
 
 
-class Suggestion(Protocol):
-    """What to change, why, and by how much it could help at most."""
-
-    rule: str
-    title: str
-    evidence: list[str]
-    bound_seconds: float
-    bound_share: float
-    advice: str
-    check_command: str
-    file: str | None
-    line: int | None
+def html(value: object, longest: int = LONGEST_NAME) -> str:
+    """Return `value` as one line for an element or a quoted attribute."""
+    return escape(names.line(value, longest))
 
 
-def seconds(ns: float) -> str:
-    """Return a time in nanoseconds as text."""
-    return format_seconds(ns * 1e-9)
-
-
-def percent(part: float, whole: float) -> str:
-    """Return a share as text; a dash where there is no whole."""
-    if not whole:
-        return "–"
-    share = 100 * part / whole
-    return f"{share:.0f} %" if share >= 9.95 else "< 0.1 %" if 0 < share < 0.05 else f"{share:.1f} %"
-
-
-def thread_parts(profile: Profile, parts: Sequence[Breakdown]) -> list[tuple[str, str, int]]:
-    """Return key, words and time of what the threads' time was, without the empty ones."""
-    threads = [part for part in parts if profile.lanes[part.lane].kind != "device"]
-    found = [
-        (LABELS[label], words, sum(part.label_ns[label] for part in threads))
-        for label, words in enumerate(WORDS)
-    ]
-    found.append(("none", UNEXPLAINED, sum(part.unexplained_ns for part in threads)))
-    return [row for row in found if row[2]]
-
-
-def lead(profile: Profile, parts: Sequence[Breakdown], rows: Sequence[Row]) -> str:
+def lead(profile: Profile, parts: list[Breakdown], rows: Sequence[Row]) -> str:
     """Return the sentence that says where the time went."""
-    shares = thread_parts(profile, parts)
-    whole = sum(ns for _, _, ns in shares)
-    if not whole:
-        return f"{seconds(profile.wall_ns)}, of which no span of a thread tells anything."
-    threads = sum(profile.lanes[part.lane].kind != "device" for part in parts)
-    of = f"{seconds(whole)} of {threads} threads in " if threads > 1 else ""
-    moved = sum(part.bytes for part in parts if profile.lanes[part.lane].kind != "device")
-    told = [
-        f"{percent(ns, whole)} {words}"
-        + (f" ({format_bytes(moved)})" if key == "transfer" and moved else "")
-        for key, words, ns in sorted(shares, key=lambda share: -share[2])
-    ]
-    text = f"{of}{seconds(profile.wall_ns)}: {', '.join(told)}."
-    most = max(rows, key=lambda row: sum(row.path.own_label_ns[:4]), default=None)
-    if most is not None:
-        own = sum(most.path.own_label_ns[:4])
-        at = place(profile.spans.attributes.get(most.path.sample, {}))
-        text += f" Most of it, {percent(own, whole)}, in {most.path.name}{f' ({at})' if at else ''}."
+    where = where_time(profile, parts)
+    if where is None:
+        return f"{_time(profile.wall_ns)}, of which nothing is known: no span was recorded."
+    shares = sorted(where.percent.items(), key=lambda share: -share[1])
+    told = ", ".join(f"{share} % {WORDS[name]}" for name, share in shares if share)
+    text = f"{_time(where.wall_ns)}: {told}."
+    largest = _largest_place(profile, rows)
+    if largest:
+        text += f" The largest part of the threads' time, {percent(largest[1])}, went into {largest[0]}."
     return html(text, 1000)
 
 
-def parts_section(profile: Profile, parts: Sequence[Breakdown]) -> str:
-    """Return the bar and the table of what each thread and device did."""
-    shares = thread_parts(profile, parts)
-    whole = sum(ns for _, _, ns in shares)
-    bar, x = [], 0.0
-    for key, words, ns in shares:
-        width = 100 * ns / whole
-        bar.append(
-            f'<svg x="{x:.3f}%" width="{width:.3f}%" height="100%" overflow="hidden">'
-            f'<rect class="fill {key}" width="100%" height="100%"/>'
-            f'<rect class="over {key}" width="100%" height="100%"/>'
-            f"<title>{words}: {seconds(ns)}</title></svg>"
+def _largest_place(profile: Profile, rows: Sequence[Row]) -> tuple[str, float] | None:
+    """Return the user's function with the most time in it and in what gpuforge did for it."""
+    places: list[str] = []
+    sums: dict[str, int] = {}
+    for path, above in rows:
+        file, line = where_written(profile.spans.attributes.get(path.sample, {}))
+        inherited = places[above] if above >= 0 else names.line(path.name, 60)
+        places.append(f"{names.line(path.name, 60)} ({file}:{line})" if file else inherited)
+        sums[places[-1]] = sums.get(places[-1], 0) + sum(path.own_label_ns[:DEVICE])
+    whole = sum(sums.values())
+    if not whole:
+        return None
+    place = max(sums, key=sums.__getitem__)
+    return place, sums[place] / whole
+
+
+def parts_section(profile: Profile, parts: list[Breakdown]) -> str:
+    """Return the bar of the longest thread's time, and a table of each thread and device."""
+    where = where_time(profile, parts)
+    drawn = ""
+    if where is not None:
+        shares = {name: share for name, share in where.percent.items() if where.part_ns[name]}
+        label = ", ".join(f"{WORDS[name]} {share} %" for name, share in shares.items())
+        cells = "".join(f'<td width="{share}%" class="{name}">' for name, share in shares.items())
+        legend = "".join(
+            f'<li><span class="swatch {name}"></span>{WORDS[name]} <b>{share} %</b>'
+            f" {_time(where.part_ns[name])}</li>"
+            for name, share in shares.items()
         )
-        x += width
+        drawn = (
+            f'<p class="quiet">Of {html(where.thread)}, the thread with the longest time.</p>'
+            f'<div role="img" aria-label="{label}"><table class="parts" role="presentation">'
+            f'<tr>{cells}</table></div><ul class="legend">{legend}</ul>'
+        )
     rows: list[list[Cell]] = [
         [
-            f"{profile.lanes[part.lane].name}",
+            profile.lanes[part.lane].name,
             profile.lanes[part.lane].kind,
-            *[_time(ns) for ns in (part.wall_ns, *part.label_ns, part.unexplained_ns)],
-            (part.bytes, format_bytes(part.bytes) if part.bytes else ""),
+            *map(_number, (part.wall_ns, *part.label_ns, part.unexplained_ns)),
+            _bytes(part.bytes),
         ]
         for part in parts
     ]
     titles = ["thread or device", "kind", "wall", *LABELS, "no span", "bytes"]
-    label = ", ".join(f"{words} {percent(ns, whole)}" for _, words, ns in shares)
-    drawn = f'<svg class="parts" role="img" aria-label="{label}">{"".join(bar)}</svg>' if bar else ""
-    legend = "".join(
-        f'<li><span class="swatch {key}"></span>{words} <b>{percent(ns, whole)}</b>'
-        f" {seconds(ns)}</li>"
-        for key, words, ns in shares
-    )
-    return section(
-        "parts", "Where the time went",
-        f'{drawn}<ul class="legend">{legend}</ul>'
-        + table("lanes", "Each thread, and each queue of a device", titles, rows, numbers=2),
-    )  # fmt: skip
+    lanes = table("lanes", "Each thread, and each queue of a device", titles, rows, first=2)
+    return section("parts", "Where the time went", drawn + lanes)
 
 
-def _time(ns: int) -> Cell:
-    return (ns, seconds(ns) if ns else "")
+def _time(ns: float) -> str:
+    return format_seconds(ns * 1e-9)
+
+
+def _number(ns: int) -> Cell:
+    return (ns, _time(ns) if ns else "")
+
+
+def _bytes(count: int) -> Cell:
+    return (count, format_bytes(count) if count else "")
 
 
 def suggestions_section(found: Sequence[Suggestion]) -> str:
     """Return what to change, the most promising first."""
-    if not found:
-        return section("suggestions", "Suggestions", "<p>No rule found anything to suggest.</p>")
-    items = []
-    for each in sorted(found, key=lambda suggestion: -suggestion.bound_seconds):
-        at = place({"file": each.file, "line": each.line})
-        evidence = "".join(f"<li>{html(row, 500)}</li>" for row in each.evidence)
-        items.append(
-            f"<li><details><summary><b>{html(each.title)}</b>"
-            f'<span class="bound">at most {percent(each.bound_share, 1)},'
-            f" {format_seconds(each.bound_seconds)}</span></summary>"
-            f"<p>{html(each.advice, 1000)}</p><ul>{evidence}</ul>"
-            + (f"<p>At <code>{html(at)}</code></p>" if at else "")
-            + f"<p>Check it: <code>{html(each.check_command)}</code> (rule {html(each.rule)})</p>"
-            "</details></li>"
+    text = "<p>No rule found anything to suggest.</p>"
+    if found:
+        text = (
+            '<p class="quiet">What each could save at most, computed from this run: no promise.</p>'
+            f'<ol class="cards">{"".join(map(_suggestion, found))}</ol>'
         )
-    text = (
-        '<p class="quiet">What each could save at most, computed from this run; not a promise.</p>'
-        f'<ol class="cards">{"".join(items)}</ol>'
-    )
     return section("suggestions", "Suggestions", text)
 
 
-def placements_section(placements: Sequence[Placement]) -> str:
-    """Return the choices of backends, those that cost most first."""
-    if not placements:
-        return ""
-    ordered = sorted(placements, key=lambda each: -(regret_seconds(each) or 0))
-    rows: list[list[Cell]] = []
-    for each in ordered[:MOST_PLACEMENTS]:
-        calls, regret = max(each.calls, 1), regret_seconds(each)
-        there = each.predicted_seconds.get(each.backend)
-        others = sorted((s, name) for name, s in each.predicted_seconds.items())
-        rows.append([
-            each.function, each.signature, each.backend, (each.calls, f"{each.calls:,}"),
-            (each.seconds / calls, format_seconds(each.seconds / calls)),
-            (-1, "") if there is None else (there, format_seconds(there)),
-            (-1, "") if regret is None else (
-                regret, f"{format_seconds(regret)}, {percent(regret, each.seconds)}"
-            ),
-            "; ".join(f"{name} {format_seconds(s)}" for s, name in others),
-            each.reason,
-        ])  # fmt: skip
-    titles = [
-        "function", "arguments", "ran on", "calls", "a call took", "predicted", "regret",
-        "predictions for a call", "why there",
-    ]  # fmt: skip
-    known = [s for s in map(regret_seconds, placements) if s is not None]
-    lost, all_of = sum(known), sum(each.seconds for each in placements)
-    text = (
-        f"<p>{len(placements):,} choices, whose calls took {format_seconds(all_of)}. The best"
-        f" predictions would have saved {format_seconds(lost)} of it, {percent(lost, all_of)}."
-        " Regret is what calls took beyond the lowest prediction for any backend.</p>"
+def _suggestion(one: Suggestion) -> str:
+    bound = f"at most {format_seconds(one.bound_seconds)}, {percent(one.bound_share)}"
+    evidence = "".join(f"<li>{html(text, 500)}</li>" for text in one.evidence)
+    where = f"{one.file}:{one.line}" if one.file else ""
+    told = [
+        html(one.advice, 1000),
+        where and f"Where: <code>{html(where)}</code>",
+        one.check_command and f"Check: <code>{html(one.check_command)}</code>",
+        f"Rule: {html(one.rule)}",
+    ]
+    return (
+        f"<li><details><summary><b>{html(one.title)}</b>"
+        f'<span class="bound">{bound if one.bound_seconds else ""}</span></summary>'
+        f"<ul>{evidence}</ul>{''.join(f'<p>{text}</p>' for text in told if text)}</details></li>"
     )
-    if len(placements) > MOST_PLACEMENTS:
-        text += f"<p>The {MOST_PLACEMENTS} with the highest regret are shown.</p>"
-    return section(
-        "placements", "Placements",
-        text + table("placed", "Where calls ran", titles, rows, numbers=3, until=7),
-    )  # fmt: skip
 
 
-def regret_seconds(placement: Placement) -> float | None:
-    """Return what the calls took beyond the lowest prediction; None where none was made."""
-    if not placement.predicted_seconds:
-        return None
-    best = min(placement.predicted_seconds.values()) * placement.calls
-    return max(placement.seconds - best, 0.0)
+def placements_section(profile: Profile) -> str:
+    """Return the choices of backends, those that cost most first."""
+    found = regrets(profile)
+    share = lost_share(found)
+    if share is None:
+        return ""
+    lost = format_seconds(sum(regret.lost_seconds for regret in found))
+    took = format_seconds(sum(regret.placement.seconds for regret in found))
+    text = (
+        f"<p>Placed calls took {took}. You lost {percent(share)} of it ({lost}) against the oracle:"
+        " the best backend known for each call.</p>"
+    )
+    if len(found) > MOST_PLACEMENTS:
+        text += (
+            f"<p>Of {len(found):,} placements the {MOST_PLACEMENTS} that lost most are shown.</p>"
+        )
+    titles = [
+        "function", "arguments", "ran on", "best", "calls", "a call took", "predicted", "best took",
+        "lost", "why there",
+    ]  # fmt: skip
+    rows = [_placement(regret) for regret in found[:MOST_PLACEMENTS]]
+    made = table("placed", "Where calls ran", titles, rows, first=4, last=8)
+    return section("placements", "Placements", text + made)
 
 
-def paths_table(rows: Sequence[Row], most: int = 25) -> str:
-    """Return the call paths with the most time of their own; `page.js` puts all in their place."""
-    ordered = sorted(rows, key=lambda row: -row.path.own_ns)[:most]
+def _placement(regret: Regret) -> list[Cell]:
+    one, predicted = regret.placement, regret.predicted_seconds
+    each = one.seconds / one.calls
+    best = format_seconds(regret.best_seconds) + ("" if regret.measured else " (predicted)")
+    return [
+        one.function, one.signature, one.backend, regret.best, (one.calls, f"{one.calls:,}"),
+        (each, format_seconds(each)),
+        (-1, "") if predicted is None else (predicted, format_seconds(predicted)),
+        (regret.best_seconds, best),
+        (regret.lost_seconds, format_seconds(regret.lost_seconds) if regret.lost_seconds else ""),
+        one.reason,
+    ]  # fmt: skip
+
+
+def paths_table(rows: Sequence[Row]) -> str:
+    """Return the call paths with the most time of their own; the script puts all in their place."""
+    largest = sorted(rows, key=lambda row: -row.path.own_ns)[:MOST_PATHS]
     cells: list[list[Cell]] = [
         [
-            " › ".join(row.path.names),
-            (row.path.count, f"{row.path.count:,}"),
-            *[_time(ns) for ns in (row.path.own_ns, row.path.total_ns, *row.path.label_ns)],
-            (row.path.bytes, format_bytes(row.path.bytes) if row.path.bytes else ""),
+            names.path(path.names, 120),
+            (path.count, f"{path.count:,}"),
+            *map(_number, (path.own_ns, path.total_ns, *path.label_ns)),
+            _bytes(path.bytes),
         ]
-        for row in ordered
+        for path, _ in largest
     ]
     titles = ["call path", "spans", "own", "total", *LABELS, "bytes"]
-    return table("paths", f"The {len(cells)} largest call paths", titles, cells, wrapped=False)
+    return table("paths", f"The {len(cells)} largest call paths", titles, cells)
 
 
-def facts(rows: Iterable[tuple[str, object]]) -> str:
-    """Return names and values, those that are known."""
-    told = "".join(f"<dt>{name}</dt><dd>{html(value, 500)}</dd>" for name, value in rows if value)
+def facts(rows: dict[str, str]) -> str:
+    """Return names and what is known of them."""
+    told = "".join(f"<dt>{name}</dt><dd>{html(text, 500)}</dd>" for name, text in rows.items())
     return f'<dl class="facts">{told}</dl>'
 
 
-def profile_facts(profile: Profile) -> str:
-    """Return what ran, when, on what, and what the recording cost."""
-    header = profile.header
-    started = header.get("started")
-    versions = {"python": header.get("python"), **(header.get("versions") or {})}
-    share = percent(profile.cost_ns, profile.wall_ns)
-    return facts([
-        ("Command", profile.program),
-        ("Started", started and f"{datetime.fromtimestamp(started).astimezone():%Y-%m-%d %H:%M:%S %z}"),
-        ("gpuforge", header.get("gpuforge")),
-        ("Versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)),
-        ("Machine", _machine(profile)),
-        ("Recording", f"{len(profile.spans):,} spans, cost about {seconds(profile.cost_ns)} ({share})"),
-    ])  # fmt: skip
+def what_ran(profile: Profile) -> str:
+    """Return when it ran, with what, and on what."""
+    header, began = profile.header, started(profile)
+    versions = header.get("versions")
+    libraries = versions if isinstance(versions, dict) else {}
+    known = {"gpuforge": header.get("gpuforge"), "Python": header.get("python"), **libraries}
+    return facts({
+        "Started": began.astimezone().strftime("%Y-%m-%d %H:%M:%S %z") if began else "unknown",
+        "Versions": ", ".join(f"{name} {version}" for name, version in known.items() if version),
+        "Machine": ", ".join(str(part) for part in _machine(header) if part),
+    })  # fmt: skip
 
 
-def _machine(profile: Profile) -> str:
-    machine = profile.header.get("machine") or {}
-    host = machine.get("host") or {}
+def _machine(header: dict[str, Any]) -> list[object]:
+    machine = header.get("machine")
+    try:
+        host, devices = dict(machine["host"]), list(machine["devices"])  # type: ignore[index]
+    except (TypeError, KeyError, ValueError):  # what is recorded of it is not what detect writes
+        return [header.get("platform")]
     memory = host.get("memory_total_bytes")
-    told = [
-        profile.header.get("platform") or host.get("platform"), host.get("cpu_model"),
-        host.get("cores") and f"{host['cores']} cores", memory and format_bytes(memory),
-        *[device.get("name") for device in machine.get("devices") or ()],
-    ]  # fmt: skip
-    return ", ".join(str(part) for part in told if part)
+    return [
+        header.get("platform") or host.get("platform"),
+        host.get("cpu_model"),
+        f"{host.get('cores')} cores",
+        memory and format_bytes(memory),
+        *[device.get("name") for device in devices],
+    ]
 
 
-def notes(found: Sequence[str], complete: bool = True) -> str:
-    """Return what a reader must know of the recording."""
-    told = list(found)
-    if not complete:
-        told.insert(0, "The recording is incomplete: the program ended before it was closed.")
-    items = "".join(f"<li>{html(note, 1000)}</li>" for note in told)
+def notes(found: Sequence[str]) -> str:
+    """Return what a reader must know of the recording and of the page."""
+    items = "".join(f"<li>{html(note, 1000)}</li>" for note in found)
     return f'<ul class="notes" aria-label="Notes">{items}</ul>' if items else ""
 
 
-def machine_section(profile: Profile) -> str:
-    """Return all that is known of the machine and of what could not be read."""
-    known = {key: value for key, value in profile.header.items() if key != "program" and value}
-    text = json.dumps(known, indent=1, default=str)
+def header_section(profile: Profile) -> str:
+    """Return all that the recording says of the program, the libraries and the machine."""
+    text = json.dumps(profile.header, indent=1, default=str)[:MOST_HEADER]
+    lines = "\n".join(html(line.replace(" ", "\xa0"), 500) for line in text.split("\n"))
     return section(
-        "machine", "What is known of the run",
-        '<details><summary>The header of the recording</summary>'
-        f'<pre tabindex="0">{html_lines(text[:MOST_FACTS])}</pre></details>',
-    )  # fmt: skip
-
-
-def html_lines(text: str) -> str:
-    """Return text of several lines for an element."""
-    return "\n".join(html(line, 2000) for line in text.split("\n"))
+        "header",
+        "What is known of the run",
+        f'<details><summary>The header of the recording</summary><pre tabindex="0">{lines}</pre>'
+        "</details>",
+    )
 
 
 def section(name: str, title: str, content: str) -> str:
@@ -283,31 +258,29 @@ def section(name: str, title: str, content: str) -> str:
 
 def table(
     name: str, caption: str, titles: Sequence[str], rows: Sequence[Sequence[Cell]], *,
-    numbers: int = 1, until: int = 99, wrapped: bool = True,
+    first: int = 1, last: int = 99,
 ) -> str:  # fmt: skip
-    """Return a table that scripts can sort; the columns from `numbers` to `until` hold numbers."""
+    """Return a table that the script can sort; columns `first` to `last` hold numbers."""
+    number = [' class="number"' if first <= at <= last else "" for at in range(len(titles))]
     head = "".join(
-        f'<th scope="col"{_number(at, numbers, until)}>{title}</th>' for at, title in enumerate(titles)
+        f'<th scope="col"{kind}>{title}</th>' for kind, title in zip(number, titles, strict=True)
     )
     body = "".join(
-        "<tr>" + "".join(_cell(at, cell, numbers, until) for at, cell in enumerate(row)) + "</tr>"
+        "<tr>"
+        + "".join(
+            _cell(at, cell, kind) for at, (cell, kind) in enumerate(zip(row, number, strict=True))
+        )
         for row in rows
     )
-    made = (
+    return (
+        f'<div class="scroll" role="region" aria-label="{html(caption)}" tabindex="0">'
         f'<table id="{name}" class="sortable"><caption>{html(caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"<thead><tr>{head}</thead><tbody>{body}</tbody></table></div>"
     )
-    if not wrapped:
-        return made
-    return f'<div class="scroll" role="region" aria-label="{html(caption)}" tabindex="0">{made}</div>'
 
 
-def _number(at: int, numbers: int, until: int) -> str:
-    return ' class="number"' if numbers <= at < until else ""
-
-
-def _cell(at: int, cell: Cell, numbers: int, until: int) -> str:
+def _cell(at: int, cell: Cell, kind: str) -> str:
     text, value = (cell, "") if isinstance(cell, str) else (cell[1], f' data-value="{cell[0]}"')
-    if at == 0:
-        return f'<th scope="row"><bdi>{html(text)}</bdi></th>'
-    return f"<td{_number(at, numbers, until)}{value}>{html(text)}</td>"
+    return (
+        f'<th scope="row">{html(text)}</th>' if at == 0 else f"<td{kind}{value}>{html(text)}</td>"
+    )

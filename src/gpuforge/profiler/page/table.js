@@ -78,7 +78,7 @@ class Twin {
       ...this.columns.map((column, at) => {
         const text = (column.text || column.value)(row);
         return at ? element('td', {class: column.numeric ? 'number' : ''}, text)
-          : element('th', {scope: 'row'}, element('bdi', {}, text));
+          : element('th', {scope: 'row'}, text);
       }))));
     this.earlier.disabled = !this.page;
     this.later.disabled = end >= this.rows.length;
