@@ -58,6 +58,6 @@ def feeds(profile: Profile, n: int) -> list[Feed]:
     return [
         Feed(spans.names[first], spans.names[then], times, nbytes)
         for (first, then), (times, nbytes) in heapq.nlargest(
-            n, found.items(), key=lambda item: (item[1], item[0])
+            n, found.items(), key=lambda item: (item[1], [-name for name in item[0]])
         )
     ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from typing import NamedTuple
 
 from gpuforge.profiler.model import Placement, Profile
+
+LONGEST_SECONDS = 1e9
+"""A time above is none that was measured or foreseen."""
 
 
 class Regret(NamedTuple):
@@ -59,7 +61,7 @@ def lost_share(found: list[Regret]) -> float | None:
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value > 0
+    return isinstance(value, int | float) and 0 < value < LONGEST_SECONDS
 
 
 def _is_sound(placement: Placement) -> bool:

@@ -77,14 +77,14 @@ def _write(
         render.data(content) if isinstance(content, str) else render.raw(content)
         return None
     text = content + "\n" if isinstance(content, str) and content[-1:] != "\n" else content
+    path = module.default_path(profile) if output is None else Path(output)
     try:
         if output is None:
-            return _write_new(module.default_path(profile), text)
-        return _write_named(Path(output), text, keeps=keeps)
+            return _write_new(path, text)
+        return _write_named(path, text, keeps=keeps)
     except OSError as error:
         raise WorkloadError(
-            f"{error.filename or output} cannot be written: {error.strerror}",
-            hint="name another file with -o",
+            f"{path} cannot be written: {error.strerror}", hint="name another file with -o"
         ) from None
 
 

@@ -65,7 +65,7 @@ def render(profile: Profile) -> str:
             "deviceProperties": [
                 {"id": place, "name": names.line(name)} for place, name in enumerate(tracks.devices)
             ],
-            "baseTimeNanoseconds": round(began.timestamp() * 1e9) if began else 0,
+            "baseTimeNanoseconds": round(began.timestamp() * 1e6) * 1000 if began else 0,
             "displayTimeUnit": "ns",
             "traceName": names.line(profile.program),
             "gpuforge": {
