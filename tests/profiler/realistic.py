@@ -69,9 +69,7 @@ def realistic(steps: int = 60, seed: int = 7) -> Profile:
         making.profile.wall_ns = max(making.profile.wall_ns, at + MS)
     profile = making.profile
     profile.cost_ns = 700 * len(profile.spans)
-    profile.notes = [
-        "Times of jax are those of placed calls: the profile waited at the end of each."
-    ]
+    profile.notes = ["jax: the profile waited at the end of each placed call"]
     profile.placements = [_placement(chance, profile.wall_ns) for _ in range(40)]
     profile.series = _readings(chance, profile.wall_ns)
     return profile

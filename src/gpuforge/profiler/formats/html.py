@@ -22,14 +22,13 @@ def render(profile: Profile) -> str:
     notes = recording(profile, parts)
     rows, row_of = columns.path_rows(root, notes)
     texts = columns.Texts()
+    lanes = [{"name": names.line(lane.name, 100), "kind": lane.kind} for lane in profile.lanes]
     said = [profile.spans.attributes.get(path.sample, {}) for path, _ in rows]
     data = {
         "labels": LABELS,
         "paths": columns.path_columns(rows, said, texts),
         "figures": columns.figures([path for path, _ in rows]),
-        "lanes": [
-            {"name": names.line(lane.name, 100), "kind": lane.kind} for lane in profile.lanes
-        ],
+        "lanes": lanes,
         "spans": columns.span_columns(profile, rows, [row_of[id(path)] for path in places], notes),
         "series": [columns.series_columns(series, notes) for series in profile.series],
         "wall": profile.wall_ns,

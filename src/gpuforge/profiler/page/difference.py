@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gpuforge.profiler import names
@@ -10,13 +11,14 @@ from gpuforge.profiler.page import columns, sections
 from gpuforge.profiler.page.document import document
 from gpuforge.profiler.paths import Path, paths
 from gpuforge.profiler.summary import ran, recording
+from gpuforge.profiler.tables import percent
 from gpuforge.units import format_seconds
 
 Pair = tuple[Path, Path | None, Path | None]
 """A call path of both profiles together, of the base, and of the new one."""
 
 
-def render_difference(base: Profile, new: Profile) -> str:
+def render_difference(base: Profile, new: Profile, remarks: Sequence[str] = ()) -> str:
     """Return a page on which the width of a call path is its time, and its sign the change.
 
     Parameters
@@ -24,11 +26,12 @@ def render_difference(base: Profile, new: Profile) -> str:
     base, new
         Two recordings of one program. Whether they can be compared, and whether a difference is
         more than chance, is not decided here.
+    remarks
+        What is known about that; it stands above everything.
     """
     root, pairs = _together(paths(base), paths(new))
-    notes = [
-        f"{name}: {text}" for name, run in (("base", base), ("new", new)) for text in recording(run)
-    ]
+    runs = {"base": base, "new": new}
+    notes = [*remarks, *(f"{name}: {text}" for name in runs for text in recording(runs[name]))]
     rows, row_of = columns.path_rows(root, notes)
     sides = [[Path(row.path.name) for row in rows] for _ in range(2)]
     said: list[dict[str, Any]] = [{} for _ in rows]
@@ -86,19 +89,20 @@ def _lead(base: Profile, new: Profile, pairs: list[Pair]) -> str:
     before, after = base.wall_ns, new.wall_ns
     text = f"{_seconds(after)} in the new run, {_seconds(before)} in the base"
     if before and after != before:
-        text += (
-            f": {100 * abs(after - before) / before:.1f} % {'more' if after > before else 'less'}"
-        )
+        text += f": {percent(abs(after - before) / before)} {_more(after - before)}"
     most = max(pairs, key=lambda pair: abs(_own(pair[2]) - _own(pair[1])), default=None)
     change = _own(most[2]) - _own(most[1]) if most else 0
     if most and change:
         text += (
             f". The largest change of a call path itself is {_seconds(abs(change))}"
-            f" {'more' if change > 0 else 'less'} in {names.path(most[0].names, 80)}"
+            f" {_more(change)} in {names.path(most[0].names, 80)}"
         )
-    return sections.html(
-        f"{text}. One recording of each: how much of it is chance is not known.", 1000
-    )
+    text += ". One recording of each: how much of it is chance is not known."
+    return sections.html(text, 1000)
+
+
+def _more(change: int) -> str:
+    return "more" if change > 0 else "less"
 
 
 def _seconds(ns: int) -> str:

@@ -1,4 +1,4 @@
-"""A page as one file: the template with its style, its script, its columns, and what it may load."""
+"""A page as one file: the template with its style, its script and its columns."""
 
 from __future__ import annotations
 

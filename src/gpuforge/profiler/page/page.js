@@ -267,7 +267,7 @@ function timelineRows() {
 }
 
 function lookOfSpan(span) {
-  const columns = data.spans, label = data.labels[columns.label[span.at]], count = columns.count[span.at];
+  const columns = data.spans, label = data.labels[columns.label[span.at]], count = columns.spans[span.at];
   const name = count > 1 ? `${number(count)} × ${span.path.name}` : span.path.name;
   const lasted = time(columns.duration[span.at]);
   return {
@@ -355,7 +355,7 @@ function makeTimeline() {
     {title: 'what', value: label},
     {title: 'start', numeric: true, value: span => span.from, text: span => time(span.from)},
     {title: 'duration', numeric: true, value: span => columns.duration[span.at], text: span => time(columns.duration[span.at])},
-    {title: 'spans', numeric: true, value: span => columns.count[span.at]},
+    {title: 'spans', numeric: true, value: span => columns.spans[span.at]},
     {title: 'bytes', numeric: true, value: span => columns.bytes[span.at],
       text: span => columns.bytes[span.at] ? bytes(columns.bytes[span.at]) : ''},
   ], 4);

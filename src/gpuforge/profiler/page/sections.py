@@ -48,7 +48,8 @@ def lead(profile: Profile, parts: list[Breakdown], rows: Sequence[Row]) -> str:
     text = f"{_time(where.wall_ns)}: {told}."
     largest = _largest_place(profile, rows)
     if largest:
-        text += f" The largest part of the threads' time, {percent(largest[1])}, went into {largest[0]}."
+        place, share = largest
+        text += f" The largest part of the threads' time, {percent(share)}, went into {place}."
     return html(text, 1000)
 
 
@@ -265,11 +266,9 @@ def table(
     head = "".join(
         f'<th scope="col"{kind}>{title}</th>' for kind, title in zip(number, titles, strict=True)
     )
+    # The ends of rows and cells are left out, as HTML allows.
     body = "".join(
-        "<tr>"
-        + "".join(
-            _cell(at, cell, kind) for at, (cell, kind) in enumerate(zip(row, number, strict=True))
-        )
+        f'<tr><th scope="row">{html(row[0])}{"".join(map(_cell, row[1:], number[1:]))}'
         for row in rows
     )
     return (
@@ -279,8 +278,6 @@ def table(
     )
 
 
-def _cell(at: int, cell: Cell, kind: str) -> str:
+def _cell(cell: Cell, kind: str) -> str:
     text, value = (cell, "") if isinstance(cell, str) else (cell[1], f' data-value="{cell[0]}"')
-    return (
-        f'<th scope="row">{html(text)}</th>' if at == 0 else f"<td{kind}{value}>{html(text)}</td>"
-    )
+    return f"<td{kind}{value}>{html(text)}"
