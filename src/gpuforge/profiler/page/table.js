@@ -1,5 +1,5 @@
 // Tables: those the page came with, and the twins of the graphs, a page of rows at a time.
-const ROWS_OF_A_PAGE = 50;
+const ROWS_OF_A_PAGE = 25;
 
 function compare(a, b) {
   return typeof a === 'number' && typeof b === 'number' ? a - b : String(a).localeCompare(String(b));
