@@ -240,7 +240,7 @@ class Facts:
             for address, nbytes, sample in said.get("sources", ()):
                 ns = self.spans.duration[place] * nbytes / max(self.spans.bytes[place], nbytes)
                 array = self.backend(place), address, nbytes, sample
-                found.append(Move(place, said["direction"], array, nbytes, ns))
+                found.append(Move(place, said.get("direction", ""), array, nbytes, ns))
         return found
 
     @cached_property

@@ -20,7 +20,7 @@ def look(facts: Facts) -> Found:
         idle = sum(end - begin for begin, end in gaps)
         short = sum(end - begin for begin, end in gaps if end - begin < long)
         period = max(map(facts.end, places)) - facts.spans.start[places[0]]
-        if idle < LOW * period:
+        if not idle or idle < LOW * period:
             continue
         device = facts.profile.lanes[lane].name
         yield facts.suggest(

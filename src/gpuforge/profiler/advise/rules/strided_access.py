@@ -44,12 +44,16 @@ def look(facts: Facts) -> Found:
 def _unused(facts: Facts, place: int) -> float:
     """Return the share of each line that is read for nothing; 0 for arrays that fit the caches."""
     said = facts.spans.attributes[place]
-    return _unused_of(tuple(said["shape"]), tuple(said["strides"]), said["dtype"])
+    shape, strides = tuple(said.get("shape", ())), tuple(said["strides"])
+    return _unused_of(shape, strides, str(said.get("dtype", "")))
 
 
 @lru_cache(1000)
 def _unused_of(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> float:
-    itemsize = int(dtype.lstrip(ascii_letters) or 8) // 8  # bool has no number
+    bits = dtype.lstrip(ascii_letters) or "8"  # bool has no number
+    if len(shape) != len(strides) or not bits.isdigit():
+        return 0.0
+    itemsize = int(bits) // 8
     steps = [(abs(step), size) for step, size in zip(strides, shape, strict=True) if size > 1]
     least = min((step for step, _ in steps if step), default=0)
     reach = sum(step * (size - 1) for step, size in steps) + itemsize
