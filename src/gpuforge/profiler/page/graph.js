@@ -214,16 +214,14 @@ class Graph {
     return row[row.indexOf(this.here) + step];
   }
 
-  // The piece of the next row up or down that lies over or under the current one.
+  // The piece of the next row up or down that lies over or first under the current one.
   over(step) {
     const from = Math.max(this.here.from, this.view[0]), to = Math.min(this.here.to, this.view[1]);
-    const middle = (from + to) / 2;
     for (let at = this.rows.indexOf(this.here.row) + step; this.drawn[at]; at += step) {
       const row = this.drawn[at];
-      const inside = row.filter(piece => piece.to > from && piece.from < to);
-      const nearest = (inside.length ? inside : row).reduce((best, piece) =>
-        !best || distance(piece, middle) < distance(best, middle) ? piece : best, null);
-      if (nearest) return nearest;
+      const next = row.find(piece => piece.to > from && piece.from < to)
+        || row.find(piece => piece.from >= to) || row[row.length - 1];
+      if (next) return next;
     }
     return null;
   }
@@ -276,6 +274,3 @@ class Graph {
     });
   }
 }
-
-const distance = (piece, middle) =>
-  middle < piece.from ? piece.from - middle : middle > piece.to ? middle - piece.to : 0;
