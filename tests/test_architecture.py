@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "gpuforge"
-LINE_BUDGET = 48_000
+LINE_BUDGET = 50_000
 LAYERS = [
     {"errors", "installation", "units", "registry", "stored"},
     {"facts", "probe", "settings", "settings_file", "log", "trace", "compat", "history"},
@@ -34,7 +34,7 @@ FOUNDATION = {
 }
 # Modules and packages of the runtime import downwards only, and none of their own level.
 LEVELS_OF_THE_RUNTIME = [
-    {"array", "context", "kept", "namespace", "prelude", "staging", "threads"},
+    {"array", "context", "kept", "namespace", "prelude", "staging", "threads", "timing"},
     {"function", "lowering"},
     {"backends", "placement"},
     {"evaluation", "libraries", "record"},

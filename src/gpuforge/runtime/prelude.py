@@ -16,6 +16,8 @@ from time import perf_counter
 from typing import Any
 from weakref import ref
 
+from gpuforge import trace
+
 SECONDS, LONG_SECONDS = 0.3, 30e-6
 """Calls of at least the second are summed up; nothing is loaded before they reach the first."""
 TINY_SECONDS, TIMED_EVERY = 10e-6, 63
@@ -63,7 +65,8 @@ class Prelude:
         """Make a call as written, and count it."""
         start = perf_counter()
         try:
-            return function(*args, **kwargs)
+            with trace.span(getattr(function, "__qualname__", "call"), backend="numpy"):
+                return function(*args, **kwargs)
         finally:
             seconds = perf_counter() - start
             with self._lock:
@@ -72,7 +75,7 @@ class Prelude:
                     found = self._counts[id(owner)] = ref(owner), [0, 0.0]
                 found[1][0] += 1
                 found[1][1] += seconds
-                owner._tiny = seconds < TINY_SECONDS and not self.over
+                owner._tiny = seconds < TINY_SECONDS and not (self.over or trace.enabled)
                 if seconds > LONG_SECONDS:
                     self._left -= seconds
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from gpuforge import settings as settings_module
+from gpuforge import trace
 from gpuforge.errors import BackendUnavailable
 from gpuforge.history import History, Timing
 from gpuforge.installation import install_command
@@ -431,6 +432,15 @@ class Session:
 _default: Session | None = None
 _default_lock = threading.Lock()
 _all: list[Session] = []
+
+
+@trace.when_switched
+def _let_go() -> None:
+    """Give up what is held: calls that are traced take another way than those that are not."""
+    for session in _all:
+        with session.lock:
+            for function in session.functions.values():
+                function.let_go()
 
 
 def current_session() -> Session:
