@@ -159,7 +159,7 @@ def ever_new(speaks: bool) -> Profile:
     making = Calling()
     for number in range(40):
         shape = (100 + (number if speaks else number % 3), 4)
-        making.call("fit", ("compile", "overhead", 10 * MS), run(MS), shape=shape)
+        making.call("fit", ("compile", "overhead", 10 * MS), run(MS), signature=str(shape))
     return making.profile
 
 

@@ -334,16 +334,19 @@ class BackendEngine:
         trouble.__traceback__ = trouble.__cause__ = trouble.__context__ = None
         if outcome.exhausted:
             self.backend.release()
-        values = self._by_numpy(graph, tape, modes)  # what NumPy raises is the result
+        values = self._by_numpy(graph, tape, modes, reason)  # what NumPy raises is the result
         outcome.settled = reason
         if not (outcome.exhausted or outcome.lost):
             outcome.refused = reason
         _log.warning("%s fails where NumPy does not: %s", self.backend.name, reason)
         return values
 
-    def _by_numpy(self, graph: Graph, tape: Tape, modes: dict[str, str]) -> list[Host]:
+    def _by_numpy(
+        self, graph: Graph, tape: Tape, modes: dict[str, str], why: str = ""
+    ) -> list[Host]:
         start = perf_counter()
-        with part("settle", self.backend):
+        with part("compare" if self.comparing else "settle", self.backend) as span:
+            span.note(reason=why or self.outcome.settled)
             program = self.programs.of(self.reference, graph)
             given = [
                 self.get(value) if is_array else value
