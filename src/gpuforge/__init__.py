@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gpuforge.diagnose import diagnose as diagnose
     from gpuforge.diagnose import explain as explain
     from gpuforge.inference import inference as inference
+    from gpuforge.profiler.profiled import profiled as profiled
+    from gpuforge.profiler.recording import profile as profile
     from gpuforge.runtime.benefit import would_benefit as would_benefit
     from gpuforge.runtime.executor.cluster import cluster as cluster
     from gpuforge.runtime.executor.opening import executor as executor
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.ready import matmul as matmul
     from gpuforge.runtime.ready import xor as xor
     from gpuforge.runtime.session import session as session
+    from gpuforge.trace import span as span
 
 _HOMES: dict[str, str] = {
     "Quota": "gpuforge.runtime.executor.quota",
@@ -46,7 +49,10 @@ _HOMES: dict[str, str] = {
     "executor": "gpuforge.runtime.executor.opening",
     "namespace": "gpuforge.runtime.namespace",
     "offload": "gpuforge.runtime.offload",
+    "profile": "gpuforge.profiler.recording",
+    "profiled": "gpuforge.profiler.profiled",
     "session": "gpuforge.runtime.session",
+    "span": "gpuforge.trace",
     "would_benefit": "gpuforge.runtime.benefit",
     "xor": "gpuforge.runtime.ready",
 }

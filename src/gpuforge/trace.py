@@ -96,7 +96,8 @@ class Trace(NamedTuple):
     Attributes
     ----------
     spans : in the order in which they ended
-    lanes : thread or lane to its name, of those that are new
+    standing : the spans that stand open, in the order in which they began; their end is 0
+    lanes : thread or device's lane to its name, of all there were
     choices : each choice with the seconds of one call made by it, and those of its transfers
     notes : what a reader must be told
     """
@@ -107,10 +108,11 @@ class Trace(NamedTuple):
     choices: list[tuple[Choice, float, float]]
     readings: list[Reading]
     notes: list[str]
+    standing: list[Span]
 
 
-_numbers = itertools.count(1)
-_next_number = _numbers.__next__
+next_number = itertools.count(1).__next__
+"""Gives the number of the next span."""
 _finished: deque[OpenSpan] = deque()
 _open: dict[int, OpenSpan] = {}
 _counts: Counter[str] = Counter()
@@ -171,7 +173,7 @@ class OpenSpan:
         while parent is not None and parent.end:
             parent = parent.parent
         self.parent = parent
-        self.number = number = _next_number()
+        self.number = number = next_number()
         self.thread = _here.thread
         self.end = 0
         _open[number] = self
@@ -308,7 +310,7 @@ def _keep(
 ) -> None:  # fmt: skip
     made = _new(OpenSpan)
     made.name, made.label, made.nbytes, made.attributes = name, label, nbytes, attributes or None
-    made.number, made.parent, made.thread = _next_number(), _above(_inside_here()), thread
+    made.number, made.parent, made.thread = next_number(), _above(_inside_here()), thread
     made.start, made.end = start_ns, end_ns
     _finished.append(made)
 
@@ -379,7 +381,7 @@ def listen(begin: Callable[[str], Any], end: Callable[[Any], object]) -> Callabl
 def standing() -> list[Span]:
     """Return the spans that stand open now, in the order in which they began; their end is 0."""
     with _lock:
-        return [_told(span) for span in _open.copy().values() if hasattr(span, "start")]
+        return _standing()
 
 
 def current(ident: int = 0) -> str:
@@ -400,8 +402,12 @@ def current(ident: int = 0) -> str:
 def drain() -> Trace:
     """Return what was kept since the last time, and forget it."""
     with _lock:
+        opened = _standing()  # before, or one that ends meanwhile would be in neither
         take = _finished.popleft
         spans = list(map(_told, [take() for _ in range(len(_finished))]))
+        if opened:
+            ended = {span.number for span in spans}
+            opened = [span for span in opened if span.number not in ended]
         surplus = len(spans) - MOST_SPANS
         if surplus > 0 and drainer is None:
             del spans[:surplus]
@@ -412,7 +418,12 @@ def drain() -> Trace:
         notes = [note for note, new in _notes.items() if new]
         _notes.update(dict.fromkeys(notes, False))
         _counts.clear()
-        return Trace(spans, counts, lanes, choices, readings, notes)
+        return Trace(spans, counts, lanes, choices, readings, notes, opened)
+
+
+def _standing() -> list[Span]:
+    found = [_told(span) for span in _open.copy().values() if hasattr(span, "start")]
+    return [span._replace(end_ns=0) for span in found]
 
 
 def _told(span: OpenSpan) -> Span:
