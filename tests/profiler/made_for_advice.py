@@ -207,7 +207,8 @@ def dear_recording(speaks: bool) -> Profile:
     making = Calling()
     for _ in range(100):
         making.work("tiny", 10 * US)
-    making.profile.cost_ns = (100 if speaks else 10) * US
+        making.work("long", 10 * MS)
+    making.profile.cost_ns = (100 if speaks else 10) * MS
     return making.profile
 
 

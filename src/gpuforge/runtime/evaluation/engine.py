@@ -177,11 +177,11 @@ class BackendEngine:
         """Return the values of the wanted entries: the backend's, or NumPy's where it settles."""
         graph = Graph(tuple(tape.entries), tuple(wanted))
         if self.outcome.refused:
-            return self._by_numpy(graph, tape, modes)
+            return self._by_numpy(graph, tape, modes, self.outcome.refused)
         program = self.programs.of(self.backend, graph)
         program.seen += 1
         if self._unready(program, tape):
-            return self._by_numpy(graph, tape, modes)
+            return self._by_numpy(graph, tape, modes, self.outcome.settled)
         trouble: Exception | None = None
         try:
             values, settled = self._on_backend(program, tape, modes)
@@ -191,7 +191,7 @@ class BackendEngine:
             return self._failed(graph, tape, modes, trouble)
         if settled:
             self.outcome.settled = settled
-            return self._by_numpy(graph, tape, modes)
+            return self._by_numpy(graph, tape, modes, settled)
         self.outcome.programs += 1
         self.latest = program
         return self._compared(graph, tape, modes, values) if self.comparing else values
@@ -342,11 +342,11 @@ class BackendEngine:
         return values
 
     def _by_numpy(
-        self, graph: Graph, tape: Tape, modes: dict[str, str], why: str = ""
+        self, graph: Graph, tape: Tape, modes: dict[str, str], reason: str = ""
     ) -> list[Host]:
         start = perf_counter()
-        with part("compare" if self.comparing else "settle", self.backend) as span:
-            span.note(reason=why or self.outcome.settled)
+        with part("settle", self.backend) as span:
+            span.note(reason=reason or "it is compared")
             program = self.programs.of(self.reference, graph)
             given = [
                 self.get(value) if is_array else value
