@@ -97,7 +97,7 @@ class Recording:
         self._spans = self._cost_ns = 0
         trace.enable(False)
         self._span_ns = _measure_cost()
-        self._begin_ns = perf_counter_ns()
+        self._begin_ns, self._started = perf_counter_ns(), time.time()
         self._first = trace.next_number()
         self._memory_file: IO[bytes] = io.BytesIO()
         self._writer = Writer(self.path or self._memory_file, self._told_header(), self._begin_ns)
@@ -131,6 +131,7 @@ class Recording:
         cost_ns = self._cost_ns + self._span_ns * self._spans
         notes = self._notes + ([self.problem] if self.problem else [])
         try:
+            self._writer.tell(self._told_header())  # libraries were loaded meanwhile
             self._writer.close(end_ns - self._begin_ns, cost_ns, self._counts, notes)
         except OSError as error:
             self._failed(error)
@@ -296,7 +297,7 @@ class Recording:
         loaded = {name: sys.modules[name] for name in _LIBRARIES if name in sys.modules}
         return {
             "program": [sys.executable, *sys.orig_argv[1:]],
-            "started": time.time(),
+            "started": self._started,
             "gpuforge": __version__,
             "python": platform.python_version(),
             "platform": platform.platform(),
@@ -306,7 +307,10 @@ class Recording:
                 if hasattr(module, "__version__")
             },
             "cost_ns_per_span": self._span_ns,
-            "unknown": {"machine": "it was not detected for this profile"},
+            "unknown": {
+                "machine": "it was not detected for this profile",
+                "link_bytes_per_second": "the links were not measured for this profile",
+            },
             **self._header,
         }
 

@@ -65,7 +65,7 @@ class Prelude:
         """Make a call as written, and count it."""
         start = perf_counter()
         try:
-            with trace.span(getattr(function, "__qualname__", "call"), backend="numpy"):
+            with _span(function) if trace.enabled else trace.NOTHING:
                 return function(*args, **kwargs)
         finally:
             seconds = perf_counter() - start
@@ -103,6 +103,12 @@ class Prelude:
         """Go on in a forked child, with a lock that nobody holds."""
         self._lock = Lock()
         self.forked = self.forked or bool(self._counts)
+
+
+def _span(function: Any) -> Any:
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    home = f"{getattr(function, '__module__', '?')}.{name}"
+    return trace.span(name, function=home, backend="numpy")
 
 
 def _is_configured() -> bool:

@@ -176,6 +176,11 @@ class Session:
 
     def open(self, library: Library) -> None:
         """Import a library and test each of its devices, once; other calls go on meanwhile."""
+        if not library.opened and not self.forked:
+            with trace.within("open", trace.OVERHEAD, backend=library.name):
+                self._open(library)
+
+    def _open(self, library: Library) -> None:
         self.collect(wait=True)
         with self.lock:
             if library.opened or self.forked:

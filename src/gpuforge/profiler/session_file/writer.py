@@ -71,6 +71,10 @@ class Writer:
         self._open: set[int] = set()
         self._flushes = 0
         self.file.write(MAGIC + bytes([VERSION]))
+        self.tell(header)
+
+    def tell(self, header: Mapping[str, Any]) -> None:
+        """Write the header, in place of the one before: some is known at the end only."""
         self._put(HEADER, {"header": dict(header)})
         self.file.flush()
 

@@ -177,11 +177,11 @@ class BackendEngine:
         """Return the values of the wanted entries: the backend's, or NumPy's where it settles."""
         graph = Graph(tuple(tape.entries), tuple(wanted))
         if self.outcome.refused:
-            return self._by_numpy(graph, tape, modes)
+            return self._by_numpy(graph, tape, modes, self.outcome.refused)
         program = self.programs.of(self.backend, graph)
         program.seen += 1
         if self._unready(program, tape):
-            return self._by_numpy(graph, tape, modes)
+            return self._by_numpy(graph, tape, modes, self.outcome.settled)
         trouble: Exception | None = None
         try:
             values, settled = self._on_backend(program, tape, modes)
@@ -191,7 +191,7 @@ class BackendEngine:
             return self._failed(graph, tape, modes, trouble)
         if settled:
             self.outcome.settled = settled
-            return self._by_numpy(graph, tape, modes)
+            return self._by_numpy(graph, tape, modes, settled)
         self.outcome.programs += 1
         self.latest = program
         return self._compared(graph, tape, modes, values) if self.comparing else values
@@ -334,16 +334,19 @@ class BackendEngine:
         trouble.__traceback__ = trouble.__cause__ = trouble.__context__ = None
         if outcome.exhausted:
             self.backend.release()
-        values = self._by_numpy(graph, tape, modes)  # what NumPy raises is the result
+        values = self._by_numpy(graph, tape, modes, reason)  # what NumPy raises is the result
         outcome.settled = reason
         if not (outcome.exhausted or outcome.lost):
             outcome.refused = reason
         _log.warning("%s fails where NumPy does not: %s", self.backend.name, reason)
         return values
 
-    def _by_numpy(self, graph: Graph, tape: Tape, modes: dict[str, str]) -> list[Host]:
+    def _by_numpy(
+        self, graph: Graph, tape: Tape, modes: dict[str, str], reason: str = ""
+    ) -> list[Host]:
         start = perf_counter()
-        with part("settle", self.backend):
+        with part("settle", self.backend) as span:
+            span.note(reason=reason or "it is compared")
             program = self.programs.of(self.reference, graph)
             given = [
                 self.get(value) if is_array else value

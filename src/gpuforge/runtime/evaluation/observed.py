@@ -10,6 +10,7 @@ from copy import copy
 from time import perf_counter_ns
 from types import TracebackType
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from gpuforge.runtime.evaluation.program import Program, Step
 LABELS = {"put": trace.TRANSFER, "get": trace.TRANSFER, "run": trace.WAIT}
 """part -> what its time is; that of all others is gpuforge's own work"""
 DIRECTIONS = {"put": "to device", "get": "from device"}
+_LARGE_BYTES, _SAMPLED = 1 << 20, 64
+"""Arrays of so many bytes are told one by one; so many of their elements are looked at."""
 _MEMORY_EVERY_NS = 50_000_000
 """The memory of a device is not read more often: some libraries take 10 µs for it."""
 _read_at: dict[str, int] = {}
@@ -36,12 +39,34 @@ def part(what: str, backend: Backend) -> trace.OpenSpan | trace.Nothing:
 def moved(span: trace.OpenSpan | trace.Nothing, backend: Backend, arrays: Sequence[Any]) -> None:
     """Say how many bytes a part moved, which is about to end; none, where memory is shared."""
     if isinstance(span, trace.OpenSpan):
-        span.note(direction=DIRECTIONS[span.name])
+        hosts = [one for one in arrays if isinstance(one, np.ndarray)]
+        span.note(direction=DIRECTIONS[span.name], **described(hosts))
         if not backend.on_host:
-            hosts = [one for one in arrays if isinstance(one, np.ndarray)]
+            large = [_source(host) for host in hosts if host.nbytes >= _LARGE_BYTES]
+            span.note(**({"sources": large} if large else {}))
             span.nbytes = nbytes = sum(host.nbytes for host in hosts)
             lane = f"{backend.name} copy"
             trace.keep_device(lane, span.name, span.start, perf_counter_ns(), bytes=nbytes)
+
+
+def described(arrays: Sequence[Any]) -> dict[str, Any]:
+    """Return shape and dtype of the largest array, and its strides where it has gaps."""
+    largest = max(arrays, key=lambda array: array.nbytes, default=None)
+    if largest is None:
+        return {}
+    said = {"shape": largest.shape, "dtype": largest.dtype.name}
+    contiguous = largest.flags.c_contiguous or largest.flags.f_contiguous
+    return said if contiguous else {**said, "strides": largest.strides}
+
+
+def _source(array: Any) -> tuple[int, int, int]:
+    """Return where an array lies, its bytes, and a checksum of some of its elements.
+
+    Two arrays for which this is the same are most likely one that was not written into.
+    """
+    flat = array.reshape(-1, copy=False) if array.flags.c_contiguous else array.flat
+    sample = np.asarray(flat[:: max(array.size // _SAMPLED, 1)])
+    return array.__array_interface__["data"][0], array.nbytes, crc32(sample.tobytes())
 
 
 class Running:
@@ -132,7 +157,10 @@ def _watched_step(program: Program, step: Step, lines: Lines) -> Step:
     def watched(*given: Any) -> Any:
         with trace.within(name, trace.WAIT, operation=name, file=file, line=line) as span:
             result = function(*given)
-            span.note(output_bytes=getattr(result, "nbytes", None))
+            span.note(
+                output_bytes=getattr(result, "nbytes", None),
+                dtype=str(getattr(result, "dtype", "")),
+            )
         return result
 
     return (watched, places, params, place, *rest)  # type: ignore[return-value]

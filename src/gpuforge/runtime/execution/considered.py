@@ -48,12 +48,13 @@ def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]
         trace.keep("sign", trace.OVERHEAD, began, perf_counter_ns())
     if offloaded._options.isolate and not offloaded._options.pure:
         return _call_whole(function, args, kwargs)
+    given = (*args, *kwargs.values())
     if isinstance(signature, AsWritten):
         reason = signature.reason
         function.as_written[reason] = function.as_written.get(reason, 0) + 1
-        with call_span(function, trace.HOST, as_written=reason):
+        with call_span(function, trace.HOST, given, backend="numpy", reason=reason):
             return written(*args, **kwargs)
-    with call_span(function, trace.OVERHEAD, signature=signature.text) as span:
+    with call_span(function, trace.OVERHEAD, given) as span:
         hot = hot_key(args, kwargs)
         held_before = function.held.pop(hot, None)
         call = open_call(session, function, signature, args, kwargs)

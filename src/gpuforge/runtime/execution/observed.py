@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
+import numpy as np
+
 from gpuforge import trace
+from gpuforge.runtime.evaluation.observed import described
 from gpuforge.runtime.execution.call import Call
 from gpuforge.runtime.placement.policy import NUMPY, Decision
 from gpuforge.runtime.record import FunctionRecord, Held
 
 
-def call_span(function: FunctionRecord, label: int, **said: Any) -> trace.OpenSpan | trace.Nothing:
+def call_span(
+    function: FunctionRecord, label: int, given: Iterable[Any], **said: Any
+) -> trace.OpenSpan | trace.Nothing:
     """Return what keeps a span around one call of a user's function."""
     if not trace.enabled:
         return trace.NOTHING
     name, file, line = _home(function.function)
-    return trace.within(name, label, function=function.name, file=file, line=line, **said)
+    arrays = described([one for one in given if type(one) is np.ndarray])
+    return trace.within(name, label, function=function.name, file=file, line=line, **arrays, **said)
 
 
 @cache
@@ -57,7 +63,8 @@ def again_told(
     """Make a held call with a span around it, and tell what it took."""
     label = trace.HOST if held.backend == NUMPY else trace.OVERHEAD
     start = perf_counter()
-    with call_span(before.function, label, backend=held.backend):
+    given = (*args, *kwargs.values())
+    with call_span(before.function, label, given, backend=held.backend):
         result = again(before, held, args, kwargs)
     if held.choice is not None:
         transfer = before.record.transfers.get((before.key, held.backend), 0.0)
