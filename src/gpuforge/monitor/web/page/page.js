@@ -38,7 +38,7 @@ function seconds(value) {
 const UNITS = {
   bytes, seconds, ratio: (v) => `${Math.round(v * 100)} %`, celsius: (v) => `${three(v)} °C`,
   watts: (v) => `${three(v)} W`, hertz: (v) => `${Math.round(v / 1e6)} MHz`,
-  bytes_per_second: (v) => `${bytes(v)}/s`, joules: (v) => `${three(v / 3600000)} kWh`,
+  count: (v) => String(Math.round(v)), bytes_per_second: (v) => `${bytes(v)}/s`, joules: (v) => `${three(v / 3600000)} kWh`,
 };
 function shown(name, value) {
   if (value === null || value === undefined) return NONE;
@@ -167,7 +167,8 @@ function begin(history) {
 function take(state) {
   latest = state;
   arrived = Date.now();
-  if (!charts.every((chart) => chart.knows(state.points[chart.name] ?? {}))) { connect(); return; }
+  // A new device or process: begin again with the charts that have its line.
+  if (!Object.entries(state.points).every(([name, values]) => charts.find((chart) => chart.name === name)?.knows(values))) { connect(); return; }
   for (const chart of charts) if (chart.moments.at(-1) < state.taken_at) chart.add(state.taken_at, state.points[chart.name] ?? {}, state.kept_seconds);
   connection();
   $("cost").textContent = `watching costs ${three(100 * state.overhead_ratio)} % of one core, for ${state.viewers} ${state.viewers === 1 ? "viewer" : "viewers"}`;
@@ -219,15 +220,19 @@ function show_processes(processes) {
 }
 
 function show_facts(facts) {
-  const parts = [element("p", facts.machine)];
-  parts.push(...facts.environment.map((line) => element("p", line)));
-  const order = facts.findings.map((f) => {
-    const word = element("span", f.state, { class: `word ${f.state}` }), told = element("div");
+  const parts = facts.problem ? [element("p", facts.problem)] : [];
+  if (facts.machine) {
+    const { host, devices } = facts.machine, gpu_fields = ["name", "memory_total_bytes", "driver_version", "runtimes", "compute_capability", "architecture", "pci_address", "score"];
+    parts.push(element("p", `Health: ${facts.health}`), ...facts.environment.map((line) => element("p", line[0].toUpperCase() + line.slice(1))));
+    parts.push(table("The CPU side", ["Fact", "Value"], Object.keys(host).filter((f) => f !== "unknown" && f !== "visibility" && host[f] !== null).map((f) => [words(f), shown(f, host[f])])));
+    if (devices.length) parts.push(table("GPUs", ["GPU", ...gpu_fields.map(words)], devices.map((d) => [d.index, ...gpu_fields.map((f) => shown(f, d[f]))])));
+  }
+  const rows = (facts.findings ?? []).map((f) => {
+    const told = element("div");
     told.append(element("p", f.message), ...f.steps.map((step) => element("p", `→ ${step}`)));
-    return [f.check, word, told];
+    return [f.check, element("span", f.state, { class: `word ${f.state}` }), told];
   });
-  if (order.length) parts.push(table("Findings of gpuforge doctor", ["Check", "State", "Finding"], order));
-  if (facts.problem) parts.push(element("p", facts.problem));
+  if (rows.length) parts.push(table("Findings of gpuforge doctor", ["Check", "State", "Finding"], rows));
   fill($("facts"), ...parts);
   $("facts").setAttribute("aria-busy", "false");
 }
