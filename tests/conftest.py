@@ -100,10 +100,12 @@ def nothing_left_behind(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def end_workers() -> None:
     """End what the default session and calls of whole functions keep until the program ends."""
-    published.end()
     for name, ends in (("session", "close_all"), ("workers.functions", "close_idle")):
         if module := sys.modules.get(f"gpuforge.runtime.{name}"):
             getattr(module, ends)()
+    if module := sys.modules.get("gpuforge.monitor.metrics"):
+        module._watch.close()
+    published.end()
 
 
 KEPT_OPEN = "/cache/pytools/"
