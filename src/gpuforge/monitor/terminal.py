@@ -39,7 +39,8 @@ def screen(
     paint = _paint if colour else lambda text, code: text
     clock = time.strftime("%H:%M:%S", time.localtime(sample.taken_at))
     title = f"gpuforge top  {clock}  {own}"
-    lines = [paint(fit(f"{title}{keys:>{max(1, width - columns(title))}}", width), "7")]
+    keys = f"{keys:>{max(1, width - columns(title))}}" if keys else ""
+    lines = [paint(fit(title + keys, width), "7")]
     body = _host(sample.host)
     for device in sample.devices:
         body += _device(device)
@@ -47,9 +48,8 @@ def screen(
         body.append(("no GPU found", ""))
     lines += [paint(fit(text, width), code) if code else fit(text, width) for text, code in body]
     room = max(0, height - len(lines) - 2)
-    shown = (
-        sample.processes[:room] if len(sample.processes) <= room else sample.processes[: room - 1]
-    )
+    most = room if len(sample.processes) <= room else max(0, room - 1)
+    shown = sample.processes[:most]
     heading = "".join(f"{name:>{size}}" for name, size in _COLUMNS) + "  PROGRAM, what it does now"
     lines += ["", paint(fit(heading, width), "1")]
     lines += [fit(_process(one, sample.devices), width) for one in shown]
@@ -62,75 +62,67 @@ def screen(
 
 def _host(host: HostReading) -> list[tuple[str, str]]:
     total, free = known(host.memory_total_bytes), known(host.memory_available_bytes)
-    share = 1 - free / total if total and free is not None else None
     load = " ".join(f"{one:.2f}" for one in known(host.load_averages) or ()) or "-"
-    waits = (host.cpu_pressure_ratio, host.memory_pressure_ratio, host.io_pressure_ratio)
-    waiting = ", ".join(
-        f"{what} {_percent(one).strip()}"
-        for what, one in zip(("CPU", "memory", "I/O"), waits, strict=True)
-    )
-    used = total - free if total is not None and free is not None else None
-    name, code = _pressure(share)
+    waits = {"CPU": host.cpu_pressure_ratio, "memory": host.memory_pressure_ratio,
+             "I/O": host.io_pressure_ratio}  # fmt: skip
+    waiting = ", ".join(f"{what} {_percent(ratio).strip()}" for what, ratio in waits.items())
     swap = f"  swap {_bytes(host.swap_used_bytes)}" if known(host.swap_total_bytes) else ""
+    busy = host.utilization_ratio
+    cores = f"{known(host.cores) or '-'} cores"
     return [
-        (f"CPU  {bar(known(host.utilization_ratio))} {_percent(host.utilization_ratio)}"
-         f"  {known(host.cores) or '-'} cores  load {load}", ""),
-        (f"Mem  {bar(share)} {_percent(share)}  {_bytes(used)} of {_bytes(total)}{swap}{name}", code),
+        (f"CPU  {bar(known(busy))} {_percent(busy)}  {cores}  load {load}", ""),
+        _memory("Mem", None if free is None or total is None else total - free, total, swap),
         (f"     waiting for {waiting}", ""),
-    ]  # fmt: skip
-
-
-def _device(device: DeviceReading) -> list[tuple[str, str]]:
-    used, total = known(device.memory_used_bytes), known(device.memory_total_bytes)
-    share = used / total if used is not None and total else None
-    name, code = _pressure(share)
-    lines = [
-        (f"GPU {device.index}  {known(device.name) or device.vendor}"
-         f"  {known(device.pci_address) or ''}", "1"),
-    ]  # fmt: skip
-    broken = device.utilization_ratio
-    if isinstance(broken, Failed):
-        return [*lines, (f"     failed: {broken.reason}", "31")]
-    throttled = known(device.throttle_reasons)
-    return [
-        *lines,
-        (f"busy {bar(known(broken))} {_percent(broken)}  {_of(device)}", ""),
-        (f"mem  {bar(share)} {_percent(share)}  {_bytes(used)} of {_bytes(total)}{name}", code),
-        (f"     {_link(device)}", ""),
-        *([(f"     throttled: {', '.join(throttled)}", "33")] if throttled else []),
     ]
 
 
+def _memory(name: str, used: int | None, total: int | None, more: str = "") -> tuple[str, str]:
+    """Return the line of a memory, and its colour."""
+    share = used / total if used is not None and total else None
+    pressure, code = _pressure(share)
+    shown = f"{_bytes(used)} of {_bytes(total)}{more}{pressure}"
+    return f"{name:<4} {bar(share)} {_percent(share)}  {shown}", code
+
+
+def _device(device: DeviceReading) -> list[tuple[str, str]]:
+    name, place = known(device.name) or device.vendor, known(device.pci_address) or ""
+    lines = [(f"GPU {device.index}  {name}  {place}", "1")]
+    busy, throttled = device.utilization_ratio, known(device.throttle_reasons)
+    if isinstance(busy, Failed):
+        return [*lines, (f"     failed: {busy.reason}", "31")]
+    lines += [
+        (f"busy {bar(known(busy))} {_percent(busy)}  {_of(device)}", ""),
+        _memory("mem", known(device.memory_used_bytes), known(device.memory_total_bytes)),
+        (f"     {_link(device)}", ""),
+    ]
+    return [*lines, (f"     throttled: {', '.join(throttled)}", "33")] if throttled else lines
+
+
 def _of(device: DeviceReading) -> str:
-    watts, limit = known(device.power_watts), known(device.power_limit_watts)
-    heat, clock = known(device.temperature_celsius), known(device.core_clock_hertz)
-    most = known(device.core_clock_max_hertz)
-    parts = [
-        f"{significant(watts)} of {significant(limit)} W" if watts is not None and limit
-        else f"{significant(watts)} W" if watts is not None else "- W",
-        f"{significant(heat)} °C" if heat is not None else "- °C",
-        f"{clock / 1e6:.0f} of {most / 1e6:.0f} MHz" if clock is not None and most
-        else f"{clock / 1e6:.0f} MHz" if clock is not None else "- MHz",
-    ]  # fmt: skip
-    return "  ".join(parts)
+    """Return power, temperature and clock, each with its limit where that is known."""
+    mega = [known(one) for one in (device.core_clock_hertz, device.core_clock_max_hertz)]
+    now, most = (None if one is None else round(one / 1e6) for one in mega)
+    return "  ".join((
+        _limited(known(device.power_watts), known(device.power_limit_watts), "W"),
+        _limited(known(device.temperature_celsius), None, "°C"),
+        _limited(now, most, "MHz"),
+    ))  # fmt: skip
+
+
+def _limited(number: float | None, most: float | None, unit: str) -> str:
+    limit = f" of {significant(most)}" if number is not None and most else ""
+    return f"{'-' if number is None else significant(number)}{limit} {unit}"
 
 
 def _link(device: DeviceReading) -> str:
-    generation, width = known(device.link_generation), known(device.link_width)
+    now = known(device.link_generation), known(device.link_width)
     most = known(device.link_generation_max), known(device.link_width_max)
-    if generation is None or width is None:
+    if None in now:
         return "PCIe -"
-    best = (
-        f" (at most {most[0]} x{most[1]})"
-        if None not in most and most != (generation, width)
-        else ""
-    )
-    sides = (
-        ("in", device.link_received_bytes_per_second),
-        ("out", device.link_sent_bytes_per_second),
-    )
-    traffic = "".join(f"  {way} {_bytes(rate)}/s" for way, rate in sides if known(rate) is not None)
-    return f"PCIe {generation} x{width}{best}{traffic}"
+    best = f" (at most {most[0]} x{most[1]})" if None not in most and most != now else ""
+    sides = {"in": device.link_received_bytes_per_second, "out": device.link_sent_bytes_per_second}
+    rates = (f"  {way} {_bytes(rate)}/s" for way, rate in sides.items() if known(rate) is not None)
+    return f"PCIe {now[0]} x{now[1]}{best}{''.join(rates)}"
 
 
 def _process(one: ProcessSample, devices: Sequence[DeviceReading]) -> str:
