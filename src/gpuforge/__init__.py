@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuforge.diagnose import diagnose as diagnose
     from gpuforge.diagnose import explain as explain
     from gpuforge.inference import inference as inference
+    from gpuforge.monitor.metrics import metrics as metrics
     from gpuforge.runtime.benefit import would_benefit as would_benefit
     from gpuforge.runtime.executor.cluster import cluster as cluster
     from gpuforge.runtime.executor.opening import executor as executor
@@ -43,6 +44,7 @@ _HOMES: dict[str, str] = {
     "inference": "gpuforge.inference",
     "lattice": "gpuforge.lattice",
     "matmul": "gpuforge.runtime.ready",
+    "metrics": "gpuforge.monitor.metrics",
     "executor": "gpuforge.runtime.executor.opening",
     "namespace": "gpuforge.runtime.namespace",
     "offload": "gpuforge.runtime.offload",

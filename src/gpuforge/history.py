@@ -12,7 +12,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,9 @@ CREATE TABLE IF NOT EXISTS timing (
 CREATE TABLE IF NOT EXISTS constant (
     machine TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, updated REAL NOT NULL,
     PRIMARY KEY (machine, name));
+CREATE TABLE IF NOT EXISTS sample (
+    machine TEXT NOT NULL, seconds INTEGER NOT NULL, began INTEGER NOT NULL, value TEXT NOT NULL,
+    PRIMARY KEY (machine, seconds, began));
 """
 _MERGE = """
 INSERT INTO timing VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -169,6 +172,25 @@ class History:
         """Keep a measured constant, replacing the old one."""
         row = (self.machine, name, json.dumps(value), time.time())
         self._write([("INSERT OR REPLACE INTO constant VALUES (?, ?, ?, ?)", row)])
+
+    def keep_samples(self, rows: Iterable[tuple[int, int, str]], most: Mapping[int, int]) -> None:
+        """Keep what was sampled: seconds of a stretch, its beginning, a text.
+
+        Of each length of stretches those that lie back more than `most` of them are dropped.
+        """
+        statements: list[tuple[str, tuple[Any, ...]]] = []
+        for seconds, began, value in rows:
+            row = (self.machine, seconds, began, value)
+            statements.append(("INSERT OR IGNORE INTO sample VALUES (?, ?, ?, ?)", row))
+            old = (self.machine, seconds, began - seconds * most[seconds])
+            where = "machine = ? AND seconds = ? AND began <= ?"
+            statements.append((f"DELETE FROM sample WHERE {where}", old))
+        self._write(statements)
+
+    def samples(self, seconds: int, since: float) -> list[tuple[Any, ...]]:
+        """Return beginnings and texts of stretches of one length, the oldest first."""
+        query = "SELECT began, value FROM sample WHERE machine = ? AND seconds = ? AND began >= ?"
+        return self._rows(f"{query} ORDER BY began", (self.machine, seconds, since))
 
     def rows(self, *, since: float = 0.0, newest: int = -1, everywhere: bool = False) -> Rows:
         """Return rows to be merged into another history, the newest first.

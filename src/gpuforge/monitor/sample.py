@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from gpuforge import published
 from gpuforge.detect import read_machine
-from gpuforge.facts import NOT_SHOWN, Device, Reading
+from gpuforge.facts import NOT_SHOWN, Absent, Device, Failed, Reading
 from gpuforge.probe import LiveProbe, Probe
 from gpuforge.published import Published
 from gpuforge.readings import DeviceReaders
-from gpuforge.readings.host import HostReader
+from gpuforge.readings.host import HostReader, read_process
 from gpuforge.readings.model import DeviceReading, HostReading
+from gpuforge.readings.rate import Rate
 
 
 @dataclass(frozen=True)
@@ -65,13 +67,28 @@ class Sampler:
         found = read_machine(self._probe).devices if devices is None else devices
         self._devices = DeviceReaders(self._probe, found)
         self._host = HostReader(self._probe)
+        self._cpu: dict[tuple[int, float], Rate] = {}
 
     def take(self) -> Sample:
         """Return what is to be seen now."""
         started = time.thread_time()
         host, devices = self._host.read(), self._devices.read()
-        processes: tuple[ProcessSample, ...] = ()
+        processes = self._processes() if isinstance(self._probe, LiveProbe) else ()
         return Sample(time.time(), host, devices, processes, time.thread_time() - started)
+
+    def _processes(self) -> tuple[ProcessSample, ...]:
+        found, cpu = [], {}
+        for one in published.read_all():
+            key = one.pid, one.started_at
+            cpu[key] = self._cpu.get(key) or Rate(self._probe.clock)
+            use = read_process(self._probe, one.pid)
+            if isinstance(use, Absent | Failed):
+                found.append(ProcessSample(one, use, use))
+            else:
+                ratio = cpu[key].per_second(use.cpu_seconds)
+                found.append(ProcessSample(one, use.resident_bytes, ratio))
+        self._cpu = cpu
+        return tuple(found)
 
     def close(self) -> None:
         """Let go of the devices."""

@@ -11,15 +11,16 @@ from dataclasses import replace
 from importlib import import_module
 from itertools import groupby
 from operator import attrgetter
-from typing import Protocol
+from typing import Any, Protocol
 
-from gpuforge.facts import Absent, Device
+from gpuforge.facts import Absent, Device, Failed
 from gpuforge.probe import Probe
 from gpuforge.readings.model import DeviceReading, HostReading, ProcessOnDevice
 
-__all__ = ["DeviceReading", "DeviceReaders", "HostReading", "ProcessOnDevice", "identity"]
+__all__ = ["DeviceReading", "DeviceReaders", "HostReading", "ProcessOnDevice", "identity", "unread"]
 
 VENDORS = ("amd", "apple", "intel", "nvidia")
+KEPT = ("memory_total_bytes", "origins")
 
 
 class Reader(Protocol):
@@ -42,6 +43,14 @@ def identity(device: Device) -> DeviceReading:
     )  # fmt: skip
 
 
+def unread(blank: DeviceReading, why: Absent | Failed) -> DeviceReading:
+    """Return a reading in which the live values are missing, all for the same reason."""
+    names = list(vars(blank))
+    live = [n for n in names[names.index("utilization_ratio") :] if n not in KEPT]
+    missing: dict[str, Any] = dict.fromkeys(live, why)
+    return replace(blank, **missing)
+
+
 class DeviceReaders:
     """The readers of all vendors of a machine."""
 
@@ -56,10 +65,8 @@ class DeviceReaders:
     def read(self) -> tuple[DeviceReading, ...]:
         """Return every device now, by its index."""
         found = [reading for reader in self._readers for reading in reader.read()]
-        found += [
-            replace(identity(d), utilization_ratio=Absent(f"no reader for vendor {d.vendor}"))
-            for d in self._others
-        ]
+        why = Absent("gpuforge has no reader for GPUs of this vendor")
+        found += [unread(identity(device), why) for device in self._others]
         return tuple(sorted(found, key=attrgetter("index")))
 
     def close(self) -> None:

@@ -14,8 +14,8 @@ from gpuforge.detect.free_memory import read_free_memory
 from gpuforge.facts import NOT_SHOWN, Absent, Failed, Reading
 from gpuforge.probe import Probe
 from gpuforge.readings.model import HostReading
+from gpuforge.readings.rate import FIRST
 
-FIRST = Absent("it is a difference of two readings, and this is the first")
 NOT_LINUX = Absent("only Linux shows it in /proc")
 
 

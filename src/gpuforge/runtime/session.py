@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from gpuforge import published
 from gpuforge import settings as settings_module
 from gpuforge.errors import BackendUnavailable
 from gpuforge.history import History, Timing
@@ -455,6 +456,15 @@ def default_session() -> Session:
                 open_log(loaded.settings)
                 _default = _register(Session(loaded))
     return _default
+
+
+def _count_held() -> None:
+    for each in sessions():
+        for function in each.records():
+            function.count_held()
+
+
+published.count_held = _count_held
 
 
 def _register(session: Session) -> Session:
