@@ -56,12 +56,14 @@ def process(**series: Values | float) -> Subject:
 
 
 def subject(name: str, kind: str, given: dict[str, Values | float], model: str = "") -> Subject:
-    """Return a subject; a number stands for itself all the time, underscores for a colon."""
+    """Return a subject; a number stands for itself all the time, ``__`` for a colon."""
     series = {}
     for key, values in given.items():
         flat = [values] * SECONDS if isinstance(values, int | float) else list(values)
-        name_of = key.replace("__", ":")
-        series[name_of] = [(1e9 + n, float(v)) for n, v in enumerate(flat)]
+        head, colon, word = key.partition("__")
+        series[f"{head}:{word.replace('_', ' ')}" if colon else key] = [
+            (1e9 + n, float(v)) for n, v in enumerate(flat)
+        ]
     return Subject(name, kind, model, series)  # type: ignore[arg-type]
 
 
@@ -158,7 +160,7 @@ def at_the_power_limit_near_full_clock(r: Random) -> list[Subject]:
 def a_short_thermal_dip(r: Random) -> list[Subject]:
     at = r.randint(300, 590)
     held = [float(at <= n < at + 8) for n in range(SECONDS)]
-    return [gpu(r, throttle_reasons__thermal=held)]
+    return [gpu(r, throttle_reasons__temperature=held)]
 
 
 @scene()
@@ -246,13 +248,13 @@ def a_leak_that_began_after_a_while(r: Random) -> list[Subject]:
 
 @scene("throttling")
 def too_hot_all_the_time(r: Random) -> list[Subject]:
-    return [gpu(r, throttle_reasons__thermal=1.0, core_clock_hertz=1.3e9)]
+    return [gpu(r, throttle_reasons__temperature=1.0, core_clock_hertz=1.3e9)]
 
 
 @scene("throttling")
 def too_hot_now_and_then(r: Random) -> list[Subject]:
     held = [float(n % 20 < 7) for n in range(SECONDS)]
-    return [gpu(r, throttle_reasons__thermal=held)]
+    return [gpu(r, throttle_reasons__temperature=held)]
 
 
 @scene("throttling")
@@ -325,7 +327,9 @@ def one_slow_of_two(r: Random) -> list[Subject]:
 @scene("throttling", "slow_device", "temperature_trend")
 def a_hot_one_among_equals(r: Random) -> list[Subject]:
     heat = [round(70 + 1.2 * n / 60 + r.gauss(0, 0.4)) for n in range(SECONDS)]
-    hot = gpu(r, 3, temperature_celsius=heat, core_clock_hertz=1.2e9, throttle_reasons__thermal=1.0)
+    hot = gpu(
+        r, 3, temperature_celsius=heat, core_clock_hertz=1.2e9, throttle_reasons__temperature=1.0
+    )
     return [*(gpu(r, n) for n in range(3)), hot]
 
 
@@ -406,4 +410,4 @@ def one_a_little_slow(r: Random) -> list[Subject]:
 def throttled_for_a_while(r: Random) -> list[Subject]:
     seconds = r.randint(6, 30)
     held = [float(n >= SECONDS - seconds) for n in range(SECONDS)]
-    return [gpu(r, throttle_reasons__thermal=held)]
+    return [gpu(r, throttle_reasons__temperature=held)]

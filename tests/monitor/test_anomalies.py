@@ -38,7 +38,7 @@ def test_each_rule_has_a_scene_for_it_and_one_against_it() -> None:
 @given(st.dictionaries(st.sampled_from([
     "memory_used_bytes", "memory_total_bytes", "temperature_celsius", "utilization_ratio",
     "link_width", "link_width_max", "tasks_waiting", "tasks_finished", "ecc_corrected",
-    "core_clock_hertz", "core_clock_max_hertz", "throttle_reasons:thermal", "xids:79",
+    "core_clock_hertz", "core_clock_max_hertz", "throttle_reasons:temperature", "xids:79",
 ]), st.lists(NUMBER, max_size=40)), st.sampled_from([1, 15, 60]))  # fmt: skip
 def test_no_rule_fails_whatever_is_read(series: dict[str, list[float]], every: int) -> None:
     timed = {name: [(n * every, v) for n, v in enumerate(found)] for name, found in series.items()}

@@ -69,7 +69,8 @@ class Drift:
     change : of the first block to the last
     per_second : mean rate
     surely : whether a rise is beyond what chance explains, at 95 %
-    continuing : whether the last three steps rose at least 0.4 times as fast as all
+    continuing : whether the last three steps rose at least 0.4 times as fast as all, and the last
+        one a quarter as fast
     peak : largest value of the last block
     """
 
@@ -161,7 +162,10 @@ def drift(
         change=levels[-1] - levels[0],
         per_second=step / step_seconds,
         surely=step - _T * spread / math.sqrt(len(steps)) > 0,
-        continuing=step > 0 and fmean(steps[-3:]) >= 0.4 * step and levels[-1] == max(levels),
+        continuing=step > 0
+        and fmean(steps[-3:]) >= 0.4 * step
+        and steps[-1] >= 0.25 * step
+        and levels[-1] == max(levels),
         peak=max(blocks[-1]),
         _step_seconds=step_seconds,
         _step=step,

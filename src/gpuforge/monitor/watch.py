@@ -48,6 +48,10 @@ class Watch:
             name, shown = f"process {process.published.pid}", process.published
             seen.add(name)
             values = {"tasks_waiting": shown.queued, "tasks_finished": shown.done + shown.failed}
+            resident = known(process.resident_bytes)
+            free = known(sample.host.memory_available_bytes)
+            if resident is not None and free is not None:
+                values |= {"memory_used_bytes": resident, "memory_total_bytes": resident + free}
             self._keep(name, "process", "", sample.taken_at, values)
         for name in self._series.keys() - seen:
             del self._series[name], self._who[name]

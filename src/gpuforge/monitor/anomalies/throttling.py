@@ -16,11 +16,11 @@ from gpuforge.monitor.series import Subject
 SECONDS = 60.0
 SHARE = 0.2
 CLOCK_SHARE = 0.85
-POWER_LIMIT = "power_cap"
+POWER_LIMIT = "power cap"
 STEPS = {
-    "thermal": "look at fans, airflow and the room's temperature",
-    "power": "look at the power supply and the limit: nvidia-smi -q -d POWER",
-    "": "see what the vendor's tool says of it: nvidia-smi -q -d PERFORMANCE",
+    "temperature": "look at fans, airflow and the room's temperature",
+    "power": "look at the power supply and the limit, such as with nvidia-smi -q -d POWER",
+    "": "see what the vendor's tool says of it, such as nvidia-smi -q -d PERFORMANCE",
 }
 
 
@@ -40,7 +40,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
             step = next(step for word, step in STEPS.items() if word in reason)
             yield Anomaly(
                 "throttling", subject.name, "warning",
-                f"held down for {reason.replace('_', ' ')} in {fmean(held):.0%} of the last minute"
+                f"held down for {reason} in {fmean(held):.0%} of the last minute"
                 f"{told}",
                 step,
             )  # fmt: skip

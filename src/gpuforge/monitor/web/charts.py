@@ -33,8 +33,11 @@ def _of(name: str) -> Callable[[Subject], Series]:
 
 def _memory_share(subject: Subject) -> Series:
     total = subject.last("memory_total_bytes")
-    used = subject.series.get("memory_used_bytes", ()) if total else ()
-    return [(moment, value / (total or 1)) for moment, value in used]
+    if not total or subject.kind == "process":
+        return ()
+    return [
+        (moment, value / total) for moment, value in subject.series.get("memory_used_bytes", ())
+    ]
 
 
 CHARTS = (
