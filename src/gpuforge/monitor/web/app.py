@@ -24,8 +24,8 @@ from gpuforge.monitor.web.feed import Feed
 from gpuforge.monitor.web.guard import Guard
 
 PAGE = Path(__file__).with_name("page")
-# Intervals without a sample after which health is refused.
-LATE_INTERVALS = 5.0
+# Without a sample for so long, health is refused.
+LATE_INTERVALS, LATE_SECONDS = 5.0, 3.0
 
 
 def application(
@@ -69,7 +69,7 @@ def application(
 
     async def health(_: Request) -> Response:
         age = feed.age_seconds()
-        well = age is not None and age < LATE_INTERVALS * feed.interval_seconds
+        well = age is not None and age < max(LATE_SECONDS, LATE_INTERVALS * feed.interval_seconds)
         told = {"status": "ok" if well else "no readings", "last_sample_age_seconds": age}
         return JSONResponse(told, 200 if well else 503)
 

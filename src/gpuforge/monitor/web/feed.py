@@ -40,8 +40,6 @@ class Feed:
         take seconds.
     interval_seconds
         From one sample to the next.
-    clock
-        Seconds since the epoch.
 
     Attributes
     ----------
@@ -58,9 +56,8 @@ class Feed:
         facts: Callable[[], dict[str, Any]],
         *,
         interval_seconds: float,
-        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._take, self._facts, self._clock = take, facts, clock
+        self._take, self._facts = take, facts
         self.interval_seconds = interval_seconds
         self.sample: Sample | None = None
         self.anomalies: list[Anomaly] = []
@@ -68,7 +65,7 @@ class Feed:
         self.taken = self.viewers = 0
         self._watch = Watch()
         self._costs: deque[float] = deque(maxlen=60)
-        self._looked = float("-inf")
+        self._looked = self._arrived = float("-inf")
         self._messages: dict[str, bytes] = {}
         self._past = (-1, b"")
         self._lock = threading.Lock()
@@ -95,8 +92,8 @@ class Feed:
             thread.join(seconds)
 
     def age_seconds(self) -> float | None:
-        """Return how old the newest sample is; None before the first."""
-        return None if self.sample is None else self._clock() - self.sample.taken_at
+        """Return how long ago the newest sample was taken; None before the first."""
+        return None if self.sample is None else time.monotonic() - self._arrived
 
     def overhead_ratio(self) -> float:
         """Return the CPU time of sampling and of all that follows, over the time it was for."""
@@ -146,7 +143,7 @@ class Feed:
                 sample = self._take()
                 with self._lock:
                     self._watch.add(sample)
-                self.sample, self.problem = sample, ""
+                self.sample, self.problem, self._arrived = sample, "", time.monotonic()
                 self.taken += 1
                 if sample.taken_at - self._looked >= ANOMALIES_EVERY_SECONDS:
                     self.anomalies = find_anomalies(self._watch.subjects())

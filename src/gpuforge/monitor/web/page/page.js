@@ -1,7 +1,7 @@
 "use strict";
 // All text that comes from elsewhere is put in as text, never as HTML.
 const $ = (id) => document.getElementById(id);
-const QUIET_AFTER_INTERVALS = 5, TABLE_ROWS = 12, NONE = "–";
+const QUIET_SECONDS = 3, QUIET_INTERVALS = 5, TABLE_ROWS = 12, NONE = "–";
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 2], [12, 6]];
 const COLOURS = {
   light: ["#0550ae", "#a6400a", "#116329", "#8250df", "#9a6700", "#a40e60", "#1b6b72", "#57606a"],
@@ -29,6 +29,7 @@ function bytes(value) {
   return `${three(value)} ${units[power]}`;
 }
 function seconds(value) {
+  if (value === 0) return "0 s";
   if (value < 1e-3) return `${three(value * 1e6)} µs`;
   if (value < 1) return `${three(value * 1e3)} ms`;
   if (value < 100) return `${three(value)} s`;
@@ -37,7 +38,7 @@ function seconds(value) {
 }
 const UNITS = {
   bytes, seconds, ratio: (v) => `${Math.round(v * 100)} %`, celsius: (v) => `${three(v)} °C`,
-  watts: (v) => `${three(v)} W`, hertz: (v) => `${Math.round(v / 1e6)} MHz`,
+  watts: (v) => `${three(v)} W`, hertz: (v) => (v < 1e9 ? `${Math.round(v / 1e6)} MHz` : `${three(v / 1e9)} GHz`),
   count: (v) => String(Math.round(v)), bytes_per_second: (v) => `${bytes(v)}/s`, joules: (v) => `${three(v / 3600000)} kWh`,
 };
 function shown(name, value) {
@@ -242,7 +243,7 @@ function say(text) { $("spoken").textContent = text; }
 
 function connection(problem) {
   const box = $("connection"), age = latest ? Date.now() / 1000 - latest.taken_at : 0;
-  const quiet = latest && (Date.now() - arrived) / 1000 > QUIET_AFTER_INTERVALS * latest.interval_seconds;
+  const quiet = latest && (Date.now() - arrived) / 1000 > Math.max(QUIET_SECONDS, QUIET_INTERVALS * latest.interval_seconds);
   const text = problem || latest?.problem || (quiet ? `no new reading for ${Math.round((Date.now() - arrived) / 1000)} s` : latest ? "live" : "connecting");
   const state = problem || latest?.problem || quiet ? "lost" : "live";
   if (box.dataset.state !== undefined && box.dataset.state !== state) say(state === "live" ? "Connected again." : text);
