@@ -87,6 +87,8 @@ def serve() -> Iterator[Callable[..., Dashboard]]:
                 running.handle_exit(2, None)
                 thread.join(20)
             assert not thread.is_alive(), "the server does not end"
+            # Those in which files are read end by themselves, a moment after their loop.
+            eventually(lambda: not any("AnyIO" in t.name for t in threading.enumerate()), "threads")
 
         found.stop = end
         ends.append(end)

@@ -150,8 +150,10 @@ class Feed:
                     self._looked = sample.taken_at
                 points = charts.points(self._watch.subjects(newest=True), sample.taken_at)
             except Exception as error:  # noqa: BLE001 - whatever fails is shown, and tried again
-                self.problem = f"no reading could be taken: {type(error).__name__}: {error}"
-                _log.warning("%s", self.problem)
+                problem = f"no reading could be taken: {type(error).__name__}: {error}"
+                if problem != self.problem:
+                    _log.warning("%s", problem)
+                self.problem = problem
                 points = {}
             if self.sample:
                 self._publish("state", {**self.now(), "points": points})
