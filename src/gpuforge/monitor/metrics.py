@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpuforge import published
 from gpuforge.errors import InvalidSettings
@@ -233,12 +234,11 @@ def _metrics(sample: Sample, environ: Mapping[str, str]) -> Metrics:
         own = [one for one in backends if uses[one.name] == device.index]
         transfer = sum(one.transfer_seconds for one in own)
         compute = max(0.0, sum(one.seconds for one in own) - transfer)
-        calls = sum(one.calls for one in own)
-        missing = ORDER if uncertain else None
+        done: list[Any] = [sum(one.calls for one in own), compute, transfer]
         devices.append(DeviceMetrics(
             device.index, device, device.utilization_ratio, device.memory_used_bytes,
             device.memory_total_bytes, _own_memory(device, me), NO_ARRAYS,
-            missing or calls, missing or compute, missing or transfer,
+            *([ORDER] * 3 if uncertain else done),
         ))  # fmt: skip
     return Metrics(
         sample.taken_at, sample.host, tuple(devices), backends, sample.cost_seconds, sample.failures
