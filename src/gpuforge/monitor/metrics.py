@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gpuforge import published
 from gpuforge.errors import InvalidSettings
-from gpuforge.facts import Absent, Failed, Reading, known
+from gpuforge.facts import Absent, Failed, Reading, VendorFailure, known
 from gpuforge.monitor.history import Recorder
 from gpuforge.monitor.sample import Sample, Sampler
 from gpuforge.monitor.values import document, series
@@ -67,6 +68,7 @@ class Metrics:
     taken_at : seconds since the epoch
     backends : what this process did on each backend so far, NumPy included
     cost_seconds : CPU time that looking took
+    failures : vendors whose GPUs detection could not read
     """
 
     taken_at: float
@@ -74,6 +76,7 @@ class Metrics:
     devices: tuple[DeviceMetrics, ...]
     backends: tuple[BackendUse, ...]
     cost_seconds: float
+    failures: tuple[VendorFailure, ...]
 
     def averages(self) -> dict[str, float]:
         """Return the mean of every number over the last 1,000 samples of this process.
@@ -231,14 +234,15 @@ def _metrics(sample: Sample, environ: Mapping[str, str]) -> Metrics:
         own = [one for one in backends if uses[one.name] == device.index]
         transfer = sum(one.transfer_seconds for one in own)
         compute = max(0.0, sum(one.seconds for one in own) - transfer)
-        calls = sum(one.calls for one in own)
-        missing = ORDER if uncertain else None
+        done: list[Any] = [sum(one.calls for one in own), compute, transfer]
         devices.append(DeviceMetrics(
             device.index, device, device.utilization_ratio, device.memory_used_bytes,
             device.memory_total_bytes, _own_memory(device, me), NO_ARRAYS,
-            missing or calls, missing or compute, missing or transfer,
+            *([ORDER] * 3 if uncertain else done),
         ))  # fmt: skip
-    return Metrics(sample.taken_at, sample.host, tuple(devices), backends, sample.cost_seconds)
+    return Metrics(
+        sample.taken_at, sample.host, tuple(devices), backends, sample.cost_seconds, sample.failures
+    )
 
 
 def _own_memory(device: DeviceReading, pid: int) -> Reading[int]:

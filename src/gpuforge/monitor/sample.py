@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpuforge import published
 from gpuforge.detect import read_machine
-from gpuforge.facts import NOT_SHOWN, Absent, Device, Failed, Reading
+from gpuforge.facts import NOT_SHOWN, Absent, Device, Failed, Reading, VendorFailure
 from gpuforge.probe import LiveProbe, Probe
 from gpuforge.published import Published
 from gpuforge.readings import DeviceReaders
@@ -40,6 +40,7 @@ class Sample:
     ----------
     taken_at : seconds since the epoch
     cost_seconds : CPU time that taking it took
+    failures : vendors whose GPUs detection could not read
     """
 
     taken_at: float
@@ -47,6 +48,7 @@ class Sample:
     devices: tuple[DeviceReading, ...]
     processes: tuple[ProcessSample, ...]
     cost_seconds: float
+    failures: tuple[VendorFailure, ...] = ()
 
 
 class Sampler:
@@ -64,8 +66,11 @@ class Sampler:
         self, probe: Probe | None = None, devices: tuple[Device, ...] | None = None
     ) -> None:
         self._probe = probe or LiveProbe()
-        found = read_machine(self._probe).devices if devices is None else devices
-        self._devices = DeviceReaders(self._probe, found)
+        self._failures: tuple[VendorFailure, ...] = ()
+        if devices is None:
+            machine = read_machine(self._probe)
+            devices, self._failures = machine.devices, machine.failures
+        self._devices = DeviceReaders(self._probe, devices)
         self._host = HostReader(self._probe)
         self._cpu: dict[tuple[int, float], Rate] = {}
 
@@ -74,7 +79,8 @@ class Sampler:
         started = time.thread_time()
         host, devices = self._host.read(), self._devices.read()
         processes = self._processes() if isinstance(self._probe, LiveProbe) else ()
-        return Sample(time.time(), host, devices, processes, time.thread_time() - started)
+        cost = time.thread_time() - started
+        return Sample(time.time(), host, devices, processes, cost, self._failures)
 
     def _processes(self) -> tuple[ProcessSample, ...]:
         found, cpu = [], {}

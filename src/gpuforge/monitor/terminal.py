@@ -44,6 +44,7 @@ def screen(
     body = _host(sample.host)
     for device in sample.devices:
         body += _device(device)
+    body += [(f"failed: {one.vendor}: {one.message}", "31") for one in sample.failures]
     if not sample.devices:
         body.append(("no GPU found", ""))
     lines += [paint(fit(text, width), code) if code else fit(text, width) for text, code in body]

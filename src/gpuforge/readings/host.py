@@ -53,7 +53,11 @@ class HostReader:
         if not isinstance(stat, str):
             return stat
         # user nice system idle iowait irq softirq steal; guest time is in user and nice already.
-        ticks = [int(word) for word in stat.partition("\n")[0].split()[1:9] if word.isdigit()]
+        ticks = [
+            int(word)
+            for word in stat.partition("\n")[0].split()[1:9]
+            if word.isdigit() and len(word) < 20
+        ]
         if len(ticks) < 5:
             return Failed("the first line of /proc/stat does not hold the CPU's times")
         idle, total = ticks[3] + ticks[4], sum(ticks)

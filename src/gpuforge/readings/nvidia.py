@@ -209,7 +209,9 @@ class _Gpu:
     def _traffic(self) -> tuple[Reading[float], Reading[float], str]:
         """Return bytes per second sent and received, from counters where the driver has them."""
         found = self._ask("nvmlDeviceGetFieldValues", [_SENT, _RECEIVED])
-        if not isinstance(found, Absent | Failed) and not any(one.nvmlReturn for one in found):
+        if isinstance(found, Failed):
+            return found, found, ""
+        if not isinstance(found, Absent) and not any(one.nvmlReturn for one in found):
             sent, received = (one.value.ullVal for one in found)
             return self._sent.per_second(sent), self._received.per_second(received), ""
         sent, received = (

@@ -90,13 +90,12 @@ def _lines(sampler: Sampler, interval: float) -> None:
 def _live(sampler: Sampler, interval: float) -> None:
     """Draw on the terminal until q is pressed; Ctrl-C interrupts as everywhere."""
     colour = "NO_COLOR" not in os.environ
-    began, before = time.monotonic(), time.process_time()
+    cost = ""
     with _keyboard() as resized, render.whole_screen():
-        sample, due = sampler.take(), time.monotonic() + interval
+        sample, before, spent = sampler.take(), time.monotonic(), time.process_time()
+        due = before + interval
         while True:
-            elapsed = max(time.monotonic() - began, 1e-3)
-            cost = significant(100 * (time.process_time() - before) / elapsed)
-            own = f"every {format_seconds(interval)}  own cost {cost} % of a core"
+            own = f"every {format_seconds(interval)}{cost}"
             size = shutil.get_terminal_size()
             render.screen(
                 screen(sample, size.columns, size.lines, own=own, keys="q quits", colour=colour)
@@ -106,8 +105,11 @@ def _live(sampler: Sampler, interval: float) -> None:
                 os.read(resized, 512)
             if 0 in ready and os.read(0, 64).lower()[:1] in (b"q", b""):
                 return
-            if time.monotonic() >= due:
-                sample, due = sampler.take(), time.monotonic() + interval
+            if (now := time.monotonic()) >= due:
+                share = (time.process_time() - spent) / (now - before)
+                cost = f"  own cost {significant(100 * share)} % of a core"
+                before, spent, due = now, time.process_time(), now + interval
+                sample = sampler.take()
 
 
 @contextlib.contextmanager
