@@ -39,7 +39,8 @@ def _gpu(index: int, n: int) -> DeviceReading:
         temperature_celsius=66.0 + index, temperature_limit_celsius=87.0, core_clock_hertz=1.7e9,
         core_clock_max_hertz=1.98e9, throttle_reasons=("temperature",) if index else (),
         link_width=4 if index else 16, link_width_max=16,
-        link_received_bytes_per_second=2e9, link_sent_bytes_per_second=1e9, ecc_uncorrected=0, ecc_corrected=2,
+        link_received_bytes_per_second=2e9, link_sent_bytes_per_second=1e9,
+        ecc_uncorrected=0, ecc_corrected=2,
         xids=(79,) if index and n > 300 else (),
         processes=(ProcessOnDevice(4711, 19 * GIB),),
     )  # fmt: skip

@@ -82,8 +82,8 @@ class Watch:
         series = self._series.setdefault(who, {})
         for name, value in values.items():
             if name not in series:
-                # A word or an error that comes up was not there in the samples before.
-                before = self.moments or [moment]
+                # A word that comes up was not there before; an error neither, not even at first.
+                before = self.moments or ([moment] if name.startswith("xids:") else ())
                 series[name] = deque((at, 0.0) for at in before if ":" in name)
             if math.isfinite(value):
                 series[name].append((moment, float(value)))
