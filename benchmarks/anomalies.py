@@ -19,6 +19,7 @@ was made for: each rule is judged on all of them.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import platform
 import sys
@@ -39,12 +40,14 @@ from gpuforge.monitor.series import Subject
 
 MINUTE = 60.0
 FORECASTS = 200
+KINDS = ("true_positive", "false_positive", "true_negative", "false_negative")
+OWN = Path(__file__).with_name("recorded") / "program_memory.json.gz"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--recorded", type=Path, nargs="*", default=[])
+    parser.add_argument("--recorded", type=Path, nargs="*", default=[OWN])
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     made, wrong = made_scores(SCENES, given.seeds)
@@ -94,14 +97,15 @@ def table(scores: dict[str, Counter[str]]) -> dict[str, dict[str, Any]]:
         told[rule] = {
             "precision": round(right / said, 4) if said else None,
             "recall": round(right / labelled, 4) if labelled else None,
-            **{kind: score[kind] for kind in sorted(score)},
+            **{kind: score[kind] for kind in KINDS},
         }
     return told
 
 
 def recorded_scores(file: Path) -> Iterator[dict[str, Any]]:
     """Yield what the rules said of each series of a file, window by window."""
-    recorded = json.loads(file.read_text(encoding="utf-8"))
+    content = file.read_bytes()
+    recorded = json.loads(gzip.decompress(content) if file.suffix == ".gz" else content)
     for name, one in recorded.items():
         series = one["series"]
         times = [t for t, _ in series["memory_used_bytes"]]

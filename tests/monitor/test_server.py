@@ -96,7 +96,7 @@ def test_readings_as_json(dashboard: Dashboard) -> None:
     assert told["devices"][1]["link_width"] == 4
     assert told["host"]["cpu_pressure_ratio"] is None
     assert told["host"]["unknown"]["cpu_pressure_ratio"] == "no PSI in this kernel"
-    assert {p["pid"] for p in told["processes"]} == {4711, 4712}
+    assert {p["published"]["pid"] for p in told["processes"]} == {4711, 4712}
 
 
 def test_fifty_viewers_share_one_sampling(dashboard: Dashboard) -> None:
@@ -217,7 +217,8 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--interval", "0"], "--interval is not from 0.1 to 3600 seconds"),
+        (["--interval", "0"], "--interval 0 is below 0.1 s"),
+        (["--interval", "soon"], "'soon' is not a duration"),
         (["--host", "192.0.2.1"], "cannot listen on '192.0.2.1', port 0"),
         (["--port", "70000"], "cannot listen on '127.0.0.1', port 70000"),
         (["--token-file", "/nonexistent/token"], "--token-file /nonexistent/token"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from gpuforge.facts import known
@@ -14,8 +13,6 @@ from gpuforge.monitor.series import Kind, Subject
 from gpuforge.readings.model import DeviceReading, HostReading
 
 KEPT_SECONDS = 600.0
-_READINGS = (DeviceReading, HostReading)
-_NUMBERS = {f.name for kind in _READINGS for f in fields(kind)} - {"index", "cores"}
 
 
 class Watch:
@@ -119,5 +116,4 @@ def _device(device: DeviceReading) -> dict[str, float]:
 
 
 def _numbers(reading: Any) -> dict[str, float]:
-    values = vars(reading).items()
-    return {n: v for n, v in values if n in _NUMBERS and isinstance(v, int | float)}
+    return {name: v for name, v in vars(reading).items() if isinstance(v, int | float)}

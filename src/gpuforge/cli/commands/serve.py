@@ -7,20 +7,23 @@ import asyncio
 import ipaddress
 import os
 import secrets
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gpuforge import settings
 from gpuforge.cli import render
 from gpuforge.cli.main import FINE
 from gpuforge.errors import BackendUnavailable, GpuForgeError, InvalidSettings
-
-if TYPE_CHECKING:
-    from gpuforge.monitor.sample import Sampler
+from gpuforge.monitor.history import Recorder
+from gpuforge.monitor.sample import Sample, Sampler
+from gpuforge.units import parse_seconds
 
 SUMMARY = "watch this machine in a browser, and serve its readings to Prometheus"
 INSTALL = "pip install 'gpuforge[serve]'"
 PORT = 8765
+SHORTEST_SECONDS = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="take the token from FILE, which is made if it is missing (default: a new token)",
     )
     parser.add_argument(
-        "--interval", type=float, default=1.0, metavar="SECONDS", help="time between readings"
+        "--interval", metavar="SECONDS", help="between two readings (default: monitor_interval)"
     )
 
 
@@ -58,8 +61,13 @@ def run(arguments: argparse.Namespace) -> int:
             f"gpuforge serve needs packages that are not installed: {error}",
             hint=f"install them: {INSTALL}",
         ) from None
-    if not 0.1 <= arguments.interval <= 3600:
-        raise InvalidSettings("--interval is not from 0.1 to 3600 seconds", hint="use --interval 1")
+    interval = settings.load().settings.monitor_interval
+    if arguments.interval is not None:
+        interval = parse_seconds(arguments.interval)
+    if interval < SHORTEST_SECONDS:
+        raise InvalidSettings(
+            f"--interval {arguments.interval} is below {SHORTEST_SECONDS} s", hint="use 1 or more"
+        )
     token = (
         server.read_token(arguments.token_file)
         if arguments.token_file
@@ -67,8 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     with server.listen(arguments.host, arguments.port) as socket:
         port = socket.getsockname()[1]
-        sampler = _sampler()
-        watched = feed.Feed(sampler.take, facts, interval_seconds=arguments.interval)
+        sampler = Sampler()
+        watched = feed.Feed(_recorded(sampler), facts, interval_seconds=interval)
         exporter = _exporter(watched)
         dashboard = app.application(
             watched,
@@ -108,10 +116,16 @@ def facts() -> dict[str, Any]:
     }
 
 
-def _sampler() -> Sampler:
-    from gpuforge.monitor.sample import Sampler
+def _recorded(sampler: Sampler) -> Callable[[], Sample]:
+    """Return what takes samples, and keeps them as the setting ``history`` allows."""
+    recorder = Recorder()
 
-    return Sampler()
+    def take() -> Sample:
+        sample = sampler.take()
+        recorder.add(sample)
+        return sample
+
+    return take
 
 
 def _exporter(watched: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 from collections import deque
@@ -17,9 +18,9 @@ from typing import Any
 
 from gpuforge.log import logger
 from gpuforge.monitor.anomaly import Anomaly, find_anomalies
-from gpuforge.monitor.document import of_reading, of_sample
 from gpuforge.monitor.prometheus import Now
 from gpuforge.monitor.sample import Sample
+from gpuforge.monitor.values import document
 from gpuforge.monitor.watch import KEPT_SECONDS, Watch
 from gpuforge.monitor.web import charts
 
@@ -101,8 +102,9 @@ class Feed:
 
     def now(self) -> dict[str, Any]:
         """Return the newest sample and what was made of it."""
-        told = of_sample(self.sample) if self.sample else {}
+        told = document(self.sample) if self.sample else {}
         return {
+            "schema_version": 1,
             **told,
             "problem": self.problem,
             "anomalies": [_anomaly(anomaly) for anomaly in self.anomalies],
@@ -149,14 +151,14 @@ class Feed:
                     self.anomalies = find_anomalies(self._watch.subjects())
                     self._looked = sample.taken_at
                 points = charts.points(self._watch.subjects(newest=True), sample.taken_at)
+                state = _event("state", {**self.now(), "points": points})
             except Exception as error:  # noqa: BLE001 - whatever fails is shown, and tried again
                 problem = f"no reading could be taken: {type(error).__name__}: {error}"
                 if problem != self.problem:
                     _log.warning("%s", problem)
                 self.problem = problem
-                points = {}
-            if self.sample:
-                self._publish("state", {**self.now(), "points": points})
+                state = _event("problem", {"problem": problem})
+            self._publish("state", state)
             self._costs.append(time.thread_time() - worked)
             self._stop.wait(max(0.0, self.interval_seconds - (time.monotonic() - started)))
 
@@ -167,10 +169,11 @@ class Feed:
             problem = f"the machine could not be checked: {type(error).__name__}: {error}"
             _log.warning("%s", problem)
             facts = {"problem": problem}
-        self._publish("facts", facts)
+        self._publish("facts", _event("facts", facts))
 
-    def _publish(self, name: str, message: dict[str, Any]) -> None:
-        self._messages[name] = _event(name, message)
+    def _publish(self, name: str, event: bytes) -> None:
+        """Send an event to all; it takes the place of the one of its name for who comes later."""
+        self._messages[name] = event
         if not self._stop.is_set():
             self._loop.call_soon_threadsafe(self._tell)
 
@@ -195,5 +198,7 @@ def _event(name: str, message: dict[str, Any]) -> bytes:
 
 
 def _anomaly(anomaly: Anomaly) -> dict[str, Any]:
-    forecast = of_reading(anomaly.forecast) if anomaly.forecast else None
-    return {**asdict(anomaly), "forecast": forecast}
+    """Return an anomaly as a document; seconds that are not finite are null."""
+    seconds = asdict(anomaly.forecast) if anomaly.forecast else {}
+    finite = {name: value if math.isfinite(value) else None for name, value in seconds.items()}
+    return {**asdict(anomaly), "forecast": finite or None}

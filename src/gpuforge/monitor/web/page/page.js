@@ -175,7 +175,13 @@ function take(state) {
   $("cost").textContent = `watching costs ${three(100 * state.overhead_ratio)} % of one core, for ${state.viewers} ${state.viewers === 1 ? "viewer" : "viewers"}`;
   show_anomalies(state.anomalies);
   show_now(state);
-  show_processes(state.processes);
+  show_processes(state.processes.map((one) => ({ ...one.published, ...one })));
+}
+
+function fail(problem) {
+  if (latest) latest.problem = problem;
+  arrived = Date.now();
+  connection(problem);
 }
 
 function show_anomalies(anomalies) {
@@ -196,7 +202,7 @@ function show_now(state) {
   const hidden = ["index", "unknown", "processes", "origins"];
   const fields = [...new Set(columns.flatMap(([, values]) => Object.keys(values)))].filter((f) => !hidden.includes(f) && columns.some(([, v]) => v[f] !== null && v[f] !== undefined));
   const parts = [table("Readings of the host and of each GPU", ["Reading", ...columns.map(([name]) => name)], fields.map((f) => [words(f), ...columns.map(([, v]) => shown(f, v[f]))]))];
-  const reasons = columns.flatMap(([name, v]) => Object.entries(v.unknown).map(([field, reason]) => [name, words(field), reason]));
+  const reasons = columns.flatMap(([name, v]) => Object.entries(v.unknown ?? {}).map(([field, reason]) => [name, words(field), reason]));
   if (!state.devices.length) parts.unshift(element("p", "No GPU is read on this machine: the host is shown."));
   const open = $("now").querySelector("details")?.open;
   if (reasons.length) {
@@ -263,6 +269,7 @@ function connect() {
   source = new EventSource("/events");
   source.addEventListener("history", (event) => begin(JSON.parse(event.data)));
   source.addEventListener("state", (event) => take(JSON.parse(event.data)));
+  source.addEventListener("problem", (event) => fail(JSON.parse(event.data).problem));
   source.addEventListener("facts", (event) => show_facts(JSON.parse(event.data)));
   source.onerror = () => { if (source.readyState === EventSource.CLOSED) refused(); else connection("the server does not answer; trying again"); };
 }
