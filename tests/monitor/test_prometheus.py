@@ -100,7 +100,7 @@ def test_what_is_unknown_has_no_series() -> None:
     for name in (
         "gpuforge_gpu_power_watts", "gpuforge_gpu_temperature_celsius", "DCGM_FI_DEV_FB_FREE",
         "gpuforge_gpu_memory_used_bytes", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_XID_ERRORS",
-        "gpuforge_host_cpu_pressure_ratio", "gpuforge_anomaly",
+        "gpuforge_anomaly",
         "gpuforge_gpu_throttle_seconds_total",
     ):  # fmt: skip
         assert name not in found
