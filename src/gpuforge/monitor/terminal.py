@@ -51,7 +51,7 @@ def screen(
     room = max(0, height - len(lines) - 2)
     most = room if len(sample.processes) <= room else max(0, room - 1)
     shown = sample.processes[:most]
-    heading = "".join(f"{name:>{size}}" for name, size in _COLUMNS) + "  PROGRAM, what it does now"
+    heading = "".join(f"{name:>{size}}" for name, size in _COLUMNS) + "  PROGRAM, what it does"
     lines += ["", paint(fit(heading, width), "1")]
     lines += [fit(_process(one, sample.devices), width) for one in shown]
     if len(shown) < len(sample.processes):

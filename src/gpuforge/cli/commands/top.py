@@ -96,7 +96,7 @@ def _live(sampler: Sampler, interval: float) -> None:
         due = before + interval
         while True:
             own = f"every {format_seconds(interval)}{cost}"
-            size = shutil.get_terminal_size()
+            size = os.get_terminal_size(1)  # COLUMNS would not follow the terminal
             render.screen(
                 screen(sample, size.columns, size.lines, own=own, keys="q quits", colour=colour)
             )
