@@ -14,8 +14,19 @@ SRC = Path(__file__).parent.parent / "src" / "gpuforge"
 LINE_BUDGET = 65_000
 LAYERS = [
     {"errors", "installation", "units", "registry", "stored"},
-    {"facts", "probe", "settings", "settings_file", "log", "trace", "compat", "history"},
-    {"detect", "readings", "changes"},
+    {
+        "facts",
+        "probe",
+        "settings",
+        "settings_file",
+        "log",
+        "trace",
+        "published",
+        "compat",
+        "history",
+    },
+    {"detect", "changes"},
+    {"readings"},
     {"diagnose", "environment", "runtime", "profiler", "monitor"},
     {"inference", "images", "lattice", "cli"},
 ]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuforge.diagnose import diagnose as diagnose
     from gpuforge.diagnose import explain as explain
     from gpuforge.inference import inference as inference
+    from gpuforge.monitor.metrics import metrics as metrics
     from gpuforge.profiler.notebook import load_ipython_extension as load_ipython_extension
     from gpuforge.profiler.profiled import profiled as profiled
     from gpuforge.profiler.recording import profile as profile
@@ -48,6 +49,7 @@ _HOMES: dict[str, str] = {
     "lattice": "gpuforge.lattice",
     "load_ipython_extension": "gpuforge.profiler.notebook",
     "matmul": "gpuforge.runtime.ready",
+    "metrics": "gpuforge.monitor.metrics",
     "executor": "gpuforge.runtime.executor.opening",
     "namespace": "gpuforge.runtime.namespace",
     "offload": "gpuforge.runtime.offload",

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from gpuforge import published, trace
 from gpuforge import settings as settings_module
-from gpuforge import trace
 from gpuforge.errors import BackendUnavailable
 from gpuforge.history import History, Timing
 from gpuforge.installation import install_command
@@ -470,6 +470,15 @@ def default_session() -> Session:
                 open_log(loaded.settings)
                 _default = _register(Session(loaded))
     return _default
+
+
+def _count_held() -> None:
+    for each in sessions():
+        for function in each.records():
+            function.count_held()
+
+
+published.count_held = _count_held
 
 
 def _register(session: Session) -> Session:
