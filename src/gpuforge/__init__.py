@@ -6,6 +6,7 @@ Public names load on first use, so that ``import gpuforge`` costs almost nothing
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from gpuforge.runtime.ready import matmul as matmul
     from gpuforge.runtime.ready import xor as xor
     from gpuforge.runtime.session import session as session
+    from gpuforge.runtime.startup.lazy import lazy_imports as lazy_imports
+    from gpuforge.runtime.warmup import warmup as warmup
 
 _HOMES: dict[str, str] = {
     "Quota": "gpuforge.runtime.executor.quota",
@@ -42,16 +45,21 @@ _HOMES: dict[str, str] = {
     "images": "gpuforge.images",
     "inference": "gpuforge.inference",
     "lattice": "gpuforge.lattice",
+    "lazy_imports": "gpuforge.runtime.startup.lazy",
     "matmul": "gpuforge.runtime.ready",
     "executor": "gpuforge.runtime.executor.opening",
     "namespace": "gpuforge.runtime.namespace",
     "offload": "gpuforge.runtime.offload",
     "session": "gpuforge.runtime.session",
+    "warmup": "gpuforge.runtime.warmup",
     "would_benefit": "gpuforge.runtime.benefit",
     "xor": "gpuforge.runtime.ready",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]
+
+if os.environ.get("GPUFORGE_LAZY_IMPORTS", "").lower() in ("1", "true", "yes", "on"):
+    importlib.import_module("gpuforge.runtime.startup.lazy").lazy_imports()
 
 
 def __getattr__(name: str) -> Any:
