@@ -14,9 +14,8 @@ SUMMARY = "run a program and report where its array functions ran"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options, which stand before the program; what follows it is the program's."""
-    parser.usage = (
-        f"{parser.prog} [--accelerate] [--lazy-imports] [--backend NAME] [--quiet] SCRIPT|-m MODULE [ARGS]"
-    )
+    options = "[--accelerate] [--lazy-imports] [--backend NAME] [--quiet]"
+    parser.usage = f"{parser.prog} {options} SCRIPT|-m MODULE [ARGS]"
     parser.add_argument(
         "--accelerate",
         action="store_true",

@@ -96,4 +96,4 @@ def _can_be_written(folder: Path) -> bool:
     """Return whether a folder can be written, or made; makes nothing."""
     while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
-    return os.access(folder, os.W_OK)
+    return os.path.isdir(folder) and os.access(folder, os.W_OK)

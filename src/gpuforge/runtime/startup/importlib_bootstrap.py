@@ -32,20 +32,25 @@ class LazyModule(ModuleType):
         if state is None or state.passes(self, name):
             return super().__getattribute__(name)
         state.execute(self)
-        return getattr(self, name)
+        try:
+            return getattr(self, name)
+        except AttributeError as error:  # a traceback shows no frame of this file
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next
+            raise
 
     def __setattr__(self, name: str, value: Any) -> None:
         state = state_of(self)
         bound = isinstance(value, LazyModule) and state is not None and not state.begun
         if state is not None and not state.is_mine and not bound and name not in _ABOUT:
             state.execute(self)
-        super().__setattr__(name, value)
+        ModuleType.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
         state = state_of(self)
         if state is not None and not state.is_mine:
             state.execute(self)
-        super().__delattr__(name)
+        ModuleType.__delattr__(self, name)
 
 
 class Lazy:

@@ -15,6 +15,7 @@ import opcode
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -91,6 +92,9 @@ class LazyImports:
             from gpuforge.runtime.startup import record
 
             record.keep_imports(list(self.deferred.values()))
+            if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
+                with suppress(KeyboardInterrupt):  # or Python forgets, importing, how it is to end
+                    exec("raise KeyboardInterrupt")
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
