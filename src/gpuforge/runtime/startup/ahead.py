@@ -7,9 +7,12 @@ is asked to read, which takes next to no processor time; what is in memory is no
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
 
 BESIDE = {"jax": ("jaxlib",), "dpnp": ("dpctl",), "cupy": ("cupy_backends",)}
 """Packages that the import of a library loads, too, and that are large."""
@@ -33,6 +36,8 @@ def read_ahead(library: str) -> subprocess.Popen[bytes] | None:
     folders = [folder for name in (library, *BESIDE.get(library, ())) for folder in _folders(name)]
     if not hasattr(os, "posix_fadvise") or not folders:
         return None
+    import subprocess
+
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _PROGRAM, *folders],
         stdin=subprocess.DEVNULL,

@@ -8,7 +8,6 @@ there costs the program nothing.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from collections import deque
@@ -19,14 +18,15 @@ from typing import TYPE_CHECKING
 from gpuforge.log import logger
 from gpuforge.runtime.backends import load
 from gpuforge.runtime.evaluation.aside import Aside
-from gpuforge.runtime.evaluation.opening import Failure, Opened, load_library, settle
 from gpuforge.runtime.libraries import Library
 from gpuforge.runtime.startup.ahead import read_ahead
 from gpuforge.runtime.startup.record import since_start
-from gpuforge.runtime.workers.process import Lost, Worker
-from gpuforge.runtime.workers.remote import open_remote
+from gpuforge.runtime.threads import contention
 
 if TYPE_CHECKING:
+    import subprocess
+
+    from gpuforge.runtime.evaluation.opening import Opened
     from gpuforge.runtime.workers.home import Home
 
 _log = logger("startup")
@@ -62,6 +62,8 @@ class Opening:
 
     def run(self) -> None:
         """Import it in this thread, beside the program."""
+        from gpuforge.runtime.evaluation.opening import Failure, Opened, load_library
+
         self._start = perf_counter()
         ahead: subprocess.Popen[bytes] | None = None
         name = self.library.name
@@ -108,6 +110,8 @@ class Opening:
     def outcome(self, *, wait: bool = False) -> Opened | None:
         """Return what came of it; None while it is under way."""
         if self.home is not None and not self._done.is_set():
+            from gpuforge.runtime.workers.remote import open_remote
+
             made = open_remote(self.home, wait=wait)
             if made is not None:
                 self.end(made, 0.0)
@@ -166,10 +170,10 @@ class Openings:
             done = [(one, made) for one, made in found if made is not None]
             for one, _ in done:
                 self._under_way.remove(one)
-        return [
-            (one, made if one.home is not None else settle(one.library.name, made))
-            for one, made in done
-        ]
+        for one, made in done:
+            if one.home is None and made.devices:
+                contention.tame(one.library.name)
+        return done
 
     def stop(self) -> None:
         """Let nothing more begin."""
@@ -199,6 +203,8 @@ def try_out(name: str) -> str:
     """Open a library in a process of its own; return why that failed, empty if it did not."""
     if os.name != "posix":
         return ""
+    from gpuforge.runtime.workers.process import Lost, Worker
+
     worker = Worker(quiet=True)
     try:
         worker.send(("open", name))

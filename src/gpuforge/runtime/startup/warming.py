@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -99,6 +98,8 @@ class Warmup:
         return self._awaited().__await__()
 
     async def _awaited(self) -> bool:
+        import asyncio
+
         while not self.done:
             await asyncio.sleep(0.01)
         self._session.collect()
