@@ -373,7 +373,7 @@ def _prune(connection: sqlite3.Connection) -> None:
     # What was found out of single functions and programs; what the machine was measured at stays.
     connection.execute(
         "DELETE FROM constant WHERE updated < ? AND (name LIKE 'refused:%' OR name LIKE 'stays:%'"
-        " OR name LIKE 'saved:%')",
+        " OR name LIKE 'saved:%' OR name LIKE 'start:%')",
         old,
     )
     connection.execute(
