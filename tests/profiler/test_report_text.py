@@ -137,7 +137,8 @@ direction        count     bytes  time      speed  of peak
 to device torch      2  7.63 MiB  8 ms  954 MiB/s   50.0 %
 
 Placements. Placed calls took 24 ms. You lost 8.3 % of it (2 ms) against the
-  oracle, the best backend known for each call.
+  oracle, the best backend known for each call. Of 2 of the calls no other
+  backend is known.
 call                  ran on  calls   each  predicted  best               lost
 solve (8, 8) float64  torch       2  10 ms       8 ms  numpy (predicted)  2 ms
 norm (8,) float64     numpy       2   2 ms       2 ms  numpy              0 ns
@@ -284,6 +285,15 @@ def test_what_differs_from_call_to_call_is_no_regret() -> None:
     assert (numpy.placement.calls, numpy.placement.seconds, numpy.lost_seconds) == (3, 7.0, 0.0)
     assert (torch.best, torch.lost_seconds) == ("numpy", pytest.approx(5 - 7 / 3))
     assert torch.predicted_seconds == 2.0
+    assert not torch.alone
+
+
+def test_calls_without_another_backend_are_told() -> None:
+    profile = Profile(placements=[Placement(0, "f", "a", "torch", 6.0, 3, {"torch": 1.0})])
+    assert regrets(profile)[0].alone
+    assert "Of 3 of the calls no other backend is known." in str(
+        formats.render(profile, "markdown")
+    )
 
 
 def test_the_share_that_was_lost_is_of_all_placed_calls() -> None:

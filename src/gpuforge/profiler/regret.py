@@ -23,6 +23,7 @@ class Regret(NamedTuple):
     measured : whether that was measured in this run; else it is a prediction
     lost_seconds : what all the calls took more than there, 0 where they ran there
     predicted_seconds : what one call was expected to take where it ran, at last; None if nothing
+    alone : whether no other backend is known, neither by a measurement nor by a prediction
     """
 
     placement: Placement
@@ -31,6 +32,7 @@ class Regret(NamedTuple):
     measured: bool
     lost_seconds: float
     predicted_seconds: float | None
+    alone: bool
 
 
 def regrets(profile: Profile) -> list[Regret]:
@@ -50,10 +52,15 @@ def regrets(profile: Profile) -> list[Regret]:
         expected: dict[str, float] = {}
         for one in of_call.values():
             expected |= {name: t for name, t in one.predicted_seconds.items() if _is_time(t)}
-        best, seconds = min({**expected, **measured}.items(), key=lambda item: item[1])
+        known = {**expected, **measured}
+        best, seconds = min(known.items(), key=lambda item: item[1])
         for name, one in of_call.items():
             lost = 0.0 if name == best else max(one.seconds - one.calls * seconds, 0.0)
-            found.append(Regret(one, best, seconds, best in measured, lost, expected.get(name)))
+            found.append(
+                Regret(
+                    one, best, seconds, best in measured, lost, expected.get(name), len(known) == 1
+                )
+            )
     return sorted(found, key=lambda one: (-one.lost_seconds, -one.placement.seconds))
 
 
