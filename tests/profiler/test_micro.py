@@ -1,4 +1,4 @@
-"""Every benchmark of gpuforge's own steps runs: what compares them passes over one that does not."""
+"""Every benchmark of gpuforge's own steps runs; what compares them passes over those that fail."""
 
 from __future__ import annotations
 

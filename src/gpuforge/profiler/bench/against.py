@@ -22,10 +22,10 @@ from gpuforge.profiler.bench.repository import checked_out, git
 from gpuforge.profiler.compare.comparison import MINIMAL, Comparison
 from gpuforge.profiler.compare.interleaved import Rounds
 
-MOST_TURNS, BLOCK_SAMPLES = 6, 20
-"""In a process, a benchmark is timed in so many turns at most, of four blocks of at most so many
-samples: short ones, because a processor changes its speed many times a second where others use it
-too. Where time is short there are fewer turns, as rounds are worth more."""
+MOST_TURNS, BLOCK_SAMPLES = 24, 5
+"""In a process, a benchmark is timed in so many turns at most, of four blocks of so many samples:
+half a millisecond each, because a processor that others use changes its speed every few of them.
+Where time is short there are fewer turns, as rounds are worth more."""
 ROUNDS_WANTED = 16
 
 
