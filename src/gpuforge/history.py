@@ -12,7 +12,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,9 @@ CREATE TABLE IF NOT EXISTS constant (
 CREATE TABLE IF NOT EXISTS benchmark (
     machine TEXT NOT NULL, name TEXT NOT NULL, started REAL NOT NULL, version TEXT NOT NULL,
     seconds REAL NOT NULL, PRIMARY KEY (machine, name, started));
+CREATE TABLE IF NOT EXISTS sample (
+    machine TEXT NOT NULL, seconds INTEGER NOT NULL, began INTEGER NOT NULL, value TEXT NOT NULL,
+    PRIMARY KEY (machine, seconds, began));
 """
 _MERGE = """
 INSERT INTO timing VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -210,6 +213,25 @@ class History:
         good = [row for row in rows if all(map(isinstance, row, kinds))]
         return [BenchmarkRun(*row) for row in good if 0 < row[3] < math.inf]
 
+    def keep_samples(self, rows: Iterable[tuple[int, int, str]], most: Mapping[int, int]) -> None:
+        """Keep what was sampled: seconds of a stretch, its beginning, a text.
+
+        Of each length of stretches those that lie back more than `most` of them are dropped.
+        """
+        statements: list[tuple[str, tuple[Any, ...]]] = []
+        for seconds, began, value in rows:
+            row = (self.machine, seconds, began, value)
+            statements.append(("INSERT OR IGNORE INTO sample VALUES (?, ?, ?, ?)", row))
+            old = (self.machine, seconds, began - seconds * most[seconds])
+            where = "machine = ? AND seconds = ? AND began <= ?"
+            statements.append((f"DELETE FROM sample WHERE {where}", old))
+        self._write(statements)
+
+    def samples(self, seconds: int, since: float) -> list[tuple[Any, ...]]:
+        """Return beginnings and texts of stretches of one length, the oldest first."""
+        query = "SELECT began, value FROM sample WHERE machine = ? AND seconds = ? AND began >= ?"
+        return self._rows(f"{query} ORDER BY began", (self.machine, seconds, since))
+
     def rows(self, *, since: float = 0.0, newest: int = -1, everywhere: bool = False) -> Rows:
         """Return rows to be merged into another history, the newest first.
 
@@ -351,7 +373,7 @@ def _prune(connection: sqlite3.Connection) -> None:
     # What was found out of single functions and programs; what the machine was measured at stays.
     connection.execute(
         "DELETE FROM constant WHERE updated < ? AND (name LIKE 'refused:%' OR name LIKE 'stays:%'"
-        " OR name LIKE 'saved:%')",
+        " OR name LIKE 'saved:%' OR name LIKE 'start:%')",
         old,
     )
     connection.execute(

@@ -1,4 +1,4 @@
-"""Every benchmark of gpuforge's own steps runs; what compares them passes over those that fail."""
+"""Every benchmark of gpuforge's own steps runs: the comparison passes over one that does not."""
 
 from __future__ import annotations
 
