@@ -92,5 +92,5 @@ def test_differences_name_both_sides(conditions: Any) -> None:
 
 def test_this_machine() -> None:
     found = read_conditions()
-    assert found.facts["python"].startswith("CPython") and found.facts["numpy"]
+    assert found.facts["python"].startswith("cpython") and found.facts["numpy"]
     assert not set(found.facts) & set(found.unknown) and all(found.unknown.values())

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 import sys
 from dataclasses import dataclass, field
-from importlib import metadata
 
 from gpuforge.detect import read_machine
 from gpuforge.facts import Absent, Failed, Machine, Reading, known
@@ -62,8 +60,9 @@ def read_conditions(probe: Probe | None = None, machine: Machine | None = None) 
         readings[f"gpu {device.index}"] = device.name
     identity = {name: known(reading) or "?" for name, reading in readings.items()}
     digest = hashlib.blake2b(repr(sorted(identity.items())).encode(), digest_size=8).hexdigest()
-    readings["kernel"] = platform.release() or Absent("the system shows no release")
-    readings["python"] = f"{platform.python_implementation()} {sys.version.split()[0]}"
+    release = known(probe.read_text("/proc/sys/kernel/osrelease"))
+    readings["kernel"] = release.strip() if release else Absent("the system shows no release")
+    readings["python"] = f"{sys.implementation.name} {sys.version.split()[0]}"
     readings |= {name: _version(name) for name in LIBRARIES}
     for device in machine.devices:
         driver = device.driver
@@ -88,6 +87,8 @@ def _text(reading: Reading[float]) -> Reading[str]:
 
 
 def _version(library: str) -> Reading[str]:
+    from importlib import metadata
+
     try:
         return metadata.version(library)
     except metadata.PackageNotFoundError:
