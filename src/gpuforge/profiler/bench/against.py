@@ -114,7 +114,7 @@ def compare_with(
     only
         The one benchmark to measure; all by default.
     seconds
-        The time limit; a round that has begun is finished.
+        The time limit of the rounds; one that has begun is finished, and one begins in any case.
     minimal
         The smallest change that counts, a ratio.
 
@@ -128,11 +128,13 @@ def compare_with(
     """
     path = path.resolve()
     here = Path(git(path.parent, "rev-parse", "--show-toplevel")).resolve()
-    end = perf_counter() + seconds
     with checked_out(here, ref) as (commit, tree):
+        end = perf_counter() + seconds
         contest = _Contest(path, only, here, tree, minimal)
         turns, took = MOST_TURNS // 2, 0.0
-        while not contest.is_over() and (began := perf_counter()) + took < end:
+        now = perf_counter()
+        while not contest.is_over() and (not contest.count or now + took < end):
+            began = now
             contest.round(turns)
             now = perf_counter()
             took = now - began
