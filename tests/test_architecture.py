@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "gpuforge"
-LINE_BUDGET = 48_900
+LINE_BUDGET = 65_000
 LAYERS = [
     {"errors", "installation", "units", "registry", "stored"},
     {
@@ -45,12 +45,14 @@ FOUNDATION = {
 }
 # Modules and packages of the runtime import downwards only, and none of their own level.
 LEVELS_OF_THE_RUNTIME = [
-    {"array", "context", "kept", "namespace", "prelude", "staging", "threads"},
+    {"array", "context", "kept", "namespace", "prelude", "staging", "threads", "timing"},
     {"function", "lowering"},
     {"backends", "placement"},
     {"evaluation", "libraries", "record"},
     {"calibration", "demand", "workers"},
+    {"startup"},
     {"session"},
+    {"warmup"},
     {"execution"},
     {"executor"},
     {"offload"},

@@ -20,6 +20,12 @@ def data(text: str) -> None:
     print(text, flush=True)
 
 
+def raw(content: bytes) -> None:
+    """Print what the command was asked for, where it is no text."""
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
 def document(value: dict[str, Any]) -> None:
     """Print one JSON document."""
     print(

@@ -1,0 +1,205 @@
+"""A profile: the spans of a program in columns, what was measured beside them, and what ran it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from gpuforge.trace import DEVICE as DEVICE
+from gpuforge.trace import HOST as HOST
+from gpuforge.trace import OVERHEAD as OVERHEAD
+from gpuforge.trace import TRANSFER as TRANSFER
+from gpuforge.trace import WAIT as WAIT
+
+LABELS = ("host", "wait", "transfer", "overhead", "device")
+"""What an instant of a lane is. A thread's is one of the first four: the program's own work,
+waiting for a device, moving bytes to or from one, or gpuforge's own work. ``device`` stands on the
+lanes of devices only, where it means busy; these overlap with what the threads do."""
+NO_PARENT = -1
+
+
+class Lane(NamedTuple):
+    """A row of the timeline: a thread, or a queue of a device.
+
+    Attributes
+    ----------
+    name : of the thread, or ``torch:cuda:0 compute``
+    kind : ``thread`` or ``device``
+    process : its number
+    """
+
+    name: str
+    kind: str = "thread"
+    process: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One row of `Spans`, read out.
+
+    Attributes
+    ----------
+    index, parent : its own place and that of the span around it, `NO_PARENT` where there is none
+    label : index into `LABELS`
+    start_ns, duration_ns : since the profile began; the duration holds that of the spans inside
+    bytes : that it moved; 0 for none
+    count : spans that were merged into this one; 1 is a span as it happened
+    attributes : what was said of it
+    """
+
+    index: int
+    parent: int
+    name: str
+    lane: int
+    label: int
+    start_ns: int
+    duration_ns: int
+    bytes: int
+    count: int
+    attributes: dict[str, Any]
+
+    @property
+    def end_ns(self) -> int:
+        """When it ended. Of merged spans: as if they had followed each other."""
+        return self.start_ns + self.duration_ns
+
+
+@dataclass
+class Spans:
+    """Spans in columns of one length, those of a lane in order of their start.
+
+    A span stands behind the one around it. `name` holds places in `names`, `parent` places in these
+    columns. `attributes` is sparse: a span of which nothing was said has no entry. Their usual
+    keys: ``function``, ``file`` and ``line`` (the user's code), ``backend``, ``shape``, ``dtype``,
+    ``direction`` (``to device`` or ``from device``), ``error`` (the exception that ended it),
+    ``memory_peak_bytes``, ``operation``.
+    """
+
+    names: list[str] = field(default_factory=list)
+    name: array[int] = field(default_factory=lambda: array("I"))
+    parent: array[int] = field(default_factory=lambda: array("q"))
+    lane: array[int] = field(default_factory=lambda: array("I"))
+    label: array[int] = field(default_factory=lambda: array("B"))
+    start: array[int] = field(default_factory=lambda: array("q"))
+    duration: array[int] = field(default_factory=lambda: array("q"))
+    bytes: array[int] = field(default_factory=lambda: array("q"))
+    count: array[int] = field(default_factory=lambda: array("q"))
+    attributes: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def __getitem__(self, index: int) -> Span:
+        return Span(
+            index, self.parent[index], self.names[self.name[index]], self.lane[index],
+            self.label[index], self.start[index], self.duration[index], self.bytes[index],
+            self.count[index], self.attributes.get(index, {}),
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[Span]:
+        return map(self.__getitem__, range(len(self)))
+
+    def add(
+        self, name: int, parent: int, lane: int, label: int, start: int, duration: int,
+        nbytes: int = 0, count: int = 1, attributes: dict[str, Any] | None = None,
+    ) -> int:  # fmt: skip
+        """Append a span and return its place."""
+        index = len(self.start)
+        self.name.append(name)
+        self.parent.append(parent)
+        self.lane.append(lane)
+        self.label.append(label)
+        self.start.append(start)
+        self.duration.append(duration)
+        self.bytes.append(nbytes)
+        self.count.append(count)
+        if attributes:
+            self.attributes[index] = attributes
+        return index
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A choice of backend, and what came of it.
+
+    Attributes
+    ----------
+    at_ns : when, since the profile began
+    function, signature : which call: the function's name, and the shapes and dtypes as text
+    backend : where it ran
+    seconds : what it took, of all `calls` together
+    calls : how many calls ran under this choice
+    predicted_seconds : candidate to what one call was expected to take there
+    transfer_seconds : the part of `seconds` that moved bytes
+    reason : why this backend, in words; or why others were left out
+    """
+
+    at_ns: int
+    function: str
+    signature: str
+    backend: str
+    seconds: float
+    calls: int = 1
+    predicted_seconds: dict[str, float] = field(default_factory=dict)
+    transfer_seconds: float = 0.0
+    reason: str = ""
+
+
+@dataclass
+class Series:
+    """A reading over time.
+
+    Attributes
+    ----------
+    name : ``memory``, ``pressure``, ``utilisation``, …
+    unit : ``bytes``, ``ratio``, ``watts``, …
+    device : whose reading it is; ``host`` for the machine
+    times_ns, values : of one length; a time at which nothing could be read is left out
+    """
+
+    name: str
+    unit: str
+    device: str = "host"
+    times_ns: array[int] = field(default_factory=lambda: array("q"))
+    values: array[float] = field(default_factory=lambda: array("d"))
+
+
+@dataclass
+class Profile:
+    """What a session file holds.
+
+    Attributes
+    ----------
+    header
+        What ran: ``program`` (the command line as a list), ``started`` (seconds since 1970),
+        ``gpuforge``, ``python``, ``platform``, ``versions`` (library to version), ``machine`` (as
+        ``gpuforge detect --json`` shows it), ``link_bytes_per_second`` (backend to the measured
+        ``to device`` and ``from device`` peaks), ``unknown`` (field to why it could not be read).
+    wall_ns
+        From the beginning to the end of the recording.
+    cost_ns
+        What the recording itself took, an estimate from its calibrated cost per span.
+    notes
+        What a reader must be told: what was merged, dropped, or waited for.
+    complete
+        Whether the recording came to its end; False after a crash.
+    """
+
+    header: dict[str, Any] = field(default_factory=dict)
+    lanes: list[Lane] = field(default_factory=list)
+    spans: Spans = field(default_factory=Spans)
+    placements: list[Placement] = field(default_factory=list)
+    series: list[Series] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    wall_ns: int = 0
+    cost_ns: int = 0
+    notes: list[str] = field(default_factory=list)
+    complete: bool = True
+
+    @property
+    def program(self) -> str:
+        """The command line as one text."""
+        words = self.header.get("program")
+        return " ".join(map(str, words)) if isinstance(words, list | tuple) else str(words or "")

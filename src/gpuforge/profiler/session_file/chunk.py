@@ -1,0 +1,117 @@
+"""Chunks of a session file: a kind, a checksum, and compressed JSON with columns of numbers."""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+import zlib
+from array import array
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, NamedTuple
+
+MAGIC = b"\x89GFP\r\n\x1a\n"
+VERSION = 1
+MAX_CHUNK_BYTES = 64 << 20
+"""What a chunk may hold once it is decompressed; a writer stays far below."""
+LEVEL = 1
+"""Of the compression: a higher one takes longer than all else that a recording does."""
+_FRAME = struct.Struct("<4sII")
+_HEAD = struct.Struct("<I")
+HEADER, SPANS, BESIDE, END = b"HEAD", b"SPAN", b"MORE", b"DONE"
+"""Kinds of chunk: what ran; spans; placements and readings; how it came to its end."""
+
+
+class Damaged(ValueError):
+    """A chunk is cut off, or not what was written."""
+
+
+class Chunk(NamedTuple):
+    """What one chunk says.
+
+    Attributes
+    ----------
+    kind : one of `HEADER`, `SPANS`, `BESIDE` and `END`; a reader passes over others
+    fields : of the JSON
+    columns : by name
+    """
+
+    kind: bytes
+    fields: dict[str, Any]
+    columns: dict[str, array[int]]
+
+
+def encode(kind: bytes, fields: dict[str, Any], columns: Mapping[str, array[int]]) -> bytes:
+    """Return a chunk as it stands in the file. Values that JSON does not know become text."""
+    described = [[name, column.typecode, len(column)] for name, column in columns.items()]
+    text = json.dumps({**fields, "columns": described}, default=str).encode("ascii")
+    parts = [_HEAD.pack(len(text)), text, *(_little(c).tobytes() for c in columns.values())]
+    payload = zlib.compress(b"".join(parts), LEVEL)
+    return _FRAME.pack(kind, len(payload), zlib.crc32(payload)) + payload
+
+
+def decode(file: IO[bytes], most_bytes: int) -> Iterator[Chunk]:
+    """Yield the chunks from here to the end of `file`.
+
+    Raises
+    ------
+    Damaged
+        At a chunk that is cut off, changed, or larger than a writer makes them, or once all of them
+        together hold more than `most_bytes`.
+    """
+    while frame := file.read(_FRAME.size):
+        if len(frame) < _FRAME.size:
+            raise Damaged("it ends within a chunk")
+        kind, length, checksum = _FRAME.unpack(frame)
+        if length > MAX_CHUNK_BYTES:
+            raise Damaged(f"a chunk of {length:,} bytes, more than is ever written")
+        payload = file.read(length)
+        if len(payload) < length:
+            raise Damaged("it ends within a chunk")
+        if zlib.crc32(payload) != checksum:
+            raise Damaged("the checksum of a chunk is wrong")
+        body = _decompress(payload, min(MAX_CHUNK_BYTES, most_bytes))
+        most_bytes -= len(body)
+        yield _parse(kind, body)
+
+
+def _decompress(payload: bytes, most_bytes: int) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        body = stream.decompress(payload, most_bytes + 1)
+    except zlib.error as error:
+        raise Damaged(f"a chunk cannot be decompressed: {error}") from None
+    if len(body) > most_bytes:
+        raise Damaged("it holds more than a reader takes")
+    if not stream.eof:
+        raise Damaged("the compressed data of a chunk has no end")
+    return body
+
+
+def _parse(kind: bytes, body: bytes) -> Chunk:
+    try:
+        (length,) = _HEAD.unpack_from(body)
+        fields = json.loads(body[_HEAD.size : _HEAD.size + length])
+        columns, place = {}, _HEAD.size + length
+        for name, code, count in fields.pop("columns"):
+            column = array(code)
+            if code not in ("B", "I", "q") or not 0 <= count <= len(body):
+                raise Damaged(f"a column {name!r} of {count!r} values of kind {code!r}")
+            end = place + count * column.itemsize
+            if end > len(body):
+                raise Damaged(f"the column {name!r} is cut off")
+            column.frombytes(body[place:end])
+            columns[str(name)] = _little(column)
+            place = end
+    except Damaged:
+        raise
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Damaged(f"a chunk cannot be understood: {error!r}") from None
+    return Chunk(kind, fields, columns)
+
+
+def _little(column: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        column = column[:]
+        column.byteswap()
+    return column

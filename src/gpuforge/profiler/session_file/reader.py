@@ -1,0 +1,198 @@
+"""Reads a session file, whoever wrote it and however it ended."""
+
+from __future__ import annotations
+
+import math
+import os
+from array import array
+from pathlib import Path
+from typing import IO, Any
+
+from gpuforge.errors import WorkloadError
+from gpuforge.profiler.model import LABELS, NO_PARENT, Lane, Placement, Profile, Series
+from gpuforge.profiler.session_file.chunk import (
+    BESIDE,
+    END,
+    HEADER,
+    MAGIC,
+    SPANS,
+    VERSION,
+    Chunk,
+    Damaged,
+    decode,
+)
+
+MOST_BYTES = 2 << 30
+"""What all chunks together may hold once they are decompressed."""
+_TEXTS, _NUMBERS = ("name", "unit", "device"), ("times_ns", "values")
+
+
+def read(source: str | os.PathLike[str] | IO[bytes], *, most_bytes: int = MOST_BYTES) -> Profile:
+    """Return what a session file holds, up to the last chunk that is whole.
+
+    Parameters
+    ----------
+    source
+        A path, or a file open for reading bytes.
+    most_bytes
+        What it may hold at most once it is decompressed; a reader stops there, and says so.
+
+    Raises
+    ------
+    WorkloadError
+        If it cannot be read, is no session file, or is one of a later version.
+    """
+    if not isinstance(source, str | os.PathLike):
+        return _read(source, "the session file", most_bytes)
+    path = Path(source)
+    try:
+        with open(path, "rb") as file:
+            return _read(file, repr(str(path)), most_bytes)
+    except OSError as error:
+        raise WorkloadError(
+            f"{str(path)!r} cannot be read: {error.strerror or error}", hint="check the path"
+        ) from None
+
+
+def _read(file: IO[bytes], called: str, most_bytes: int) -> Profile:
+    start = file.read(len(MAGIC) + 1)
+    if start[: len(MAGIC)] != MAGIC or len(start) <= len(MAGIC):
+        raise WorkloadError(
+            f"{called} is no session file: it does not begin as one",
+            hint="'gpuforge run --save FILE SCRIPT' makes one",
+        )
+    if start[-1] != VERSION:
+        raise WorkloadError(
+            f"{called} is a session file of version {start[-1]}; this gpuforge reads {VERSION}",
+            hint="read it with the gpuforge that wrote it",
+        )
+    reading = _Reading()
+    try:
+        for chunk in decode(file, most_bytes):
+            reading.take(chunk)
+    except Damaged as problem:
+        reading.profile.notes.append(f"the file is read in part: {problem}")
+        reading.profile.complete = False
+    return reading.finish()
+
+
+class _Reading:
+    """The columns of all chunks so far; rows are put in order once all are there."""
+
+    def __init__(self) -> None:
+        self.profile = Profile(complete=False)
+        self.columns: dict[str, array[int]] = {}
+        self.attributes: dict[int, dict[str, Any]] = {}
+        self.series: dict[tuple[str, ...], Series] = {}
+        self.last_ns = 0
+
+    def take(self, chunk: Chunk) -> None:
+        """Take in one chunk; what is not understood of it is damage."""
+        try:
+            if chunk.kind == HEADER:
+                self.profile.header = dict(chunk.fields["header"])
+            elif chunk.kind == SPANS:
+                self._spans(chunk)
+            elif chunk.kind == BESIDE:
+                self._beside(chunk.fields)
+            elif chunk.kind == END:
+                self._end(chunk.fields)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise Damaged(f"a chunk cannot be understood: {error!r}") from None
+
+    def _spans(self, chunk: Chunk) -> None:
+        columns = chunk.columns
+        rows = len(columns["start"])
+        if any(len(column) != rows for column in columns.values()):
+            raise Damaged("the columns of a chunk differ in length")
+        lanes = [Lane(str(n), str(k), int(p)) for n, k, p in chunk.fields["lanes"]]
+        names = [str(name) for name in chunk.fields["names"]]
+        self.profile.lanes += lanes
+        self.profile.spans.names += names
+        if rows:
+            if max(columns["name"]) >= len(self.profile.spans.names):
+                raise Damaged("a span has a name that was never told")
+            if max(columns["lane"]) >= len(self.profile.lanes):
+                raise Damaged("a span has a lane that was never told")
+            if max(columns["label"]) >= len(LABELS):
+                raise Damaged("a span has a label that is not known")
+        before, start = len(self.columns.get("start", ())), columns["start"]
+        for row in range(1, rows):
+            start[row] += start[row - 1]
+        self.last_ns = max(self.last_ns, max(map(_end, start, columns["duration"]), default=0))
+        for name in ("name", "number", "parent", "lane", "label", "start", "duration", "bytes",
+                     "count"):  # fmt: skip
+            self.columns.setdefault(name, array(columns[name].typecode)).extend(columns[name])
+        for row_text, about in chunk.fields["attributes"].items():
+            self.attributes[before + int(row_text)] = dict(about)
+
+    def _beside(self, fields: dict[str, Any]) -> None:
+        self.profile.placements += map(_placement, fields.get("placements", ()))
+        for part in fields.get("series", ()):
+            name, unit, device = (str(part[text]) for text in _TEXTS)
+            series = self.series.setdefault((name, device), Series(name, unit, device))
+            times, values = (part[name] for name in _NUMBERS)
+            if len(times) != len(values):
+                raise Damaged(f"the readings of {part['name']!r} and their times differ in length")
+            known = [(t, v) for t, v in zip(times, values, strict=True) if math.isfinite(v)]
+            series.times_ns.extend(t for t, _ in known)
+            series.values.extend(v for _, v in known)
+
+    def _end(self, fields: dict[str, Any]) -> None:
+        profile = self.profile
+        profile.wall_ns, profile.cost_ns = int(fields["wall_ns"]), int(fields["cost_ns"])
+        profile.counts = {str(name): int(n) for name, n in fields["counts"].items()}
+        profile.notes += map(str, fields["notes"])
+        profile.complete = True
+
+    def finish(self) -> Profile:
+        """Return the profile: rows in order, each behind the one around it."""
+        profile = self.profile
+        profile.series = list(self.series.values())
+        if not profile.complete:
+            profile.wall_ns = max(self.last_ns, profile.wall_ns)
+            profile.notes.append("the recording has no end: the program was ended from outside")
+        if self.columns:
+            self._order()
+        return profile
+
+    def _order(self) -> None:
+        """Put the last word on each span into the profile, in order of the starts."""
+        columns, spans = self.columns, self.profile.spans
+        number, start, duration = columns["number"], columns["start"], columns["duration"]
+        last = {n: row for row, n in enumerate(number)}
+        rows = sorted(
+            last.values(), key=lambda row: (start[row], number[row] < 0, abs(number[row]))
+        )
+        place: dict[int, int] = {}
+        cut = 0
+        for row in rows:
+            took = duration[row]
+            attributes = self.attributes.get(row)
+            if took < 0:
+                took = max(self.profile.wall_ns - start[row], 0)
+                attributes = {**(attributes or {}), "unfinished": True}
+                cut += 1
+            parent = place.get(columns["parent"][row], NO_PARENT)
+            place[number[row]] = spans.add(
+                columns["name"][row], parent, columns["lane"][row], columns["label"][row],
+                start[row], took, columns["bytes"][row], columns["count"][row], attributes,
+            )  # fmt: skip
+        if cut:
+            self.profile.notes.append(
+                f"{cut:,} {'span' if cut == 1 else 'spans'} had not ended; the last flush stands "
+                "for the end"
+            )
+
+
+def _placement(told: dict[str, Any]) -> Placement:
+    predicted = {str(name): float(s) for name, s in told["predicted_seconds"].items()}
+    return Placement(
+        int(told["at_ns"]), str(told["function"]), str(told["signature"]), str(told["backend"]),
+        float(told["seconds"]), int(told["calls"]), predicted, float(told["transfer_seconds"]),
+        str(told["reason"]),
+    )  # fmt: skip
+
+
+def _end(start: int, duration: int) -> int:
+    return start + max(duration, 0)

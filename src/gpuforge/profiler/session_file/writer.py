@@ -1,0 +1,241 @@
+"""Writes a session file while the program runs."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from operator import sub
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from gpuforge.errors import WorkloadError
+from gpuforge.profiler.model import Lane, Placement, Series
+from gpuforge.profiler.session_file.chunk import (
+    BESIDE,
+    END,
+    HEADER,
+    MAGIC,
+    SPANS,
+    VERSION,
+    encode,
+)
+from gpuforge.profiler.session_file.merging import Finished, Merging, Open, Row
+
+T = TypeVar("T")
+RAW_SPANS = 1_000_000
+CHUNK_SPANS = 50_000
+OPEN_NS = -1
+"""The duration in the file of a span that stood open when it was flushed."""
+_MERGED_EVERY = 20
+"""Flushes after which merged rows that changed are written again."""
+_Timed = tuple[Finished, int, int]
+"""A row of the file: a span, its duration, and how many it stands for."""
+
+
+class Writer:
+    """A session file on its way.
+
+    Parameters
+    ----------
+    target
+        A path, or a file open for writing bytes. A file at the path is replaced if it is a session
+        file or empty.
+    header
+        See `gpuforge.profiler.model.Profile`.
+    begin_ns
+        ``time.perf_counter_ns()`` at the beginning.
+    raw_spans
+        Spans that are kept as they are; what begins after so many is merged by call path.
+
+    Raises
+    ------
+    WorkloadError
+        If the file cannot be written, or what is there is something else than a session file.
+
+    Notes
+    -----
+    A process forked off writes nothing: the file is its parent's.
+    """
+
+    def __init__(
+        self, target: str | os.PathLike[str] | IO[bytes], header: Mapping[str, Any], begin_ns: int,
+        *, raw_spans: int = RAW_SPANS,
+    ) -> None:  # fmt: skip
+        self.file = _opened(Path(target)) if isinstance(target, str | os.PathLike) else target
+        self.begin_ns = begin_ns
+        self.merging = Merging(raw_spans)
+        self._process = os.getpid()
+        self._names: dict[str, int] = {}
+        self._lanes: dict[int, int] = {}
+        self._open: set[int] = set()
+        self._flushes = 0
+        self.file.write(MAGIC + bytes([VERSION]))
+        self.tell(header)
+
+    def tell(self, header: Mapping[str, Any]) -> None:
+        """Write the header, in place of the one before: some is known at the end only."""
+        self._put(HEADER, {"header": dict(header)})
+        self.file.flush()
+
+    def write(
+        self, finished: Sequence[Finished], opened: Sequence[Open] = (),
+        lanes: Mapping[int, Lane] | None = None, placements: Iterable[Placement] = (),
+        series: Iterable[Series] = (),
+    ) -> None:  # fmt: skip
+        """Append what was recorded since the last time, and give it to the operating system.
+
+        Parameters
+        ----------
+        finished
+            Spans that have ended, in any order.
+        opened
+            Every span that stands open now.
+        lanes
+            The thread of a span to its lane; a thread that is not there is named by its number.
+        placements, series
+            Choices and readings that are new; their times are since the beginning already.
+        """
+        if os.getpid() != self._process:
+            return
+        self._flushes += 1
+        raw = self._divide(finished, opened)
+        lanes = lanes or {}
+        if self._flushes % _MERGED_EVERY == 0:
+            raw += map(_merged, self.merging.take_changed())
+        for start in range(0, len(raw), CHUNK_SPANS):
+            self._put_spans(raw[start : start + CHUNK_SPANS], lanes)
+        beside = {
+            "placements": [vars(p) for p in placements],
+            "series": [_series_fields(s) for s in series],
+        }
+        if any(beside.values()):
+            self._put(BESIDE, beside)
+        self.file.flush()
+
+    def close(
+        self, wall_ns: int, cost_ns: int, counts: Mapping[str, int], notes: Iterable[str],
+        lanes: Mapping[int, Lane] | None = None,
+    ) -> None:  # fmt: skip
+        """Write what is left, and that the recording came to its end."""
+        if os.getpid() != self._process:
+            return
+        rows = [_merged(row) for row in self.merging.take_changed()]
+        for start in range(0, len(rows), CHUNK_SPANS):
+            self._put_spans(rows[start : start + CHUNK_SPANS], lanes or {})
+        told = list(notes)
+        if self.merging.merged:
+            told.append(
+                f"{self.merging.merged:,} spans after the first {self.merging.raw_spans:,} were "
+                f"merged by call path into {len(self.merging.rows):,} rows"
+            )
+        self._put(
+            END,
+            {"wall_ns": wall_ns, "cost_ns": cost_ns, "counts": dict(counts), "notes": told},
+        )
+        self.file.flush()
+
+    def _divide(self, finished: Sequence[Finished], opened: Sequence[Open]) -> list[_Timed]:
+        """Return the spans that stay, and those of them that stand open; merge the others."""
+        limit = self.merging.raw_spans
+        raw = [(span, span[5] - span[4], 1) for span in finished if span[2] <= limit]
+        if len(raw) < len(finished):
+            self.merging.merge([span for span in finished if span[2] > limit], opened)
+        self._open.difference_update([row[0][2] for row in raw])
+        for o in opened:
+            if o.number <= limit and o.number not in self._open:
+                self._open.add(o.number)
+                kept = (o.name, o.label, o.number, o.parent, o.start_ns, 0, o.thread, 0, None)
+                raw.append((kept, OPEN_NS, 1))
+        return raw
+
+    def _put_spans(self, rows: Sequence[_Timed], lanes: Mapping[int, Lane]) -> None:
+        spans, durations, counts = zip(*rows, strict=True)
+        name, label, number, parent, start, _end, thread, nbytes, said = zip(*spans, strict=True)
+        places, new_names = _places(self._names, name)
+        lane_places, new_lanes = _places(self._lanes, thread)
+        columns = {
+            "name": array("I", places), "number": array("q", number),
+            "parent": array("q", parent), "lane": array("I", lane_places),
+            "label": array("B", label), "bytes": array("q", nbytes), "count": array("q", counts),
+            "start": array("q", map(sub, start, (self.begin_ns, *start[:-1]))),
+            "duration": array("q", durations),
+        }  # fmt: skip
+        fields = {
+            "names": new_names,
+            "lanes": [lanes.get(thread, Lane(f"thread {thread}")) for thread in new_lanes],
+            "attributes": {row: about for row, about in enumerate(said) if about},
+        }
+        self._put(SPANS, fields, columns)
+
+    def _put(
+        self, kind: bytes, fields: dict[str, Any], columns: Mapping[str, array[int]] | None = None
+    ) -> None:
+        self.file.write(encode(kind, fields, columns or {}))
+
+
+def check_target(target: str | os.PathLike[str]) -> None:
+    """Raise what `Writer` would raise for this path, as far as that shows without writing.
+
+    Raises
+    ------
+    WorkloadError
+        If the folder is not there, or what is there is something else than a session file.
+    """
+    path = Path(target)
+    if not path.parent.is_dir():
+        raise _unwritable(path, FileNotFoundError(f"no folder {str(path.parent)!r}"))
+    _check(path)
+
+
+def _check(path: Path) -> None:
+    try:
+        with open(path, "rb") as old:
+            start = old.read(len(MAGIC))
+        if start and start != MAGIC:
+            raise WorkloadError(
+                f"{str(path)!r} is there and is no session file; it is left as it is",
+                hint="choose another name",
+            )
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _opened(path: Path) -> IO[bytes]:
+    _check(path)
+    try:
+        return open(path, "wb")
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, error: OSError) -> WorkloadError:
+    return WorkloadError(
+        f"the session file {str(path)!r} cannot be written: {error.strerror or error}",
+        hint="choose another folder",
+    )
+
+
+def _merged(row: Row) -> _Timed:
+    span = (
+        row.name, row.label, row.number, row.parent, row.start_ns, 0, row.thread, row.bytes,
+        row.attributes,
+    )  # fmt: skip
+    return span, row.duration_ns, row.count
+
+
+def _places(known: dict[T, int], values: Sequence[T]) -> tuple[list[int], list[T]]:
+    """Return the place of each value, and the values that were not known before."""
+    new = [value for value in dict.fromkeys(values) if value not in known]
+    for value in new:
+        known[value] = len(known)
+    return [known[value] for value in values], new
+
+
+def _series_fields(series: Series) -> dict[str, Any]:
+    return {
+        "name": series.name, "unit": series.unit, "device": series.device,
+        "times_ns": list(series.times_ns), "values": list(series.values),
+    }  # fmt: skip

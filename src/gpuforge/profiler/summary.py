@@ -1,0 +1,185 @@
+"""Where the time went, in a line, in a few lines, and as the paths that took most of it."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from gpuforge.profiler import names
+from gpuforge.profiler.breakdown import Breakdown, breakdown, total_ns
+from gpuforge.profiler.model import DEVICE, LABELS, Profile
+from gpuforge.profiler.paths import Path, paths
+from gpuforge.profiler.tables import percent
+from gpuforge.units import format_bytes, format_seconds
+
+INCOMPLETE = "incomplete: this is what was written before the recording ended early"
+NS = 1e9
+_VERSIONS = {"gpuforge": "gpuforge ", "python": "Python ", "platform": ""}
+
+
+class WhereTime(NamedTuple):
+    """The wall time of the recording by what its longest thread did; the parts add up to it.
+
+    Attributes
+    ----------
+    thread : its name
+    wall_ns : of the recording
+    part_ns : ``host``, ``wait``, ``transfer``, ``overhead`` and ``unexplained`` (in no span)
+    overlap_ns : by how much the spans of the thread are longer than the wall time together, which
+        happens when asyncio's tasks or merged spans overlap; `part_ns` adds up to both together
+    """
+
+    thread: str
+    wall_ns: int
+    part_ns: dict[str, int]
+    overlap_ns: int
+
+    @property
+    def percent(self) -> dict[str, int]:
+        """The parts in whole percent, rounded so that they add up to 100."""
+        whole = sum(self.part_ns.values())
+        if not whole:
+            return dict.fromkeys(self.part_ns, 0)
+        found = {name: 100 * value // whole for name, value in self.part_ns.items()}
+        rest = sorted(self.part_ns, key=lambda name: 100 * self.part_ns[name] % whole, reverse=True)
+        for name in rest[: 100 - sum(found.values())]:
+            found[name] += 1
+        return found
+
+
+def where_time(profile: Profile, parts: list[Breakdown] | None = None) -> WhereTime | None:
+    """Return where the time went, or None if no thread has a span."""
+    parts = breakdown(profile) if parts is None else parts
+    threads = [part for part in parts if profile.lanes[part.lane].kind == "thread"]
+    if not threads:
+        return None
+    part = max(threads, key=lambda part: part.wall_ns)
+    wall = max(profile.wall_ns, part.wall_ns)
+    covered = sum(part.label_ns[:DEVICE])
+    found = {name: part.label_ns[label] for label, name in enumerate(LABELS[:DEVICE])}
+    found["unexplained"] = max(wall - covered, 0)
+    return WhereTime(profile.lanes[part.lane].name, wall, found, max(covered - wall, 0))
+
+
+def first_line(profile: Profile, parts: list[Breakdown] | None = None) -> str:
+    """Return where the time went, in a line: ``2 s: host 61 %, wait 20 %, …``."""
+    where = where_time(profile, parts)
+    if where is None:
+        return f"{format_seconds(profile.wall_ns / NS)}: no span was recorded"
+    shares = ", ".join(f"{name} {share} %" for name, share in where.percent.items())
+    return f"{format_seconds(where.wall_ns / NS)}: {shares}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """A call path that took much of the time of the threads itself, without what is inside it.
+
+    Attributes
+    ----------
+    path : the names of the spans from the outermost to this one
+    label : what most of its own time was: ``host``, ``wait``, ``transfer`` or ``overhead``
+    seconds : its own time, of all spans together
+    share : of the wall time; above 1 where several threads do it at once
+    count : spans
+    bytes : that its spans and those inside moved
+    errors : how many of them an exception ended
+    file, line : the user's code, empty and 0 where it is not known
+    attributes : what was said of the longest of its spans
+    """
+
+    path: tuple[str, ...]
+    label: str
+    seconds: float
+    share: float
+    count: int
+    bytes: int
+    errors: int
+    file: str
+    line: int
+    attributes: dict[str, Any]
+
+    def __str__(self) -> str:
+        """Return it as a line."""
+        return (
+            f"{names.path(self.path)}: {format_seconds(self.seconds)} of its own "
+            f"({percent(self.share)}, {self.label}) in {self.count:,} spans"
+        )
+
+
+def bottlenecks(profile: Profile, n: int = 5) -> list[Bottleneck]:
+    """Return the `n` call paths of threads that took the most time themselves, longest first."""
+    found = (path for path in paths(profile) if path.lane_kind == "thread" and path.own_ns > 0)
+    longest = heapq.nlargest(n, found, key=lambda path: path.own_ns)
+    return [_bottleneck(profile, path) for path in longest]
+
+
+def _bottleneck(profile: Profile, path: Path) -> Bottleneck:
+    attributes = profile.spans.attributes.get(path.sample, {})
+    file, number = where_written(attributes)
+    label = max(range(DEVICE), key=path.own_label_ns.__getitem__)
+    return Bottleneck(
+        path.names, LABELS[label], path.own_ns / NS, path.own_ns / max(profile.wall_ns, 1),
+        path.count, path.bytes, path.errors, file, number, attributes,
+    )  # fmt: skip
+
+
+def where_written(attributes: dict[str, Any]) -> tuple[str, int]:
+    """Return the file and line of the user's code that a span names, empty and 0 where none."""
+    file, number = attributes.get("file"), attributes.get("line")
+    if not (isinstance(file, str) and file and isinstance(number, int) and number > 0):
+        return "", 0
+    return file, number
+
+
+def recording(profile: Profile, parts: list[Breakdown] | None = None) -> list[str]:
+    """Return what is to be known of the recording itself, a text each."""
+    parts = breakdown(profile) if parts is None else parts
+    spans, wall = profile.spans, max(profile.wall_ns, 1)
+    merged = sum(count - 1 for count in spans.count if count > 1)
+    cost = f"{format_seconds(profile.cost_ns / NS)} ({percent(profile.cost_ns / wall)})"
+    found = [
+        f"{len(spans):,} spans"
+        + (f", {merged:,} more merged into them" if merged else "")
+        + f"; recording them took about {cost}"
+    ]
+    moved = sum(part.bytes for part in parts)
+    busy = total_ns(parts)[DEVICE]
+    if moved or busy:
+        found.append(f"{format_bytes(moved)} moved; devices busy for {format_seconds(busy / NS)}")
+    where = where_time(profile, parts)
+    if where is not None and where.overlap_ns:
+        found.append(
+            f"spans of {names.line(where.thread, 40)} overlap by "
+            f"{format_seconds(where.overlap_ns / NS)}; the shares are of their sum"
+        )
+    found += [f"{names.line(name, 60)}: {count:,}" for name, count in profile.counts.items()]
+    found += map(names.line, profile.notes)
+    return [INCOMPLETE, *found] if not profile.complete else found
+
+
+def summary(profile: Profile, n: int = 5) -> str:
+    """Return where the time went, what is to be known of the recording, and the top `n` paths."""
+    parts = breakdown(profile)
+    lines = [first_line(profile, parts), *recording(profile, parts)]
+    return "\n".join([*lines, *map(str, bottlenecks(profile, n))])
+
+
+def started(profile: Profile) -> datetime | None:
+    """Return when the recording began, in local time; None if the file does not say."""
+    seconds = profile.header.get("started")
+    if not isinstance(seconds, int | float) or not 0 <= seconds < 2**33:
+        return None
+    return datetime.fromtimestamp(seconds)
+
+
+def ran(profile: Profile) -> str:
+    """Return what ran, when, and with which gpuforge, Python and system."""
+    began, header = started(profile), profile.header
+    said = [
+        profile.program or "unknown program",
+        began.strftime("%Y-%m-%d %H:%M") if began else "unknown time",
+        *(f"{word}{header[key]}" for key, word in _VERSIONS.items() if header.get(key)),
+    ]
+    return "; ".join(names.line(text, 200) for text in said)
