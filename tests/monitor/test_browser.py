@@ -187,6 +187,29 @@ def test_it_survives_the_server(chromium: Any, serve: Callable[..., Dashboard]) 
     context.close()
 
 
+def test_a_report_opens_from_the_page_and_reaches_nothing(
+    chromium: Any, serve: Callable[..., Dashboard], tmp_path: Path
+) -> None:
+    import gpuforge as gf
+
+    with gf.profile(tmp_path / "run.gfp"), gf.span(HOSTILE):
+        pass
+    context = chromium.new_context()
+    look = Look(context.new_page(), serve(sessions=tmp_path))
+    look.says("#sessions", "run.gfp")
+    with context.expect_page() as opened:
+        look.page.click("#sessions a")
+    report = opened.value
+    wrong: list[str] = []
+    report.on("pageerror", lambda error: wrong.append(str(error)))
+    report.reload()
+    report.wait_for_selector("table")
+    assert "gpuforge" in report.title() or "Profile" in report.title()
+    assert report.evaluate("self.origin") == "null", "it is no page of the dashboard's origin"
+    assert wrong == []
+    context.close()
+
+
 def test_a_new_program_gets_its_line(look: Look) -> None:
     look.dashboard.producer.programs = 3
     look.says("#chart-queue", "process 4713")

@@ -22,7 +22,7 @@ from tests.monitor.conftest import TOKEN, Dashboard, eventually
 from tests.monitor.made_sample import Producer
 
 PAGE = Path(__file__).parents[2] / "src/gpuforge/monitor/web/page"
-PATHS = ["/", "/events", "/api/now", "/metrics", "/page/page.js"]
+PATHS = ["/", "/events", "/api/now", "/metrics", "/page/page.js", "/api/sessions", "/sessions/0"]
 
 
 def test_a_wrong_token_is_refused(dashboard: Dashboard) -> None:
@@ -144,6 +144,31 @@ def test_the_feed_begins_with_what_was(dashboard: Dashboard) -> None:
         for chart in charts.values()
         for line in chart["lines"]
     )
+
+
+def test_session_files_are_listed_and_shown(
+    serve: Callable[..., Dashboard], tmp_path: Path
+) -> None:
+    import gpuforge as gf
+
+    with gf.profile(tmp_path / "run <b>.gfp"), gf.span("a step"):
+        pass
+    (tmp_path / "broken.gfp").write_bytes(b"no session file")
+    (tmp_path / "other.txt").write_text("other")
+    (tmp_path / "gone.gfp").symlink_to(tmp_path / "nowhere")
+    running = serve(sessions=tmp_path)
+    listed = {one["name"]: one for one in json.loads(running.get("/api/sessions")[2])}
+    assert set(listed) == {"run <b>.gfp", "broken.gfp"}
+    assert set(listed["broken.gfp"]) == {"key", "name", "changed_at", "size_bytes"}
+    status, headers, body = running.get(f"/sessions/{listed['run <b>.gfp']['key']}")
+    assert status == 200
+    assert b"a step" in body
+    assert "sandbox allow-scripts;" in headers["Content-Security-Policy"]
+    status, _, body = running.get(f"/sessions/{listed['broken.gfp']['key']}")
+    assert status == 422
+    assert b"broken.gfp" in body
+    for key in ("0" * 16, "..%2fother.txt", "other.txt", str(tmp_path / "other.txt")):
+        assert running.get(f"/sessions/{key}")[0] == 404
 
 
 def test_a_server_ends_while_viewers_look(serve: Callable[..., Dashboard]) -> None:
