@@ -173,6 +173,10 @@ def test_it_survives_a_dead_producer(look: Look) -> None:
     producer.fails, producer.programs = False, 2
     look.says("#connection", "live")
     look.says("#processes", "(4712)")
+    producer.goes_on.clear()
+    look.says("#connection", "no new reading for")
+    producer.goes_on.set()
+    look.says("#connection", "live")
     assert look.wrong == []
 
 

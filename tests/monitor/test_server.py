@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.monitor.conftest import TOKEN, Dashboard, eventually
-from tests.monitor.made_sample import Producer
+from tests.monitor.made_sample import FACTS, Producer
 
 PAGE = Path(__file__).parents[2] / "src/gpuforge/monitor/web/page"
 PATHS = ["/", "/events", "/api/now", "/metrics", "/page/page.js", "/api/sessions", "/sessions/0"]
@@ -122,6 +122,43 @@ def test_fifty_viewers_share_one_sampling(dashboard: Dashboard) -> None:
     assert dashboard.producer.taken == dashboard.taken()
     assert max(json.loads(state[6:])["viewers"] for state in states) > 25
     eventually(lambda: json.loads(dashboard.get("/api/now")[2])["viewers"] == 0, "all have gone")
+
+
+def test_a_slow_viewer_gets_the_newest_and_holds_nothing_up() -> None:
+    for library in ("starlette", "uvicorn", "prometheus_client"):
+        pytest.importorskip(library)
+    from gpuforge.monitor.web.feed import Feed
+
+    async def look() -> tuple[list[bytes], int]:
+        feed = Feed(Producer(past=300).take, lambda: FACTS, interval_seconds=0.01)
+        await feed.open()
+        events = feed.events()
+        seen = [await anext(events)]
+        while feed.taken < 40:  # nobody reads meanwhile
+            await asyncio.sleep(0.01)
+        while not seen[-1].startswith(b"event: state"):
+            seen.append(await anext(events))
+        taken = feed.taken
+        feed.close()
+        await asyncio.to_thread(feed.join, 10)
+        await events.aclose()  # type: ignore[attr-defined]
+        return seen, taken
+
+    seen, taken = asyncio.run(look())
+    assert seen[0].startswith(b"event: history")
+    (state,) = [event for event in seen if event.startswith(b"event: state")]
+    done = json.loads(state.partition(b"data: ")[2])["processes"][0]["published"]["done"]
+    assert 7 * 39 <= done <= 7 * taken
+
+
+def test_readings_that_hang_are_no_health(dashboard: Dashboard) -> None:
+    dashboard.producer.goes_on.clear()
+    try:
+        eventually(lambda: dashboard.get("/health")[0] == 503, "health fails")
+        assert json.loads(dashboard.get("/health")[2])["last_sample_age_seconds"] > 1
+    finally:
+        dashboard.producer.goes_on.set()
+    eventually(lambda: dashboard.get("/health")[0] == 200, "health is back")
 
 
 def test_the_feed_begins_with_what_was(dashboard: Dashboard) -> None:
