@@ -47,7 +47,7 @@ def test_an_unknown_format_names_the_nearest() -> None:
     assert caught.value.hint == "did you mean 'speedscope'?"
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(profiles())
 def test_any_profile_is_rendered_in_every_format(profile: Profile) -> None:
     for name in formats.names():
@@ -60,7 +60,7 @@ def test_any_profile_is_rendered_in_every_format(profile: Profile) -> None:
         assert isinstance(found, str | bytes)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(profiles())
 def test_json_holds_every_span(profile: Profile) -> None:
     found = parsed(formats.render(profile, "json"))
@@ -77,7 +77,7 @@ def test_json_holds_every_span(profile: Profile) -> None:
         assert (found[name] is None) <= (name in found["unknown"]), name
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(profiles())
 def test_folded_stacks_hold_every_own_time(profile: Profile) -> None:
     text = formats.render(profile, "folded")
@@ -166,7 +166,7 @@ def test_json_says_why_something_is_not_known() -> None:
     assert found["placements"][0]["at_seconds"] == 5e-9
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(profiles())
 def test_pyperf_values_are_durations(profile: Profile) -> None:
     if profile.wall_ns == 0 and not any(profile.spans.duration):
