@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 
 from gpuforge.errors import UnknownName, WorkloadError
-from gpuforge.profiler import formats
+from gpuforge.profiler import formats, sections
+from gpuforge.profiler.advise import Suggestion
 from gpuforge.profiler.model import LABELS, Placement, Profile
 from tests.profiler.any_profile import long_profile, profiles
 from tests.profiler.made import MS, Making
@@ -127,6 +128,22 @@ def test_json_of_many_spans_says_what_is_left_out(monkeypatch: pytest.MonkeyPatc
     assert found["wall_seconds"] == pytest.approx(300.5e-6)
     thread = found["lanes"][0]
     assert set(thread["label_seconds"]) == set(LABELS)
+
+
+@pytest.mark.parametrize("name", ["json", "chrome-trace", "speedscope", "text", "markdown"])
+def test_ten_times_the_spans_make_no_larger_report(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats.module(name), "MOST_SPANS", 500, raising=False)
+    few, many = (len(formats.render(long_profile(n), name)) for n in (2000, 20_000))
+    assert many < 1.5 * few
+
+
+def test_json_holds_the_suggestions(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Suggestion("copies", "copied twice", ["4 MB"], 0.1, float("nan"), file="a.py", line=3)
+    monkeypatch.setattr(sections, "suggestions", lambda _: [one])
+    (found,) = parsed(formats.render(example(), "json"))["suggestions"]
+    assert (found["rule"], found["line"], found["bound_share"]) == ("copies", 3, None)
 
 
 def test_json_says_why_something_is_not_known() -> None:

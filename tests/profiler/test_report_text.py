@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from gpuforge.profiler import formats, tables
+from gpuforge.profiler import formats, sections, tables
 from gpuforge.profiler.advise import Suggestion
 from gpuforge.profiler.feeds import feeds
-from gpuforge.profiler.formats import markdown, text
+from gpuforge.profiler.formats import markdown
 from gpuforge.profiler.model import Placement, Profile, Series
 from gpuforge.profiler.peaks import peaks
 from gpuforge.profiler.regret import lost_share, regrets
@@ -73,10 +73,7 @@ def suggestion(file: str) -> Suggestion:
 @pytest.fixture
 def suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
     profile = complete(tmp_path)
-    for module in (text, markdown):
-        monkeypatch.setattr(
-            module, "suggestions", lambda _: [suggestion(str(tmp_path / "heat.py"))]
-        )
+    monkeypatch.setattr(sections, "suggestions", lambda _: [suggestion(str(tmp_path / "heat.py"))])
     return profile
 
 
@@ -183,6 +180,19 @@ def test_what_was_recorded_of_a_crashed_program_says_so() -> None:
     profile.complete = False
     for name in ("text", "markdown"):
         assert "incomplete: this is what was written before" in str(formats.render(profile, name))
+
+
+@pytest.mark.parametrize("name", ["text", "markdown"])
+def test_a_rule_that_fails_does_not_cost_the_report(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(profile: Profile) -> list[Suggestion]:
+        raise IndexError("too odd")
+
+    monkeypatch.setattr(sections, "suggestions", fail)
+    found = str(formats.render(example(), name))
+    assert "no rule could be asked: IndexError: too odd" in found
+    assert "step > solve > run" in found
 
 
 def test_names_are_cut_and_numbers_are_not() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpuforge.profiler.breakdown import Breakdown, breakdown
+from gpuforge.profiler.advise import Suggestion, suggestions
+from gpuforge.profiler.breakdown import Breakdown
 from gpuforge.profiler.feeds import feeds
 from gpuforge.profiler.model import DEVICE, LABELS, Profile
 from gpuforge.profiler.peaks import peaks
@@ -13,9 +14,20 @@ from gpuforge.profiler.transfers import transfers
 from gpuforge.units import format_bytes, format_seconds
 
 
-def sections(profile: Profile, shown: int) -> list[Table]:
+def advice(profile: Profile) -> list[Suggestion]:
+    """Return what the rules suggest; if they fail, that is said in place of a suggestion.
+
+    A report of what was measured is never lost to a rule that some profile was too odd for.
+    """
+    try:
+        return suggestions(profile)
+    except Exception as error:  # noqa: BLE001 - the report says it
+        return [Suggestion("", f"no rule could be asked: {type(error).__name__}: {error}")]
+
+
+def sections(profile: Profile, parts: list[Breakdown], shown: int) -> list[Table]:
     """Return the tables of a report that have rows, at most `shown` each, most important first."""
-    parts = sorted(breakdown(profile), key=lambda part: -part.wall_ns)
+    parts = sorted(parts, key=lambda part: -part.wall_ns)
     threads = [part for part in parts if profile.lanes[part.lane].kind == "thread"]
     queues = [part for part in parts if profile.lanes[part.lane].kind == "device"]
     found = (

@@ -7,6 +7,7 @@ Call paths always stand there as a whole up to `MOST_PATHS`; of the spans the lo
 from __future__ import annotations
 
 import heapq
+from dataclasses import asdict
 from typing import Any
 
 from gpuforge.profiler import json_text
@@ -14,6 +15,7 @@ from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import LABELS, NO_PARENT, Placement, Profile
 from gpuforge.profiler.names import text
 from gpuforge.profiler.paths import Path, paths
+from gpuforge.profiler.sections import advice
 from gpuforge.profiler.timeline import longest
 
 SUMMARY = "one document for programs: seconds, bytes, call paths, spans"
@@ -57,6 +59,7 @@ def render(profile: Profile) -> str:
                 }
                 for series in profile.series
             ],
+            "suggestions": [json_text.clean(asdict(one)) for one in advice(profile)],
             "counts": json_text.clean(profile.counts),
             "notes": json_text.clean(profile.notes),
         }

@@ -12,9 +12,10 @@ from datetime import datetime
 from pathlib import Path, PurePath
 
 from gpuforge.profiler import names
-from gpuforge.profiler.advise import Suggestion, suggestions
+from gpuforge.profiler.advise import Suggestion
+from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import Profile
-from gpuforge.profiler.sections import sections
+from gpuforge.profiler.sections import advice, sections
 from gpuforge.profiler.sources import source
 from gpuforge.profiler.summary import bottlenecks, first_line, recording, started
 from gpuforge.profiler.tables import Table, code, percent, plain
@@ -38,10 +39,12 @@ def default_path(profile: Profile) -> Path:
 
 def render(profile: Profile) -> str:
     """Return the analysis."""
+    parts = breakdown(profile)
     lines = [f"# Analysis of {code(_program(profile))}, {_date(profile)}", ""]
-    lines += [f"**{first_line(profile)}**", "", "## Scope", "", *_scope(profile)]
+    lines += [f"**{first_line(profile, parts)}**", "", "## Scope", ""]
+    lines += _scope(profile, recording(profile, parts))
     lines += ["## Findings", "", *_findings(profile)]
-    for table in sections(profile, SHOWN):
+    for table in sections(profile, parts, SHOWN):
         lines += [f"## {table.title}", "", *([table.said, ""] if table.said else [])]
         lines += table.markdown()
     lines += _sources(profile)
@@ -61,22 +64,22 @@ def _date(profile: Profile) -> str:
     return (started(profile) or datetime.now()).strftime("%Y-%m-%d")
 
 
-def _scope(profile: Profile) -> Iterator[str]:
+def _scope(profile: Profile, said: list[str]) -> Iterator[str]:
     header, began = profile.header, started(profile)
     rows = [("command", profile.program), ("recorded", f"{began:%Y-%m-%d %H:%M}" if began else "")]
     rows += [(name, str(header.get(name) or "")) for name in ("gpuforge", "python", "platform")]
     versions, unknown = header.get("versions"), header.get("unknown")
     rows += [(str(n), str(v)) for n, v in versions.items()] if isinstance(versions, dict) else []
-    rows = [(name, said or "not known") for name, said in rows]
+    rows = [(name, text or "not known") for name, text in rows]
     yield from Table("", ("what", "which"), rows, (0, 1)).markdown()
-    yield from (f"- {plain(text)}" for text in recording(profile))
+    yield from (f"- {plain(text)}" for text in said)
     for name, reason in unknown.items() if isinstance(unknown, dict) else ():
         yield f"- not known: {plain(name)}: {plain(reason)}"
     yield ""
 
 
 def _findings(profile: Profile) -> Iterator[str]:
-    found = suggestions(profile)
+    found = advice(profile)
     if not found:
         yield "No rule found a change that could gain 3 % of the wall time or more."
         yield ""
@@ -89,11 +92,12 @@ def _finding(profile: Profile, number: int, one: Suggestion) -> Iterator[str]:
     priority = "high" if share >= HIGH_SHARE else "medium" if share >= MEDIUM_SHARE else "low"
     yield f"### {number}. {plain(one.title)}"
     yield ""
-    yield (
-        f"Priority: {priority}. At most {format_seconds(one.bound_seconds)} ({percent(share)} of "
-        f"the wall time) could be gained; no promise. Rule: {code(one.rule)}."
-    )
-    yield ""
+    if one.bound_seconds:
+        yield (
+            f"Priority: {priority}. At most {format_seconds(one.bound_seconds)} ({percent(share)} "
+            f"of the wall time) could be gained; no promise. Rule: {code(one.rule)}."
+        )
+        yield ""
     if one.evidence:
         yield from (f"- {plain(text)}" for text in one.evidence)
         yield ""

@@ -6,9 +6,10 @@ import textwrap
 from collections.abc import Iterator
 
 from gpuforge.profiler import names
-from gpuforge.profiler.advise import Suggestion, suggestions
+from gpuforge.profiler.advise import Suggestion
+from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import Profile
-from gpuforge.profiler.sections import sections
+from gpuforge.profiler.sections import advice, sections
 from gpuforge.profiler.summary import first_line, ran, recording
 from gpuforge.profiler.tables import WIDTH, percent
 from gpuforge.units import format_seconds
@@ -22,13 +23,14 @@ SHOWN = 8
 
 def render(profile: Profile) -> str:
     """Return the report."""
-    lines = [first_line(profile)]
-    for text in (ran(profile), *recording(profile)):
+    parts = breakdown(profile)
+    lines = [first_line(profile, parts)]
+    for text in (ran(profile), *recording(profile, parts)):
         lines += _wrapped(text)
-    for table in sections(profile, SHOWN):
+    for table in sections(profile, parts, SHOWN):
         lines += ["", *_wrapped(f"{table.title}. {table.said}" if table.said else table.title)]
         lines += table.aligned()
-    for number, one in enumerate(suggestions(profile), 1):
+    for number, one in enumerate(advice(profile), 1):
         lines += ["", *_suggestion(number, one)]
     return "\n".join(lines)
 
