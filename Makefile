@@ -12,7 +12,7 @@ $(BIN)/.base: pyproject.toml
 	touch $@
 
 $(BIN)/.test: $(BIN)/.base
-	$(PIP) "pytest>=8.3" "hypothesis>=6.110" "pyyaml>=6" "dockerfile-parse>=2" "py-rattler>=0.20" "cloudpickle>=3"
+	$(PIP) "pytest>=8.3" "hypothesis>=6.110" "pyyaml>=6" "dockerfile-parse>=2" "py-rattler>=0.20" "cloudpickle>=3" "pytest-xdist>=3.6"
 	touch $@
 
 $(BIN)/.check: $(BIN)/.test
@@ -36,8 +36,9 @@ demo: $(BIN)/.second
 	$(BIN)/gpuforge calibrate
 	$(BIN)/gpuforge run examples/particle_trajectories.py
 
+# OPTIONS: of pytest, such as "-n 2 --dist loadfile": two files of tests at a time.
 test: $(BIN)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(OPTIONS)
 
 # Every operation of every library that is installed, over all dtypes, layouts and special values.
 contract: $(BIN)/.test

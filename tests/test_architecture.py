@@ -11,11 +11,22 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "gpuforge"
-LINE_BUDGET = 52_700
+LINE_BUDGET = 65_000
 LAYERS = [
     {"errors", "installation", "units", "registry", "stored"},
-    {"facts", "probe", "settings", "settings_file", "log", "trace", "compat", "history"},
-    {"detect", "readings", "changes"},
+    {
+        "facts",
+        "probe",
+        "settings",
+        "settings_file",
+        "log",
+        "trace",
+        "published",
+        "compat",
+        "history",
+    },
+    {"detect", "changes"},
+    {"readings"},
     {"diagnose", "environment", "runtime", "profiler", "monitor"},
     {"inference", "images", "lattice", "cli"},
 ]
@@ -34,7 +45,7 @@ FOUNDATION = {
 }
 # Modules and packages of the runtime import downwards only, and none of their own level.
 LEVELS_OF_THE_RUNTIME = [
-    {"array", "context", "kept", "namespace", "prelude", "staging", "threads"},
+    {"array", "context", "kept", "namespace", "prelude", "staging", "threads", "timing"},
     {"function", "lowering"},
     {"backends", "placement"},
     {"evaluation", "libraries", "record"},

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import threading
 import tracemalloc
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,8 +26,13 @@ def on() -> Iterator[None]:
     trace.drain()
 
 
+def nothing_kept() -> bool:
+    kept = trace.drain()
+    return not (kept.spans or kept.counts or kept.choices or kept.readings)
+
+
 def by_name() -> dict[str, trace.Span]:
-    return {span.name: span for span in trace.drain().spans}
+    return {span.name: span for span in trace.drain().spans if span.label != trace.DEVICE}
 
 
 def test_spans_nest_and_end_inside_out() -> None:
@@ -32,15 +40,18 @@ def test_spans_nest_and_end_inside_out() -> None:
         with trace.span("first"):
             pass
         with trace.span("second"):
-            trace.keep("timed", 1.0, 2.0, bytes=8)
+            trace.keep("timed", trace.TRANSFER, 1, 2, 64, direction="to device")
     spans = trace.drain().spans
     assert [span.name for span in spans] == ["first", "timed", "second", "outer"]
     first, timed, second, outer = spans
     assert outer.parent == 0 and first.parent == second.parent == outer.number
-    assert timed.parent == second.number and timed.attributes == {"bytes": 8}
-    assert outer.start <= first.start <= first.end <= second.start <= second.end <= outer.end
-    assert outer.attributes == {"size": 3}
-    assert trace.drain() == ([], {})
+    assert timed.parent == second.number and timed.attributes == {"direction": "to device"}
+    assert (timed.label, timed.nbytes, timed.end_ns - timed.start_ns) == (trace.TRANSFER, 64, 1)
+    times = (outer.start_ns, first.start_ns, first.end_ns, second.start_ns, second.end_ns)
+    assert list(times) == sorted(times) and second.end_ns <= outer.end_ns
+    assert outer.attributes == {"size": 3} and outer.label == trace.HOST
+    assert outer.number < first.number < second.number
+    assert nothing_kept()
 
 
 def test_an_exception_ends_its_spans_and_passes() -> None:
@@ -50,7 +61,7 @@ def test_an_exception_ends_its_spans_and_passes() -> None:
         pass
     found = by_name()
     assert found["inner"].attributes == found["outer"].attributes == {"error": "ZeroDivisionError"}
-    assert found["after"].parent == 0 and not found["after"].attributes
+    assert found["after"].parent == 0 and found["after"].attributes is None
 
 
 def test_each_thread_has_its_own_nesting() -> None:
@@ -84,7 +95,8 @@ def test_off_keeps_nothing_and_allocates_nothing() -> None:
     def site() -> None:
         with trace.span("run"):
             trace.count("calls")
-        trace.keep("put", 0.0, 1.0)
+        trace.keep("put", trace.TRANSFER, 0, 1)
+        trace.keep_device("gpu copy", "put", 0, 1)
 
     site()
     tracemalloc.start()
@@ -101,7 +113,7 @@ def test_off_keeps_nothing_and_allocates_nothing() -> None:
         if row.traceback[0].filename == trace.__file__
     ]
     assert sum(row.size_diff for row in grown) < 1000
-    assert trace.drain() == ([], {})
+    assert nothing_kept()
 
 
 def test_switching_off_inside_a_span_still_ends_it() -> None:
@@ -118,7 +130,6 @@ def test_switching_off_inside_a_span_still_ends_it() -> None:
 
 def test_the_oldest_spans_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "MOST_SPANS", 2)
-    monkeypatch.setattr(trace, "_finished", type(trace._finished)(maxlen=2))
     for name in "abc":
         with trace.span(name):
             pass
@@ -143,12 +154,122 @@ def test_a_call_shows_its_way() -> None:
     trace.drain()
     np.testing.assert_allclose(pinned(x[1:]), np.sqrt(x[1:]) + 1)
     found = by_name()
-    assert {"decide", "record", "put", "run", "get"} <= set(found)
+    assert {"sign", "decide", "record", "put", "run", "get", "sqrt", "add"} <= set(found)
     assert found["put"].parent == found["run"].parent == found["record"].number
+    assert found["sqrt"].parent == found["run"].number
+    call = next(span for name, span in found.items() if name.endswith("pinned"))
+    assert found["record"].parent == found["decide"].parent == call.number
+    labels = {name: span.label for name, span in found.items()}
+    assert labels["put"] == labels["get"] == trace.TRANSFER
+    assert labels["run"] == labels["sqrt"] == trace.WAIT
+    assert labels["decide"] == labels["record"] == call.label == trace.OVERHEAD
+    step = found["sqrt"].attributes
+    assert step["file"] == __file__ and step["output_bytes"] == x[1:].nbytes
+    assert "np.sqrt(x) + 1" in Path(__file__).read_text().splitlines()[step["line"] - 1]
     assert found["run"].attributes["backend"] == "torch:cpu"
     stays(x)
     found = by_name()
-    assert {"decide", "as written"} == set(found)
+    assert {"sign", "decide", "as written"} < set(found) and len(found) == 4
+    assert found["as written"].label == trace.HOST
     trace.enable(False)
     pinned(x + 1)
-    assert trace.drain() == ([], {})
+    assert nothing_kept()
+
+
+def test_tasks_of_an_event_loop_have_each_their_own_nesting() -> None:
+    async def work(name: str) -> None:
+        with trace.span(name):
+            await asyncio.sleep(0)
+            with trace.span(f"{name} inside"):
+                await asyncio.sleep(0)
+
+    async def main() -> None:
+        with trace.span("main"):
+            await asyncio.gather(work("a"), work("b"))
+
+    asyncio.run(main())
+    found = by_name()
+    for name in "ab":
+        assert found[f"{name} inside"].parent == found[name].number
+        assert found[name].parent == found["main"].number
+
+
+def test_a_span_that_ends_before_those_inside_it_takes_no_more() -> None:
+    def steps() -> Iterator[None]:
+        with trace.span("generator"):
+            yield
+
+    with trace.span("outer"):
+        running = steps()
+        next(running)
+        with trace.span("caller"):
+            next(running, None)
+        with trace.span("after"):
+            pass
+    found = by_name()
+    assert found["caller"].parent == found["generator"].number
+    assert found["after"].parent == found["outer"].number
+    assert found["generator"].attributes is None
+
+
+def test_what_stands_open_is_known() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with trace.span("there"):
+            begun.set()
+            end.wait()
+
+    thread = threading.Thread(target=work, name="worker")
+    thread.start()
+    begun.wait()
+    assert trace.current() == "" and thread.ident
+    with trace.span("outer"), trace.span("here"):
+        assert trace.current() == "here"
+        assert trace.current(thread.ident) == "there"
+        names = [span.name for span in trace.standing()]
+        assert names == ["there", "outer", "here"]
+    end.set()
+    thread.join()
+    assert trace.standing() == []
+    assert "worker" in trace.drain().lanes.values()
+
+
+def test_a_drainer_is_called_before_anything_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[trace.Span] = []
+    monkeypatch.setattr(trace, "MOST_SPANS", 3000)
+    monkeypatch.setattr(trace, "drainer", lambda: taken.extend(trace.drain().spans))
+    for _ in range(10_000):
+        with trace.span("s"):
+            pass
+    assert 0 < len(trace._finished) <= 3000 + trace._LOOK_EVERY
+    kept = trace.drain()
+    assert len(taken) + len(kept.spans) == 10_000 and kept.counts == {}
+
+
+def test_others_hear_of_spans() -> None:
+    heard: list[tuple[str, str]] = []
+
+    def begin(name: str) -> str:
+        heard.append(("begin", name))
+        return name
+
+    stop = trace.listen(begin, lambda name: heard.append(("end", name)))
+    with trace.span("a"), trace.within("b", trace.WAIT):
+        pass
+    stop()
+    with trace.span("unheard"):
+        pass
+    assert heard == [("begin", "a"), ("begin", "b"), ("end", "b"), ("end", "a")]
+    assert {span.name for span in trace.drain().spans} == {"a", "b", "unheard"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_keeps_nothing() -> None:
+    with trace.span("parent"):
+        child = os.fork()
+        if not child:
+            trace_is_off = not trace.enabled and not trace.standing() and nothing_kept()
+            os._exit(0 if trace_is_off else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert [span.name for span in trace.drain().spans] == ["parent"]

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from gpuforge.diagnose import diagnose as diagnose
     from gpuforge.diagnose import explain as explain
     from gpuforge.inference import inference as inference
+    from gpuforge.monitor.metrics import metrics as metrics
+    from gpuforge.profiler.notebook import load_ipython_extension as load_ipython_extension
+    from gpuforge.profiler.profiled import profiled as profiled
+    from gpuforge.profiler.recording import profile as profile
     from gpuforge.runtime.benefit import would_benefit as would_benefit
     from gpuforge.runtime.executor.cluster import cluster as cluster
     from gpuforge.runtime.executor.opening import executor as executor
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.ready import matmul as matmul
     from gpuforge.runtime.ready import xor as xor
     from gpuforge.runtime.session import session as session
+    from gpuforge.trace import span as span
 
 _HOMES: dict[str, str] = {
     "Quota": "gpuforge.runtime.executor.quota",
@@ -42,11 +47,16 @@ _HOMES: dict[str, str] = {
     "images": "gpuforge.images",
     "inference": "gpuforge.inference",
     "lattice": "gpuforge.lattice",
+    "load_ipython_extension": "gpuforge.profiler.notebook",
     "matmul": "gpuforge.runtime.ready",
+    "metrics": "gpuforge.monitor.metrics",
     "executor": "gpuforge.runtime.executor.opening",
     "namespace": "gpuforge.runtime.namespace",
     "offload": "gpuforge.runtime.offload",
+    "profile": "gpuforge.profiler.recording",
+    "profiled": "gpuforge.profiler.profiled",
     "session": "gpuforge.runtime.session",
+    "span": "gpuforge.trace",
     "would_benefit": "gpuforge.runtime.benefit",
     "xor": "gpuforge.runtime.ready",
 }

@@ -236,7 +236,9 @@ class Settings:
     pressure_critical: float = setting(0.99, number(0, 1), "share of memory used: doctor's error")
     profiler: bool = setting(True, parse_flag, "print a summary at the end of 'gpuforge run'")
     monitor_interval: float = setting(
-        2.0, number(0.05, 86400), "seconds between two checks of 'gpuforge detect --watch'"
+        2.0,
+        number(0.05, 86400),
+        "seconds between two looks of 'gpuforge top' and 'gpuforge detect --watch'",
     )
     cache_seconds: float = setting(
         3600.0, parse_seconds, "how long a detected machine is cached, in seconds"

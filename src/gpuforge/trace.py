@@ -1,30 +1,40 @@
-"""What happens on the way of a call: spans and counts of this process, kept in memory while on.
+"""What happens on the way of a program: spans, counts and choices, kept in memory while on.
 
-A *span* is a stretch of wall time with a name; one that begins inside another of the same thread is
-its child. Nothing is kept while tracing is off, and a place in the code then costs the look at
-`enabled`::
+A *span* is a stretch of wall time with a name; one that begins inside another is its child, in
+threads and in tasks of an event loop. Nothing is kept while tracing is off, and a place in the code
+then costs the look at `enabled`::
 
     if trace.enabled:
-        with trace.span("run", backend=name):
+        with trace.within("run", trace.WAIT, backend=name):
             return run()
     return run()
+
+No lock is on the way of a span: ending one appends it to a deque. Whoever reads takes all out by
+`drain`; `drainer` is called where they become many meanwhile.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections import Counter, deque
+from collections.abc import Callable
 from contextvars import ContextVar
-from time import perf_counter
+from time import perf_counter_ns
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 MOST_SPANS = 100_000
 """Spans kept until they are drained; then the oldest are dropped, and counted as ``dropped``."""
+HOST, WAIT, TRANSFER, OVERHEAD, DEVICE = range(5)
+"""What an instant of a thread is: the program's own work, waiting for a device, moving bytes to or
+from one, or gpuforge's own work. The last is for the lanes of devices: busy."""
 
 enabled = False
-"""Whether spans and counts are kept. Set by `enable`."""
+"""Whether spans, counts and choices are kept. Set by `enable`."""
+drainer: Callable[[], object] | None = None
+"""What takes the spans out, called by the thread that ends the one which makes them too many."""
 
 
 class Span(NamedTuple):
@@ -32,47 +42,145 @@ class Span(NamedTuple):
 
     Attributes
     ----------
-    number, parent : its own and that of the span around it, 0 where there is none
-    start, end : seconds, as ``time.perf_counter`` gives them
-    thread : ``threading.get_ident()``
+    label : `HOST`, `WAIT`, `TRANSFER`, `OVERHEAD`; `DEVICE` on the lanes of devices
+    number, parent : its own and that of the span around it, 0 where there is none; numbers grow
+        with the start
+    start_ns, end_ns : as ``time.perf_counter_ns`` gives them
+    thread : a number that no other thread of this process has or had; below 0 for a device's lane
+    nbytes : that it moved
     attributes : what was said of it; ``error`` names the exception that ended it
     """
 
     name: str
+    label: int
     number: int
     parent: int
-    start: float
-    end: float
+    start_ns: int
+    end_ns: int
     thread: int
-    attributes: dict[str, Any]
+    nbytes: int
+    attributes: dict[str, Any] | None
+
+
+class Choice(NamedTuple):
+    """A backend that was chosen for calls of one signature.
+
+    Attributes
+    ----------
+    at_ns : when, as ``time.perf_counter_ns`` gives it
+    predicted_seconds : candidate to what one call was expected to take there
+    reason : why this backend, in words
+    """
+
+    at_ns: int
+    function: str
+    signature: str
+    backend: str
+    predicted_seconds: dict[str, float]
+    reason: str
+
+
+class Reading(NamedTuple):
+    """One value of something that changes over time: ``memory`` in ``bytes`` of ``host``."""
+
+    name: str
+    unit: str
+    device: str
+    at_ns: int
+    value: float
 
 
 class Trace(NamedTuple):
-    """What was kept since the last `drain`: spans in the order in which they ended, and counts."""
+    """What was kept since the last `drain`.
+
+    Attributes
+    ----------
+    spans : in the order in which they ended
+    standing : the spans that stand open, in the order in which they began; their end is 0
+    lanes : thread or device's lane to its name, of all there were
+    choices : each choice with the seconds of one call made by it, and those of its transfers
+    notes : what a reader must be told
+    """
 
     spans: list[Span]
     counts: dict[str, int]
+    lanes: dict[int, str]
+    choices: list[tuple[Choice, float, float]]
+    readings: list[Reading]
+    notes: list[str]
+    standing: list[Span]
 
 
-_finished: deque[Span] = deque(maxlen=MOST_SPANS)
+next_number = itertools.count(1).__next__
+"""Gives the number of the next span."""
+_finished: deque[OpenSpan] = deque()
+_open: dict[int, OpenSpan] = {}
 _counts: Counter[str] = Counter()
-_lock = threading.Lock()
-_numbers = itertools.count(1)
-_inside: ContextVar[int] = ContextVar("gpuforge_span", default=0)
+_choices: deque[tuple[Choice, float, float]] = deque(maxlen=MOST_SPANS)
+_readings: deque[Reading] = deque(maxlen=MOST_SPANS)
+_notes: dict[str, bool] = {}
+_lanes: dict[int, str] = {}
+_devices: dict[str, int] = {}
+_lock = threading.RLock()
+_inside: ContextVar[OpenSpan | None] = ContextVar("gpuforge_span", default=None)
+_inside_here, _go_inside, _keep_finished = _inside.get, _inside.set, _finished.append
+_new, _tuple = object.__new__, tuple.__new__
+_LOOK_EVERY = (1 << 10) - 1
+"""Of so many spans one looks whether there are too many, and one."""
+_switched: list[Callable[[], object]] = []
+_listeners: list[tuple[Callable[[str], Any], Callable[[Any], object]]] = []
+_ENDINGS = (StopIteration, StopAsyncIteration, GeneratorExit)
+"""Exceptions that say that something came to its end, not that it failed."""
 
 
-class _Open:
-    """A span on its way."""
+class _Here(threading.local):
+    """The number of this thread, which is given at its first span."""
 
-    __slots__ = ("attributes", "name", "number", "parent", "start")
+    def __init__(self) -> None:
+        self.thread = next(_thread_numbers)
+        self.ident = threading.get_ident()
+        _lanes[self.thread] = threading.current_thread().name
+        _idents[self.thread] = self.ident
 
-    def __init__(self, name: str, attributes: dict[str, Any]) -> None:
-        self.name, self.attributes = name, attributes
 
-    def __enter__(self) -> _Open:
-        self.number, self.parent = next(_numbers), _inside.get()
-        _inside.set(self.number)
-        self.start = perf_counter()
+_thread_numbers = itertools.count(1)
+_idents: dict[int, int] = {}
+_here = _Here()
+
+
+class OpenSpan:
+    """A span on its way. `nbytes` may be set while it stands open."""
+
+    __slots__ = (
+        "attributes", "end", "label", "name", "nbytes", "number", "parent", "start", "thread",
+    )  # fmt: skip
+    name: str
+    label: int
+    number: int
+    parent: OpenSpan | None
+    start: int
+    end: int
+    thread: int
+    nbytes: int
+    attributes: dict[str, Any] | None
+
+    def note(self, **attributes: Any) -> None:
+        """Say more of this span."""
+        self.attributes = {**(self.attributes or {}), **attributes}
+
+    def __enter__(self) -> OpenSpan:
+        parent = _inside_here()
+        while parent is not None and parent.end:
+            parent = parent.parent
+        self.parent = parent
+        self.number = number = next_number()
+        self.thread = _here.thread
+        self.end = 0
+        _open[number] = self
+        # Not set back at the end, which would cost as much again: who comes next looks for what
+        # still stands open.
+        _go_inside(self)
+        self.start = perf_counter_ns()
         return self
 
     def __exit__(
@@ -81,36 +189,130 @@ class _Open:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        end = perf_counter()
-        _inside.set(self.parent)
-        if kind is not None:
-            self.attributes["error"] = kind.__name__
-        _keep(
-            Span(
-                self.name, self.number, self.parent, self.start, end, threading.get_ident(),
-                self.attributes,
-            )
-        )  # fmt: skip
+        self.end = perf_counter_ns()
+        number = self.number
+        try:
+            del _open[number]
+        except KeyError:  # it began before a fork
+            return
+        if kind is not None and not issubclass(kind, _ENDINGS):
+            self.note(error=kind.__name__)
+        _keep_finished(self)
+        if not number & _LOOK_EVERY and len(_finished) > MOST_SPANS:
+            _make_room()
 
 
-class _Nothing:
-    """A span while tracing is off."""
+def _above(span: OpenSpan | None) -> OpenSpan | None:
+    """Return the innermost span around one that ended which still stands open."""
+    while span is not None and span.end:
+        span = span.parent
+    return span
+
+
+class _Heard(OpenSpan):
+    """A span that others are told of, too."""
+
+    __slots__ = ("heard",)
+
+    def __enter__(self) -> OpenSpan:
+        self.heard = [(end, begin(self.name)) for begin, end in _listeners]
+        return super().__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, traceback)
+        for end, token in reversed(self.heard):
+            end(token)
+
+
+class Nothing:
+    """A span while tracing is off.
+
+    It is entered and left by functions in C, which are found on the class and take no `self`: half
+    of what a method in Python would cost.
+    """
 
     __slots__ = ()
+    nbytes = property(lambda self: 0, lambda self, value: None)
 
-    def __enter__(self) -> _Nothing:
-        return self
+    def note(self, **attributes: Any) -> None:
+        """Do nothing."""
 
-    def __exit__(self, *_: object) -> None:
-        pass
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Nothing: ...
+        def __exit__(self, *_: object) -> None: ...
 
 
-_NOTHING = _Nothing()
+NOTHING = Nothing()
+if not TYPE_CHECKING:
+    Nothing.__enter__ = itertools.repeat(NOTHING).__next__
+    Nothing.__exit__ = "".format
+_kind: type[OpenSpan] = OpenSpan
 
 
-def span(name: str, **attributes: Any) -> _Open | _Nothing:
-    """Return what keeps a span around a ``with`` block; nothing is kept while tracing is off."""
-    return _Open(name, attributes) if enabled else _NOTHING
+def span(name: str, /, **attributes: Any) -> OpenSpan | Nothing:
+    """Return what keeps a span around a ``with`` block; nothing is kept while tracing is off.
+
+    Parameters
+    ----------
+    name
+        Of the stretch of work: spans of one name under the same spans are shown together.
+    **attributes
+        What else is to be known of it: numbers, texts. More are added by ``note`` of what the
+        ``with`` statement gives.
+    """
+    if not enabled:
+        return NOTHING
+    made = _new(_kind)
+    made.name, made.label, made.nbytes = name, 0, 0
+    made.attributes = attributes or None
+    return made
+
+
+def within(name: str, label: int, /, **attributes: Any) -> OpenSpan | Nothing:
+    """Return what keeps a span of a label around a ``with`` block, as `span` does."""
+    if not enabled:
+        return NOTHING
+    made = _new(_kind)
+    made.name, made.label, made.nbytes = name, label, 0
+    made.attributes = attributes or None
+    return made
+
+
+def keep(
+    name: str, label: int, start_ns: int, end_ns: int, nbytes: int = 0, /, **attributes: Any
+) -> None:
+    """Keep a span that was timed already, as a child of the one around this place."""
+    if enabled:
+        _keep(name, label, start_ns, end_ns, nbytes, attributes, _here.thread)
+
+
+def keep_device(lane: str, name: str, start_ns: int, end_ns: int, /, **attributes: Any) -> None:
+    """Keep that a queue of a device was busy: ``torch:cuda:0 compute``, ``torch:cuda:0 copy``."""
+    if not enabled:
+        return
+    number = _devices.get(lane)
+    if number is None:
+        with _lock:
+            number = _devices.setdefault(lane, -1 - len(_devices))
+            _lanes[number] = lane
+    _keep(name, DEVICE, start_ns, end_ns, 0, attributes, number)
+
+
+def _keep(
+    name: str, label: int, start_ns: int, end_ns: int, nbytes: int, attributes: dict[str, Any],
+    thread: int,
+) -> None:  # fmt: skip
+    made = _new(OpenSpan)
+    made.name, made.label, made.nbytes, made.attributes = name, label, nbytes, attributes or None
+    made.number, made.parent, made.thread = next_number(), _above(_inside_here()), thread
+    made.start, made.end = start_ns, end_ns
+    _finished.append(made)
 
 
 def count(name: str, number: int = 1) -> None:
@@ -120,30 +322,140 @@ def count(name: str, number: int = 1) -> None:
             _counts[name] += number
 
 
-def keep(name: str, start: float, end: float, **attributes: Any) -> None:
-    """Keep a span that was timed already, as a child of the one around this place."""
+def chose(choice: Choice, seconds: float, transfer_seconds: float = 0.0) -> None:
+    """Keep what one call took that was made by a choice."""
     if enabled:
-        here = threading.get_ident()
-        _keep(Span(name, next(_numbers), _inside.get(), start, end, here, attributes))
+        _choices.append((choice, seconds, transfer_seconds))
+
+
+def read(name: str, unit: str, device: str, value: float) -> None:
+    """Keep a reading of now."""
+    if enabled:
+        _readings.append(Reading(name, unit, device, perf_counter_ns(), value))
+
+
+def tell(note: str) -> None:
+    """Keep what a reader of the trace must be told, once."""
+    if enabled:
+        _notes.setdefault(note, True)
 
 
 def enable(on: bool = True) -> None:
     """Begin or cease to keep spans and counts; what was kept stays until it is drained."""
     global enabled
-    enabled = on
+    changed, enabled = enabled != on, on
+    if changed:
+        for tell_of_it in _switched:
+            tell_of_it()
+
+
+def when_switched(function: Callable[[], None]) -> Callable[[], None]:
+    """Call a function whenever tracing was switched on or off; return it."""
+    _switched.append(function)
+    return function
+
+
+def listen(begin: Callable[[str], Any], end: Callable[[Any], object]) -> Callable[[], None]:
+    """Tell others of spans that begin from now on, until the function is called that this returns.
+
+    Parameters
+    ----------
+    begin, end
+        Called with the name of a span that begins, and with what that returned when it ends, in the
+        thread of the span. They must not raise.
+    """
+    global _kind
+    heard = (begin, end)
+    _listeners.append(heard)
+    _kind = _Heard
+
+    def stop() -> None:
+        global _kind
+        if heard in _listeners:
+            _listeners.remove(heard)
+        _kind = _Heard if _listeners else OpenSpan
+
+    return stop
+
+
+def standing() -> list[Span]:
+    """Return the spans that stand open now, in the order in which they began; their end is 0."""
+    with _lock:
+        return _standing()
+
+
+def current(ident: int = 0) -> str:
+    """Return the name of a thread's innermost open span; empty where there is none.
+
+    Parameters
+    ----------
+    ident
+        ``threading.get_ident()`` of the thread; 0 for the one that asks.
+    """
+    wanted = ident or threading.get_ident()
+    for span in reversed(_open.copy().values()):
+        if _idents.get(span.thread) == wanted:
+            return span.name
+    return ""
 
 
 def drain() -> Trace:
     """Return what was kept since the last time, and forget it."""
     with _lock:
-        spans, counts = list(_finished), dict(_counts)
-        _finished.clear()
+        opened = _standing()  # before, or one that ends meanwhile would be in neither
+        take = _finished.popleft
+        spans = list(map(_told, [take() for _ in range(len(_finished))]))
+        if opened:
+            ended = {span.number for span in spans}
+            opened = [span for span in opened if span.number not in ended]
+        surplus = len(spans) - MOST_SPANS
+        if surplus > 0 and drainer is None:
+            del spans[:surplus]
+            _counts["dropped"] += surplus
+        counts, lanes = dict(_counts), _lanes.copy()
+        choices = [_choices.popleft() for _ in range(len(_choices))]
+        readings = [_readings.popleft() for _ in range(len(_readings))]
+        notes = [note for note, new in _notes.items() if new]
+        _notes.update(dict.fromkeys(notes, False))
         _counts.clear()
-    return Trace(spans, counts)
+        return Trace(spans, counts, lanes, choices, readings, notes, opened)
 
 
-def _keep(finished: Span) -> None:
-    with _lock:
-        if len(_finished) == MOST_SPANS:
-            _counts["dropped"] += 1
-        _finished.append(finished)
+def _standing() -> list[Span]:
+    found = [_told(span) for span in _open.copy().values() if hasattr(span, "start")]
+    return [span._replace(end_ns=0) for span in found]
+
+
+def _told(span: OpenSpan) -> Span:
+    parent = span.parent
+    return _tuple(Span, (
+        span.name, span.label, span.number, 0 if parent is None else parent.number,
+        span.start, span.end, span.thread, span.nbytes, span.attributes,
+    ))  # fmt: skip
+
+
+def _make_room() -> None:
+    """Have the spans taken out; drop the oldest where nobody does."""
+    if not _lock.acquire(blocking=False):
+        return  # somebody takes them out now
+    try:
+        if drainer is not None:
+            drainer()
+        else:
+            while len(_finished) > MOST_SPANS:
+                _finished.popleft()
+                _counts["dropped"] += 1
+    finally:
+        _lock.release()
+
+
+def _fork() -> None:
+    """Go on in a forked child: what was kept is the parent's, which is where it is read."""
+    global _lock, drainer, enabled, _kind
+    _lock, drainer, enabled, _kind = threading.RLock(), None, False, OpenSpan
+    for kept in (_finished, _open, _counts, _choices, _readings, _notes, _listeners):
+        kept.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fork)

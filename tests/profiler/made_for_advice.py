@@ -159,7 +159,7 @@ def ever_new(speaks: bool) -> Profile:
     making = Calling()
     for number in range(40):
         shape = (100 + (number if speaks else number % 3), 4)
-        making.call("fit", ("compile", "overhead", 10 * MS), run(MS), shape=shape)
+        making.call("fit", ("compile", "overhead", 10 * MS), run(MS), signature=str(shape))
     return making.profile
 
 
@@ -207,7 +207,8 @@ def dear_recording(speaks: bool) -> Profile:
     making = Calling()
     for _ in range(100):
         making.work("tiny", 10 * US)
-    making.profile.cost_ns = (100 if speaks else 10) * US
+        making.work("long", 10 * MS)
+    making.profile.cost_ns = (100 if speaks else 10) * MS
     return making.profile
 
 

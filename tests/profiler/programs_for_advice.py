@@ -43,7 +43,7 @@ def of(rule: str, library: str = "numpy") -> Callable[[Callable[[Any], Pair]], C
 
 @of("calls_in_loop")
 def rows(offload: Any) -> Pair:
-    data = RANDOM.random((4000, 16))
+    data = RANDOM.random((20_000, 16))
 
     @offload
     def lengths(x: Any) -> Any:
@@ -147,7 +147,7 @@ def conditions(offload: Any) -> Pair:
     return Pair(lambda: [halved(x) for _ in range(60)], lambda: [chosen(x) for _ in range(60)])
 
 
-@of("short_runs", "torch")
+@of("short_runs", "opencl")
 def tiny(offload: Any) -> Pair:
     items = RANDOM.random((400, 50))
 
@@ -155,7 +155,7 @@ def tiny(offload: Any) -> Pair:
     def energy(x: Any) -> Any:
         return (x * x + 1).sum(axis=-1)
 
-    large = RANDOM.random((2000, 500))
+    large = RANDOM.random((2000, 2000))
     return Pair(lambda: [energy(x) for x in items], lambda: [energy(large) for _ in range(40)])
 
 
@@ -180,40 +180,34 @@ def better_as_written(offload: Any) -> Pair:
 
 @of("settled_by_numpy", "torch")
 def not_finite(offload: Any) -> Pair:
-    x = RANDOM.random(50_000)
-    with_zero = x.copy()
-    with_zero[0] = 0.0
+    x = RANDOM.integers(1, 1000, 200_000)
+    divisors = np.arange(200_000) % 7
 
     @offload
-    def logs(x: Any) -> Any:
-        return np.log(x) + 1
+    def shares(x: Any, divisors: Any) -> Any:
+        return x // divisors
 
-    def call(x: Any) -> None:
-        with np.errstate(divide="warn"):
-            import warnings
+    def call(first: Any) -> None:
+        with np.errstate(divide="ignore"):
+            for number in range(120):
+                shares(x, first if number % 2 else divisors + 1)
 
-            with warnings.catch_warnings():
-                warnings.simplefilter("default")
-                for _ in range(60):
-                    logs(x)
-
-    return Pair(lambda: call(with_zero), lambda: call(x))
+    return Pair(lambda: call(divisors), lambda: call(divisors + 2))
 
 
 @of("numpy_steps", "torch")
 def missing(offload: Any) -> Pair:
-    x = RANDOM.integers(0, 1000, 50_000)
+    x = RANDOM.random(100_000)
 
     @offload
-    def groups(x: Any) -> Any:
-        values = np.interp(x, [0.0, 500.0, 1000.0], [0.0, 1.0, 0.0])
-        return values * 2
+    def by_pieces(x: Any) -> Any:
+        return np.piecewise(x * 2, [x > 0.5], [np.sqrt, np.negative]) + x
 
     @offload
-    def triangle(x: Any) -> Any:
-        return (1 - np.abs(x / 500 - 1)) * 2
+    def chosen(x: Any) -> Any:
+        return np.where(x > 0.5, np.sqrt(x * 2), -2 * x) + x
 
-    return Pair(lambda: [groups(x) for _ in range(60)], lambda: [triangle(x) for _ in range(60)])
+    return Pair(lambda: [by_pieces(x) for _ in range(60)], lambda: [chosen(x) for _ in range(60)])
 
 
 @of("separate_steps", "torch")
@@ -255,10 +249,12 @@ def gathered(offload: Any) -> Pair:
     def total(x: Any, y: Any) -> Any:
         return (x * y).sum()
 
-    return Pair(
-        lambda: [total(table[:, 1], whole) for _ in range(40)],
-        lambda: [total(column, whole) for _ in range(40)],
-    )
+    def both(given: Any) -> None:
+        for _ in range(40):
+            total(given, whole[::1])
+            total(whole, whole)
+
+    return Pair(lambda: both(table[:, 1]), lambda: both(column))
 
 
 @of("uneven_workers")

@@ -50,6 +50,7 @@ def environment(
     backend: str = "",
     accelerated: str = "",
     prepared: Mapping[str, str] | None = None,
+    saved: str = "",
     summary: bool = True,
     verbose: bool = False,
 ) -> dict[str, str]:
@@ -65,6 +66,8 @@ def environment(
         The folder whose modules have their functions placed without an edit, or empty.
     prepared
         What is set so that the thread pools of several libraries do not fight, by name.
+    saved
+        The file that the program's profile is written to, or empty.
     summary
         Whether the start-up hook is to print a summary at the end.
     verbose
@@ -76,8 +79,9 @@ def environment(
         found["GPUFORGE_BACKEND"] = backend
     if verbose:
         found["GPUFORGE_VERBOSE"] = "1"
-    if summary or accelerated:
+    if summary or accelerated or saved:
         found |= {"_GPUFORGE_ACCELERATED": accelerated} if accelerated else {}
+        found |= {"_GPUFORGE_SAVE": saved} if saved else {}
         found |= {} if summary else {"_GPUFORGE_QUIET": "1"}
         original = base.get("PYTHONPATH")
         found["PYTHONPATH"] = os.pathsep.join(

@@ -34,12 +34,23 @@ def own_ns(spans: Spans) -> array[int]:
     """
     own = array("q", spans.duration)
     for index, parent in enumerate(spans.parent):
-        if parent != NO_PARENT and spans.lane[parent] == spans.lane[index]:
-            own[parent] -= spans.duration[index]
+        left = spans.duration[index]
+        while parent != NO_PARENT and spans.lane[parent] == spans.lane[index] and left > 0:
+            over = _overhang(spans, index, parent)
+            own[parent] -= left - min(over, left)
+            left, parent = min(over, left), spans.parent[parent]
     for index, value in enumerate(own):
         if value < 0:  # merged spans, and clocks read by several threads
             own[index] = 0
     return own
+
+
+def _overhang(spans: Spans, index: int, parent: int) -> int:
+    """Return how long a span goes on after the one around it, as one begun in a generator may."""
+    if spans.count[index] > 1 or spans.count[parent] > 1:  # merged spans have no place in time
+        return 0
+    end = spans.start[index] + spans.duration[index]
+    return max(end - spans.start[parent] - spans.duration[parent], 0)
 
 
 def breakdown(profile: Profile) -> list[Breakdown]:

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-HOST, WAIT, TRANSFER, OVERHEAD, DEVICE = range(5)
+from gpuforge.trace import DEVICE as DEVICE
+from gpuforge.trace import HOST as HOST
+from gpuforge.trace import OVERHEAD as OVERHEAD
+from gpuforge.trace import TRANSFER as TRANSFER
+from gpuforge.trace import WAIT as WAIT
+
 LABELS = ("host", "wait", "transfer", "overhead", "device")
 """What an instant of a lane is. A thread's is one of the first four: the program's own work,
 waiting for a device, moving bytes to or from one, or gpuforge's own work. ``device`` stands on the

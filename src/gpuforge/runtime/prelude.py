@@ -16,6 +16,8 @@ from time import perf_counter
 from typing import Any
 from weakref import ref
 
+from gpuforge import trace
+
 SECONDS, LONG_SECONDS = 0.3, 30e-6
 """Calls of at least the second are summed up; nothing is loaded before they reach the first."""
 TINY_SECONDS, TIMED_EVERY = 10e-6, 63
@@ -63,7 +65,8 @@ class Prelude:
         """Make a call as written, and count it."""
         start = perf_counter()
         try:
-            return function(*args, **kwargs)
+            with _span(function) if trace.enabled else trace.NOTHING:
+                return function(*args, **kwargs)
         finally:
             seconds = perf_counter() - start
             with self._lock:
@@ -72,7 +75,7 @@ class Prelude:
                     found = self._counts[id(owner)] = ref(owner), [0, 0.0]
                 found[1][0] += 1
                 found[1][1] += seconds
-                owner._tiny = seconds < TINY_SECONDS and not self.over
+                owner._tiny = seconds < TINY_SECONDS and not (self.over or trace.enabled)
                 if seconds > LONG_SECONDS:
                     self._left -= seconds
 
@@ -100,6 +103,12 @@ class Prelude:
         """Go on in a forked child, with a lock that nobody holds."""
         self._lock = Lock()
         self.forked = self.forked or bool(self._counts)
+
+
+def _span(function: Any) -> Any:
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    home = f"{getattr(function, '__module__', '?')}.{name}"
+    return trace.span(name, function=home, backend="numpy")
 
 
 def _is_configured() -> bool:

@@ -11,12 +11,13 @@ from threading import Lock
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from gpuforge import __version__
+from gpuforge import __version__, published
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.reading import read_operations
 from gpuforge.runtime.placement.policy import NUMPY, Kind
 from gpuforge.runtime.threads.contention import BlasLimit
+from gpuforge.trace import Choice
 
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.compilation import Compilation
@@ -79,6 +80,7 @@ class Mapped:
         """Take in one batch."""
         self.sizes[size] = self.sizes.get(size, 0) + 1
         self.backends[backend] = self.backends.get(backend, 0) + size
+        published.batched()
 
 
 class Held:
@@ -93,6 +95,7 @@ class Held:
     counted : the value of `left` when calls were last counted
     again : what makes a held call on another backend than NumPy
     replay : what makes it without the user's Python; None where that is not safe
+    choice : what tracing is told of the calls; None where it was off
     numpy_seconds : what NumPy would take for one of the calls; 0 where that is not known
     limit : what limits NumPy's BLAS to one thread during the call; None for no limit
     """
@@ -100,6 +103,7 @@ class Held:
     __slots__ = (
         "again",
         "backend",
+        "choice",
         "counted",
         "kind",
         "left",
@@ -123,12 +127,14 @@ class Held:
     ) -> None:
         self.again = again
         self.replay = replay
+        self.choice: Choice | None = None
         self.numpy_seconds = 0.0
         self.limit = limit
         self.kind = kind
         self.backend = backend
         self.seconds = seconds
-        self.plain = backend == NUMPY and seconds < TIMED_SECONDS and limit is None
+        short = backend == NUMPY and seconds < TIMED_SECONDS
+        self.plain = short and limit is None and again is None
         self.timed: list[float] = []
         self.left = self.counted = left
 
@@ -251,6 +257,7 @@ class FunctionRecord:
         """Count calls of `seconds` each."""
         with self._counting:
             self.counts.setdefault(backend, Count()).add(calls, seconds)
+        published.count(backend, calls, seconds)
 
     def hold(self, key: Any, held: Held) -> None:
         """Keep a choice for the next calls of a key, in place of the one before."""

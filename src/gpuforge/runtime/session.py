@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from gpuforge import published, trace
 from gpuforge import settings as settings_module
 from gpuforge.errors import BackendUnavailable
 from gpuforge.history import History, Timing
@@ -175,6 +176,11 @@ class Session:
 
     def open(self, library: Library) -> None:
         """Import a library and test each of its devices, once; other calls go on meanwhile."""
+        if not library.opened and not self.forked:
+            with trace.within("open", trace.OVERHEAD, backend=library.name):
+                self._open(library)
+
+    def _open(self, library: Library) -> None:
         self.collect(wait=True)
         with self.lock:
             if library.opened or self.forked:
@@ -433,6 +439,15 @@ _default_lock = threading.Lock()
 _all: list[Session] = []
 
 
+@trace.when_switched
+def _let_go() -> None:
+    """Give up what is held: calls that are traced take another way than those that are not."""
+    for session in _all:
+        with session.lock:
+            for function in session.functions.values():
+                function.let_go()
+
+
 def current_session() -> Session:
     """Return the session in force; the default one is made from the settings on first use."""
     return current.get() or default_session()
@@ -455,6 +470,15 @@ def default_session() -> Session:
                 open_log(loaded.settings)
                 _default = _register(Session(loaded))
     return _default
+
+
+def _count_held() -> None:
+    for each in sessions():
+        for function in each.records():
+            function.count_held()
+
+
+published.count_held = _count_held
 
 
 def _register(session: Session) -> Session:

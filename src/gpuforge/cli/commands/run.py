@@ -15,7 +15,14 @@ SUMMARY = "run a program and report where its array functions ran"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options, which stand before the program; what follows it is the program's."""
     parser.usage = (
-        f"{parser.prog} [--accelerate] [--backend NAME] [--quiet] SCRIPT|-m MODULE [ARGS]"
+        f"{parser.prog} [--save FILE] [--accelerate] [--backend NAME] [--quiet] "
+        "SCRIPT|-m MODULE [ARGS]"
+    )
+    parser.add_argument(
+        "--save",
+        metavar="FILE",
+        default="",
+        help="keep a profile of the program in this file (.gfp); 'gpuforge report' shows it",
     )
     parser.add_argument(
         "--accelerate",
@@ -47,6 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
     program = Program(tuple(words))
     program.check()
 
+    if arguments.save:
+        from gpuforge.profiler.session_file import check_target
+
+        check_target(arguments.save)
     from gpuforge.runtime.threads.contention import prepare_environment
 
     prepared = prepare_environment()  # before anything loads NumPy, which reads it
@@ -56,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         backend=arguments.backend,
         accelerated=_own_folder(words) if arguments.accelerate else "",
         prepared=prepared,
+        saved=os.path.abspath(arguments.save) if arguments.save else "",
         summary=settings.load().settings.profiler
         if arguments.quiet is None
         else not arguments.quiet,

@@ -17,6 +17,7 @@ _PROCESS = os.getpid()
 _PREPARED = os.environ.pop("_GPUFORGE_PREPARED", "")
 _QUIET = os.environ.pop("_GPUFORGE_QUIET", "")
 _ACCELERATED = os.environ.pop("_GPUFORGE_ACCELERATED", "")
+_SAVE = os.environ.pop("_GPUFORGE_SAVE", "")
 
 
 def _step_aside() -> None:
@@ -69,6 +70,10 @@ if __name__ == "sitecustomize":
         atexit.register(_say_what_happened)
     _step_aside()
     _load_the_one_behind()
+    if _SAVE:
+        from gpuforge.cli import saving
+
+        saving.begin(_SAVE)
     if _ACCELERATED:
         from gpuforge.cli import own_code
 

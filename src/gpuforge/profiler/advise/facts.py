@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gpuforge.profiler.advise.suggestion import Suggestion
 from gpuforge.profiler.breakdown import own_ns
-from gpuforge.profiler.model import DEVICE, LABELS, NO_PARENT, TRANSFER, Profile
+from gpuforge.profiler.model import DEVICE, HOST, LABELS, NO_PARENT, TRANSFER, Profile
 from gpuforge.units import format_bytes, format_seconds, significant
 
 NUMPY = "numpy"
@@ -26,16 +26,25 @@ class Calls:
 
     Attributes
     ----------
+    function, name : with the module, and short
     spans : places of the calls, in order
     inside : places of the spans within them, by name
+    work : places of what a device computed for them
     label_ns : own time of each of `LABELS` in the calls and within
     """
 
     function: str
     backend: str
+    name: str
     spans: list[int] = field(default_factory=list)
+    work: list[int] = field(default_factory=list)
     inside: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     label_ns: list[int] = field(default_factory=lambda: [0] * len(LABELS))
+
+
+def short(name: str) -> str:
+    """Return a function's name without the function that it is written in."""
+    return name.rpartition("<locals>.")[2]
 
 
 class Move(NamedTuple):
@@ -60,6 +69,7 @@ class Facts:
     Attributes
     ----------
     calls : by function and backend
+    called : by each span that is a call
     transfers : spans that move bytes
     devices : what each device computed: the spans of a lane, by its place
     owner : for each span the call that it belongs to, `NO_PARENT` where it belongs to none
@@ -69,6 +79,7 @@ class Facts:
         self.profile, self.spans = profile, profile.spans
         self.wall_ns = profile.wall_ns
         self.calls: dict[tuple[str, str], Calls] = {}
+        self.called: dict[int, Calls] = {}
         self.transfers: list[int] = []
         self.devices: dict[int, list[int]] = defaultdict(list)
         self.owner: list[int] = []
@@ -78,39 +89,43 @@ class Facts:
     def _go_through(self) -> None:
         spans, names, owner = self.spans, self.spans.names, self.owner
         attributes, lanes = spans.attributes, self.profile.lanes
-        group: dict[int, Calls] = {}
         for index, (parent, label, name) in enumerate(
             zip(spans.parent, spans.label, spans.name, strict=True)
         ):
             above = NO_PARENT if parent == NO_PARENT else owner[parent]
             said = attributes.get(index)
             function = said.get("function") if said else None
+            if said and label == HOST and "backend" in said and "function" not in said:
+                function = names[name]  # of a program that was too short to load anything
             if label == DEVICE:
                 if not lanes[spans.lane[index]].name.endswith(" copy"):
                     self.devices[spans.lane[index]].append(index)
-            elif label == TRANSFER:
+                    if above >= 0:
+                        self.called[above].work.append(index)
+                owner.append(above)
+                continue
+            if label == TRANSFER:
                 self.transfers.append(index)
-            if function and said and (above < 0 or attributes[above]["function"] != function):
+            if function and said and (above < 0 or self.called[above].function != function):
                 above = index
                 key = function, said.get("backend", NUMPY)
-                group[index] = self.calls.setdefault(key, Calls(*key))
-                group[index].spans.append(index)
+                self.called[index] = self.calls.setdefault(key, Calls(*key, short(names[name])))
+                self.called[index].spans.append(index)
             elif above >= 0:
-                group[above].inside[names[name]].append(index)
+                self.called[above].inside[names[name]].append(index)
             owner.append(above)
             if above >= 0:
-                group[above].label_ns[label] += self.own[index]
+                self.called[above].label_ns[label] += self.own[index]
 
     @property
     def placed(self) -> Iterator[Calls]:
         """The calls that did not run as written on NumPy."""
         return (calls for calls in self.calls.values() if calls.backend != NUMPY)
 
-    def work(self, calls: Calls) -> list[int]:
-        """Return what a device did for these calls; empty where that was not measured."""
-        label = self.spans.label
-        inside = calls.inside.values()
-        return [place for places in inside for place in places if label[place] == DEVICE]
+    @property
+    def as_written(self) -> Iterator[Calls]:
+        """The calls that ran as written on NumPy."""
+        return (calls for calls in self.calls.values() if calls.backend == NUMPY)
 
     # ---------------------------------------------------------------- of several spans
 
@@ -145,14 +160,19 @@ class Facts:
         attributes, parent = self.spans.attributes, self.spans.parent
         while place != NO_PARENT:
             found = attributes.get(place, {}).get(key)
-            if found is not None:
+            if found not in (None, ""):
                 return found
             place = parent[place]
         return default
 
     def name(self, place: int) -> str:
         """Return the name of a span."""
-        return self.spans.names[self.spans.name[place]]
+        return short(self.spans.names[self.spans.name[place]])
+
+    def caller(self, place: int) -> str:
+        """Return the short name of the function to whose call a span belongs."""
+        owner = self.owner[place]
+        return "the program" if owner == NO_PARENT else self.called[owner].name
 
     def backend(self, place: int) -> str:
         """Return the backend of a span; that of a device's lane begins the lane's name."""
@@ -192,8 +212,8 @@ class Facts:
 
     def at(self, place: int) -> str:
         """Return ``name (file.py:12)``."""
-        file, line = self.said(place, "file"), self.said(place, "line")
-        return f"{self.name(place)} ({os.path.basename(file)}:{line})" if file else self.name(place)
+        file, line, name = self.said(place, "file"), self.said(place, "line"), self.name(place)
+        return f"{name} ({os.path.basename(file)}:{line})" if file else name
 
     def told(self, places: Sequence[int], what: str = "") -> str:
         """Return a row of evidence: which spans, how many, how long, and how fast they moved."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuforge import trace
 from gpuforge.runtime.array.array import Array, host_of, make, node_of, value_of, view
 from gpuforge.runtime.array.elementwise import captured, note_binary, note_ufunc
 from gpuforge.runtime.array.graph import Node
@@ -38,8 +39,10 @@ def fall_back(
 ) -> Any:
     """Let NumPy do an operation on host arrays, and take up what it returns and writes."""
     recorder.fell_back(name, reason)
+    hosts, named = on_host(args), on_host(kwargs)
     try:
-        result = call(*on_host(args), **on_host(kwargs))
+        with trace.within("fallback", trace.HOST, operation=name, reason=reason):
+            result = call(*hosts, **named)
     except ValueError as error:
         if "read-only" not in str(error):
             raise

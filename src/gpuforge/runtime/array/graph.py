@@ -51,6 +51,8 @@ NUMBER = Operation("number", _given, "creation")
 """A Python number; its type is the parameter, its value is not part of the key."""
 
 Entry = tuple[Operation, tuple[int, ...], tuple[Any, ...]]
+Lines = dict[int, tuple[str, int]]
+"""place of an entry -> file and line of the user's code that asked for it"""
 
 
 class Node:
@@ -83,13 +85,15 @@ class Tape:
     entries : (operation, places of its inputs, parameters); hashable, the key of the graph
     nodes : the node of each entry; None for numbers
     inputs : the values of the ``INPUT`` and ``NUMBER`` entries, in order
+    lines : where entries come from; of those that were noted while tracing was on
     """
 
-    __slots__ = ("entries", "inputs", "nodes")
+    __slots__ = ("entries", "inputs", "lines", "nodes")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.nodes: list[Node | None] = []
+        self.lines: Lines = {}
         self.inputs: list[Any] = []
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gpuforge import trace
 from gpuforge.runtime.array.graph import INPUT, NUMBER, Dtype, Node, Operation, Shape, Tape
 from gpuforge.runtime.array.unsupported import NotRecordable, Unsupported
 
@@ -151,6 +152,9 @@ class Recorder:
         node = Node(shape, dtype, tape, len(tape.entries))
         tape.entries.append((operation, places, params))
         tape.nodes.append(node)
+        if trace.enabled:
+            frame = user_frame()
+            tape.lines[node.index] = frame.f_code.co_filename, frame.f_lineno
         return node
 
     def place(self, node: Node) -> int:

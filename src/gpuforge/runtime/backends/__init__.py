@@ -24,6 +24,7 @@ from gpuforge import registry
 from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.errors import UnknownName
 from gpuforge.runtime.staging import Staging
+from gpuforge.runtime.timing import Timer
 
 GPUS = ("cuda", "rocm", "xpu", "mps", "metal", "gpu")
 DEVICES = ("cpu", "gpu", *GPUS[:-1], "tpu", "accelerator")
@@ -56,6 +57,7 @@ class Backend(Protocol):
     version : of the library, as it names itself
     lowering : how it does the operations of the table
     compiles : whether a program is compiled for each new signature
+    on_host : whether its arrays lie where NumPy's do, so that `put` and `get` need move nothing
     dies_when_short : whether the library ends the process where an allocation fails
     floor_seconds : wall time of its fastest call, measured when it was opened
     compile_seconds : what its first program took to compile, measured then; 0 if it compiles none
@@ -66,6 +68,7 @@ class Backend(Protocol):
     version: str
     lowering: Lowering
     compiles: bool = False
+    on_host: bool = False
     dies_when_short: bool = False
     floor_seconds: float = 0.0
     compile_seconds: float = 0.0
@@ -116,6 +119,13 @@ class Backend(Protocol):
 
     def wait(self, value: Any) -> None:
         """Return when everything submitted for `value` is done."""
+
+    def timer(self) -> Timer | None:
+        """Return what watches the work submitted from now on; None where the library tells nothing.
+
+        Asked for while tracing is on only.
+        """
+        return None
 
     def exhausted(self, error: BaseException) -> bool:
         """Return whether `error` means that memory ran out."""

@@ -33,6 +33,7 @@ from gpuforge.runtime.lowering.contract import (
     written,
 )
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
+from gpuforge.runtime.timing import MarkTimer
 
 LIBRARY = "cupy"
 
@@ -76,6 +77,13 @@ class CupyBackend(Backend):
 
     def wait(self, value: Any) -> None:
         self.device.synchronize()
+
+    def timer(self) -> MarkTimer:
+        cuda = self.cupy.cuda
+        return MarkTimer(
+            lambda: cuda.get_current_stream().record(),
+            lambda first, last: 1e6 * cuda.get_elapsed_time(first, last),
+        )
 
     def exhausted(self, error: BaseException) -> bool:
         return isinstance(error, self.cupy.cuda.memory.OutOfMemoryError | MemoryError)

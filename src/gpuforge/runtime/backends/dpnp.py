@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+from gpuforge import trace
 from gpuforge.runtime.backends import Array, Backend
 from gpuforge.runtime.lowering.contract import (
     COMPLEX_GUARDED,
@@ -33,6 +34,7 @@ from gpuforge.runtime.lowering.contract import (
     out_of_range,
     written,
 )
+from gpuforge.runtime.timing import MarkTimer
 
 LIBRARY = "dpnp"
 
@@ -42,7 +44,9 @@ class DpnpBackend(Backend):
 
     def __init__(self, dpnp: Any, device: Any, name: str) -> None:
         self.dpnp = dpnp
-        self.queue = import_module("dpctl").SyclQueue(device)
+        # A queue is made with times of its events or without: with, where a profile is on by then.
+        kind = "enable_profiling" if trace.enabled else None
+        self.queue = import_module("dpctl").SyclQueue(device, property=kind)
         self.name = name
         self.version = str(dpnp.__version__)
         self.lowering = lowering(dpnp, self.queue, double=bool(device.has_aspect_fp64))
@@ -57,6 +61,14 @@ class DpnpBackend(Backend):
 
     def wait(self, value: Any) -> None:
         self.queue.wait()
+
+    def timer(self) -> MarkTimer | None:
+        if not self.queue.has_enable_profiling:
+            return None
+        return MarkTimer(
+            self.queue.submit_barrier,
+            lambda first, last: last.profiling_info_start - first.profiling_info_end,
+        )
 
     def exhausted(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError) or type(error).__name__ == "USMAllocationError"

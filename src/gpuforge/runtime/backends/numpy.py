@@ -20,6 +20,7 @@ class NumpyBackend(Backend):
 
     name = "numpy"
     version = np.__version__
+    on_host = True
 
     @cached_property
     def lowering(self) -> Lowering:  # type: ignore[override]

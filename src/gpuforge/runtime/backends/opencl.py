@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from gpuforge import trace
 from gpuforge.detect.free_memory import FreeMemory, read_free_memory
 from gpuforge.runtime.backends import Array, Backend
 from gpuforge.runtime.lowering.contract import Lowering, index_of, only
+from gpuforge.runtime.timing import KernelTimer
 
 LIBRARY = "pyopencl"
 NAMED_ONLY = True
@@ -110,7 +112,11 @@ class OpenclBackend(Backend):
         self.name = name
         self.version = str(cl.VERSION_TEXT)
         self.context = cl.Context([device])
-        self.queue = cl.CommandQueue(self.context)
+        # A queue is made with times of its events or without: with, where a profile is on by then.
+        self._tells_times = trace.enabled
+        kind = cl.command_queue_properties.PROFILING_ENABLE if self._tells_times else 0
+        self.queue = cl.CommandQueue(self.context, properties=kind)
+        self._timer: KernelTimer | None = None
         self.pool = cl.tools.MemoryPool(cl.tools.ImmediateAllocator(self.queue))
         self._lock = threading.RLock()
         self.kernel = cache(self._built)
@@ -136,6 +142,10 @@ class OpenclBackend(Backend):
     def wait(self, value: Any) -> None:
         self.queue.finish()
 
+    def timer(self) -> KernelTimer | None:
+        self._timer = KernelTimer() if self._tells_times else None
+        return self._timer
+
     def exhausted(self, error: BaseException) -> bool:
         return isinstance(error, self.cl.MemoryError | MemoryError)
 
@@ -156,7 +166,10 @@ class OpenclBackend(Backend):
     def run(self, source: str, items: Any, *given: Any, group: Any = None) -> None:
         """Run a kernel over so many work items."""
         values = [v.buffer if isinstance(v, ClArray) else v for v in given]
-        self.kernel(source)(self.queue, items if group else (items,), group, *values)
+        kernel = self.kernel(source)
+        event = kernel(self.queue, items if group else (items,), group, *values)
+        if self._timer is not None:
+            self._timer.take(kernel.function_name, event)
 
     def each(self, code: str, dtype: Any, *given: Any) -> ClArray:
         """Return `code`, in OpenCL C of x, y and w, for each of the given arrays and numbers."""

@@ -33,6 +33,7 @@ from gpuforge.runtime.lowering.contract import (
 )
 from gpuforge.runtime.lowering.torch import extended
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
+from gpuforge.runtime.timing import MarkTimer
 
 LIBRARY = "torch"
 
@@ -79,6 +80,18 @@ class TorchBackend(Backend):
     def wait(self, value: Any) -> None:
         if not self.on_host:
             getattr(self.torch, self.device.type).synchronize()
+
+    def timer(self) -> MarkTimer | None:
+        if self.device.type not in ("cuda", "xpu"):
+            return None
+        place = getattr(self.torch, self.device.type)
+
+        def mark() -> Any:
+            event = place.Event(enable_timing=True)
+            event.record()
+            return event
+
+        return MarkTimer(mark, lambda first, last: 1e6 * first.elapsed_time(last))
 
     def exhausted(self, error: BaseException) -> bool:
         if isinstance(error, self.torch.OutOfMemoryError | MemoryError):

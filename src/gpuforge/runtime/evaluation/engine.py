@@ -13,10 +13,11 @@ import numpy as np
 from gpuforge import trace
 from gpuforge.errors import DeviceLost, WorkerDied
 from gpuforge.log import logger
-from gpuforge.runtime.array.graph import Dtype, Graph, Operation, Tape
+from gpuforge.runtime.array.graph import Dtype, Graph, Lines, Operation, Tape
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.evaluation.aside import COMPILING, Aside
 from gpuforge.runtime.evaluation.compilation import Compilation, compile_aside
+from gpuforge.runtime.evaluation.observed import moved, part, run
 from gpuforge.runtime.evaluation.program import Program, is_inexact, shared_outputs
 from gpuforge.runtime.evaluation.program_store import ProgramStore
 from gpuforge.runtime.evaluation.reference import CANCELLING, ELEMENTWISE, compare
@@ -158,8 +159,9 @@ class BackendEngine:
             return value
         start = perf_counter()
         try:
-            with self.backend.scope():
+            with part("get", self.backend) as span, self.backend.scope():
                 host = self.backend.get(value)
+                moved(span, self.backend, [host])
         except Exception as error:
             if not self.backend.lost(error):
                 raise
@@ -168,21 +170,18 @@ class BackendEngine:
                 f"{self.backend.name} failed with an array of this call on it: {self.outcome.lost}",
                 hint="call again: NumPy takes over, and the device is used by another process",
             ) from error
-        end = perf_counter()
-        self.outcome.transfer_seconds += end - start
-        if trace.enabled:
-            trace.keep("get", start, end, backend=self.backend.name, bytes=host.nbytes)
+        self.outcome.transfer_seconds += perf_counter() - start
         return host
 
     def run(self, tape: Tape, wanted: list[int], modes: dict[str, str]) -> list[Any]:
         """Return the values of the wanted entries: the backend's, or NumPy's where it settles."""
         graph = Graph(tuple(tape.entries), tuple(wanted))
         if self.outcome.refused:
-            return self._by_numpy(graph, tape, modes)
+            return self._by_numpy(graph, tape, modes, self.outcome.refused)
         program = self.programs.of(self.backend, graph)
         program.seen += 1
         if self._unready(program, tape):
-            return self._by_numpy(graph, tape, modes)
+            return self._by_numpy(graph, tape, modes, self.outcome.settled)
         trouble: Exception | None = None
         try:
             values, settled = self._on_backend(program, tape, modes)
@@ -192,17 +191,18 @@ class BackendEngine:
             return self._failed(graph, tape, modes, trouble)
         if settled:
             self.outcome.settled = settled
-            return self._by_numpy(graph, tape, modes)
+            return self._by_numpy(graph, tape, modes, settled)
         self.outcome.programs += 1
         self.latest = program
         return self._compared(graph, tape, modes, values) if self.comparing else values
 
     def again(
-        self, program: Program, inputs: list[Any], modes: Mapping[str, Any]
+        self, program: Program, inputs: list[Any], modes: Mapping[str, Any], lines: Lines
     ) -> list[Host] | None:
         """Run a program that ran before and return its outputs on the host.
 
-        None where NumPy has to settle it: that is left to a call that is recorded.
+        `lines` say where its steps stand in the user's code. None where NumPy has to settle it:
+        that is left to a call that is recorded.
         """
         backend = self.backend
         call = program.compiled if backend.compiles else program
@@ -212,16 +212,19 @@ class BackendEngine:
         program.looks_over = looked_over and not backend.compiles
         try:
             with backend.scope():
-                given = [backend.put(one) if type(one) is np.ndarray else one for one in inputs]
-                values, fired, finite = call(*given)
-                if fired and _fired(fired):
-                    return None
-                backend.wait(values)
-                if looked_over and not all(map(bool, finite or map(self._finite, values))):
-                    return None
-                pairs = zip(values, program.shared, strict=True)
-                values = [_own(value) if shared else value for value, shared in pairs]
-                hosts = [backend.get(value) for value in values]
+                given = self._put(inputs)
+                with run(backend, program, lines) as running:
+                    values, fired, finite = running.call(call, given)
+                    if fired and _fired(fired):
+                        return None
+                    backend.wait(values)
+                    if looked_over and not all(map(bool, finite or map(self._finite, values))):
+                        return None
+                    pairs = zip(values, program.shared, strict=True)
+                    values = [_own(value) if shared else value for value, shared in pairs]
+                with part("get", backend) as span:
+                    hosts = [backend.get(value) for value in values]
+                    moved(span, backend, hosts)
         except Exception as error:  # noqa: BLE001 - the recorded call meets it too, and settles it
             _log.info("%s: %s", backend.name, describe_error(error))
             return None
@@ -233,8 +236,10 @@ class BackendEngine:
         if not self.backend.compiles or program.compiled is not None:
             return False
         start = perf_counter()
-        if self.programs.find(self.backend, program):
-            self._timed("compile", start, perf_counter())
+        with part("compile", self.backend):
+            found = self.programs.find(self.backend, program)
+        if found:
+            self.outcome.compile_seconds += perf_counter() - start
             return False
         if self.aside is not None and (self.compiling or program.seen >= SEEN_BEFORE_COMPILING):
             started = compile_aside(self.aside, self.programs, self.backend, program, tape.inputs)
@@ -254,52 +259,46 @@ class BackendEngine:
         self, program: Program, tape: Tape, modes: dict[str, str]
     ) -> tuple[list[Any], str]:
         """Return the outputs of a program, and why NumPy must settle them; empty if it need not."""
-        backend = self.backend
+        backend, outcome = self.backend, self.outcome
         start = perf_counter()
         with backend.scope():
-            given = [
-                backend.put(value) if type(value) is np.ndarray else value for value in tape.inputs
-            ]
+            given = self._put(tape.inputs)
             there = perf_counter()
-            self._timed("put", start, there)
+            outcome.transfer_seconds += there - start
             fresh = backend.compiles and (program.compiled is None or program.is_untried)
             looked_over = not self.relaxed and _is_loud(modes) and _is_due(program)
             program.looks_over = looked_over and not backend.compiles
-            call = self._callable(program, given)
-            values, fired, finite = call(*given)
             if fresh or self.comparing:  # what it takes is not known from its first run
+                with part("compile", backend):
+                    backend.wait(self._callable(program, given)(*given)[0])
+                there, start = perf_counter(), there
+                outcome.compile_seconds += there - start
+            with run(backend, program, tape.lines) as running:
+                values, fired, finite = running.call(self._callable(program, given), given)
+                settled = _fired(fired)
                 backend.wait(values)
-                self._timed("compile", there, perf_counter())
-                there = perf_counter()
-                values, fired, finite = call(*given)
-            settled = _fired(fired)
-            backend.wait(values)
-            if not settled and looked_over:
-                # NumPy looks faster than a compiled program that reduces to one value.
-                settled = self._warning(given, finite or map(self._finite, values))
-            if not settled:
-                values = [
-                    _own(value) if shared else value
-                    for value, shared in zip(values, program.shared, strict=True)
-                ]
+                if not settled and looked_over:
+                    # NumPy looks faster than a compiled program that reduces to one value.
+                    settled = self._warning(given, finite or map(self._finite, values))
+                if not settled:
+                    values = [
+                        _own(value) if shared else value
+                        for value, shared in zip(values, program.shared, strict=True)
+                    ]
         program.runs += 1
         program.is_untried = False
-        self._timed("run", there, perf_counter())
+        outcome.run_seconds += perf_counter() - there
         if trace.enabled:
             trace.count("programs")
         return values, settled
 
-    def _timed(self, what: str, start: float, end: float) -> None:
-        """Take in how long one part of an evaluation took."""
-        outcome = self.outcome
-        if what == "put":
-            outcome.transfer_seconds += end - start
-        elif what == "run":
-            outcome.run_seconds += end - start
-        else:
-            outcome.compile_seconds += end - start
-        if trace.enabled:
-            trace.keep(what, start, end, backend=self.backend.name)
+    def _put(self, inputs: list[Any]) -> list[Any]:
+        """Return inputs with the arrays among them on the device."""
+        backend = self.backend
+        with part("put", backend) as span:
+            given = [backend.put(one) if type(one) is np.ndarray else one for one in inputs]
+            moved(span, backend, inputs)
+        return given
 
     def _callable(self, program: Program, given: Sequence[Any]) -> Any:
         if not self.backend.compiles:
@@ -335,27 +334,28 @@ class BackendEngine:
         trouble.__traceback__ = trouble.__cause__ = trouble.__context__ = None
         if outcome.exhausted:
             self.backend.release()
-        values = self._by_numpy(graph, tape, modes)  # what NumPy raises is the result
+        values = self._by_numpy(graph, tape, modes, reason)  # what NumPy raises is the result
         outcome.settled = reason
         if not (outcome.exhausted or outcome.lost):
             outcome.refused = reason
         _log.warning("%s fails where NumPy does not: %s", self.backend.name, reason)
         return values
 
-    def _by_numpy(self, graph: Graph, tape: Tape, modes: dict[str, str]) -> list[Host]:
+    def _by_numpy(
+        self, graph: Graph, tape: Tape, modes: dict[str, str], reason: str = ""
+    ) -> list[Host]:
         start = perf_counter()
-        program = self.programs.of(self.reference, graph)
-        given = [
-            self.get(value) if is_array else value
-            for is_array, value in zip(program.arrays, tape.inputs, strict=True)
-        ]
-        with np.errstate(**modes):  # type: ignore[arg-type]
-            program.looks_over = False
-            values, _, _ = program(*given)
-        end = perf_counter()
-        self.outcome.settled_seconds += end - start
-        if trace.enabled:
-            trace.keep("settle", start, end, backend=self.backend.name)
+        with part("settle", self.backend) as span:
+            span.note(reason=reason or "it is compared")
+            program = self.programs.of(self.reference, graph)
+            given = [
+                self.get(value) if is_array else value
+                for is_array, value in zip(program.arrays, tape.inputs, strict=True)
+            ]
+            with np.errstate(**modes):  # type: ignore[arg-type]
+                program.looks_over = False
+                values, _, _ = program(*given)
+        self.outcome.settled_seconds += perf_counter() - start
         return [
             np.array(value) if shared else np.asarray(value)
             for value, shared in zip(values, _aliases(graph), strict=True)

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuforge import trace
 from gpuforge.runtime.array.array import Array, node_of
-from gpuforge.runtime.array.graph import INPUT, Node, Tape
+from gpuforge.runtime.array.graph import INPUT, Lines, Node, Tape
 from gpuforge.runtime.array.recorder import Host, Recorder
 from gpuforge.runtime.array.storage import Step, follow
 from gpuforge.runtime.function.dependence import Dependence
@@ -76,11 +74,13 @@ class Noted:
     ----------
     inputs : the values that its graph took
     form : how its result is made of the graph's outputs; None where it takes more than them
+    lines : where the entries of its graph come from
     """
 
     def __init__(self, recorder: Recorder, result: Any) -> None:
         self._tape: Tape = recorder.tape
         self.inputs: list[Any] = []
+        self.lines: Lines = {}
         self.form: Form | None = None
         kind = type(result)
         self.kind = kind if kind in (tuple, list) else None
@@ -98,7 +98,7 @@ class Noted:
         """Take in the program that evaluated it, and let go of the recorded arrays."""
         if self._plain and program is not None and len(program.inputs) == len(self._tape.inputs):
             self.form = self._form(program.graph.outputs)
-            self.inputs = self._tape.inputs
+            self.inputs, self.lines = self._tape.inputs, self._tape.lines
         self._results.clear()
         del self._tape
 
@@ -138,8 +138,9 @@ class Replay:
     def __init__(
         self, engine: BackendEngine, program: Program, form: Form, dependence: Dependence,
         given: tuple[tuple[int | None, Any], ...], statics: tuple[tuple[int, Any], ...],
-        modes: Mapping[str, Any],
+        modes: Mapping[str, Any], lines: Lines,
     ) -> None:  # fmt: skip
+        self.lines = lines
         self.engine, self.program, self.form = engine, program, form
         self.dependence, self.given, self.statics, self.modes = dependence, given, statics, modes
 
@@ -151,14 +152,9 @@ class Replay:
                 return None
         if np.geterr() != self.modes or not self.dependence.holds():
             return None
-        start = perf_counter() if trace.enabled else 0.0
         inputs = [known if place is None else values[place] for place, known in self.given]
-        hosts = self.engine.again(self.program, inputs, self.modes)
-        if hosts is None:
-            return None
-        if trace.enabled:
-            trace.keep("replay", start, perf_counter(), backend=self.engine.backend.name)
-        return self.form.made(hosts)
+        hosts = self.engine.again(self.program, inputs, self.modes, self.lines)
+        return None if hosts is None else self.form.made(hosts)
 
 
 def replay_of(
@@ -187,8 +183,8 @@ def replay_of(
         if is_array and (type(value) is not np.ndarray or value.nbytes > MAX_CONSTANT_BYTES):
             return None
         given.append((None, value.copy() if is_array else value))
-    modes = np.geterr()
-    return Replay(engine, program, noted.form, dependence, tuple(given), statics, modes)
+    modes, lines = np.geterr(), noted.lines
+    return Replay(engine, program, noted.form, dependence, tuple(given), statics, modes, lines)
 
 
 def _statics(values: tuple[Any, ...]) -> tuple[tuple[int, Any], ...] | None:

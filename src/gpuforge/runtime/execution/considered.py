@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import perf_counter, perf_counter_ns
 from typing import Any, Protocol
 
+from gpuforge import trace
 from gpuforge.runtime.context import current
 from gpuforge.runtime.execution import pipeline
 from gpuforge.runtime.execution.call import Call, open_call
 from gpuforge.runtime.execution.explanation import Explanation, explain_call
+from gpuforge.runtime.execution.observed import call_span
 from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
@@ -37,26 +39,33 @@ def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]
     session, written = current_session(), offloaded.__wrapped__
     if not session.settings.enabled:
         return written(*args, **kwargs)
+    began = perf_counter_ns() if trace.enabled else 0
     signature = sign(args, kwargs)
     if signature is INSIDE:
         return written(*args, **kwargs)
     function = session.record(offloaded, written, offloaded._options)
+    if began:
+        trace.keep("sign", trace.OVERHEAD, began, perf_counter_ns())
     if offloaded._options.isolate and not offloaded._options.pure:
         return _call_whole(function, args, kwargs)
+    given = (*args, *kwargs.values())
     if isinstance(signature, AsWritten):
         reason = signature.reason
         function.as_written[reason] = function.as_written.get(reason, 0) + 1
-        return written(*args, **kwargs)
-    hot = hot_key(args, kwargs)
-    held_before = function.held.pop(hot, None)
-    call = open_call(session, function, signature, args, kwargs)
-    if held_before:
-        _take_in(call, held_before)
-    with session.counted():
-        placed = pipeline.place(call)
-    if hot is not None and placed.hold:
-        _hold(offloaded, function, hot, pipeline.hold(call, placed))
-    return placed.result
+        with call_span(function, trace.HOST, given, backend="numpy", reason=reason):
+            return written(*args, **kwargs)
+    with call_span(function, trace.OVERHEAD, given) as span:
+        hot = hot_key(args, kwargs)
+        held_before = function.held.pop(hot, None)
+        call = open_call(session, function, signature, args, kwargs)
+        if held_before:
+            _take_in(call, held_before)
+        with session.counted():
+            placed = pipeline.place(call)
+        span.note(backend=placed.backend)
+        if hot is not None and placed.hold:
+            _hold(offloaded, function, hot, pipeline.hold(call, placed))
+        return placed.result
 
 
 def _call_whole(function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

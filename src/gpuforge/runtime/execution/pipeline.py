@@ -8,17 +8,19 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from gpuforge import trace
+from gpuforge import published, trace
 from gpuforge.log import logger
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.demand import Wanted
 from gpuforge.runtime.evaluation.aside import COMPILING
+from gpuforge.runtime.evaluation.observed import part
 from gpuforge.runtime.execution.call import Call, refusal_key
 from gpuforge.runtime.execution.decision import candidates, decide
+from gpuforge.runtime.execution.observed import again_told, chosen
 from gpuforge.runtime.function.signature import overlapping, raising_errors, warnings_raise
 from gpuforge.runtime.placement.policy import NUMPY, Candidate, Decision, charge, observe
 from gpuforge.runtime.placement.priors import classify
-from gpuforge.runtime.record import Held, KindRecord
+from gpuforge.runtime.record import TIMED_SECONDS, Held, KindRecord
 from gpuforge.runtime.session import Session
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class Placed:
     seconds: float = 0.0
     hold: int = 0
     replay: Replay | None = None
+    choice: trace.Choice | None = None
 
 
 def place(call: Call) -> Placed:
@@ -62,21 +65,20 @@ def place(call: Call) -> Placed:
 
     Raises whatever the user's function raises.
     """
-    began = perf_counter() if trace.enabled else 0.0
-    decision = decide(call)
+    with trace.within("decide", trace.OVERHEAD) if trace.enabled else trace.NOTHING:
+        decision = decide(call)
     name = decision.trial or decision.backend
-    if trace.enabled:
-        trace.keep("decide", began, perf_counter(), function=call.function.name, backend=name)
     backend = call.session.backend(name) if name != NUMPY else None
     start = perf_counter()
     try:
-        if backend is None:
-            return _as_written(call, decision)
-        return _recorded(call, decision, backend)
+        made = _as_written(call, decision) if not backend else _recorded(call, decision, backend)
     except BaseException:  # the call was made all the same
         where = NUMPY if backend is None or decision.trial else backend.name
         call.function.add(where, 1, perf_counter() - start)
         raise
+    if trace.enabled:
+        made.choice = chosen(call, decision, made.backend, made.seconds)
+    return made
 
 
 def _as_written(call: Call, decision: Decision) -> Placed:
@@ -85,7 +87,7 @@ def _as_written(call: Call, decision: Decision) -> Placed:
     limit = call.session.blas if limits_threads(call) else None
     with limit.one_thread() if limit else _NO_LIMIT:
         start = perf_counter()
-        with trace.span("as written", function=call.function.name):
+        with trace.within("as written", trace.HOST) if trace.enabled else trace.NOTHING:
             result = call.function.function(*call.args, **call.kwargs)
         seconds = perf_counter() - start
     learn(call, NUMPY, seconds, first=first)
@@ -107,14 +109,31 @@ def limits_threads(call: Call) -> bool:
 
 def hold(call: Call, placed: Placed) -> Held:
     """Return the choice of a call, kept for the ones that follow."""
+    before = replace(call, args=(), kwargs={})
     if placed.backend == NUMPY:
         limit = call.session.blas if limits_threads(call) else None
-        return Held(call.record, NUMPY, placed.seconds, placed.hold, limit=limit)
-    again = partial(_again, replace(call, args=(), kwargs={}))
-    made = Held(call.record, placed.backend, placed.seconds, placed.hold, again,
-                replay=placed.replay)  # fmt: skip
-    made.numpy_seconds = _numpy_seconds(call) or 0.0
+        told = partial(again_told, before, _again_as_written) if placed.choice else None
+        made = Held(call.record, NUMPY, placed.seconds, placed.hold, told, limit)
+    else:
+        again = partial(again_told, before, _again) if placed.choice else partial(_again, before)
+        made = Held(call.record, placed.backend, placed.seconds, placed.hold, again,
+                    replay=placed.replay)  # fmt: skip
+        made.numpy_seconds = _numpy_seconds(call) or 0.0
+    made.choice = placed.choice
     return made
+
+
+def _again_as_written(
+    before: Call, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Make a held call on NumPy while tracing is on."""
+    with held.limit.one_thread() if held.limit else _NO_LIMIT:
+        start = perf_counter()
+        result = before.function.function(*args, **kwargs)
+        seconds = perf_counter() - start
+    if held.limit or held.seconds >= TIMED_SECONDS:
+        held.timed.append(seconds)
+    return result
 
 
 def _again(before: Call, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -209,12 +228,7 @@ def _traced_record(call: Call, engine: BackendEngine) -> Recorded:
     from gpuforge.runtime.evaluation.replay import Noted
 
     function = call.function
-    span = (
-        trace.span("record", function=function.name, backend=engine.backend.name)
-        if trace.enabled
-        else _NO_LIMIT
-    )
-    with span:
+    with part("record", engine.backend):
         return record(
             function.function, call.args, call.kwargs, engine,
             creates=function.options.convert, noting=Noted if function.dependence else None,
@@ -254,6 +268,7 @@ def _started_again(call: Call, why: StartAgain) -> Placed:
     An exception that is raised here too is the function's own: it says nothing of the arrays.
     """
     reason = f"it uses an array as only NumPy's own can be used ({why})"
+    published.retried()
     try:
         placed = _as_written(call, Decision(NUMPY, settled=True))
     except Exception as error:
@@ -296,6 +311,7 @@ def learn_recorded(
             _learn_waiting(call, name, seconds, outcome)
             return
         if outcome.settled:
+            published.settled()
             times = call.record.settled.get(outcome.settled, 0) + 1
             call.record.settled[outcome.settled] = times
         else:
@@ -310,6 +326,7 @@ def learn_recorded(
             return
         curve.verified = curve.verified or outcome.compared or not comparing
         call.record.transfers[call.key, name] = outcome.transfer_seconds
+        published.transferred(name, outcome.transfer_seconds)
         where = NUMPY if comparing or outcome.settled else name
         if outcome.compile_seconds or comparing:
             _learn_first(call, decision, name, where, took, seconds, outcome)

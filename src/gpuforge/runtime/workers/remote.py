@@ -39,6 +39,8 @@ class LibraryFailed(Exception):
 class RemoteBackend(Backend):
     """One device of a library that is open in a worker process."""
 
+    on_host = True
+
     def __init__(self, home: Home, place: int, facts: Description) -> None:
         self.home, self.place = home, place
         self.name = f"{facts.name}:cpu{SUFFIX}" if ":" not in facts.name else facts.name + SUFFIX

@@ -31,10 +31,11 @@ def look(facts: Facts) -> Found:
             continue
         moved = sum(one.transfer_seconds for one in found)
         calls = facts.calls.get((function, backend))
+        name = calls.name if calls else function
         yield facts.suggest(
-            f"{function} ran on {backend}; on {best} it was expected to finish sooner",
+            f"{name} ran on {backend}; on {best} it was expected to finish sooner",
             [
-                f"{made} calls of {function}({signature}): {format_seconds(took)} on {backend}, "
+                f"{made} calls of {name}({signature}): {format_seconds(took)} on {backend}, "
                 f"{format_seconds(moved)} of it moving bytes",
                 f"expected on {best}: {format_seconds(least)}",
                 *([f"chosen because: {found[-1].reason}"] if found[-1].reason else ()),

@@ -27,10 +27,10 @@ def look(facts: Facts) -> Found:
             continue
         fastest = facts.fastest(calls.spans)
         yield facts.suggest(
-            f"{calls.function} is called {made} times for {format_seconds(usual / 1e9)} of work",
+            f"{calls.name} is called {made} times for {format_seconds(usual / 1e9)} of work",
             [facts.told(calls.spans), f"the fastest call: {format_seconds(fastest / 1e9)}"],
             fastest * (made - 1),
-            f"Call it once with all rows as one array, or use {calls.function}.map(items), which "
+            f"Call it once with all rows as one array, or use {calls.name}.map(items), which "
             "computes many at once.",
             made,
             calls.spans[0],

@@ -15,14 +15,14 @@ def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
     for calls in facts.placed:
         compiled = calls.inside.get("compile", [])
-        shapes = {str(facts.said(place, "shape", "")) for place in compiled}
-        if len(shapes) < MANY:
+        signatures = {str(facts.said(place, "signature", "")) for place in compiled}
+        if len(signatures) < MANY:
             continue
         yield facts.suggest(
-            f"{calls.function} is compiled for {len(shapes)} shapes on {calls.backend}",
+            f"{calls.name} is compiled for {len(signatures)} shapes on {calls.backend}",
             [
                 facts.told(compiled, "compiling"),
-                "shapes: " + ", ".join(sorted(shapes)[:3]) + ", …",
+                "shapes: " + ", ".join(sorted(signatures)[:3]) + ", …",
                 f"{facts.count(calls.spans)} calls in all",
             ],
             facts.time(compiled) - max(facts.spans.duration[place] for place in compiled),

@@ -17,11 +17,11 @@ def look(facts: Facts) -> Found:
     for calls in facts.placed:
         gpu = facts.gpu(calls.spans[0])
         times = TIMES_AS_FAST.get(str(gpu.get("compute_capability")), 0)
-        work = facts.work(calls) if times else []
+        work = calls.work if times else []
         found = [place for place in work if facts.said(place, "dtype") == "float64"]
         if found:
             yield facts.suggest(
-                f"{calls.function} computes in float64 on {gpu.get('name') or calls.backend}",
+                f"{calls.name} computes in float64 on {gpu.get('name') or calls.backend}",
                 [facts.told(found), f"this GPU does {times} float32 results for one of float64"],
                 facts.time(found) * (1 - 1 / times),
                 "If seven decimal digits are enough, pass float32 arrays. Results change: compare "

@@ -11,7 +11,7 @@ from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.units import format_seconds
 
 SOURCE = "https://docs.cupy.dev/en/stable/user_guide/performance.html"
-MUCH = 10.0
+MUCH, LONG_NS = 10.0, 50e6
 
 
 def look(facts: Facts) -> Found:
@@ -21,13 +21,17 @@ def look(facts: Facts) -> Found:
         if not later:
             continue
         usual = median(map(facts.each, later))
-        if facts.each(first) < MUCH * usual:
+        if facts.each(first) < max(MUCH * usual, LONG_NS):
             continue
+        parts = (p for places in calls.inside.values() for p in places if facts.owner[p] == first)
+        longest = max(parts, key=facts.own.__getitem__, default=first)
         rows = [facts.told([first], "first call"), facts.told(later, "later calls")]
-        if "compile" in calls.inside:
-            rows.append(facts.told(calls.inside["compile"], "compiling"))
+        if longest != first:
+            rows.append(
+                f"most of the first: {facts.name(longest)}, {facts.share(facts.own[longest])}"
+            )
         yield facts.suggest(
-            f"The first call of {calls.function} on {calls.backend} takes "
+            f"The first call of {calls.name} on {calls.backend} takes "
             f"{format_seconds(facts.each(first) / 1e9)}, the others {format_seconds(usual / 1e9)}",
             rows,
             facts.each(first) - usual,

@@ -20,13 +20,13 @@ def look(facts: Facts) -> Found:
             continue
         found = [
             place
-            for place in facts.work(calls)
+            for place in calls.work
             if facts.said(place, "dtype") == "float32"
             and PRODUCTS & set(str(facts.said(place, "operation", "")).split())
         ]
         if found:
             yield facts.suggest(
-                f"{calls.function} multiplies float32 matrices in full precision",
+                f"{calls.name} multiplies float32 matrices in full precision",
                 [facts.told(found), f"the GPU has compute capability {capability}"],
                 facts.time(found) * (1 - 1 / TIMES_AS_FAST),
                 "If three decimal digits are enough, use TF32 in a function of PyTorch's own "

@@ -29,7 +29,7 @@ def look(facts: Facts) -> Found:
             before[here] = place
         elif owner == place and here in before:
             first = before.pop(here)
-            function = spans.attributes[place]["function"]
+            function = facts.called[place].name
             pairs[spans.name[first], parent, function].append((first, place))
     for (_, _, function), found in pairs.items():
         firsts, calls = [first for first, _ in found], [call for _, call in found]

@@ -23,7 +23,7 @@ def look(facts: Facts) -> Found:
     starts = [start for start, _ in busy]
     for calls in facts.placed:
         moves = [*calls.inside.get("put", ()), *calls.inside.get("get", ())]
-        worked = facts.work(calls)
+        worked = calls.work
         if not moves or not worked or not facts.gpu(calls.spans[0]):
             continue
         hidden = 0
@@ -35,10 +35,10 @@ def look(facts: Facts) -> Found:
         copied, computed = facts.time(moves), facts.time(worked)
         if hidden < NEVER * facts.time(moves[:LOOKED_AT]):
             yield facts.suggest(
-                f"{calls.function} copies and computes in turns on {calls.backend}",
+                f"{calls.name} copies and computes in turns on {calls.backend}",
                 [facts.told(moves, "copies"), facts.told(worked, "computation")],
                 min(copied, computed),
-                f"If calls do not need each other's results, {calls.function}.map(items) or "
+                f"If calls do not need each other's results, {calls.name}.map(items) or "
                 "submit lets the next copy run while the device computes.",
                 facts.count(calls.spans),
                 calls.spans[0],

@@ -24,9 +24,9 @@ def look(facts: Facts) -> Found:
             names[str(facts.said(place, "operation", "?"))] += facts.spans.count[place]
         listed = ", ".join(f"{name} ({times} times)" for name, times in names.most_common(5))
         yield facts.suggest(
-            f"NumPy does steps of {calls.function} within its calls on {calls.backend}",
+            f"NumPy does steps of {calls.name} within its calls on {calls.backend}",
             [facts.told(steps, "done by NumPy"), f"operations: {listed}"],
-            facts.time(steps) + calls.label_ns[TRANSFER],
+            sum(facts.own[place] for place in steps) + calls.label_ns[TRANSFER],
             "Replace them by operations that the backend has (docs/operations.md), or do them "
             "before or after the call.",
             facts.count(steps),

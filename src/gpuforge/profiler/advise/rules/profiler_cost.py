@@ -8,13 +8,13 @@ from __future__ import annotations
 from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://github.com/pytorch/pytorch/issues/82793"
-NOTICEABLE = 0.05
+NOTICEABLE, LONG_NS = 0.05, 50e6
 
 
 def look(facts: Facts) -> Found:
     """Speak at most once."""
     cost = facts.profile.cost_ns
-    if cost <= NOTICEABLE * facts.wall_ns:
+    if cost <= max(NOTICEABLE * facts.wall_ns, LONG_NS):
         return
     made = facts.count(range(len(facts.spans)))
     often = max(range(len(facts.spans)), key=facts.spans.count.__getitem__, default=-1)

@@ -18,7 +18,7 @@ def look(facts: Facts) -> Found:
     moves: dict[tuple[str, str], dict[object, list[Move]]] = defaultdict(lambda: defaultdict(list))
     for move in facts.moves:
         if move.direction == "to device" and move.array[-1] is not None:
-            caller = facts.said(move.place, "function", ""), facts.backend(move.place)
+            caller = facts.caller(move.place), facts.backend(move.place)
             moves[caller][move.array].append(move)
     for (function, backend), arrays in moves.items():
         again = [move for found in arrays.values() for move in found[1:]]

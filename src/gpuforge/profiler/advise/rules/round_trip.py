@@ -22,8 +22,8 @@ def look(facts: Facts) -> Found:
             back[move.array] = move
         elif move.array in back:
             first = back.pop(move.array)
-            callers = [str(facts.said(one.place, "function", "")) for one in (first, move)]
-            pairs[callers[0], callers[1], facts.backend(move.place)] += first, move
+            callers = facts.caller(first.place), facts.caller(move.place)
+            pairs[(*callers, facts.backend(move.place))] += first, move
     for (maker, user, backend), moves in pairs.items():
         time = sum(move.ns for move in moves)
         yield facts.suggest(

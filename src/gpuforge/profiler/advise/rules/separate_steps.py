@@ -33,7 +33,7 @@ def look(facts: Facts) -> Found:
             continue
         steps.sort(key=facts.spans.duration.__getitem__, reverse=True)
         yield facts.suggest(
-            f"{calls.function} makes {passes:.0f} passes over its arrays on {calls.backend}",
+            f"{calls.name} makes {passes:.0f} passes over its arrays on {calls.backend}",
             [
                 facts.told(steps, "steps element by element"),
                 f"the longest: {facts.at(steps[0])}",

@@ -15,7 +15,8 @@ SOURCE = "https://docs.rapids.ai/api/cudf/stable/cudf_pandas/faq/"
 def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
     for calls in facts.placed:
-        settled = calls.inside.get("settle", [])
+        begun = {facts.owner[place] for place in calls.inside.get("run", ())}
+        settled = [p for p in calls.inside.get("settle", ()) if facts.owner[p] in begun]
         if not settled:
             continue
         twice = {facts.owner[place] for place in settled}
@@ -23,7 +24,7 @@ def look(facts: Facts) -> Found:
         reasons = Counter(str(facts.said(place, "reason", "not told")) for place in settled)
         reason, times = reasons.most_common(1)[0]
         yield facts.suggest(
-            f"NumPy settles calls of {calls.function} that {calls.backend} had begun",
+            f"NumPy settles calls of {calls.name} that {calls.backend} had begun",
             [
                 facts.told(settled, "settled by NumPy"),
                 f"most often ({times} times) because: {reason}",

@@ -1,12 +1,16 @@
-"""Starting calls takes longer than what the backend then computes.
+"""Starting a call takes longer than what the device then computes.
 
-Bound: the overhead of all calls but one: at best one call does the work of all.
+Bound: the time of a usual call (the median) without its moves and what the device does, times all
+calls but one: at best one call does the work of all.
 """
 
 from __future__ import annotations
 
+from statistics import median
+
 from gpuforge.profiler.advise.facts import Facts, Found
-from gpuforge.profiler.model import DEVICE, OVERHEAD, WAIT
+from gpuforge.profiler.model import TRANSFER
+from gpuforge.units import format_seconds
 
 SOURCE = "https://hta.readthedocs.io/en/latest/source/features/cuda_kernel_launch_stats.html"
 
@@ -14,20 +18,20 @@ SOURCE = "https://hta.readthedocs.io/en/latest/source/features/cuda_kernel_launc
 def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
     for calls in facts.placed:
-        made = facts.count(calls.spans)
-        compiled = facts.time(calls.inside.get("compile", ()))
-        overhead = calls.label_ns[OVERHEAD] - compiled
-        ran = max(calls.label_ns[DEVICE], calls.label_ns[WAIT])
-        if not ran or overhead <= ran:
+        made, usual = facts.count(calls.spans), median(map(facts.each, calls.spans))
+        computed = facts.time(calls.work) / made
+        started = usual - computed - calls.label_ns[TRANSFER] / made
+        if not computed or started <= computed:
             continue
         yield facts.suggest(
-            f"Starting {calls.function} on {calls.backend} takes longer than computing it",
+            f"Starting {calls.name} on {calls.backend} takes longer than computing it",
             [
                 facts.told(calls.spans),
-                f"overhead: {facts.share(overhead)}; computing: {facts.share(ran)}",
+                f"a usual call: {format_seconds(usual / 1e9)}, of which the device computes "
+                f"{format_seconds(computed / 1e9)}",
             ],
-            overhead * (1 - 1 / made),
-            f"Make fewer, larger calls: {calls.function}.map(items) computes many at once, and "
+            started * (made - 1),
+            f"Make fewer, larger calls: {calls.name}.map(items) computes many at once, and "
             "several steps can be one function.",
             made,
             calls.spans[0],

@@ -16,25 +16,20 @@ SMALL_BYTES, MANY = 64, 3
 def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
     for calls in facts.placed:
-        made = facts.count(calls.spans)
-        small = [
-            place
-            for place in calls.inside.get("get", ())
-            if 0 < facts.spans.bytes[place] <= SMALL_BYTES
-        ]
-        if facts.count(small) < MANY * made:
+        runs, made = calls.inside.get("run", []), facts.count(calls.spans)
+        extra = facts.count(runs) - made
+        if extra < MANY * made or "fallback" in calls.inside:
             continue
-        runs = calls.inside.get("run", [])
-        extra = max(facts.count(runs) - made, 0) * (facts.fastest(runs) if runs else 0.0)
+        gets = calls.inside.get("get", [])
+        small = [place for place in gets if facts.spans.bytes[place] <= SMALL_BYTES]
+        rows = [facts.told(runs, "runs that a call is split into")]
         yield facts.suggest(
-            f"{calls.function} reads {facts.count(small) / made:.0f} single values in each call "
-            f"from {calls.backend}",
-            [facts.told(small), facts.told(runs, "runs that this splits a call into")]
-            if runs
-            else [facts.told(small)],
-            facts.time(small) + extra,
-            "Leave conditions to xp.where, keep sums and flags as arrays, and read them once after "
+            f"{calls.name} reads values while it runs: {extra / made:.0f} times in each call on "
+            f"{calls.backend}",
+            [*rows, facts.told(small, "reads")] if small else rows,
+            facts.time(small) + extra * facts.fastest(runs),
+            "Leave conditions to np.where, keep sums and flags as arrays, and read them once after "
             "the loop.",
-            facts.count(small),
+            extra,
             calls.spans[0],
         )

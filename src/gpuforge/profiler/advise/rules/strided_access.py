@@ -17,9 +17,9 @@ LINE_BYTES, CACHED_BYTES = 64, 256 * 1024
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function and backend."""
+    """Speak once for each function; other libraries than NumPy gather such arrays first."""
     attributes = facts.spans.attributes
-    for calls in facts.calls.values():
+    for calls in facts.as_written:
         found = [(p, _unused(facts, p)) for p in calls.spans if "strides" in attributes[p]]
         found = [(place, unused) for place, unused in found if unused]
         if not found:
@@ -27,10 +27,10 @@ def look(facts: Facts) -> Found:
         places = [place for place, _ in found]
         said = attributes[places[0]]
         yield facts.suggest(
-            f"{calls.function} reads an array with gaps between its elements",
+            f"{calls.name} reads an array with gaps between its elements",
             [
                 facts.told(places),
-                f"shape {said['shape']}, steps of {said['strides']} bytes, {said['dtype']}",
+                f"shape {said.get('shape')}, steps of {said['strides']} bytes, {said.get('dtype')}",
                 f"{found[0][1]:.0%} of what is read from memory is not used",
             ],
             sum(facts.spans.duration[place] * unused for place, unused in found),

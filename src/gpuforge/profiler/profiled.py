@@ -1,0 +1,110 @@
+"""``@gf.profiled``: a span around each call of a function."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any, TypeVar, overload
+
+from gpuforge import trace
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def profiled(function: F, /) -> F: ...
+@overload
+def profiled(name: str = ..., /, **attributes: Any) -> Callable[[F], F]: ...
+
+
+def profiled(function: Any = "", /, **attributes: Any) -> Any:
+    """Keep a span around each call of a function while a profile is on.
+
+    Parameters
+    ----------
+    function
+        A function, coroutine function or generator function; or the name of the span, which is the
+        function's own by default. The span of a coroutine lasts until it has ended, waits
+        included. A generator has a span for each stretch in which it runs.
+    **attributes
+        What else is to be known of the span.
+    """
+    if not callable(function):
+        return lambda wrapped: _wrapped(wrapped, function, attributes)
+    return _wrapped(function, "", attributes)
+
+
+def _wrapped(function: Any, name: str, attributes: dict[str, Any]) -> Any:
+    name = name or function.__qualname__
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is not None:
+        attributes = {"file": code.co_filename, "line": code.co_firstlineno, **attributes}
+    span = functools.partial(trace.span, name, **attributes)
+    kinds = (
+        (inspect.iscoroutinefunction, _coroutine),
+        (inspect.isgeneratorfunction, _generator),
+        (inspect.isasyncgenfunction, _asynchronous_generator),
+    )
+    make = next((make for is_it, make in kinds if is_it(function)), _plain)
+    return functools.wraps(function)(make(function, span))
+
+
+def _plain(function: Any, span: Any) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with span() if trace.enabled else trace.NOTHING:
+            return function(*args, **kwargs)
+
+    return call
+
+
+def _coroutine(function: Any, span: Any) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        with span() if trace.enabled else trace.NOTHING:
+            return await function(*args, **kwargs)
+
+    return call
+
+
+def _generator(function: Any, span: Any) -> Callable[..., Any]:
+    """Run a generator with a span around each stretch; what is sent and thrown in reaches it."""
+
+    def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        running = function(*args, **kwargs)
+        step, given = running.send, None
+        while True:
+            try:
+                with span():
+                    value = step(given)
+            except StopIteration as ended:
+                return ended.value
+            try:
+                given, step = (yield value), running.send
+            except GeneratorExit:
+                running.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - it is the generator's to handle
+                given, step = error, running.throw
+
+    return call
+
+
+def _asynchronous_generator(function: Any, span: Any) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        running = function(*args, **kwargs)
+        step, given = running.asend, None
+        while True:
+            try:
+                with span():
+                    value = await step(given)
+            except StopAsyncIteration:
+                return
+            try:
+                given, step = (yield value), running.asend
+            except GeneratorExit:
+                await running.aclose()
+                raise
+            except BaseException as error:  # noqa: BLE001 - it is the generator's to handle
+                given, step = error, running.athrow
+
+    return call

@@ -1,0 +1,341 @@
+"""``gf.profile``: records what this program does, into memory or a session file."""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import platform
+import sys
+import threading
+import time
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter_ns
+from types import TracebackType
+from typing import IO, Any
+
+from gpuforge import __version__, trace
+from gpuforge.errors import WorkloadError
+from gpuforge.facts import Absent, Failed
+from gpuforge.log import logger
+from gpuforge.probe import LiveProbe
+from gpuforge.profiler import listeners
+from gpuforge.profiler.lanes import Lanes
+from gpuforge.profiler.model import Placement, Profile, Series
+from gpuforge.profiler.session_file import Open, Writer, read
+from gpuforge.profiler.summary import Bottleneck, bottlenecks, summary
+
+SAMPLE_SECONDS, SAMPLES_PER_FLUSH = 0.2, 5
+"""How often memory is read; and after how many readings what was recorded is written."""
+PROGRAM = "program"
+"""The span around everything that the thread does which began the profile."""
+_LIBRARIES = "numpy torch jax cupy mlx dpnp pyopencl scipy".split()
+_log = logger("profiler")
+_running: list[Recording] = []
+
+
+def profile(path: str | os.PathLike[str] | None = None) -> Recording:
+    """Return what records this program, within a ``with`` block or from ``start`` to ``stop``.
+
+    Parameters
+    ----------
+    path
+        The session file (``.gfp``) to write, about once a second: it can be read up to there
+        whatever ends the program. None keeps the profile in memory.
+
+    Returns
+    -------
+    Recording
+        Holds the profile once it has ended: ``summary()``, ``bottlenecks(5)``,
+        ``export("json", path)``, ``profile``.
+    """
+    return Recording(path)
+
+
+class Recording:
+    """One profile of this process, on its way or done.
+
+    Attributes
+    ----------
+    path : the session file; None in memory
+    problem : why nothing more could be written; empty where all was
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, header: dict[str, Any] | None = None
+    ) -> None:
+        self.path = Path(path) if path is not None else None
+        self.problem = ""
+        self._header = header or {}
+        self._process = 0
+        self._profile: Profile | None = None
+
+    def start(self) -> Recording:
+        """Begin to record.
+
+        Raises
+        ------
+        WorkloadError
+            If another profile of this process is on, or the file cannot be written.
+        """
+        _running[:] = [one for one in _running if one._process == os.getpid()]  # after a fork
+        if _running:
+            raise WorkloadError(
+                "another profile of this process is on", hint="end it before the next one begins"
+            )
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._ended = threading.Event()
+        self._lanes = Lanes(self._process)
+        self._counts: Counter[str] = Counter()
+        self._notes: list[str] = []
+        self._memory = Series("memory", "bytes")
+        self._written_samples = 0
+        self._spans = self._cost_ns = 0
+        trace.enable(False)
+        self._span_ns = _measure_cost()
+        self._begin_ns, self._started = perf_counter_ns(), time.time()
+        self._first = trace.next_number()
+        self._memory_file: IO[bytes] = io.BytesIO()
+        self._writer = Writer(self.path or self._memory_file, self._told_header(), self._begin_ns)
+        _running.append(self)
+        self._sample()
+        trace.drainer = self.flush
+        trace.enable()
+        self._stop_listeners = listeners.attach()
+        self._whole = trace.span(PROGRAM)
+        self._whole.__enter__()
+        self._thread = threading.Thread(target=self._watch, name="gpuforge profile", daemon=True)
+        self._thread.start()
+        atexit.register(self.stop)
+        return self
+
+    def stop(self) -> None:
+        """End the recording; in a forked child, and a second time, nothing happens."""
+        if self not in _running or os.getpid() != self._process:
+            return
+        atexit.unregister(self.stop)
+        self._whole.__exit__(None, None, None)
+        end_ns = perf_counter_ns()
+        trace.enable(False)
+        self._stop_listeners()
+        self._ended.set()
+        self._thread.join()
+        self._sample()
+        self.flush()
+        trace.drainer = None
+        _running.remove(self)
+        cost_ns = self._cost_ns + self._span_ns * self._spans
+        notes = self._notes + ([self.problem] if self.problem else [])
+        try:
+            self._writer.tell(self._told_header())  # libraries were loaded meanwhile
+            self._writer.close(end_ns - self._begin_ns, cost_ns, self._counts, notes)
+        except OSError as error:
+            self._failed(error)
+        if self.path is not None:
+            self._writer.file.close()
+
+    def __enter__(self) -> Recording:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def profile(self) -> Profile:
+        """The profile, once the recording has ended.
+
+        Raises
+        ------
+        WorkloadError
+            If it has not, or its file cannot be read.
+        """
+        if self in _running or not self._process:
+            raise WorkloadError("the profile has not ended", hint="look at it after the 'with'")
+        if self._profile is None:
+            self._memory_file.seek(0)
+            self._profile = read(self.path or self._memory_file)
+        return self._profile
+
+    def summary(self) -> str:
+        """Return where the time went, in a few lines."""
+        return summary(self.profile)
+
+    def bottlenecks(self, most: int = 5) -> list[Bottleneck]:
+        """Return the call paths that took the most time by themselves, the longest first."""
+        return bottlenecks(self.profile, most)
+
+    def export(self, format: str, path: str | os.PathLike[str]) -> None:  # noqa: A002
+        """Write the profile in another format: ``json``, ``chrome-trace``, ``speedscope``, ...
+
+        Raises
+        ------
+        UnknownName
+            If there is no such format.
+        WorkloadError
+            If the file cannot be written.
+        """
+        made = import_module("gpuforge.profiler.formats").render(self.profile, format)
+        try:
+            Path(path).write_bytes(made if isinstance(made, bytes) else made.encode())
+        except OSError as error:
+            raise WorkloadError(
+                f"{str(path)!r} cannot be written: {error.strerror or error}",
+                hint="choose another folder",
+            ) from None
+
+    def flush(self) -> None:
+        """Take in what was recorded until now, and write it."""
+        start = perf_counter_ns()
+        with self._lock:
+            kept = trace.drain()
+            self._counts.update(kept.counts)
+            self._notes += kept.notes
+            self._spans += len(kept.spans)
+            try:
+                self._write(kept)
+            except OSError as error:
+                self._failed(error)
+            self._cost_ns += perf_counter_ns() - start
+
+    def _write(self, kept: trace.Trace) -> None:
+        first, elsewhere = self._first, self._lanes.place(kept.spans, kept.standing)
+        finished = [
+            (
+                name, label, number - first, max(parent - first, 0), start, end,
+                elsewhere.get(number, thread), nbytes, self._with_peak(start, end, attributes),
+            )
+            for name, label, number, parent, start, end, thread, nbytes, attributes in kept.spans
+            if number > first
+        ]  # fmt: skip
+        standing = [
+            Open(span.name, span.label, span.number - first, max(span.parent - first, 0),
+                 span.start_ns, elsewhere.get(span.number, span.thread))
+            for span in kept.standing if span.number > first
+        ]  # fmt: skip
+        self._writer.write(
+            finished, standing, self._lanes.named(kept.lanes),
+            self._placements(kept.choices), self._series(kept.readings),
+        )  # fmt: skip
+
+    def _with_peak(
+        self, start: int, end: int, attributes: dict[str, Any] | None
+    ) -> dict[str, Any] | None:
+        """Return what was said of a span, with the highest of the readings of memory within it."""
+        if end - start < SAMPLE_SECONDS * 1e9:
+            return attributes
+        times, begin = self._memory.times_ns, self._begin_ns
+        first, last = bisect_left(times, start - begin), bisect_right(times, end - begin)
+        if first == last:
+            return attributes
+        peak = int(max(self._memory.values[first:last]))
+        return {**(attributes or {}), "memory_peak_bytes": peak}
+
+    def _placements(self, choices: list[tuple[trace.Choice, float, float]]) -> list[Placement]:
+        """Return what came of each choice since the last time, its calls taken together."""
+        together: dict[int, list[Any]] = {}
+        for choice, seconds, transfer in choices:
+            known = together.setdefault(id(choice), [choice, 0.0, 0, 0.0])
+            known[1] += seconds
+            known[2] += 1
+            known[3] += transfer
+        return [
+            Placement(
+                choice.at_ns - self._begin_ns, choice.function, choice.signature, choice.backend,
+                seconds, calls, choice.predicted_seconds, transfer, choice.reason,
+            )
+            for choice, seconds, calls, transfer in together.values()
+        ]  # fmt: skip
+
+    def _series(self, readings: list[trace.Reading]) -> list[Series]:
+        new = slice(self._written_samples, None)
+        times, values = self._memory.times_ns[new], self._memory.values[new]
+        self._written_samples += len(times)
+        found = {("memory", "host"): Series("memory", "bytes", "host", times, values)}
+        for one in readings:
+            series = found.setdefault(
+                (one.name, one.device), Series(one.name, one.unit, one.device)
+            )
+            series.times_ns.append(one.at_ns - self._begin_ns)
+            series.values.append(one.value)
+        return [series for series in found.values() if series.times_ns]
+
+    def _failed(self, error: OSError) -> None:
+        """Go on without the file: the program is not to fail for its profile."""
+        if not self.problem:
+            self.problem = f"the session file could not be written on: {error.strerror or error}"
+            _log.warning("%s", self.problem)
+
+    def _watch(self) -> None:
+        """Read memory, and write what was recorded, a few times a second."""
+        turn = 0
+        while not self._ended.wait(SAMPLE_SECONDS):
+            self._sample()
+            turn += 1
+            if turn % SAMPLES_PER_FLUSH == 0:
+                self.flush()
+
+    def _sample(self) -> None:
+        start = perf_counter_ns()
+        used = _read_memory()
+        if isinstance(used, int):
+            self._memory.times_ns.append(start - self._begin_ns)
+            self._memory.values.append(float(used))
+        elif used not in self._notes:
+            self._notes.append(used)
+        self._cost_ns += perf_counter_ns() - start
+
+    def _told_header(self) -> dict[str, Any]:
+        loaded = {name: sys.modules[name] for name in _LIBRARIES if name in sys.modules}
+        return {
+            "program": [sys.executable, *sys.orig_argv[1:]],
+            "started": self._started,
+            "gpuforge": __version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "versions": {
+                name: str(module.__version__)
+                for name, module in loaded.items()
+                if hasattr(module, "__version__")
+            },
+            "cost_ns_per_span": self._span_ns,
+            "unknown": {
+                "machine": "it was not detected for this profile",
+                "link_bytes_per_second": "the links were not measured for this profile",
+            },
+            **self._header,
+        }
+
+
+def _measure_cost() -> int:
+    """Return what one span takes in this process, in nanoseconds: the least of a few turns."""
+    least = 1 << 62
+    trace.drain()
+    trace.enable()
+    for _ in range(10):
+        start = perf_counter_ns()
+        for _ in range(100):
+            with trace.span("calibration"):
+                pass
+        least = min(least, perf_counter_ns() - start)
+    trace.enable(False)
+    trace.drain()
+    return least // 100
+
+
+def _read_memory() -> int | str:
+    """Return the bytes of this process that lie in memory, or why they are not known."""
+    if sys.platform != "linux":
+        return f"memory of the process was not read: nothing here tells it on {sys.platform}"
+    read = LiveProbe().read_text("/proc/self/statm")
+    if isinstance(read, Absent | Failed):
+        return f"memory of the process was not read: {read.reason}"
+    return int(read.split()[1]) * os.sysconf("SC_PAGE_SIZE")
