@@ -231,7 +231,8 @@ class Facts:
 
     def again(self, *flags: str) -> str:
         """Return the command that records the program again, with options of ``gpuforge run``."""
-        words = [str(word) for word in self.profile.header.get("program", ())]
+        told = self.profile.header.get("program")
+        words = [str(word) for word in told] if isinstance(told, list | tuple) else []
         if words and os.path.basename(words[0]).startswith("python"):
             words = words[1:]
         program = shlex.join(words) if words else "PROGRAM"

@@ -202,7 +202,7 @@ function makePathTwin() {
   const labels = data.labels.map((label, at) => ({
     title: label, numeric: true, value: path => path.now.sum[at],
     text: path => path.now.sum[at] ? time(path.now.sum[at]) : '',
-  }));
+  })).filter((_, at) => paths.root.now.sum[at]);
   const difference = path => measured(path.now, 'total') - measured(path.base, 'total');
   const totalTime = path => path.device ? path.now.sum[4] : measured(path.now, 'total');
   const compared = [
