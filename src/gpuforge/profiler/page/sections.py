@@ -137,7 +137,7 @@ def _suggestion(one: Suggestion) -> str:
         html(one.advice, 1000),
         where and f"Where: <code>{html(where)}</code>",
         one.check_command and f"Check: <code>{html(one.check_command)}</code>",
-        f"Rule: {html(one.rule)}",
+        one.rule and f"Rule: {html(one.rule)}",
     ]
     return (
         f"<li><details><summary><b>{html(one.title)}</b>"
