@@ -149,7 +149,7 @@ function drawFlame() {
   const all = width(paths.root);
   flame.host.classList.toggle('empty', !all);
   if (!all) {
-    flame.rows = [];
+    Object.assign(flame, {rows: [], drawn: [], here: null});
     flame.host.replaceChildren(element('p', {role: 'treeitem'}, `Nothing of “${WORDS[state.width]}” was recorded.`));
     flame.host.style.setProperty('--height', '3em');
     return;
@@ -166,6 +166,7 @@ function zoomFlame(path) {
 }
 
 function zoomTo(path) {
+  if (!flame.rows.length) return;
   zoomFlame(path);
   remember(true);
   announce(`${path.name} fills the flame graph: ${figure(width(path))}, ${percent(width(path), width(paths.root))} of all`);
@@ -178,7 +179,7 @@ function zoomOut() {
 
 function makeFlame() {
   const host = byId('flame-graph');
-  const into = () => flame.open(flame.here), reset = () => zoomTo(paths.root);
+  const into = () => flame.here && flame.open(flame.here), reset = () => zoomTo(paths.root);
   flame = new Graph(host, byId('flame-detail'), {
     height: 22, role: 'treeitem', look: lookOfPath,
     opened: box => zoomTo(box.item),
@@ -392,8 +393,8 @@ function readingAt(series, at) {
 
 function chart(series, pressure, wide) {
   const high = 120, left = 74, wall = Math.max(data.wall, series.time[series.time.length - 1], 1);
-  const top = roundUp(Math.max(...series.value, series.unit === 'ratio' ? 1 : 0) || 1, series.unit);
-  const x = at => left + (wide - left - 8) * at / wall, y = value => 8 + (high - 16) * (1 - value / top);
+  const top = roundUp(Math.max(...series.value, series.unit === 'ratio' ? 1 : 0) || 1, series.unit) || 1;
+  const x = at => left + (wide - left - 8) * at / wall, y = value => 8 + (high - 16) * (1 - Math.min(Math.max(value / top, 0), 1));
   const made = svg('svg', {class: 'chart', width: wide, height: high + 22, role: 'img',
     'aria-label': `${series.device}: ${series.name}. ${summary(series, pressure)}`});
   for (const share of [0, 0.5, 1]) {
