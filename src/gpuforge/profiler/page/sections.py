@@ -58,7 +58,8 @@ def _largest_place(profile: Profile, rows: Sequence[Row]) -> tuple[str, float] |
     places: list[str] = []
     sums: dict[str, int] = {}
     for path, above in rows:
-        file, line = where_written(profile.spans.attributes.get(path.sample, {}))
+        said = profile.spans.attributes.get(path.sample, {})
+        file, line = where_written(said) if "direction" not in said else ("", 0)
         inherited = places[above] if above >= 0 else names.line(path.name, 60)
         places.append(f"{names.line(path.name, 60)} ({file}:{line})" if file else inherited)
         sums[places[-1]] = sums.get(places[-1], 0) + sum(path.own_label_ns[:DEVICE])
