@@ -161,6 +161,17 @@ class Settings:
     min_elements: int = setting(
         0, number(0, 2**62, int), "calls with fewer array elements than this stay on NumPy"
     )
+    warmup: bool = setting(
+        False,
+        parse_flag,
+        "after the first call, open the libraries that the last run of the program used",
+    )
+    lazy_imports: bool = setting(
+        False, parse_flag, "let heavy imports of a program wait until they are used"
+    )
+    kernel_caches: bool = setting(
+        True, parse_flag, "set the caches of compiled kernels that libraries leave unset"
+    )
     plugins: bool = setting(
         False,
         parse_flag,

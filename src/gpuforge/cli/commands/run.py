@@ -14,10 +14,8 @@ SUMMARY = "run a program and report where its array functions ran"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options, which stand before the program; what follows it is the program's."""
-    parser.usage = (
-        f"{parser.prog} [--save FILE] [--accelerate] [--backend NAME] [--quiet] "
-        "SCRIPT|-m MODULE [ARGS]"
-    )
+    options = "[--save FILE] [--accelerate] [--lazy-imports] [--backend NAME] [--quiet]"
+    parser.usage = f"{parser.prog} {options} SCRIPT|-m MODULE [ARGS]"
     parser.add_argument(
         "--save",
         metavar="FILE",
@@ -28,6 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--accelerate",
         action="store_true",
         help="also accelerate the program's own NumPy functions, without editing them",
+    )
+    parser.add_argument(
+        "--lazy-imports",
+        action=argparse.BooleanOptionalAction,
+        help="import heavy libraries when they are first used",
     )
     parser.add_argument(
         "--backend",
@@ -58,19 +61,23 @@ def run(arguments: argparse.Namespace) -> int:
         from gpuforge.profiler.session_file import check_target
 
         check_target(arguments.save)
+    from gpuforge.runtime.startup import caches, record
     from gpuforge.runtime.threads.contention import prepare_environment
 
     prepared = prepare_environment()  # before anything loads NumPy, which reads it
     _check_backend(arguments.backend)
+    chosen = settings.load().settings
+    if chosen.kernel_caches:
+        prepared |= caches.prepare(settings.cache_folder(chosen), os.environ)
+    lazy = chosen.lazy_imports if arguments.lazy_imports is None else arguments.lazy_imports
     variables = environment(
         os.environ,
         backend=arguments.backend,
         accelerated=_own_folder(words) if arguments.accelerate else "",
         prepared=prepared,
         saved=os.path.abspath(arguments.save) if arguments.save else "",
-        summary=settings.load().settings.profiler
-        if arguments.quiet is None
-        else not arguments.quiet,
+        lazy=record.switched_off() if lazy else None,
+        summary=chosen.profiler if arguments.quiet is None else not arguments.quiet,
         verbose=arguments.verbose,
     )
     log.logger().info("starting %s", " ".join(words))

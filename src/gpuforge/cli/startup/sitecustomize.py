@@ -18,6 +18,7 @@ _PREPARED = os.environ.pop("_GPUFORGE_PREPARED", "")
 _QUIET = os.environ.pop("_GPUFORGE_QUIET", "")
 _ACCELERATED = os.environ.pop("_GPUFORGE_ACCELERATED", "")
 _SAVE = os.environ.pop("_GPUFORGE_SAVE", "")
+_LAZY = os.environ.pop("_GPUFORGE_LAZY", "")
 
 
 def _step_aside() -> None:
@@ -74,6 +75,12 @@ if __name__ == "sitecustomize":
         from gpuforge.cli import saving
 
         saving.begin(_SAVE)
+    if _LAZY:
+        import json
+
+        from gpuforge.runtime.startup import lazy
+
+        lazy.defer(off=json.loads(_LAZY))
     if _ACCELERATED:
         from gpuforge.cli import own_code
 
