@@ -229,6 +229,16 @@ def test_folded_stacks_of_two_profiles(call: Any, tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_a_page_of_two_profiles(call: Any, tmp_path: Path) -> None:
+    base = profile(tmp_path / "a.gfp", 20)
+    new = profile(tmp_path / "b.gfp", 29, extra="copy", numpy="2.5")
+    page = tmp_path / "d.html"
+    status, out, err = call("diff", base, new, "-o", page)
+    assert status == 0 and out.startswith("wall ") and f"written to {page}\n" in err
+    assert "<li>not fully comparable: numpy: 2.4 → 2.5</li>" in page.read_text(encoding="utf-8")
+    assert call("diff", base, new, "-o", tmp_path)[0] == 2
+
+
 def test_json_of_two_profiles(call: Any, tmp_path: Path) -> None:
     base, new = profile(tmp_path / "a.gfp", 20), profile(tmp_path / "b.gfp", 29)
     document = json.loads(call("diff", base, new, "--json")[1])
@@ -255,6 +265,7 @@ def test_files_of_two_kinds_and_of_none(call: Any, tmp_path: Path) -> None:
     for arguments, message in (
         ((one, two), "are a bench result and a session file"),
         ((one, one, "--folded"), "--folded needs two session files"),
+        ((one, one, "-o", tmp_path / "d.html"), "-o needs two session files"),
         ((one, tmp_path / "none"), "cannot be read"),
         ((one, tmp_path / "text"), "text"),
         ((two, two, "--fail-on", "-1"), "--fail-on is not a positive number"),

@@ -17,9 +17,10 @@ import pytest
 
 from gpuforge.profiler.breakdown import breakdown, total_ns
 from gpuforge.profiler.formats import html
-from gpuforge.profiler.model import LABELS
+from gpuforge.profiler.model import LABELS, Profile, Series
 from gpuforge.profiler.page.difference import render_difference
 from gpuforge.units import format_bytes, format_seconds
+from tests.profiler.made import Making
 from tests.profiler.realistic import realistic
 from tests.profiler.test_html import HOSTILE, hostile
 
@@ -75,7 +76,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Open]:
             lambda sent: sent.url.startswith(path.as_uri()) or complaints.append(sent.url),
         )
         page.goto(path.as_uri() + fragment)
-        page.wait_for_selector("#flame-graph .box, #failure:not([hidden])")
+        page.wait_for_selector("#contents li, #failure:not([hidden])")
         return page
 
     yield opens
@@ -349,6 +350,23 @@ def test_hostile_names_are_text(opened: Open) -> None:
     press(page, "ArrowDown", "ArrowRight", "Enter")
     page.click("#spans-twin summary")
     assert page.locator("#spans-table tbody tr").count() > 10
+
+
+def test_odd_profiles_open_and_answer(opened: Open) -> None:
+    one = Making()
+    one.span("", 0, 0)
+    readings = Making()
+    for value in (-3e36, 0.0, 5e-324):
+        readings.profile.series.append(Series("memory", "bytes", "gpu"))
+        readings.profile.series[-1].times_ns.append(0)
+        readings.profile.series[-1].values.append(value)
+    for profile in (Profile(), one.profile, readings.profile):
+        page = opened(html.render(profile))
+        for measure in ("bytes", "device", "total"):
+            page.select_option("#measure", measure)
+        for button in page.locator(".tools button:visible").all():
+            button.click()
+        assert "Nothing of" in page.inner_text("#flame-graph")
 
 
 def test_the_difference_is_told_by_sign_and_number(opened: Open) -> None:

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from gpuforge import stored
 from gpuforge.cli import render
 from gpuforge.cli.main import FINE, NOTHING, PROBLEM
 from gpuforge.errors import UnknownName, WorkloadError
@@ -24,6 +25,7 @@ from gpuforge.profiler.compare.profiles import (
 )
 from gpuforge.profiler.compare.stored_results import UNPAIRED, Difference, difference
 from gpuforge.profiler.model import LABELS, Profile
+from gpuforge.profiler.page.difference import render_difference
 from gpuforge.units import format_seconds
 
 SUMMARY = "show what differs between two stored bench results or session files"
@@ -41,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="status 1 where a benchmark is slower by this, or the wall time of a profile longer; "
         f"by default where a benchmark is slower by {100 * MINIMAL:g}, and never for profiles",
     )
+    parser.add_argument(
+        "-o",
+        dest="output",
+        metavar="FILE",
+        help="write there a page (.html) with the differential flame graph of two session files",
+    )
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--json", action="store_true", help="print one JSON document")
     only.add_argument(
@@ -56,12 +64,17 @@ def run(arguments: argparse.Namespace) -> int:
         raise UnknownName("gpuforge diff: --fail-on is not a positive number of percent")
     base, new = (_read(Path(name)) for name in (arguments.base, arguments.new))
     if isinstance(base, Profile) and isinstance(new, Profile):
-        return _profiles(profile_difference(base, new), arguments)
+        found = profile_difference(base, new)
+        if arguments.output:
+            _write_page(Path(arguments.output), base, new, found)
+        return _profiles(found, arguments)
     if not isinstance(base, BenchResult) or not isinstance(new, BenchResult):
         raise WorkloadError(
             f"{arguments.base} and {arguments.new} are a bench result and a session file",
             hint="compare files of one kind",
         )
+    if arguments.output:
+        raise UnknownName("gpuforge diff: -o needs two session files")
     if arguments.folded:
         raise UnknownName("gpuforge diff: --folded needs two session files")
     return _results(base, new, arguments)
@@ -155,6 +168,17 @@ def _profiles(found: ProfileDifference, arguments: argparse.Namespace) -> int:
         render.message(f"the wall time is {percent(found.change)[1:]} longer")
         return PROBLEM
     return FINE
+
+
+def _write_page(path: Path, base: Profile, new: Profile, found: ProfileDifference) -> None:
+    remarks = [f"not fully comparable: {line}" for line in found.differences]
+    try:
+        stored.write(path, render_difference(base, new, remarks))
+    except OSError as error:
+        raise WorkloadError(
+            f"{path} cannot be written: {error.strerror}", hint="name another file with -o"
+        ) from None
+    render.message(f"written to {path}")
 
 
 def _milliseconds(ns: int) -> str:

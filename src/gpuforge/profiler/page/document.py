@@ -13,7 +13,7 @@ from gpuforge.profiler.page.columns import pack
 from gpuforge.profiler.page.sections import html
 
 HERE = Path(__file__).parent
-SCRIPTS = ("graph.js", "table.js", "page.js")
+SCRIPTS = ("graph.js", "table.js", "flame.js", "timeline.js", "charts.js", "page.js")
 
 
 def document(columns: dict[str, Any], *, title: str, program: str, **parts: str) -> str:

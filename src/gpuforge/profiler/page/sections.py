@@ -58,7 +58,8 @@ def _largest_place(profile: Profile, rows: Sequence[Row]) -> tuple[str, float] |
     places: list[str] = []
     sums: dict[str, int] = {}
     for path, above in rows:
-        file, line = where_written(profile.spans.attributes.get(path.sample, {}))
+        said = profile.spans.attributes.get(path.sample, {})
+        file, line = where_written(said) if "direction" not in said else ("", 0)
         inherited = places[above] if above >= 0 else names.line(path.name, 60)
         places.append(f"{names.line(path.name, 60)} ({file}:{line})" if file else inherited)
         sums[places[-1]] = sums.get(places[-1], 0) + sum(path.own_label_ns[:DEVICE])
@@ -87,16 +88,21 @@ def parts_section(profile: Profile, parts: list[Breakdown]) -> str:
             f'<div role="img" aria-label="{label}"><table class="parts" role="presentation">'
             f'<tr>{cells}</table></div><ul class="legend">{legend}</ul>'
         )
+    labels = [label for label in range(len(LABELS)) if any(part.label_ns[label] for part in parts)]
     rows: list[list[Cell]] = [
         [
             profile.lanes[part.lane].name,
             profile.lanes[part.lane].kind,
-            *map(_number, (part.wall_ns, *part.label_ns, part.unexplained_ns)),
+            _number(part.wall_ns),
+            *[_number(part.label_ns[label]) for label in labels],
+            _number(part.unexplained_ns),
             _bytes(part.bytes),
         ]
         for part in parts
     ]
-    titles = ["thread or device", "kind", "wall", *LABELS, "no span", "bytes"]
+    titles = [
+        "thread or device", "kind", "wall", *[LABELS[label] for label in labels], "no span", "bytes"
+    ]  # fmt: skip
     lanes = table("lanes", "Each thread, and each queue of a device", titles, rows, first=2)
     return section("parts", "Where the time went", drawn + lanes)
 
@@ -132,7 +138,7 @@ def _suggestion(one: Suggestion) -> str:
         html(one.advice, 1000),
         where and f"Where: <code>{html(where)}</code>",
         one.check_command and f"Check: <code>{html(one.check_command)}</code>",
-        f"Rule: {html(one.rule)}",
+        one.rule and f"Rule: {html(one.rule)}",
     ]
     return (
         f"<li><details><summary><b>{html(one.title)}</b>"
@@ -147,36 +153,44 @@ def placements_section(profile: Profile) -> str:
     share = lost_share(found)
     if share is None:
         return ""
+    alike: dict[tuple[str, ...], list[Regret]] = {}
+    for regret in found:
+        one = regret.placement
+        key = one.function, one.signature, one.backend, regret.best, one.reason
+        alike.setdefault(key, []).append(regret)
     lost = format_seconds(sum(regret.lost_seconds for regret in found))
     took = format_seconds(sum(regret.placement.seconds for regret in found))
     text = (
         f"<p>Placed calls took {took}. You lost {percent(share)} of it ({lost}) against the oracle:"
-        " the best backend known for each call.</p>"
+        " the best backend known for each call. Times are those of one call, but for what was"
+        " lost.</p>"
     )
-    if len(found) > MOST_PLACEMENTS:
-        text += (
-            f"<p>Of {len(found):,} placements the {MOST_PLACEMENTS} that lost most are shown.</p>"
-        )
+    rows = [_placement(key, regrets) for key, regrets in alike.items()]
+    rows.sort(key=lambda row: -float(row[8][0]))
+    if len(rows) > MOST_PLACEMENTS:
+        text += f"<p>The {MOST_PLACEMENTS} of {len(rows):,} that lost most are shown.</p>"
     titles = [
-        "function", "arguments", "ran on", "best", "calls", "a call took", "predicted", "best took",
+        "function", "arguments", "ran on", "best", "calls", "took", "predicted", "best took",
         "lost", "why there",
     ]  # fmt: skip
-    rows = [_placement(regret) for regret in found[:MOST_PLACEMENTS]]
-    made = table("placed", "Where calls ran", titles, rows, first=4, last=8)
+    made = table("placed", "Where calls ran", titles, rows[:MOST_PLACEMENTS], first=4, last=8)
     return section("placements", "Placements", text + made)
 
 
-def _placement(regret: Regret) -> list[Cell]:
-    one, predicted = regret.placement, regret.predicted_seconds
-    each = one.seconds / one.calls
-    best = format_seconds(regret.best_seconds) + ("" if regret.measured else " (predicted)")
+def _placement(key: tuple[str, ...], found: list[Regret]) -> list[Cell]:
+    """Return the row of choices that are alike."""
+    function, signature, backend, best, reason = key
+    calls = sum(regret.placement.calls for regret in found)
+    took = sum(regret.placement.seconds for regret in found) / calls
+    lost = sum(regret.lost_seconds for regret in found)
+    known = [p for regret in found if (p := regret.predicted_seconds) is not None]
+    predicted = sum(known) / len(known) if known else 0.0
+    least = found[0].best_seconds
+    told = format_seconds(least) + ("" if found[0].measured else " (predicted)")
     return [
-        one.function, one.signature, one.backend, regret.best, (one.calls, f"{one.calls:,}"),
-        (each, format_seconds(each)),
-        (-1, "") if predicted is None else (predicted, format_seconds(predicted)),
-        (regret.best_seconds, best),
-        (regret.lost_seconds, format_seconds(regret.lost_seconds) if regret.lost_seconds else ""),
-        one.reason,
+        function, signature, backend, best, (calls, f"{calls:,}"), (took, format_seconds(took)),
+        (predicted, format_seconds(predicted) if known else ""), (least, told),
+        (lost, format_seconds(lost) if lost else ""), reason,
     ]  # fmt: skip
 
 
