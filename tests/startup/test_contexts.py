@@ -1,4 +1,4 @@
-"""A device's context and queue are made once, and taken by sessions and calls without the driver."""
+"""A device's context and queue are made once; sessions and calls take them without the driver."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ P clCreateBuffer(P a, P b, P c, P d, P e) {
 }
 P clEnqueueNDRangeKernel(P a, P b, P c, P d, P e, P f, P g, P h, P i) {
     counted[3]++;
-    return ((P (*)(P, P, P, P, P, P, P, P, P))next("clEnqueueNDRangeKernel"))(a, b, c, d, e, f, g, h, i);
+    return ((P (*)(P, P, P, P, P, P, P, P, P))next("clEnqueueNDRangeKernel"))
+        (a, b, c, d, e, f, g, h, i);
 }
 """
 PROGRAM = """
