@@ -6,8 +6,8 @@ Every run is a fresh process; what is compared runs in turns, and the time is fr
 process is started until its first result is there. *small*: 16 numbers. *large*: a product of two
 matrices of 1,500 rows in float32, pinned to the library. *known*: a run whose cache folder an
 earlier run has filled. *together*: three libraries made ready by one warm-up, against by calls that
-name them, one after the other. *during*: how much later short calls of NumPy end while PyTorch is
-warmed up.
+name them, one after the other. *during*: how much later calls of NumPy, of some 5 ms each, end
+while PyTorch is warmed up.
 *memory*: a program that computes on one of the five libraries, against one that imports all five.
 *lazy*: a program that imports three libraries and uses none. *end*: a whole process that ends while
 PyTorch is warmed up. Takes some four minutes, --quick one.
@@ -89,7 +89,7 @@ for name in {names!r}:
 """
 DURING = """
 import numpy as np, time, gpuforge as gf
-x = np.ones(2_000_000, np.float32)
+x = np.ones(16_000_000, np.float32)
 {begin}
 times, ends = [], time.monotonic() + 4.0
 while time.monotonic() < ends {goes_on}:
@@ -259,18 +259,21 @@ def main() -> int:
         measure(runs, arguments.repeats or (2 if arguments.quick else 7), libraries)
     lines = report(runs, libraries)
     about["load_after"] = os.getloadavg()[0]
-    whole = {"machine": about, "report": lines, "runs": thinned(runs.rows)}
-    arguments.out.write_text(json.dumps(whole, indent=1) + "\n")
+    head = json.dumps({"machine": about, "report": lines}, indent=1)
+    rows = ",\n".join(map(json.dumps, thinned(runs.rows)))
+    arguments.out.write_text(f'{head[:-2]},\n "runs": [\n{rows}\n]}}\n')
     print("\n".join(lines))
     return 0
 
 
 def thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with their times of single calls rounded to microseconds."""
-    return [
-        {**row, "times": [round(t, 6) for t in row["times"]]} if "times" in row else row
-        for row in rows
-    ]
+    """Return the rows with 201 of their times of single calls, from the shortest to the longest."""
+    made = []
+    for row in rows:
+        times = sorted(row.get("times", ()))
+        kept = [round(times[n * (len(times) - 1) // 200], 6) for n in range(201)] if times else None
+        made.append({**row, "times": kept} if times else row)
+    return made
 
 
 if __name__ == "__main__":
