@@ -15,7 +15,6 @@ import opcode
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -97,9 +96,6 @@ class LazyImports:
                 record.keep_imports(list(self.deferred.values()))
             except Exception as error:  # noqa: BLE001 - the program may have spoilt the search path
                 self.problem = f"nothing is kept of this run's imports: {error!r}"
-            if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
-                with suppress(KeyboardInterrupt):  # or Python forgets, importing, how it is to end
-                    exec("raise KeyboardInterrupt")
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
