@@ -48,8 +48,8 @@ P clCreateBuffer(P a, P b, P c, P d, P e) {
 }
 P clEnqueueNDRangeKernel(P a, P b, P c, P d, P e, P f, P g, P h, P i) {
     counted[3]++;
-    return ((P (*)(P, P, P, P, P, P, P, P, P))next("clEnqueueNDRangeKernel"))
-        (a, b, c, d, e, f, g, h, i);
+    P (*own)(P, P, P, P, P, P, P, P, P) = next("clEnqueueNDRangeKernel");
+    return own(a, b, c, d, e, f, g, h, i);
 }
 """
 PROGRAM = """
