@@ -6,10 +6,11 @@ Every run is a fresh process; what is compared runs in turns, and the time is fr
 process is started until its first result is there. *small*: 16 numbers. *large*: a product of two
 matrices of 1,500 rows in float32, pinned to the library. *known*: a run whose cache folder an
 earlier run has filled. *together*: three libraries made ready by one warm-up, against by calls that
-name them, one after the other. *during*: how much later short calls of NumPy end while PyTorch is
-warmed up.
+name them, one after the other. *during*: how much later calls of NumPy, of some 5 ms each, end
+while PyTorch is warmed up.
 *memory*: a program that computes on one of the five libraries, against one that imports all five.
-*lazy*: a program that imports three libraries and uses none. Takes some four minutes, --quick one.
+*lazy*: a program that imports three libraries and uses none. *end*: a whole process that ends while
+PyTorch is warmed up. Takes some four minutes, --quick one.
 
 Targets: small <= 1.3 × plain NumPy; large <= 1.05 × the library alone; together no slower; calls
 during a warm-up <= 20 ms later at the 95th percentile; memory of one <= 0.60 × that of all five;
@@ -88,7 +89,7 @@ for name in {names!r}:
 """
 DURING = """
 import numpy as np, time, gpuforge as gf
-x = np.ones(2_000_000, np.float32)
+x = np.ones(16_000_000, np.float32)
 {begin}
 times, ends = [], time.monotonic() + 4.0
 while time.monotonic() < ends {goes_on}:
@@ -124,6 +125,7 @@ class Runs:
         if done.returncode:
             raise Broken(f"{what}, {form}: {fresh.last_words(done.returncode, done.stderr)}")
         found = json.loads(done.stdout.splitlines()[-1])
+        found["process_seconds"] = monotonic() - begin
         found["seconds"] = found.pop("at") - begin
         self.rows.append({"what": what, "form": form, **found})
         print(f"{what}, {form}: {found['seconds']:.2f} s", file=sys.stderr, flush=True)
@@ -158,6 +160,9 @@ def measure(runs: Runs, repeats: int, libraries: list[str]) -> None:
             runs.once("during", "quiet", quiet, cache="together")
             runs.once("during", "warm-up", DURING.format(begin=warm, goes_on="and not w.done"),
                       cache="together")  # fmt: skip
+            runs.once("end", "no warm-up", "import gpuforge as gf\ngf.warmup\n", cache="together")
+            ends = f"import gpuforge as gf\ngf.warmup([{name!r}])\nimport time; time.sleep(0.1)\n"
+            runs.once("end", "warm-up", ends, cache="together")
         if len(ours) == 5:
             every = "".join(f"import {MODULES[name]}\n" for name in ours)
             runs.once("memory", "all imported", _INPUT + every)
@@ -189,6 +194,8 @@ def report(runs: Runs, libraries: list[str]) -> list[str]:
         lines.append(f"mlx, small: {fresh.shown(fresh.spread(alone))} s; <= {MLX_SECONDS} s {held}")
     lines.append(compared(runs, "together", "in turn", "warm-up", TOGETHER))
     lines += later(runs)
+    if runs.of("end", "warm-up"):
+        lines.append(compared(runs, "end", "no warm-up", "warm-up", key="process_seconds"))
     for name in ("torch", "jax"):
         if runs.of("memory", f"uses {name}"):
             lines.append(compared(runs, "memory", "all imported", f"uses {name}", MEMORY, "peak"))
@@ -208,7 +215,7 @@ def compared(
 ) -> str:
     """Return how one form compares with another: medians, spreads, ratio, verdict."""
     found, before = (fresh.spread(runs.of(what, one, key)) for one in (form, base))
-    scale, unit = (1, "s") if key == "seconds" else (1e-6, "MB")
+    scale, unit = (1e-6, "MB") if key == "peak" else (1, "s")
     shown = [fresh.shown({n: v * scale for n, v in one.items()}) for one in (found, before)]
     ratio = found["median"] / before["median"]
     text = f"{what}: {form} {shown[0]} {unit}, {base} {shown[1]} {unit}: {ratio:.2f} ×"
@@ -252,18 +259,21 @@ def main() -> int:
         measure(runs, arguments.repeats or (2 if arguments.quick else 7), libraries)
     lines = report(runs, libraries)
     about["load_after"] = os.getloadavg()[0]
-    whole = {"machine": about, "report": lines, "runs": thinned(runs.rows)}
-    arguments.out.write_text(json.dumps(whole, indent=1) + "\n")
+    head = json.dumps({"machine": about, "report": lines}, indent=1)
+    rows = ",\n".join(map(json.dumps, thinned(runs.rows)))
+    arguments.out.write_text(f'{head[:-2]},\n "runs": [\n{rows}\n]}}\n')
     print("\n".join(lines))
     return 0
 
 
 def thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with their times of single calls rounded to microseconds."""
-    return [
-        {**row, "times": [round(t, 6) for t in row["times"]]} if "times" in row else row
-        for row in rows
-    ]
+    """Return the rows with 201 of their times of single calls, from the shortest to the longest."""
+    made = []
+    for row in rows:
+        times = sorted(row.get("times", ()))
+        kept = [round(times[n * (len(times) - 1) // 200], 6) for n in range(201)] if times else None
+        made.append({**row, "times": kept} if times else row)
+    return made
 
 
 if __name__ == "__main__":

@@ -167,6 +167,10 @@ PROGRAMS: dict[str, tuple[str, tuple[str, ...] | None]] = {
         "print(scipy is old, old.__version__ == scipy.__version__)",
         ("scipy",),
     ),
+    "spoilt search path": (
+        "import scipy, sys\nsys.path.clear()\nsys.path_importer_cache.clear()\nprint('end')",
+        None,
+    ),
     "warning": (
         "import warnings, scipy\nwarnings.simplefilter('always')\n"
         "warnings.warn(f'from here {scipy.__version__}')",

@@ -255,12 +255,28 @@ def test_a_terminal_shows_how_far_it_is_while_somebody_waits(tmp_path: Path) -> 
     assert b"warm-up: torch, 1 of 1, importing (" in text and text.endswith(b"\r\x1b[K"), text
 
 
-def test_files_are_read_ahead_by_another_process() -> None:
+def test_files_are_read_ahead_by_another_process(monkeypatch: Any) -> None:
+    monkeypatch.setattr(ahead, "_is_in_memory", lambda folder: False)
     child = ahead.read_ahead("numpy")
     if child is None:
         pytest.skip("posix_fadvise is not there on this system")
     assert child.wait(LIMIT_SECONDS) == 0
     assert ahead.read_ahead("no_such_library") is None
+
+
+def test_files_that_are_in_memory_are_not_read_again(tmp_path: Path) -> None:
+    if not hasattr(os, "RWF_NOWAIT"):
+        pytest.skip("this system does not tell what is in memory")
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 100_000)
+    path.read_bytes()
+    in_memory = ahead._is_in_memory(str(tmp_path))
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if not in_memory:
+        pytest.skip("this file system does not tell what is in memory")
+    assert not ahead._is_in_memory(str(tmp_path))
 
 
 def test_the_setting_begins_nothing_before_the_first_call() -> None:

@@ -44,11 +44,12 @@ def warmup(names: Iterable[str] | Mapping[str, float] = (), *, wait: bool = Fals
     """
     session = current_session()
     if session.settings.kernel_caches:
-        caches.prepare(settings.cache_folder(session.settings), os.environ)
-    made = warming.begin(session, names, "gf.warmup()")
+        made = caches.prepare(settings.cache_folder(session.settings), os.environ)
+        session.notes += [f"set {name}={value}" for name, value in made.items()]
+    begun = warming.begin(session, names, "gf.warmup()")
     if wait:
-        made.wait()
-    return made
+        begun.wait()
+    return begun
 
 
 def warm_after_first_call() -> None:

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -49,9 +50,14 @@ class Aside:
             if self.is_busy:
                 return False
             self._imports = imports
-            self._thread = threading.Thread(target=job, name="gpuforge aside", daemon=True)
+            run = partial(self._run, job)
+            self._thread = threading.Thread(target=run, name="gpuforge aside", daemon=True)
             self._thread.start()
         return True
+
+    def _run(self, job: Callable[[], None]) -> None:
+        """Do a job; what runs it stays known until it has ended, so that it is waited for."""
+        job()
 
     def wait(self, patience: float | None = None) -> None:
         """Wait until nothing is under way.

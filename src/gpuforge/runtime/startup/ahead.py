@@ -1,7 +1,10 @@
 """Reading a library's files into memory ahead of its import, in a process of its own.
 
 An import holds the interpreter's lock while the disk is read; another process does not. The system
-is asked to read, which takes next to no processor time; what is in memory is not read again.
+is asked to read, which takes next to no processor time. Where some of the files are in memory, they
+were read not long ago, and nothing is done.
+
+Source: preadv2(2), RWF_NOWAIT (Linux 4.14): fail where a page would have to be read from disk.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
 
 BESIDE = {"jax": ("jaxlib",), "dpnp": ("dpctl",), "cupy": ("cupy_backends",)}
 """Packages that the import of a library loads, too, and that are large."""
+_SAMPLE = 8
+"""Files of a folder that are looked at."""
 _PROGRAM = """
 import os, sys
 for folder in sys.argv[1:]:
@@ -32,9 +37,9 @@ for folder in sys.argv[1:]:
 
 
 def read_ahead(library: str) -> subprocess.Popen[bytes] | None:
-    """Begin to read the files of a library; None where the system cannot be asked to."""
+    """Begin to read the files of a library; None where they are read, or cannot be read ahead."""
     folders = [folder for name in (library, *BESIDE.get(library, ())) for folder in _folders(name)]
-    if not hasattr(os, "posix_fadvise") or not folders:
+    if not hasattr(os, "posix_fadvise") or not folders or all(map(_is_in_memory, folders)):
         return None
     import subprocess
 
@@ -45,6 +50,23 @@ def read_ahead(library: str) -> subprocess.Popen[bytes] | None:
         stderr=subprocess.DEVNULL,
         process_group=0,  # Ctrl-C is for the program alone
     )
+
+
+def _is_in_memory(folder: str) -> bool:
+    """Return whether the files at the top of a folder are in memory; False where nobody tells."""
+    if not hasattr(os, "RWF_NOWAIT"):
+        return False
+    with os.scandir(folder) as found:
+        files = [one.path for one in found if one.is_file() and one.stat().st_size]
+    for path in files[:_SAMPLE]:
+        file = os.open(path, os.O_RDONLY)
+        try:
+            os.preadv(file, [bytearray(1)], os.fstat(file).st_size // 2, os.RWF_NOWAIT)
+        except OSError:  # it is not, or this file system does not tell
+            return False
+        finally:
+            os.close(file)
+    return True
 
 
 def _folders(name: str) -> list[str]:

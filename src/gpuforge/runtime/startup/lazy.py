@@ -15,7 +15,6 @@ import opcode
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -74,11 +73,13 @@ class LazyImports:
     names : libraries whose imports are deferred
     off : modules that are imported at once, and why
     deferred : what was deferred so far, by module
+    problem : why nothing was kept at the end; empty if it was
     """
 
     def __init__(self, names: frozenset[str], off: dict[str, str]) -> None:
         self.names, self.off = names, off
         self.deferred: dict[str, Deferral] = {}
+        self.problem = ""
         self._process = os.getpid()
 
     def stop(self) -> None:
@@ -89,12 +90,12 @@ class LazyImports:
     def keep(self) -> None:
         """Keep what became of the imports, for ``gpuforge startup`` and for the next run."""
         if self.deferred and os.getpid() == self._process:
-            from gpuforge.runtime.startup import record
+            try:
+                from gpuforge.runtime.startup import record
 
-            record.keep_imports(list(self.deferred.values()))
-            if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
-                with suppress(KeyboardInterrupt):  # or Python forgets, importing, how it is to end
-                    exec("raise KeyboardInterrupt")
+                record.keep_imports(list(self.deferred.values()))
+            except Exception as error:  # noqa: BLE001 - the program may have spoilt the search path
+                self.problem = f"nothing is kept of this run's imports: {error!r}"
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -12,6 +12,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -78,6 +79,9 @@ def keep(part: str, value: dict[str, Any]) -> None:
     _kept.setdefault(part, {}).update(value)
     history.keep_constant(_name(path), {"program": path, "ended": time.time(), **_kept})
     history.keep_constant(LAST, _name(path))
+    if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
+        with suppress(KeyboardInterrupt):  # or Python, having imported, forgets how it is to end
+            exec("raise KeyboardInterrupt")
 
 
 def keep_imports(deferred: Iterable[Imported]) -> None:
