@@ -106,11 +106,11 @@ class Recording:
         trace.drainer = self.flush
         trace.enable()
         self._stop_listeners = listeners.attach()
-        self._whole = trace.span(PROGRAM)
-        self._whole.__enter__()
         self._thread = threading.Thread(target=self._watch, name="gpuforge profile", daemon=True)
         self._thread.start()
         atexit.register(self.stop)
+        self._whole = trace.span(PROGRAM)
+        self._whole.__enter__()
         return self
 
     def stop(self) -> None:
