@@ -1,0 +1,280 @@
+"""What the rules look at: a profile, gone through once."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from gpuforge.profiler.advise.suggestion import Suggestion
+from gpuforge.profiler.breakdown import own_ns
+from gpuforge.profiler.model import DEVICE, HOST, LABELS, NO_PARENT, TRANSFER, Profile
+from gpuforge.units import format_bytes, format_seconds, significant
+
+NUMPY = "numpy"
+Found = Iterator[Suggestion]
+
+
+@dataclass
+class Calls:
+    """The placed calls of one function that ran on one backend.
+
+    Attributes
+    ----------
+    function, name : with the module, and short
+    spans : places of the calls, in order
+    inside : places of the spans within them, by name
+    work : places of what a device computed for them
+    label_ns : own time of each of `LABELS` in the calls and within
+    """
+
+    function: str
+    backend: str
+    name: str
+    spans: list[int] = field(default_factory=list)
+    work: list[int] = field(default_factory=list)
+    inside: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    label_ns: list[int] = field(default_factory=lambda: [0] * len(LABELS))
+
+
+def short(name: str) -> str:
+    """Return a function's name without the function that it is written in."""
+    return name.rpartition("<locals>.")[2]
+
+
+class Move(NamedTuple):
+    """One array on its way to a device or back.
+
+    Attributes
+    ----------
+    array : where its data lies on the host, its bytes, and a sample of its contents
+    ns : its part of the transfer's time, by its part of the bytes
+    """
+
+    place: int
+    direction: str
+    array: tuple[Any, ...]
+    bytes: int
+    ns: float
+
+
+class Facts:
+    """A profile as the rules see it: spans are named by their places in its columns.
+
+    Attributes
+    ----------
+    calls : by function and backend
+    called : by each span that is a call
+    transfers : spans that move bytes
+    devices : what each device computed: the spans of a lane, by its place
+    owner : for each span the call that it belongs to, `NO_PARENT` where it belongs to none
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile, self.spans = profile, profile.spans
+        self.wall_ns = profile.wall_ns
+        self.calls: dict[tuple[str, str], Calls] = {}
+        self.called: dict[int, Calls] = {}
+        self.transfers: list[int] = []
+        self.devices: dict[int, list[int]] = defaultdict(list)
+        self.owner: list[int] = []
+        self.own = own_ns(profile.spans)
+        self._go_through()
+
+    def _go_through(self) -> None:
+        spans, names, owner = self.spans, self.spans.names, self.owner
+        attributes, lanes = spans.attributes, self.profile.lanes
+        for index, (parent, label, name) in enumerate(
+            zip(spans.parent, spans.label, spans.name, strict=True)
+        ):
+            above = NO_PARENT if parent == NO_PARENT else owner[parent]
+            said = attributes.get(index)
+            function = said.get("function") if said else None
+            if said and label == HOST and "backend" in said and "function" not in said:
+                function = names[name]  # of a program that was too short to load anything
+            if label == DEVICE:
+                if not lanes[spans.lane[index]].name.endswith(" copy"):
+                    self.devices[spans.lane[index]].append(index)
+                    if above >= 0:
+                        self.called[above].work.append(index)
+                owner.append(above)
+                continue
+            if label == TRANSFER:
+                self.transfers.append(index)
+            if function and said and (above < 0 or self.called[above].function != function):
+                above = index
+                key = function, said.get("backend", NUMPY)
+                self.called[index] = self.calls.setdefault(key, Calls(*key, short(names[name])))
+                self.called[index].spans.append(index)
+            elif above >= 0:
+                self.called[above].inside[names[name]].append(index)
+            owner.append(above)
+            if above >= 0:
+                self.called[above].label_ns[label] += self.own[index]
+
+    @property
+    def placed(self) -> Iterator[Calls]:
+        """The calls that did not run as written on NumPy."""
+        return (calls for calls in self.calls.values() if calls.backend != NUMPY)
+
+    @property
+    def as_written(self) -> Iterator[Calls]:
+        """The calls that ran as written on NumPy."""
+        return (calls for calls in self.calls.values() if calls.backend == NUMPY)
+
+    # ---------------------------------------------------------------- of several spans
+
+    def count(self, places: Iterable[int]) -> int:
+        """Return how many spans these stand for: merged ones for all that were merged."""
+        return sum(map(self.spans.count.__getitem__, places))
+
+    def time(self, places: Iterable[int]) -> int:
+        """Return their time together, in nanoseconds."""
+        return sum(map(self.spans.duration.__getitem__, places))
+
+    def bytes(self, places: Iterable[int]) -> int:
+        """Return what they moved together."""
+        return sum(map(self.spans.bytes.__getitem__, places))
+
+    def each(self, place: int) -> float:
+        """Return the nanoseconds of one of the spans that this one stands for."""
+        return self.spans.duration[place] / max(self.spans.count[place], 1)
+
+    def fastest(self, places: Iterable[int]) -> float:
+        """Return the nanoseconds of the shortest."""
+        return min(map(self.each, places))
+
+    def end(self, place: int) -> int:
+        """Return when it ended."""
+        return self.spans.start[place] + self.spans.duration[place]
+
+    # ---------------------------------------------------------------- what was said
+
+    def said(self, place: int, key: str, default: Any = None) -> Any:
+        """Return what was said of a span, or of the nearest one around it of which it was said."""
+        attributes, parent = self.spans.attributes, self.spans.parent
+        while place != NO_PARENT:
+            found = attributes.get(place, {}).get(key)
+            if found not in (None, ""):
+                return found
+            place = parent[place]
+        return default
+
+    def name(self, place: int) -> str:
+        """Return the name of a span."""
+        return short(self.spans.names[self.spans.name[place]])
+
+    def caller(self, place: int) -> str:
+        """Return the short name of the function to whose call a span belongs."""
+        owner = self.owner[place]
+        return "the program" if owner == NO_PARENT else self.called[owner].name
+
+    def backend(self, place: int) -> str:
+        """Return the backend of a span; that of a device's lane begins the lane's name."""
+        if self.owner[place] != NO_PARENT:
+            return str(self.spans.attributes[self.owner[place]].get("backend", NUMPY))
+        lane = self.profile.lanes[self.spans.lane[place]]
+        given = lane.name.split()[0] if lane.kind == "device" else NUMPY
+        return str(self.said(place, "backend", given))
+
+    def peak(self, place: int) -> float:
+        """Return the bytes per second that the link reaches in its direction; 0: not measured."""
+        peaks = self.profile.header.get("link_bytes_per_second", {})
+        given = peaks.get(self.backend(place), {}).get(self.said(place, "direction", ""))
+        return float(given or 0)
+
+    def least_ns(self, place: int) -> float:
+        """Return the nanoseconds that the bytes of a transfer take at the link's peak."""
+        peak = self.peak(place)
+        return self.spans.bytes[place] / peak * 1e9 if peak else 0.0
+
+    def gpu(self, place: int) -> dict[str, Any]:
+        """Return what ``detect`` says of the GPU that a span ran on; empty if it is none."""
+        _, _, rest = self.backend(place).partition(":")
+        kind, _, index = (rest or ("cuda" if self.backend(place) == "cupy" else "")).partition(":")
+        devices = (self.profile.header.get("machine") or {}).get("devices") or []
+        number = int(index) if index.isdigit() else 0
+        real = kind not in ("", "cpu") and number < len(devices)
+        return dict(devices[number]) if real else {}
+
+    def series(self, device: str, name: str) -> Sequence[float]:
+        """Return the readings of a device; empty where there are none."""
+        all_of_them = self.profile.series
+        found = [one for one in all_of_them if one.device == device and one.name == name]
+        return found[0].values if found else ()
+
+    # ---------------------------------------------------------------- text
+
+    def at(self, place: int) -> str:
+        """Return ``name (file.py:12)``."""
+        file, line, name = self.said(place, "file"), self.said(place, "line"), self.name(place)
+        return f"{name} ({os.path.basename(file)}:{line})" if file else name
+
+    def told(self, places: Sequence[int], what: str = "") -> str:
+        """Return a row of evidence: which spans, how many, how long, and how fast they moved."""
+        time, moved = self.time(places), self.bytes(places)
+        text = f"{what or self.at(places[0])}: {self.count(places)} in {format_seconds(time / 1e9)}"
+        if moved and time:
+            text += f", {format_bytes(moved)} at {significant(moved / time)} GB/s"
+            peak = self.peak(places[0])
+            text += f" (the link reaches {significant(peak / 1e9)})" if peak else ""
+        return text
+
+    def share(self, ns: float) -> str:
+        """Return a time with its share of the wall time, as text."""
+        return f"{format_seconds(ns / 1e9)} ({ns / max(self.wall_ns, 1):.0%} of the wall time)"
+
+    def again(self, *flags: str) -> str:
+        """Return the command that records the program again, with options of ``gpuforge run``."""
+        words = [str(word) for word in self.profile.header.get("program", ())]
+        if words and os.path.basename(words[0]).startswith("python"):
+            words = words[1:]
+        program = shlex.join(words) if words else "PROGRAM"
+        return " ".join(["gpuforge run", *flags, "--save after.gfp", program])
+
+    def suggest(
+        self, title: str, evidence: Sequence[str], bound_ns: float, advice: str, samples: int,
+        at: int = NO_PARENT, check: str = "",
+    ) -> Suggestion:  # fmt: skip
+        """Return a suggestion whose bound is never more than the wall time."""
+        bound = max(0.0, min(bound_ns, self.wall_ns))
+        return Suggestion(
+            "", title, list(evidence), bound / 1e9, bound / max(self.wall_ns, 1), advice,
+            check or self.again(), str(self.said(at, "file", "")), int(self.said(at, "line", 0)),
+            samples,
+        )  # fmt: skip
+
+    # ---------------------------------------------------------------- in order of time
+
+    @cached_property
+    def moves(self) -> list[Move]:
+        """The large arrays that were moved, in the order in which that began."""
+        found = []
+        for place in sorted(self.transfers, key=self.spans.start.__getitem__):
+            said = self.spans.attributes.get(place, {})
+            for address, nbytes, sample in said.get("sources", ()):
+                ns = self.spans.duration[place] * nbytes / max(self.spans.bytes[place], nbytes)
+                array = self.backend(place), address, nbytes, sample
+                found.append(Move(place, said.get("direction", ""), array, nbytes, ns))
+        return found
+
+    @cached_property
+    def gaps(self) -> dict[int, list[tuple[int, int]]]:
+        """Return when each GPU had nothing to do between its first and its last work."""
+        return {
+            lane: list(self._gaps(places))
+            for lane, places in self.devices.items()
+            if self.backend(places[0]).partition(":")[2] not in ("", "cpu")
+        }
+
+    def _gaps(self, places: list[int]) -> Iterator[tuple[int, int]]:
+        reached = self.end(places[0])
+        for _, place in pairwise(places):
+            if self.spans.start[place] > reached:
+                yield reached, self.spans.start[place]
+            reached = max(reached, self.end(place))

@@ -1,0 +1,51 @@
+"""Calls ran on a backend although another one was expected to finish them sooner.
+
+Bound: what they took less what they were expected to take on the best backend.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from gpuforge.profiler.advise.facts import NUMPY, Facts, Found
+from gpuforge.units import format_seconds
+
+SOURCE = "https://docs.rapids.ai/api/cudf/stable/cudf_pandas/faq/"
+CLEARLY = 0.8
+
+
+def look(facts: Facts) -> Found:
+    """Speak once for each function, signature and backend."""
+    placed = sorted(
+        (one for one in facts.profile.placements if one.predicted_seconds),
+        key=lambda one: (one.function, one.signature, one.backend),
+    )
+    for (function, signature, backend), rows in groupby(
+        placed, key=lambda one: (one.function, one.signature, one.backend)
+    ):
+        found = list(rows)
+        made, took = sum(one.calls for one in found), sum(one.seconds for one in found)
+        best = min(found[-1].predicted_seconds, key=found[-1].predicted_seconds.__getitem__)
+        least = found[-1].predicted_seconds[best] * made
+        if best == backend or least > CLEARLY * took:
+            continue
+        moved = sum(one.transfer_seconds for one in found)
+        calls = facts.calls.get((function, backend))
+        name = calls.name if calls else function
+        yield facts.suggest(
+            f"{name} ran on {backend}; on {best} it was expected to finish sooner",
+            [
+                f"{made} calls of {name}({signature}): {format_seconds(took)} on {backend}, "
+                f"{format_seconds(moved)} of it moving bytes",
+                f"expected on {best}: {format_seconds(least)}",
+                *([f"chosen because: {found[-1].reason}"] if found[-1].reason else ()),
+            ],
+            (took - least) * 1e9,
+            "Leave the choice of the backend to gpuforge, or name the other one."
+            if best != NUMPY
+            else "Arrays of this size are better left on NumPy: take backend= away, or set "
+            "min_elements.",
+            made,
+            calls.spans[0] if calls else -1,
+            facts.again("--backend", best) if best != NUMPY else "gpuforge calibrate",
+        )

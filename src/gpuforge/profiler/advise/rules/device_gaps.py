@@ -1,0 +1,72 @@
+"""A device waits, again and again, while one part of the program works on the host.
+
+Bound: the time of the device's pauses in which that part was what the host did.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+
+from gpuforge.profiler.advise.facts import Facts, Found
+from gpuforge.profiler.model import HOST
+from gpuforge.units import format_seconds
+
+SOURCE = "https://docs.nvidia.com/nsight-systems/UserGuide/#expert-systems"
+SAMPLES = 10
+LONG_NS, LONG_SHARE = 5e6, 0.002
+
+
+def look(facts: Facts) -> Found:
+    """Speak once for each device and part of the program."""
+    long = max(LONG_NS, LONG_SHARE * facts.wall_ns)
+    for lane, gaps in facts.gaps.items():
+        pauses = [gap for gap in gaps if gap[1] - gap[0] >= long]
+        if not pauses:
+            continue
+        found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        work = _host_work(facts)
+        starts = [facts.spans.start[place] for place in work]
+        for begin, end in pauses:
+            place, shared = _busiest(facts, work[: bisect_left(starts, end)], begin, end)
+            if 2 * shared > end - begin:
+                found[facts.name(place)].append((place, shared))
+        device = facts.profile.lanes[lane].name
+        for name, shares in found.items():
+            waited = sum(shared for _, shared in shares)
+            yield facts.suggest(
+                f"{device} waits while {name} works on the host",
+                [
+                    f"{len(shares)} pauses of {format_seconds(long / 1e9)} and more: "
+                    f"{facts.share(waited)}",
+                    facts.told([place for place, _ in shares]),
+                ],
+                waited,
+                f"Start {name} for the next piece in a thread while the device works on this one, "
+                "or place it too.",
+                len(shares),
+                shares[0][0],
+            )
+
+
+def _host_work(facts: Facts) -> list[int]:
+    """Return the spans of the host that are long enough to fill half a pause, by their start."""
+    spans = facts.spans
+    found = [
+        place
+        for place, label in enumerate(spans.label)
+        if label == HOST and facts.own[place] * 2 >= LONG_NS
+    ]
+    return sorted(found, key=spans.start.__getitem__)
+
+
+def _busiest(facts: Facts, work: list[int], begin: int, end: int) -> tuple[int, int]:
+    """Return the span that covers most of a pause, the innermost of several, and how much."""
+    best, most = -1, 0
+    for place in reversed(work):
+        shared = min(facts.end(place), end) - max(facts.spans.start[place], begin)
+        if shared > most:
+            best, most = place, shared
+        if 2 * most > end - begin:
+            break
+    return best, most

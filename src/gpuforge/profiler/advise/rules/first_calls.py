@@ -1,0 +1,42 @@
+"""The first call of a function takes much longer than those after it.
+
+Bound: what first calls took beyond the median of the later ones; once per process.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+from gpuforge.profiler.advise.facts import Facts, Found
+from gpuforge.units import format_seconds
+
+SOURCE = "https://docs.cupy.dev/en/stable/user_guide/performance.html"
+MUCH, LONG_NS = 10.0, 50e6
+
+
+def look(facts: Facts) -> Found:
+    """Speak once for each function and backend."""
+    for calls in facts.calls.values():
+        first, *later = calls.spans
+        if not later:
+            continue
+        usual = median(map(facts.each, later))
+        if facts.each(first) < max(MUCH * usual, LONG_NS):
+            continue
+        parts = (p for places in calls.inside.values() for p in places if facts.owner[p] == first)
+        longest = max(parts, key=facts.own.__getitem__, default=first)
+        rows = [facts.told([first], "first call"), facts.told(later, "later calls")]
+        if longest != first:
+            rows.append(
+                f"most of the first: {facts.name(longest)}, {facts.share(facts.own[longest])}"
+            )
+        yield facts.suggest(
+            f"The first call of {calls.name} on {calls.backend} takes "
+            f"{format_seconds(facts.each(first) / 1e9)}, the others {format_seconds(usual / 1e9)}",
+            rows,
+            facts.each(first) - usual,
+            "Record the program once more: what was compiled is kept for the next process. What "
+            "remains can be done before it matters, by a call with small arrays at the start.",
+            facts.count(later),
+            first,
+        )

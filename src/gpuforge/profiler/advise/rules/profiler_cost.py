@@ -1,0 +1,28 @@
+"""Recording itself takes a noticeable part of the time: its figures are too high.
+
+Bound: what recording took, by its calibrated cost for each span.
+"""
+
+from __future__ import annotations
+
+from gpuforge.profiler.advise.facts import Facts, Found
+
+SOURCE = "https://github.com/pytorch/pytorch/issues/82793"
+NOTICEABLE, LONG_NS = 0.05, 50e6
+
+
+def look(facts: Facts) -> Found:
+    """Speak at most once."""
+    cost = facts.profile.cost_ns
+    if cost <= max(NOTICEABLE * facts.wall_ns, LONG_NS):
+        return
+    made = facts.count(range(len(facts.spans)))
+    often = max(range(len(facts.spans)), key=facts.spans.count.__getitem__, default=-1)
+    yield facts.suggest(
+        "Recording takes a noticeable part of the time",
+        [f"cost of recording: {facts.share(cost)}", f"{made} spans"],
+        cost,
+        "Take spans out of inner loops; short spans are shown too long, and those around them too.",
+        made,
+        often,
+    )

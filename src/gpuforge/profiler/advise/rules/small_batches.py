@@ -1,0 +1,35 @@
+"""A GPU is neither busy nor full: there is room for more work in each call.
+
+Bound: the wall time, times what is missing of the utilisation: 1 - its mean.
+"""
+
+from __future__ import annotations
+
+from statistics import mean
+
+from gpuforge.profiler.advise.facts import Facts, Found
+from gpuforge.units import format_bytes
+
+SOURCE = "https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html"
+LOW_USE, LOW_MEMORY = 0.7, 0.5
+
+
+def look(facts: Facts) -> Found:
+    """Speak once for each device."""
+    for device in {one.device for one in facts.profile.series}:
+        use, memory = facts.series(device, "utilisation"), facts.series(device, "memory")
+        total = facts.series(device, "memory_total")
+        if not use or not memory or not total:
+            continue
+        busy, most, room = mean(use), max(memory), max(total)
+        if busy < LOW_USE and most < LOW_MEMORY * room:
+            yield facts.suggest(
+                f"{device} is used for {busy:.0%} of the time and {most / room:.0%} of its memory",
+                [
+                    f"{len(use)} readings of its utilisation, {busy:.0%} on average",
+                    f"at most {format_bytes(int(most))} of {format_bytes(int(room))} in use",
+                ],
+                facts.wall_ns * (1 - busy),
+                "Try larger batches, and measure: throughput rises until the device is busy.",
+                len(use),
+            )
