@@ -440,12 +440,25 @@ def test_opentelemetry_hears_of_spans() -> None:
     assert inner.parent.span_id == outer.context.span_id
 
 
-def test_nvtx_hears_of_spans() -> None:
+def test_nvtx_hears_of_spans_under_nsight(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("nvtx")
-    begin, end = listeners._nvtx() or pytest.fail("nvtx is loaded, but hears nothing")
+    assert listeners._nvtx() is None
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+    found = listeners._nvtx()
+    assert found is not None
+    begin, end, is_on = found
     end(begin("span"))
+    assert is_on is None
     with gf.profile(), gf.span("step"):
+        assert trace._kind is not trace.OpenSpan
+
+
+def test_nsight_without_the_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    with gf.profile() as p:
         pass
+    assert any("pip install nvtx" in note for note in p.profile.notes)
 
 
 def test_nobody_listens_unless_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
