@@ -394,6 +394,11 @@ def listen(
     return stop
 
 
+def waiting() -> int:
+    """Return how many finished spans wait to be taken out."""
+    return len(_finished)
+
+
 def standing() -> list[Span]:
     """Return the spans that stand open now, in the order in which they began; their end is 0."""
     with _lock:
@@ -452,17 +457,15 @@ def _told(span: OpenSpan) -> Span:
 
 def _make_room() -> None:
     """Have the spans taken out; drop the oldest where nobody does."""
-    if not _lock.acquire(blocking=False):
-        return  # somebody takes them out now
-    try:
-        if drainer is not None:
-            drainer()
-        else:
+    if drainer is not None:
+        drainer()
+    elif _lock.acquire(blocking=False):  # else somebody takes them out now
+        try:
             while len(_finished) > MOST_SPANS:
                 _finished.popleft()
                 _counts["dropped"] += 1
-    finally:
-        _lock.release()
+        finally:
+            _lock.release()
 
 
 def _fork() -> None:
