@@ -283,6 +283,16 @@ def inputs_that_come_too_slowly(r: Random) -> list[Subject]:
     return [gpu(r, utilization_ratio=busy), tasks]
 
 
+@scene("starved_device")
+def inputs_that_come_too_slowly_after_a_long_pause(r: Random) -> list[Subject]:
+    begin, since = r.randint(150, 300), r.randint(450, 550)
+    busy = [r.gauss(0.95 if begin < n < since else 0.05, 0.02) for n in range(SECONDS)]
+    waiting = [50.0 * (n > begin) for n in range(SECONDS)]
+    finished = finishing(lambda n: 0.8 * (n > begin), r)
+    tasks = process(tasks_waiting=waiting, tasks_finished=finished)
+    return [gpu(r, utilization_ratio=busy), tasks]
+
+
 @scene("narrow_link")
 def a_card_with_four_lanes(r: Random) -> list[Subject]:
     return [gpu(r, link_width=r.choice([1.0, 4.0, 8.0]))]

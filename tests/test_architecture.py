@@ -12,7 +12,6 @@ import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "gpuforge"
 LINE_BUDGET = 63_000
-LINE_BUDGET = 63_000
 LAYERS = [
     {"errors", "installation", "units", "registry", "stored"},
     {

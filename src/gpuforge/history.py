@@ -62,6 +62,14 @@ INSERT INTO constant VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET value = excluded.value, updated = excluded.updated
     WHERE excluded.updated > constant.updated
 """
+_OLD_RUNS = """
+DELETE FROM benchmark WHERE rowid IN (SELECT rowid FROM (SELECT rowid, row_number() OVER
+    (PARTITION BY machine, name ORDER BY started DESC) AS place FROM benchmark) WHERE place > ?)
+"""
+_OLD_BENCHMARKS = """
+DELETE FROM benchmark WHERE (machine, name) IN (SELECT machine, name FROM benchmark
+    GROUP BY machine, name ORDER BY max(started) DESC LIMIT -1 OFFSET ?)
+"""
 _log = logger("history")
 
 
@@ -197,10 +205,19 @@ class History:
 
     def keep_runs(self, runs: Iterable[BenchmarkRun]) -> None:
         """Keep runs of benchmarks; of each the last `RUNS_OF_A_BENCHMARK` stay."""
-        statement = "INSERT OR REPLACE INTO benchmark VALUES (?, ?, ?, ?, ?)"
-        rows = [(self.machine, run.name, run.started, run.version, run.seconds) for run in runs]
-        if rows:
-            self._write([(statement, row) for row in rows], prune=True)
+        statements: list[tuple[str, tuple[Any, ...]]] = [
+            (
+                "INSERT OR REPLACE INTO benchmark VALUES (?, ?, ?, ?, ?)",
+                (self.machine, run.name, run.started, run.version, run.seconds),
+            )
+            for run in runs
+        ]
+        if statements:
+            statements += [
+                (_OLD_RUNS, (RUNS_OF_A_BENCHMARK,)),
+                (_OLD_BENCHMARKS, (MAX_BENCHMARKS,)),
+            ]
+            self._write(statements)
 
     def runs(self, name: str | None = None) -> list[BenchmarkRun]:
         """Return the runs of one benchmark on this machine, or of all, the oldest first."""
@@ -380,15 +397,4 @@ def _prune(connection: sqlite3.Connection) -> None:
         "DELETE FROM timing WHERE rowid IN (SELECT rowid FROM timing ORDER BY updated DESC"
         " LIMIT -1 OFFSET ?)",
         (MAX_ROWS,),
-    )
-    connection.execute(
-        "DELETE FROM benchmark WHERE rowid IN (SELECT rowid FROM (SELECT rowid, row_number() OVER"
-        " (PARTITION BY machine, name ORDER BY started DESC) AS place FROM benchmark)"
-        " WHERE place > ?)",
-        (RUNS_OF_A_BENCHMARK,),
-    )
-    connection.execute(
-        "DELETE FROM benchmark WHERE (machine, name) IN (SELECT machine, name FROM benchmark"
-        " GROUP BY machine, name ORDER BY max(started) DESC LIMIT -1 OFFSET ?)",
-        (MAX_BENCHMARKS,),
     )

@@ -154,6 +154,20 @@ def test_a_crash_of_the_program_is_said(
         assert "incomplete: this is what was written before the recording ended early" in out
 
 
+def test_a_damaged_file_is_reported_up_to_the_damage(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = Path("run.gfp").read_bytes()
+    for place in range(0, len(whole), 7):
+        flipped = whole[:place] + bytes([whole[place] ^ 0x40]) + whole[place + 1 :]
+        for damaged in (flipped, whole[:place]):
+            Path("damaged.gfp").write_bytes(damaged)
+            status = main(["report", "damaged.gfp"])
+            out, err = capsys.readouterr()
+            assert (status, err == "") in ((0, True), (2, False)), err
+        assert status == 2 or "incomplete" in out
+
+
 def test_what_is_left_out_is_said(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

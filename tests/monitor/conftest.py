@@ -10,9 +10,11 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPMessage
+from pathlib import Path
 
 import pytest
 
+from gpuforge.cli.session_reports import SessionReports
 from tests.monitor.made_sample import FACTS, Producer
 
 TOKEN = "the-right-token-of-24-chars"
@@ -67,13 +69,21 @@ def serve() -> Iterator[Callable[..., Dashboard]]:
 
     ends: list[Callable[[], None]] = []
 
-    def start(producer: Producer | None = None, *, port: int = 0, token: str = TOKEN) -> Dashboard:
+    def start(
+        producer: Producer | None = None,
+        *,
+        port: int = 0,
+        token: str = TOKEN,
+        sessions: Path | None = None,
+    ) -> Dashboard:
         found = Dashboard(producer or Producer(past=300))
         socket = server.listen("127.0.0.1", port)
         found.port = socket.getsockname()[1]
         fed = feed.Feed(found.producer.take, lambda: FACTS, interval_seconds=INTERVAL_SECONDS)
         found.taken = lambda: fed.taken
-        running = server.Server(app.application(fed, token=token, port=found.port), fed)
+        reports = SessionReports(sessions) if sessions else None
+        page = app.application(fed, token=token, port=found.port, reports=reports)
+        running = server.Server(page, fed)
 
         def work() -> None:
             with socket:

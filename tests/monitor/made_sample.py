@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable
 
@@ -58,15 +59,18 @@ def _process(k: int, n: int) -> ProcessSample:
 
 
 class Producer:
-    """Gives samples a second apart, however fast they are taken; may end a program, or fail."""
+    """Gives samples a second apart, however fast they are taken; may end a program, fail, hang."""
 
     def __init__(self, *, past: int = 0, clock: Callable[[], float] = time.time) -> None:
         self.n, self.taken, self.programs, self.fails = 0, 0, 2, False
+        self.goes_on = threading.Event()
+        self.goes_on.set()
         self._clock, self._past = clock, past
 
     def take(self) -> Sample:
         if self.fails:
             raise OSError("the driver does not answer")
+        self.goes_on.wait()
         self.taken += 1
         self.n += 1
         moment = self._clock() - max(0, self._past - self.n)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -26,7 +27,7 @@ AXE_SHA256 = "e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745"
 def chromium() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
-        pytest.skip("no chromium on PATH")
+        pytest.skip("no Chromium for playwright: install Debian's package chromium")
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -35,17 +36,19 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return axe-core's script, fetched once for all runs of this user."""
+    """Return axe-core's script, from ``AXE_CORE`` or fetched once for all runs of this user."""
+    if path := os.environ.get("AXE_CORE"):
+        return Path(path).read_text(encoding="utf-8")
     folder = tmp_path_factory.getbasetemp().parent / "axe-core"
     file = folder / f"{AXE.replace('@', '-')}.tgz"
     if not file.exists():
         if shutil.which("npm") is None:
-            pytest.skip("no npm on PATH to fetch axe-core with")
+            pytest.skip("no npm to fetch axe-core for playwright: install it, or set AXE_CORE")
         folder.mkdir(exist_ok=True)
         command = ["npm", "pack", "--silent", "--cache", str(folder / "npm"), AXE]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
         if done.returncode:
-            pytest.skip(f"npm does not fetch axe-core: {done.stderr[-200:]}")
+            pytest.skip(f"npm cannot fetch axe-core for playwright: {done.stderr[-200:]}")
     content = file.read_bytes()
     assert hashlib.sha256(content).hexdigest() == AXE_SHA256
     with tarfile.open(fileobj=io.BytesIO(content)) as packed:
@@ -170,6 +173,10 @@ def test_it_survives_a_dead_producer(look: Look) -> None:
     producer.fails, producer.programs = False, 2
     look.says("#connection", "live")
     look.says("#processes", "(4712)")
+    producer.goes_on.clear()
+    look.says("#connection", "no new reading for")
+    producer.goes_on.set()
+    look.says("#connection", "live")
     assert look.wrong == []
 
 
@@ -184,6 +191,29 @@ def test_it_survives_the_server(chromium: Any, serve: Callable[..., Dashboard]) 
     second.stop()
     serve(Producer(), port=first.port, token="another-token-of-24-chars")
     look.says("#connection", "the server was started again: open the address that it printed")
+    context.close()
+
+
+def test_a_report_opens_from_the_page_and_reaches_nothing(
+    chromium: Any, serve: Callable[..., Dashboard], tmp_path: Path
+) -> None:
+    import gpuforge as gf
+
+    with gf.profile(tmp_path / "run.gfp"), gf.span(HOSTILE):
+        pass
+    context = chromium.new_context()
+    look = Look(context.new_page(), serve(sessions=tmp_path))
+    look.says("#sessions", "run.gfp")
+    with context.expect_page() as opened:
+        look.page.click("#sessions a")
+    report = opened.value
+    wrong: list[str] = []
+    report.on("pageerror", lambda error: wrong.append(str(error)))
+    report.reload()
+    report.wait_for_selector("table")
+    assert "gpuforge" in report.title() or "Profile" in report.title()
+    assert report.evaluate("self.origin") == "null", "it is no page of the dashboard's origin"
+    assert wrong == []
     context.close()
 
 

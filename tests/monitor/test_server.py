@@ -13,42 +13,37 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.monitor.conftest import TOKEN, Dashboard, eventually
-from tests.monitor.made_sample import Producer
+from tests.monitor.made_sample import FACTS, Producer
 
 PAGE = Path(__file__).parents[2] / "src/gpuforge/monitor/web/page"
-PATHS = ["/", "/events", "/api/now", "/metrics", "/page/page.js"]
+PATHS = ["/", "/events", "/api/now", "/metrics", "/page/page.js", "/api/sessions", "/sessions/0"]
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "given", ["", "Bearer", "Bearer wrong", "Basic dTpw", f"Bearer {TOKEN}x", "Bearer \xff"]
-)
-def test_a_wrong_token_is_refused(dashboard: Dashboard, path: str, given: str) -> None:
-    status, headers, body = dashboard.get(path, Authorization=given)
-    assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
-    assert b"gpuforge serve" in body
+def test_a_wrong_token_is_refused(dashboard: Dashboard) -> None:
+    wrong = ["", "Bearer", "Bearer wrong", "Basic dTpw", f"Bearer {TOKEN}x", "Bearer \xff"]
+    for path, given in product(PATHS, wrong):
+        status, headers, body = dashboard.get(path, Authorization=given)
+        assert (status, headers["WWW-Authenticate"]) == (401, "Bearer"), (path, given)
+        assert b"gpuforge serve" in body
 
 
-@pytest.mark.parametrize("path", [*PATHS, "/health"])
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example"])
-def test_another_name_is_refused(dashboard: Dashboard, path: str, host: str) -> None:
-    status, _, body = dashboard.get(path, Host=host)
-    assert status == 403
-    assert host.encode() in body
+def test_another_name_is_refused(dashboard: Dashboard) -> None:
+    others = ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", "192.0.2.7"]
+    for path, host in product([*PATHS, "/health"], others):
+        status, _, body = dashboard.get(path, Host=host)
+        assert status == 403, (path, host)
+        assert host.encode() in body
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:80", "127.0.0.9"])
-def test_its_own_names_are_answered(dashboard: Dashboard, host: str) -> None:
-    assert dashboard.get("/api/now", Host=host)[0] == 200
-
-
-def test_an_address_of_another_machine_is_no_name_of_loopback(dashboard: Dashboard) -> None:
-    assert dashboard.get("/api/now", Host="192.0.2.7")[0] == 403
+def test_its_own_names_are_answered(dashboard: Dashboard) -> None:
+    for host in ("localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:80", "127.0.0.9"):
+        assert dashboard.get("/api/now", Host=host)[0] == 200
 
 
 def test_the_token_becomes_a_cookie_and_leaves_the_address(dashboard: Dashboard) -> None:
@@ -129,6 +124,43 @@ def test_fifty_viewers_share_one_sampling(dashboard: Dashboard) -> None:
     eventually(lambda: json.loads(dashboard.get("/api/now")[2])["viewers"] == 0, "all have gone")
 
 
+def test_a_slow_viewer_gets_the_newest_and_holds_nothing_up() -> None:
+    for library in ("starlette", "uvicorn", "prometheus_client"):
+        pytest.importorskip(library)
+    from gpuforge.monitor.web.feed import Feed
+
+    async def look() -> tuple[list[bytes], int]:
+        feed = Feed(Producer(past=300).take, lambda: FACTS, interval_seconds=0.01)
+        await feed.open()
+        events = feed.events()
+        seen = [await anext(events)]
+        while feed.taken < 40:  # nobody reads meanwhile
+            await asyncio.sleep(0.01)
+        while not seen[-1].startswith(b"event: state"):
+            seen.append(await anext(events))
+        taken = feed.taken
+        feed.close()
+        await asyncio.to_thread(feed.join, 10)
+        await events.aclose()  # type: ignore[attr-defined]
+        return seen, taken
+
+    seen, taken = asyncio.run(look())
+    assert seen[0].startswith(b"event: history")
+    (state,) = [event for event in seen if event.startswith(b"event: state")]
+    done = json.loads(state.partition(b"data: ")[2])["processes"][0]["published"]["done"]
+    assert 7 * 39 <= done <= 7 * taken
+
+
+def test_readings_that_hang_are_no_health(dashboard: Dashboard) -> None:
+    dashboard.producer.goes_on.clear()
+    try:
+        eventually(lambda: dashboard.get("/health")[0] == 503, "health fails")
+        assert json.loads(dashboard.get("/health")[2])["last_sample_age_seconds"] > 1
+    finally:
+        dashboard.producer.goes_on.set()
+    eventually(lambda: dashboard.get("/health")[0] == 200, "health is back")
+
+
 def test_the_feed_begins_with_what_was(dashboard: Dashboard) -> None:
     async def first() -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", dashboard.port)
@@ -149,6 +181,31 @@ def test_the_feed_begins_with_what_was(dashboard: Dashboard) -> None:
         for chart in charts.values()
         for line in chart["lines"]
     )
+
+
+def test_session_files_are_listed_and_shown(
+    serve: Callable[..., Dashboard], tmp_path: Path
+) -> None:
+    import gpuforge as gf
+
+    with gf.profile(tmp_path / "run <b>.gfp"), gf.span("a step"):
+        pass
+    (tmp_path / "broken.gfp").write_bytes(b"no session file")
+    (tmp_path / "other.txt").write_text("other")
+    (tmp_path / "gone.gfp").symlink_to(tmp_path / "nowhere")
+    running = serve(sessions=tmp_path)
+    listed = {one["name"]: one for one in json.loads(running.get("/api/sessions")[2])}
+    assert set(listed) == {"run <b>.gfp", "broken.gfp"}
+    assert set(listed["broken.gfp"]) == {"key", "name", "changed_at", "size_bytes"}
+    status, headers, body = running.get(f"/sessions/{listed['run <b>.gfp']['key']}")
+    assert status == 200
+    assert b"a step" in body
+    assert "sandbox allow-scripts;" in headers["Content-Security-Policy"]
+    status, _, body = running.get(f"/sessions/{listed['broken.gfp']['key']}")
+    assert status == 422
+    assert b"broken.gfp" in body
+    for key in ("0" * 16, "..%2fother.txt", "other.txt", str(tmp_path / "other.txt")):
+        assert running.get(f"/sessions/{key}")[0] == 404
 
 
 def test_a_server_ends_while_viewers_look(serve: Callable[..., Dashboard]) -> None:

@@ -207,7 +207,9 @@ def test_measuring_here(
     assert status == 0 and err == ""
     first = found["benchmarks"][0]
     assert first["name"] == "project/bench_ops.py::bench_total"
-    assert first["interval"][0] <= first["seconds"] <= first["interval"][1]
+    low, high = first["interval"]
+    assert (low is None) == ("interval" in first["unknown"])  # few blocks, on a busy machine
+    assert low is None or low <= first["seconds"] <= high
     assert found["version"].startswith("v1") and found["conditions"]["python"]
     nulls = {f"conditions.{name}" for name, v in found["conditions"].items() if v is None}
     assert nulls == set(found["unknown"])

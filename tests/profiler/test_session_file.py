@@ -20,7 +20,7 @@ from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import NO_PARENT, Lane, Placement, Profile, Series
 from gpuforge.profiler.paths import paths
 from gpuforge.profiler.session_file import Finished, Open, Writer, merging, read
-from gpuforge.profiler.session_file.chunk import MAGIC, SPANS, VERSION, encode
+from gpuforge.profiler.session_file.chunk import MAGIC, SPANS, VERSION, checksum, encode
 
 BEGIN = 1_000_000
 HOSTILE = "</script>\u202e\x00\ud800 \N{SNOWMAN}"
@@ -156,16 +156,15 @@ def test_a_changed_byte_is_found_out(data: st.DataObject) -> None:
     place = data.draw(st.integers(len(MAGIC) + 1, len(whole) - 1))
     whole[place] ^= data.draw(st.integers(1, 255))
     profile = read(io.BytesIO(bytes(whole)))
-    full = read(written(nested(40), flushes=8))
-    # A kind that is not known is passed over: it may be one of a later gpuforge.
-    assert not profile.complete or list(profile.spans) != list(full.spans) or not profile.header
+    assert not profile.complete
+    assert profile.notes
 
 
 @given(st.binary(max_size=400))
 @settings(max_examples=200, deadline=None)
 def test_no_bytes_break_the_reader(body: bytes) -> None:
     payload = zlib.compress(body)
-    frame = struct.pack("<4sII", SPANS, len(payload), zlib.crc32(payload)) + payload
+    frame = struct.pack("<4sII", SPANS, len(payload), checksum(SPANS, payload)) + payload
     profile = read(io.BytesIO(MAGIC + bytes([VERSION]) + frame))
     assert isinstance(profile, Profile)
 
@@ -195,7 +194,7 @@ def test_no_chunk_breaks_the_reader(fields: dict, columns: dict[str, array[int]]
 
 def test_a_bomb_is_not_unpacked() -> None:
     payload = zlib.compress(bytes(300 << 20))
-    frame = struct.pack("<4sII", SPANS, len(payload), zlib.crc32(payload)) + payload
+    frame = struct.pack("<4sII", SPANS, len(payload), checksum(SPANS, payload)) + payload
     profile = read(io.BytesIO(MAGIC + bytes([VERSION]) + frame))
     assert "more than a reader takes" in " ".join(profile.notes)
     few = read(written(nested(5000), flushes=10), most_bytes=100_000)

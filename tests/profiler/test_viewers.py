@@ -205,7 +205,7 @@ def test_a_part_of_many_spans_is_written_and_said(
     assert 100 <= shown <= 200
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(profiles())
 def test_speedscopes_own_schema_is_met(profile: Profile) -> None:
     jsonschema = pytest.importorskip("jsonschema")
@@ -225,7 +225,7 @@ def test_pyperf_reads_its_file(tmp_path: Path) -> None:
     assert suite.get_benchmark("whole program").get_unit() == "second"
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(profiles())
 def test_pyperf_reads_any_file(profile: Profile) -> None:
     pyperf = pytest.importorskip("pyperf")

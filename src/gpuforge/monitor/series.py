@@ -69,8 +69,8 @@ class Drift:
     change : of the first block to the last
     per_second : mean rate
     surely : whether a rise is beyond what chance explains, at 95 %
-    continuing : whether the last three steps rose at least 0.4 times as fast as all, and the last
-        one a quarter as fast
+    continuing : whether the last three steps rose at least 0.4 times as fast as all, the last two
+        a quarter as fast, and it was never higher than in the last two blocks
     peak : largest value of the last block
     """
 
@@ -164,8 +164,8 @@ def drift(
         surely=step - _T * spread / math.sqrt(len(steps)) > 0,
         continuing=step > 0
         and fmean(steps[-3:]) >= 0.4 * step
-        and steps[-1] >= 0.25 * step
-        and levels[-1] == max(levels),
+        and fmean(steps[-2:]) >= 0.25 * step
+        and max(levels[-2:]) == max(levels),
         peak=max(blocks[-1]),
         _step_seconds=step_seconds,
         _step=step,

@@ -7,11 +7,14 @@ from array import array
 from collections import defaultdict
 from typing import NamedTuple
 
-from gpuforge.profiler.model import NO_PARENT, TRANSFER, Profile
+from gpuforge.profiler.model import HOST, NO_PARENT, TRANSFER, Profile
+
+_STEP = {"function", "operation"}
+"""Attributes of spans that stand for a step, whatever their label."""
 
 
 class Feed(NamedTuple):
-    """An operation and the one that comes next inside the same span.
+    """A step of the user's and the one that comes next inside the same span.
 
     Attributes
     ----------
@@ -29,6 +32,7 @@ class Feed(NamedTuple):
 def feeds(profile: Profile, n: int) -> list[Feed]:
     """Return the `n` pairs that come most often, from the order of the spans.
 
+    A step is work of the program or a call of an offloaded function, not what gpuforge does for it.
     Merged spans have no order and are left out. Data is not followed: that one operation uses what
     the one before it made is likely, not known.
     """
@@ -45,7 +49,7 @@ def feeds(profile: Profile, n: int) -> list[Feed]:
         last, nbytes = (before[parent], moved[parent]) if inside else outermost.get(lane, (-1, 0))
         if spans.label[index] == TRANSFER:
             nbytes += spans.bytes[index]
-        else:
+        elif spans.label[index] == HOST or not _STEP.isdisjoint(spans.attributes.get(index, ())):
             if last != NO_PARENT:
                 row = found[spans.name[last], spans.name[index]]
                 row[0] += 1

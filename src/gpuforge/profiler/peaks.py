@@ -29,7 +29,10 @@ class Peak(NamedTuple):
 
 
 def peaks(profile: Profile, n: int) -> list[Peak]:
-    """Return the peak of each series of bytes, and the `n` highest of spans, one for each name."""
+    """Return the peak of each series of bytes, and the `n` highest of spans, one for each name.
+
+    A span is left out where one inside it reached the same.
+    """
     spans = profile.spans
     found = [
         Peak((), series.device, series.name, int(max(known)))
@@ -41,7 +44,9 @@ def peaks(profile: Profile, n: int) -> list[Peak]:
         value, name = said.get("memory_peak_bytes"), spans.name[index]
         if isinstance(value, int) and highest.get(name, (0, 0))[0] < value < MOST_BYTES:
             highest[name] = value, index
-    for value, index in heapq.nlargest(n, highest.values()):
+    inner = {(value, spans.parent[index]) for value, index in highest.values()}
+    innermost = [pair for pair in highest.values() if pair not in inner]
+    for value, index in heapq.nlargest(n, innermost):
         backend = str(spans.attributes[index].get("backend", ""))
         found.append(Peak(_path(profile, index), backend, "memory", value))
     return found

@@ -17,7 +17,7 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import IO, Any
 
-from gpuforge import __version__, trace
+from gpuforge import __version__, stored, trace
 from gpuforge.errors import WorkloadError
 from gpuforge.facts import Absent, Failed
 from gpuforge.log import logger
@@ -186,7 +186,7 @@ class Recording:
         """
         made = import_module("gpuforge.profiler.formats").render(self.profile, format)
         try:
-            Path(path).write_bytes(made if isinstance(made, bytes) else made.encode())
+            stored.write(Path(path), made)
         except OSError as error:
             raise WorkloadError(
                 f"{str(path)!r} cannot be written: {error.strerror or error}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import NamedTuple
 
 from gpuforge.profiler.model import Placement, Profile
@@ -12,16 +13,17 @@ LONGEST_SECONDS = 1e9
 
 
 class Regret(NamedTuple):
-    """A choice of backend beside the best one.
+    """What ran on a backend, beside the best one.
 
     Attributes
     ----------
-    placement : the choice
+    placement : all calls of one function and signature on one backend, together
     best : the backend that is best for this function and signature
     best_seconds : of one call there
     measured : whether that was measured in this run; else it is a prediction
-    lost_seconds : what all its calls took more than there, at least 0
-    predicted_seconds : what one call was expected to take where it ran; None if nothing was
+    lost_seconds : what all the calls took more than there, 0 where they ran there
+    predicted_seconds : what one call was expected to take where it ran, at last; None if nothing
+    alone : whether no other backend is known, neither by a measurement nor by a prediction
     """
 
     placement: Placement
@@ -30,28 +32,36 @@ class Regret(NamedTuple):
     measured: bool
     lost_seconds: float
     predicted_seconds: float | None
+    alone: bool
 
 
 def regrets(profile: Profile) -> list[Regret]:
-    """Return each placement with what it lost, most first.
+    """Return what ran where with what it lost, most first, then what took longest.
 
     A measured time replaces a prediction of the same backend: of those that ran here the mean over
-    all calls of one function and signature counts.
+    all calls of one function and signature counts, so what differs from call to call is no loss.
     """
-    known: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for placement in filter(_is_sound, profile.placements):
-        sums = known[placement.function, placement.signature][placement.backend]
-        sums[:] = [sum(sums[:1]) + placement.seconds, sum(sums[1:]) + placement.calls]
+    ran: dict[tuple[str, str], dict[str, Placement]] = defaultdict(dict)
+    for one in profile.placements:
+        if _is_time(one.seconds) and one.calls > 0:
+            of_call = ran[one.function, one.signature]
+            of_call[one.backend] = _together(of_call.get(one.backend), one)
     found = []
-    for placement in filter(_is_sound, profile.placements):
-        ran = known[placement.function, placement.signature]
-        one = {name: seconds / calls for name, (seconds, calls) in ran.items()}
-        expected = {name: t for name, t in placement.predicted_seconds.items() if _is_time(t)}
-        best, seconds = min({**expected, **one}.items(), key=lambda item: item[1])
-        lost = max(placement.seconds - placement.calls * seconds, 0.0)
-        predicted = expected.get(placement.backend)
-        found.append(Regret(placement, best, seconds, best in one, lost, predicted))
-    return sorted(found, key=lambda regret: -regret.lost_seconds)
+    for of_call in ran.values():
+        measured = {name: one.seconds / one.calls for name, one in of_call.items()}
+        expected: dict[str, float] = {}
+        for one in of_call.values():
+            expected |= {name: t for name, t in one.predicted_seconds.items() if _is_time(t)}
+        known = {**expected, **measured}
+        best, seconds = min(known.items(), key=lambda item: item[1])
+        for name, one in of_call.items():
+            lost = 0.0 if name == best else max(one.seconds - one.calls * seconds, 0.0)
+            found.append(
+                Regret(
+                    one, best, seconds, best in measured, lost, expected.get(name), len(known) == 1
+                )
+            )
+    return sorted(found, key=lambda one: (-one.lost_seconds, -one.placement.seconds))
 
 
 def lost_share(found: list[Regret]) -> float | None:
@@ -60,9 +70,17 @@ def lost_share(found: list[Regret]) -> float | None:
     return sum(regret.lost_seconds for regret in found) / whole if whole else None
 
 
+def _together(before: Placement | None, one: Placement) -> Placement:
+    if before is None:
+        return one
+    return replace(
+        one,
+        seconds=before.seconds + one.seconds,
+        calls=before.calls + one.calls,
+        predicted_seconds={**before.predicted_seconds, **one.predicted_seconds},
+        transfer_seconds=before.transfer_seconds + one.transfer_seconds,
+    )
+
+
 def _is_time(value: object) -> bool:
     return isinstance(value, int | float) and 0 < value < LONGEST_SECONDS
-
-
-def _is_sound(placement: Placement) -> bool:
-    return _is_time(placement.seconds) and placement.calls > 0

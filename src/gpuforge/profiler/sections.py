@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from gpuforge.profiler.advise import Suggestion, suggestions
 from gpuforge.profiler.breakdown import Breakdown
 from gpuforge.profiler.feeds import feeds
@@ -77,7 +79,7 @@ def _bottlenecks(profile: Profile, shown: int) -> Table:
             percent(one.share),
             one.label,
             f"{one.count:,}",
-            f"{one.file}:{one.line}" if one.file else "",
+            f"{PurePath(one.file).name}:{one.line}" if one.file else "",
         )
         for one in bottlenecks(profile, shown)
     ]
@@ -105,7 +107,7 @@ def _placements(profile: Profile, shown: int) -> Table:
     found = regrets(profile)
     rows = [
         (
-            f"{one.placement.function} {one.placement.signature}",
+            f"{one.placement.function.removeprefix('__main__.')} {one.placement.signature}",
             one.placement.backend,
             f"{one.placement.calls:,}",
             format_seconds(one.placement.seconds / one.placement.calls),
@@ -121,6 +123,9 @@ def _placements(profile: Profile, shown: int) -> Table:
         f"Placed calls took {format_seconds(took)}. You lost {percent(lost_share(found) or 0)} of "
         f"it ({format_seconds(lost)}) against the oracle, the best backend known for each call."
     )
+    alone = sum(one.placement.calls for one in found if one.alone)
+    if alone:
+        said += f" Of {alone:,} of the calls no other backend is known."
     heading = ("call", "ran on", "calls", "each", "predicted", "best", "lost")
     return Table("Placements", heading, rows, (0, 1, 5), said)
 

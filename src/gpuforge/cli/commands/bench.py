@@ -21,6 +21,7 @@ from gpuforge.profiler.compare.conditions import Conditions, differences, read_c
 from gpuforge.units import format_seconds, parse_seconds
 
 SUMMARY = "time the functions bench_* of a file, or compare them with another version of the code"
+FEW_BLOCKS = "too few blocks for an interval"
 PATTERNS = ("bench_*.py", "benchmarks/bench_*.py")
 
 
@@ -113,7 +114,7 @@ def _short(name: str) -> str:
 
 def _row(one: Measured) -> tuple[str, ...]:
     seconds = one.seconds
-    spread = "too few blocks for an interval"
+    spread = FEW_BLOCKS
     if seconds.high < math.inf:
         spread = f"{format_seconds(seconds.low)} to {format_seconds(seconds.high)}"
     return _short(one.name), format_seconds(seconds.value), spread, f"{len(one.blocks)} blocks"
@@ -134,10 +135,11 @@ def _document(result: BenchResult, failed: dict[str, str]) -> dict[str, Any]:
         {
             "name": one.name,
             "seconds": one.seconds.value,
-            "interval": [_finite(one.seconds.low), _finite(one.seconds.high)],
+            "interval": list(map(_finite, one.seconds[1:])),
             "loops": one.loops,
             "blocks": list(one.blocks),
             "notes": list(one.notes),
+            "unknown": {} if one.seconds.high < math.inf else {"interval": FEW_BLOCKS},
         }
         for one in result.benchmarks
     ]
@@ -212,10 +214,11 @@ def _against_row(name: str, one: Benchmark) -> dict[str, Any]:
         "base_seconds": found.base.value,
         "new_seconds": found.new.value,
         "change": found.change.value,
-        "interval": [found.change.low, _finite(found.change.high)],
+        "interval": list(map(_finite, found.change[1:])),
         "p": found.p,
         "delta": found.delta,
         "rounds": found.rounds,
+        "unknown": {} if found.change.high < math.inf else {"interval": found.reason},
     }
 
 

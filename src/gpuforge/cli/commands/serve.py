@@ -15,6 +15,7 @@ from typing import Any
 from gpuforge import settings
 from gpuforge.cli import render
 from gpuforge.cli.main import FINE
+from gpuforge.cli.session_reports import SessionReports
 from gpuforge.errors import BackendUnavailable, GpuForgeError, InvalidSettings
 from gpuforge.monitor.history import Recorder
 from gpuforge.monitor.sample import Sample, Sampler
@@ -46,6 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="take the token from FILE, which is made if it is missing (default: a new token)",
+    )
+    parser.add_argument(
+        "--sessions",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="list the session files (.gfp) in FOLDER (default: this one)",
     )
     parser.add_argument(
         "--interval", metavar="SECONDS", help="between two readings (default: monitor_interval)"
@@ -84,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
             names=arguments.name,
             any_address=not _is_loopback(arguments.host),
             port=port,
+            reports=SessionReports(arguments.sessions),
         )
         _tell(arguments.host, port, token)
         try:

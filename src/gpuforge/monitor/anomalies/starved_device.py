@@ -1,40 +1,65 @@
 """A device whose utilisation has fallen while work waits for it.
 
-It speaks when a GPU was busy more than half of the time in the best quarter of the last minutes,
-has been busy for less than half of that in the last 30 s, and a process has had tasks waiting all
-the while, some of which finished: a queue in which none does is `stalled_queue`'s.
+It looks at the time for which a process has had tasks waiting without a break. It speaks when a GPU
+was busy more than half of the time in the best quarter of that, and has been busy for less than
+half as much for 30 s, more than twice as long as ever before, while tasks finished: a queue in
+which none does is `stalled_queue`'s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from statistics import median, quantiles
 
 from gpuforge.monitor.anomaly import Anomaly
-from gpuforge.monitor.series import Subject
+from gpuforge.monitor.series import Series, Subject
 
 SECONDS = 30.0
 BUSY = 0.5
 FALLEN = 0.5
+LONGER = 2.0
+_SMOOTH = 5
 
 
 def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
     """Yield the GPUs that idle while a process of this machine has work for them."""
-    waiting = [subject for subject in subjects if _waits(subject)]
-    for subject in subjects if waiting else ():
-        used = [value for _, value in subject.series.get("utilization_ratio", ())]
-        now = subject.recent("utilization_ratio", SECONDS)
-        if subject.kind != "gpu" or len(used) < 2 * len(now) or not now:
+    waiting = next(filter(_waits, subjects), None)
+    if waiting is None:
+        return
+    since = max((t for t, count in waiting.series["tasks_waiting"] if not count), default=0.0)
+    for subject in subjects:
+        series = [one for one in subject.series.get("utilization_ratio", ()) if one[0] > since]
+        if subject.kind != "gpu" or len(series) < 2 * _SMOOTH:
             continue
-        before = quantiles(used[: -len(now)], n=4)[2]
-        if before > BUSY and median(now) < FALLEN * before:
+        before = quantiles((value for _, value in series), n=4)[2]
+        *earlier, now = _stretches(series, FALLEN * before)
+        if before > BUSY and now >= SECONDS and now > LONGER * max(earlier, default=0.0):
+            share = median(subject.recent("utilization_ratio", SECONDS))
             yield Anomaly(
                 "starved_device", subject.name, "warning",
-                f"utilisation fell from {before:.0%} to {median(now):.0%} while tasks of "
-                f"{waiting[0].name} wait",
+                f"utilisation fell from {before:.0%} to {share:.0%} while tasks of "
+                f"{waiting.name} wait",
                 "look where the time goes on the host: reading and preparing inputs, transfers,"
                 " or a lock",
             )  # fmt: skip
+
+
+def _stretches(series: Series, level: float) -> list[float]:
+    """Return the seconds of each stretch below a level, the one that lasts until now at the end.
+
+    It is 0 where the series is above the level now. Single outliers end no stretch.
+    """
+    low = [
+        (moment, median(value for _, value in series[max(0, n - _SMOOTH + 1) : n + 1]) < level)
+        for n, (moment, _) in enumerate(series)
+    ]
+    found = []
+    for is_low, stretch in groupby(low, key=lambda one: one[1]):
+        moments = [moment for moment, _ in stretch]
+        if is_low:
+            found.append(moments[-1] - moments[0])
+    return found if low[-1][1] else [*found, 0.0]
 
 
 def _waits(subject: Subject) -> bool:

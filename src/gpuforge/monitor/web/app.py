@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, Protocol
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import (
     FileResponse,
+    HTMLResponse,
     JSONResponse,
     PlainTextResponse,
     Response,
@@ -19,6 +21,7 @@ from starlette.responses import (
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from gpuforge.errors import WorkloadError
 from gpuforge.monitor.prometheus import exposition
 from gpuforge.monitor.web.feed import Feed
 from gpuforge.monitor.web.guard import Guard
@@ -26,15 +29,39 @@ from gpuforge.monitor.web.guard import Guard
 PAGE = Path(__file__).with_name("page")
 # Without a sample for so long, health is refused.
 LATE_INTERVALS, LATE_SECONDS = 5.0, 3.0
+# A report is a page with scripts inside it, which may come from a foreign file: it has its own
+# policy, is no page of this origin, and so reaches neither the cookie nor the readings.
+REPORT_POLICY = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+)
+
+
+class Reports(Protocol):
+    """Session files and what is shown of them."""
+
+    def recent(self) -> list[dict[str, Any]]:
+        """Return key, name, changed_at and size_bytes of the newest files."""
+
+    def report(self, key: str) -> str | None:
+        """Return the report of one file as HTML, None if there is none of this key."""
 
 
 def application(
-    feed: Feed, *, token: str, names: Collection[str] = (), any_address: bool = False, port: int = 0
+    feed: Feed,
+    *,
+    token: str,
+    names: Collection[str] = (),
+    any_address: bool = False,
+    port: int = 0,
+    reports: Reports | None = None,
 ) -> Starlette:
     """Return the dashboard of a feed, which it opens and closes.
 
     Parameters
     ----------
+    reports
+        Session files to list.
     token, names, any_address
         As `gpuforge.monitor.web.guard.Guard` has them.
     port
@@ -59,6 +86,20 @@ def application(
     async def now(_: Request) -> Response:
         return JSONResponse(feed.now())
 
+    def sessions(_: Request) -> Response:
+        shown = ("key", "name", "changed_at", "size_bytes")
+        found = reports.recent() if reports else []
+        return JSONResponse([{name: one[name] for name in shown} for one in found])
+
+    def session(request: Request) -> Response:
+        try:
+            page = reports.report(request.path_params["key"]) if reports else None
+        except WorkloadError as error:
+            return PlainTextResponse(f"{error}\n", 422)
+        if page is None:
+            return PlainTextResponse("There is no such session file any more.\n", 404)
+        return HTMLResponse(page, headers={"Content-Security-Policy": REPORT_POLICY})
+
     async def metrics(request: Request) -> Response:
         compat = request.query_params.get("compat", "")
         if compat not in ("", "dcgm"):
@@ -80,6 +121,8 @@ def application(
         Route("/", page),
         Route("/events", events),
         Route("/api/now", now),
+        Route("/api/sessions", sessions),
+        Route("/sessions/{key}", session),
         Route("/metrics", metrics),
         Route("/health", health),
         Mount("/page", StaticFiles(directory=PAGE)),

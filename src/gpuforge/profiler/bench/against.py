@@ -22,10 +22,10 @@ from gpuforge.profiler.bench.repository import checked_out, git
 from gpuforge.profiler.compare.comparison import MINIMAL, Comparison
 from gpuforge.profiler.compare.interleaved import Rounds
 
-MOST_TURNS, BLOCK_SAMPLES = 6, 20
-"""In a process, a benchmark is timed in so many turns at most, of four blocks of at most so many
-samples: short ones, because a processor changes its speed many times a second where others use it
-too. Where time is short there are fewer turns, as rounds are worth more."""
+MOST_TURNS, BLOCK_SAMPLES = 24, 5
+"""In a process, a benchmark is timed in so many turns at most, of four blocks of so many samples:
+half a millisecond each, because a processor that others use changes its speed every few of them.
+Where time is short there are fewer turns, as rounds are worth more."""
 ROUNDS_WANTED = 16
 
 
@@ -114,7 +114,7 @@ def compare_with(
     only
         The one benchmark to measure; all by default.
     seconds
-        The time limit; a round that has begun is finished.
+        The time limit of the rounds; one that has begun is finished, and one begins in any case.
     minimal
         The smallest change that counts, a ratio.
 
@@ -128,11 +128,13 @@ def compare_with(
     """
     path = path.resolve()
     here = Path(git(path.parent, "rev-parse", "--show-toplevel")).resolve()
-    end = perf_counter() + seconds
     with checked_out(here, ref) as (commit, tree):
+        end = perf_counter() + seconds
         contest = _Contest(path, only, here, tree, minimal)
         turns, took = MOST_TURNS // 2, 0.0
-        while not contest.is_over() and (began := perf_counter()) + took < end:
+        now = perf_counter()
+        while not contest.is_over() and (not contest.count or now + took < end):
+            began = now
             contest.round(turns)
             now = perf_counter()
             took = now - began

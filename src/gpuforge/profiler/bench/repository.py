@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +42,8 @@ def checked_out(root: Path, ref: str) -> Iterator[tuple[str, Path]]:
     UnknownName
         If the repository has no such ref.
     """
+    import tempfile
+
     try:
         commit = git(
             root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"

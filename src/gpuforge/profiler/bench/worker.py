@@ -16,11 +16,10 @@ from collections.abc import Callable
 from itertools import repeat
 from pathlib import Path
 from time import perf_counter
-from types import ModuleType
 from typing import Any
 
 PREFIX = "bench_"
-SAMPLE_SECONDS, BLOCK_SECONDS, WARM_UP_SECONDS = 100e-6, 10e-3, 20e-3
+SAMPLE_SECONDS, BLOCK_SECONDS, WARM_UP_SECONDS = 100e-6, 10e-3, 10e-3
 """A sample is long against the clock's error and short against the time slices of the system, so
 that most samples of a block are taken undisturbed."""
 MOST_SAMPLES = 100
@@ -33,17 +32,18 @@ class NotABenchmark(Exception):
 def load(path: str) -> dict[str, Callable[[], Any]]:
     """Import a file as Python runs it, and return its functions ``bench_*`` in their order."""
     file = Path(path).resolve()
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    name = f"_{file.stem}"  # not that of a module that others import
+    spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
-    return {name: found for name, found in _functions(module) if name.startswith(PREFIX)}
-
-
-def _functions(module: ModuleType) -> list[tuple[str, Callable[[], Any]]]:
-    return [(name, value) for name, value in vars(module).items() if callable(value)]
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if name.startswith(PREFIX) and callable(value)
+    }
 
 
 def warm_up(function: Callable[[], Any]) -> Any:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 import sys
 from dataclasses import dataclass, field
-from importlib import metadata
 
 from gpuforge.detect import read_machine
 from gpuforge.facts import Absent, Failed, Machine, Reading, known
-from gpuforge.probe import LiveProbe, Output, Probe
+from gpuforge.probe import LiveProbe, Probe
+from gpuforge.readings import DeviceReaders
 
 LIBRARIES = (
     *("gpuforge", "numpy", "scipy", "torch", "jax", "jaxlib", "mlx", "dpnp", "pyopencl"),
@@ -24,14 +23,6 @@ CPU_FILES = {
     "cpu boost": f"{_CPU}/cpufreq/boost",
     "cpu turbo off": f"{_CPU}/intel_pstate/no_turbo",
 }
-GPU_FIELDS = {
-    "power cap (W)": "power.limit",
-    "highest clock (MHz)": "clocks.max.sm",
-    "application clock (MHz)": "clocks.applications.graphics",
-    "throttling": "clocks_throttle_reasons.active",
-}
-_SLOWED = 0xE8  # of the throttle reasons: heat, hardware protection, power brake; not the power cap
-_TOOL_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -69,8 +60,9 @@ def read_conditions(probe: Probe | None = None, machine: Machine | None = None) 
         readings[f"gpu {device.index}"] = device.name
     identity = {name: known(reading) or "?" for name, reading in readings.items()}
     digest = hashlib.blake2b(repr(sorted(identity.items())).encode(), digest_size=8).hexdigest()
-    readings["kernel"] = platform.release() or Absent("the system shows no release")
-    readings["python"] = f"{platform.python_implementation()} {sys.version.split()[0]}"
+    release = known(probe.read_text("/proc/sys/kernel/osrelease"))
+    readings["kernel"] = release.strip() if release else Absent("the system shows no release")
+    readings["python"] = f"{sys.implementation.name} {sys.version.split()[0]}"
     readings |= {name: _version(name) for name in LIBRARIES}
     for device in machine.devices:
         driver = device.driver
@@ -90,11 +82,13 @@ def read_conditions(probe: Probe | None = None, machine: Machine | None = None) 
     return Conditions(digest, facts, unknown)
 
 
-def _text(reading: Reading[int]) -> Reading[str]:
-    return reading if isinstance(reading, Absent | Failed) else str(reading)
+def _text(reading: Reading[float]) -> Reading[str]:
+    return reading if isinstance(reading, Absent | Failed) else f"{reading:g}"
 
 
 def _version(library: str) -> Reading[str]:
+    from importlib import metadata
+
     try:
         return metadata.version(library)
     except metadata.PackageNotFoundError:
@@ -102,52 +96,30 @@ def _version(library: str) -> Reading[str]:
 
 
 def _gpu_readings(probe: Probe, machine: Machine) -> dict[str, Reading[str]]:
-    """Return power cap and clocks of every GPU, as far as its vendor's tool shows them."""
-    found: dict[str, Reading[str]] = {
-        f"gpu {device.index} {name}": Absent(f"not read from a GPU of {device.vendor}")
-        for device in machine.devices
-        for name in GPU_FIELDS
-    }
-    of_nvidia = [device for device in machine.devices if device.vendor == "nvidia"]
-    if not of_nvidia:
-        return found
-    query = f"--query-gpu=pci.bus_id,{','.join(GPU_FIELDS.values())}"
-    output = probe.run(
-        ["nvidia-smi", query, "--format=csv,noheader,nounits"], timeout=_TOOL_SECONDS
-    )
-    rows = _rows(output) if isinstance(output, Output) else {}
-    for device in of_nvidia:
-        cells = rows.get((known(device.pci_address) or "").lower())
-        for place, name in enumerate(GPU_FIELDS):
-            key = f"gpu {device.index} {name}"
-            if not isinstance(output, Output):
-                found[key] = output
-            elif cells is None:
-                found[key] = Absent("nvidia-smi does not list the GPU")
-            else:
-                found[key] = _cell(name, cells[place])
+    """Return power cap, clocks and throttling of every GPU."""
+    if not machine.devices:
+        return {}
+    readers = DeviceReaders(probe, machine.devices)
+    try:
+        devices = readers.read()
+    finally:
+        readers.close()
+    found: dict[str, Reading[str]] = {}
+    for device in devices:
+        values = {
+            "power cap (W)": device.power_limit_watts,
+            "highest clock (Hz)": device.core_clock_max_hertz,
+            "highest memory clock (Hz)": device.memory_clock_max_hertz,
+        }
+        found |= {f"gpu {device.index} {name}": _text(value) for name, value in values.items()}
+        reasons = device.throttle_reasons
+        # A GPU at work is at its power cap as a rule; the cap is a condition by itself.
+        found[f"gpu {device.index} throttled"] = (
+            reasons
+            if isinstance(reasons, Absent | Failed)
+            else ", ".join(reason for reason in reasons if reason != "power cap") or "no"
+        )
     return found
-
-
-def _rows(output: Output) -> dict[str, list[str]]:
-    """Return the cells behind each PCI address, which nvidia-smi writes with a domain of eight."""
-    rows = {}
-    for line in output.stdout.splitlines():
-        address, *cells = (cell.strip() for cell in line.split(","))
-        if len(cells) == len(GPU_FIELDS):
-            rows[address.lower()[-12:]] = cells
-    return rows
-
-
-def _cell(name: str, cell: str) -> Reading[str]:
-    if not cell or cell.startswith("["):
-        return Absent(f"nvidia-smi shows {cell or 'nothing'}")
-    if name == "throttling":
-        try:
-            return "yes" if int(cell, 16) & _SLOWED else "no"
-        except ValueError:
-            return Failed(f"nvidia-smi shows {cell!r}, which is no mask of reasons")
-    return cell
 
 
 def differences(base: Conditions, new: Conditions) -> list[str]:

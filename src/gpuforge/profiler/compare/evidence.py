@@ -6,6 +6,7 @@ Nothing here supposes a distribution: times have long tails, and a mean or a t-t
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from math import comb, erfc, exp, floor, inf, sqrt
 from statistics import NormalDist, median
@@ -62,12 +63,7 @@ def mann_whitney(base: Sequence[float], new: Sequence[float]) -> RankTest:
     """
     ordered, total = sorted(base), len(base) + len(new)
     wins = sum(bisect_left(ordered, value) + bisect_right(ordered, value) for value in new) / 2
-    pooled = sorted([*base, *new])
-    ties = sum(
-        (bisect_right(pooled, value) - bisect_left(pooled, value)) ** 3
-        - (bisect_right(pooled, value) - bisect_left(pooled, value))
-        for value in set(pooled)
-    )
+    ties = sum(same**3 - same for same in Counter([*base, *new]).values())
     half = len(base) * len(new) / 2
     variance = half / 6 * (total + 1 - ties / (total * (total - 1)))
     distance = max(0.0, abs(wins - half) - 0.5)
@@ -116,5 +112,5 @@ def paired_change(logs: Sequence[float]) -> Interval:
     place = floor(len(means) / 2 - spread)
     middle = exp(median(means)) - 1
     if place < 0:
-        return Interval(middle, -1.0, inf)
+        return Interval(middle, -inf, inf)
     return Interval(middle, exp(means[place]) - 1, exp(means[-1 - place]) - 1)

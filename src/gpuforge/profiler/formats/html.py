@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gpuforge.profiler import names
-from gpuforge.profiler.advise import suggestions
 from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import LABELS, Profile
 from gpuforge.profiler.page import columns, sections
 from gpuforge.profiler.page.document import document
 from gpuforge.profiler.paths import paths_of_spans
+from gpuforge.profiler.sections import advice
 from gpuforge.profiler.summary import recording
 
 SUMMARY = "a page for a browser: flame graph, timeline, memory, placements, suggestions"
@@ -42,7 +42,7 @@ def render(profile: Profile) -> str:
         facts=sections.what_ran(profile),
         notes=sections.notes(notes),
         first=sections.parts_section(profile, parts)
-        + sections.suggestions_section(suggestions(profile)),
+        + sections.suggestions_section(advice(profile)),
         paths=sections.paths_table(rows),
         rest=sections.placements_section(profile) + sections.header_section(profile),
     )

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpuforge.errors import WorkloadError
 from gpuforge.profiler import json_text, names
-from gpuforge.profiler.model import NO_PARENT, Profile
+from gpuforge.profiler.model import Profile
+from gpuforge.profiler.paths import Path, paths_of_spans
 from gpuforge.profiler.summary import started
 
 SUMMARY = "for pyperf stats, hist and compare_to: durations by call path"
@@ -24,23 +25,6 @@ MOST_VALUES = 1000
 WHOLE = "whole program"
 
 
-class Durations(NamedTuple):
-    """The durations of the spans of one call path, those of 0 left out."""
-
-    name: str
-    above: Durations | None
-    seconds: array[float]
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        """The names from the outermost to this one."""
-        found, row = [self.name], self.above
-        while row is not None:
-            found.append(row.name)
-            row = row.above
-        return tuple(reversed(found))
-
-
 def render(profile: Profile) -> str:
     """Return the file.
 
@@ -49,13 +33,13 @@ def render(profile: Profile) -> str:
     WorkloadError
         If nothing took any time: pyperf reads no file without values.
     """
-    found = heapq.nlargest(MOST_PATHS, _durations(profile), key=lambda row: sum(row.seconds))
+    found = heapq.nlargest(MOST_PATHS, _durations(profile), key=lambda row: row[0].total_ns)
     benchmarks: dict[str, dict[str, Any]] = {}
     if profile.wall_ns > 0:
         benchmarks[WHOLE] = _benchmark(WHOLE, array("d", [profile.wall_ns / 1e9]))
-    for row in found:
-        name = _unique(names.path(row.path).strip() or "?", benchmarks)
-        benchmarks[name] = _benchmark(name, row.seconds)
+    for path, seconds in found:
+        name = _unique(names.path(path.names).strip() or "?", benchmarks)
+        benchmarks[name] = _benchmark(name, seconds)
     if not benchmarks:
         raise WorkloadError(
             "nothing in this profile took any time, and pyperf reads no file without values",
@@ -70,21 +54,15 @@ def render(profile: Profile) -> str:
     )
 
 
-def _durations(profile: Profile) -> list[Durations]:
+def _durations(profile: Profile) -> list[tuple[Path, array[float]]]:
+    """Return each call path with the durations of its spans, those of 0 left out."""
     spans = profile.spans
-    places: dict[tuple[int, int], int] = {}
-    found: list[Durations] = []
-    place_of = array("q")
-    for index, parent in enumerate(spans.parent):
-        above = NO_PARENT if parent == NO_PARENT else place_of[parent]
-        place = places.setdefault((above, spans.name[index]), len(found))
-        if place == len(found):
-            around = None if above == NO_PARENT else found[above]
-            found.append(Durations(spans.names[spans.name[index]], around, array("d")))
-        place_of.append(place)
+    found: dict[int, tuple[Path, array[float]]] = {}
+    for index, path in enumerate(paths_of_spans(profile)[1]):
         if spans.duration[index] > 0:
-            found[place].seconds.append(spans.duration[index] / 1e9 / max(spans.count[index], 1))
-    return [row for row in found if row.seconds]
+            seconds = found.setdefault(id(path), (path, array("d")))[1]
+            seconds.append(spans.duration[index] / 1e9 / max(spans.count[index], 1))
+    return list(found.values())
 
 
 def _unique(name: str, taken: dict[str, dict[str, Any]]) -> str:

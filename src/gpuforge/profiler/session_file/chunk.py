@@ -47,7 +47,12 @@ def encode(kind: bytes, fields: dict[str, Any], columns: Mapping[str, array[int]
     text = json.dumps({**fields, "columns": described}, default=str).encode("ascii")
     parts = [_HEAD.pack(len(text)), text, *(_little(c).tobytes() for c in columns.values())]
     payload = zlib.compress(b"".join(parts), LEVEL)
-    return _FRAME.pack(kind, len(payload), zlib.crc32(payload)) + payload
+    return _FRAME.pack(kind, len(payload), checksum(kind, payload)) + payload
+
+
+def checksum(kind: bytes, payload: bytes) -> int:
+    """Return the checksum of a chunk, which covers its kind."""
+    return zlib.crc32(payload, zlib.crc32(kind))
 
 
 def decode(file: IO[bytes], most_bytes: int) -> Iterator[Chunk]:
@@ -62,13 +67,13 @@ def decode(file: IO[bytes], most_bytes: int) -> Iterator[Chunk]:
     while frame := file.read(_FRAME.size):
         if len(frame) < _FRAME.size:
             raise Damaged("it ends within a chunk")
-        kind, length, checksum = _FRAME.unpack(frame)
+        kind, length, told = _FRAME.unpack(frame)
         if length > MAX_CHUNK_BYTES:
             raise Damaged(f"a chunk of {length:,} bytes, more than is ever written")
         payload = file.read(length)
         if len(payload) < length:
             raise Damaged("it ends within a chunk")
-        if zlib.crc32(payload) != checksum:
+        if checksum(kind, payload) != told:
             raise Damaged("the checksum of a chunk is wrong")
         body = _decompress(payload, min(MAX_CHUNK_BYTES, most_bytes))
         most_bytes -= len(body)

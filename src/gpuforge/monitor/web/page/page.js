@@ -1,7 +1,7 @@
 "use strict";
 // All text that comes from elsewhere is put in as text, never as HTML.
 const $ = (id) => document.getElementById(id);
-const QUIET_SECONDS = 3, QUIET_INTERVALS = 5, TABLE_ROWS = 12, NONE = "–";
+const QUIET_SECONDS = 3, QUIET_INTERVALS = 5, SESSIONS_EVERY_MS = 10_000, TABLE_ROWS = 12, NONE = "–";
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 2], [12, 6]];
 const COLOURS = {
   light: ["#0550ae", "#a6400a", "#116329", "#8250df", "#9a6700", "#a40e60", "#1b6b72", "#57606a"],
@@ -244,6 +244,16 @@ function show_facts(facts) {
   $("facts").setAttribute("aria-busy", "false");
 }
 
+async function show_sessions() {
+  const answer = await fetch("/api/sessions").catch(() => null);
+  if (!answer?.ok) return;
+  const rows = (await answer.json()).map((one) => {
+    const link = element("a", one.name, { href: `/sessions/${one.key}`, target: "_blank", rel: "noopener" });
+    return [link, new Date(one.changed_at * 1000).toLocaleString(), bytes(one.size_bytes)];
+  });
+  fill($("sessions"), rows.length ? table("Profiles kept with gpuforge run --save; each name opens its report", ["File", "Last written", "Size"], rows) : element("p", "None in this folder: gpuforge run --save FILE.gfp keeps one."));
+}
+
 // --- the connection ----------------------------------------------------------------------------
 function say(text) { $("spoken").textContent = text; }
 
@@ -284,6 +294,8 @@ function theme() {
 $("theme").addEventListener("change", theme);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw_all);
 addEventListener("resize", () => { for (const chart of charts) chart.plot.setSize({ width: Math.max(200, chart.picture.clientWidth), height: 180 }); });
+setInterval(show_sessions, SESSIONS_EVERY_MS);
 setInterval(() => { if (latest && source.readyState === EventSource.OPEN) connection(); }, 1000);
 theme();
 connect();
+show_sessions();
