@@ -231,9 +231,7 @@ def main() -> None:
         "python": sys.version,
         "quick": chosen.quick,
         "spans": time_spans(5 * rounds),
-        "examples": time_examples(
-            EXAMPLES[:2] if chosen.quick else EXAMPLES, 2 if chosen.quick else 7
-        ),
+        "examples": time_examples(EXAMPLES[: 1 if chosen.quick else None], rounds),
     }
     chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     for name, found in result["spans"]["nanoseconds"].items():
