@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 from time import perf_counter, perf_counter_ns
 from typing import Any
@@ -22,9 +23,15 @@ def call_span(
     """Return what keeps a span around one call of a user's function."""
     if not trace.enabled:
         return trace.NOTHING
+    name, about = _about(function, given)
+    return trace.within(name, label, **about, **said)
+
+
+def _about(function: FunctionRecord, given: Iterable[Any]) -> tuple[str, dict[str, Any]]:
+    """Return what the span of a call is called, and what is said of it."""
     name, file, line = _home(function.function)
     arrays = described([one for one in given if type(one) is np.ndarray])
-    return trace.within(name, label, function=function.name, file=file, line=line, **arrays, **said)
+    return name, {"function": function.name, "file": file, "line": line, **arrays}
 
 
 @cache
@@ -56,17 +63,25 @@ def chosen(call: Call, decision: Decision, backend: str, seconds: float) -> trac
     return made
 
 
-def again_told(
-    before: Call, again: Callable[..., Any], held: Held, args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:  # fmt: skip
-    """Make a held call with a span around it, and tell what it took."""
-    label = trace.HOST if held.backend == NUMPY else trace.OVERHEAD
-    start = perf_counter()
-    given = (*args, *kwargs.values())
-    with call_span(before.function, label, given, backend=held.backend):
-        result = again(before, held, args, kwargs)
-    if held.choice is not None:
-        transfer = before.record.transfers.get((before.key, held.backend), 0.0)
-        trace.chose(held.choice, perf_counter() - start, transfer)
-    return result
+def telling(call: Call, backend: str, again: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what makes held calls with a span around each, and tells what they took.
+
+    They are of one signature, so what is said of them is made once.
+    """
+    label = trace.HOST if backend == NUMPY else trace.OVERHEAD
+    name, about = _about(call.function, (*call.args, *call.kwargs.values()))
+    said = {**about, "backend": backend}
+    transfer = call.record.transfers.get((call.key, backend), 0.0)
+    before = replace(call, args=(), kwargs={})
+
+    def told(held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        start = perf_counter()
+        with trace.within(name, label) as span:
+            if isinstance(span, trace.OpenSpan):
+                span.attributes = said
+            result = again(before, held, args, kwargs)
+        if held.choice is not None:
+            trace.chose(held.choice, perf_counter() - start, transfer)
+        return result
+
+    return told

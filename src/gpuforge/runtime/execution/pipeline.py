@@ -16,7 +16,7 @@ from gpuforge.runtime.evaluation.aside import COMPILING
 from gpuforge.runtime.evaluation.observed import part
 from gpuforge.runtime.execution.call import Call, refusal_key
 from gpuforge.runtime.execution.decision import candidates, decide
-from gpuforge.runtime.execution.observed import again_told, chosen
+from gpuforge.runtime.execution.observed import chosen, telling
 from gpuforge.runtime.function.signature import overlapping, raising_errors, warnings_raise
 from gpuforge.runtime.placement.policy import NUMPY, Candidate, Decision, charge, observe
 from gpuforge.runtime.placement.priors import classify
@@ -109,13 +109,14 @@ def limits_threads(call: Call) -> bool:
 
 def hold(call: Call, placed: Placed) -> Held:
     """Return the choice of a call, kept for the ones that follow."""
-    before = replace(call, args=(), kwargs={})
     if placed.backend == NUMPY:
         limit = call.session.blas if limits_threads(call) else None
-        told = partial(again_told, before, _again_as_written) if placed.choice else None
+        told = telling(call, NUMPY, _again_as_written) if placed.choice else None
         made = Held(call.record, NUMPY, placed.seconds, placed.hold, told, limit)
     else:
-        again = partial(again_told, before, _again) if placed.choice else partial(_again, before)
+        again: Any = partial(_again, replace(call, args=(), kwargs={}))
+        if placed.choice:
+            again = telling(call, placed.backend, _again)
         made = Held(call.record, placed.backend, placed.seconds, placed.hold, again,
                     replay=placed.replay)  # fmt: skip
         made.numpy_seconds = _numpy_seconds(call) or 0.0
