@@ -16,8 +16,8 @@ from gpuforge.monitor.sample import Sample
 from gpuforge.monitor.values import series
 
 _FIXED = ("_max", "_max_hertz", "_limit_watts", "_limit_celsius", "_total_bytes")
-LEVELS = {10: 360, 60: 1440, 3600: 2160}
-"""Seconds of a stretch to how many are kept: an hour, a day, ninety days."""
+LEVELS = {10: 360, 60: 1440, 3600: 720}
+"""Seconds of a stretch to how many are kept: an hour, a day, thirty days."""
 
 
 @dataclass(frozen=True)
