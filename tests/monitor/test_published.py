@@ -196,6 +196,39 @@ def test_without_a_runtime_folder_the_temporary_one_is_used(
     assert len(published.read_all()) == 1
 
 
+def test_a_full_disk_means_that_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    published.settled()
+    monkeypatch.undo()
+    published.settled()
+    assert files() == [] and published.read_all() == []
+
+
+def test_a_process_that_ended_and_was_not_waited_for_is_gone() -> None:
+    with program("p.settled()") as process:
+        assert process.stdin
+        process.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert published.read_all() == [] and files() == []
+
+
+def test_a_signal_may_count_in_the_middle_of_a_count() -> None:
+    code = """
+import signal, threading
+signal.signal(signal.SIGALRM, lambda *_: p.settled())
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+while not p._board or p._board.whole[p._SETTLED] < 20:
+    p.retried()
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+    with program(code):
+        (seen,) = published.read_all()
+        assert seen.settled >= 20 and seen.retries > 0
+
+
 def test_a_crowd_of_dead_files_is_cleared_by_the_next_process() -> None:
     published.settled()
     (mine,) = files()
