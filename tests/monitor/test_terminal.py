@@ -74,8 +74,10 @@ def test_what_is_not_known_is_no_number() -> None:
 def test_many_gpus_leave_room_for_processes() -> None:
     eight = [gpu(n) for n in range(7)] + [gpu(7, utilization_ratio=Failed("GPU is lost"))]
     lines = screen(sample((gpu(8, throttle_reasons=("heat",)), *eight), (process(),)), 100, 24)
-    assert lines[4].startswith("GPU 8    65 %  9 GiB of 10 GiB       142 of 320 W  71 °C  1950 of")
-    assert "  throttled  " in lines[4] and lines[12] == "GPU 7  failed: GPU is lost"
+    assert lines[4].startswith(
+        "GPU 8    65 %  9 GiB of 10 GiB        142 W  71 °C  throttled  NVIDIA"
+    )
+    assert lines[12] == "GPU 7  failed: GPU is lost"
     assert "train.py" in lines[-1] and len(lines) == 16
 
 

@@ -115,7 +115,9 @@ def _in_one_line(device: DeviceReading) -> tuple[str, str]:
     memory = f"{_bytes(device.memory_used_bytes)} of {_bytes(device.memory_total_bytes)}"
     held = "  throttled" if known(device.throttle_reasons) else ""
     start = f"GPU {device.index:<2}  {_percent(device.utilization_ratio)}  {memory:<20}"
-    return f"{start}  {_of(device)}{held}  {name.partition('  ')[2]}", "33" if held else ""
+    heat = _limited(known(device.temperature_celsius), None, "°C")
+    now = f"{_limited(known(device.power_watts), None, 'W'):>6}  {heat}"
+    return f"{start}  {now}{held}  {name.partition('  ')[2]}", "33" if held else ""
 
 
 def _of(device: DeviceReading) -> str:
