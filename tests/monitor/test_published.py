@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gpuforge as gf
 from gpuforge import published
@@ -158,6 +160,14 @@ def test_a_damaged_file_of_a_living_process_is_passed_over(damage: str) -> None:
         os.replace(file.with_suffix(".away"), file)
 
 
+@given(st.binary(min_size=published._SIZE, max_size=published._SIZE), st.booleans())
+def test_no_content_of_a_file_makes_a_reader_fail(content: bytes, whole: bool) -> None:
+    if whole:  # else nearly all would be refused for the first eight bytes
+        content = published._MAGIC + content[8:16] + struct.pack("q", 7) + content[24:]
+    seen = published._parsed(content, 7)
+    assert seen is None or (seen.pid == 7 and seen.span.isprintable())
+
+
 def test_files_that_are_none_of_ours_are_left_alone(tmp_path: Path) -> None:
     published.settled()
     other, pipe, link = (published.folder() / name for name in ("notes.txt", "1-1", "2-2"))
@@ -196,13 +206,13 @@ def test_without_a_runtime_folder_the_temporary_one_is_used(
     assert len(published.read_all()) == 1
 
 
-def test_a_full_disk_means_that_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_means_that_nothing_is_shown() -> None:
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "write", full)
-    published.settled()
-    monkeypatch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "write", full)
+        published.settled()
     published.settled()
     assert files() == [] and published.read_all() == []
 

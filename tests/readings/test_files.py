@@ -101,6 +101,15 @@ def test_amd_throttling_energy_errors_and_clocks(copy: Any) -> None:
     assert (gpu.core_clock_hertz, gpu.core_clock_max_hertz) == (852e6, 1590e6)
 
 
+def test_an_amd_card_at_its_highest_clock_is_not_throttled(copy: Any) -> None:
+    probe = copy("amd-vega56-sysfs", {
+        f"{CARD}/gpu_metrics": metrics(1 << 36, 0),
+        f"{CARD}/pp_dpm_sclk": "0: 852Mhz\n1: 1590Mhz *",
+        f"{CARD}/hwmon/hwmon4/freq1_input": 1590000000,
+    })  # fmt: skip
+    assert readings(probe).read()[0].throttle_reasons == ()
+
+
 @pytest.mark.parametrize(
     ("content", "word"),
     [(metrics(0, 0, (2, 1)), "2.1"), (b"", "nothing"), (b"x" * 50, "version"),
