@@ -21,8 +21,8 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -225,6 +225,17 @@ def end() -> None:
         board, _board, _refused = _board, None, False
     if board is not None:
         board.close(remove=True)
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Show nothing that is counted meanwhile, in a process that has shown nothing yet."""
+    global _refused
+    before, _refused = _refused, True
+    try:
+        yield
+    finally:
+        _refused = before
 
 
 def _begin() -> _Board | None:

@@ -283,5 +283,21 @@ def test_a_held_call_shows_nothing_until_it_is_counted(monkeypatch: pytest.Monke
     assert sum(shown[before:]) >= 100
 
 
+@PLACED
+def test_a_forked_child_does_not_show_the_calls_of_its_parent() -> None:
+    @gf.offload
+    def double(x: np.ndarray) -> np.ndarray:
+        return x + x
+
+    x = np.ones(8)
+    while not any(held.left > 100 for held in _held(double)):
+        double(x)
+    before = files()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if files() == before else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def _held(function: object) -> list[Held]:
     return list(function._hot[1].values())  # type: ignore[attr-defined]
