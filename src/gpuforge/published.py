@@ -21,8 +21,8 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,8 +100,12 @@ class _Board:
         self.rows: dict[str, int] = {}
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            os.ftruncate(handle, _SIZE)
+            # Written, not only made longer: a store to a page that a full disk cannot give kills.
+            os.write(handle, bytes(_SIZE))
             self.map = mmap.mmap(handle, _SIZE)
+        except BaseException:
+            path.unlink()
+            raise
         finally:
             os.close(handle)
         self.whole = memoryview(self.map).cast("q")
@@ -150,7 +154,7 @@ count_held: Callable[[], None] = _nothing
 """Shows the calls of this process that were made on held choices. Set by the runtime."""
 _board: _Board | None = None
 _refused = False
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal's handler may count in the middle of a count
 
 
 def count(backend: str, calls: int, seconds: float) -> None:
@@ -223,6 +227,17 @@ def end() -> None:
         board.close(remove=True)
 
 
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Show nothing that is counted meanwhile, in a process that has shown nothing yet."""
+    global _refused
+    before, _refused = _refused, True
+    try:
+        yield
+    finally:
+        _refused = before
+
+
 def _begin() -> _Board | None:
     """Make the file of this process, once; None where none can be made."""
     global _board, _refused
@@ -244,7 +259,7 @@ def _begin() -> _Board | None:
 def _after_fork() -> None:
     """Leave the parent's file to the parent."""
     global _board, _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     board, _board = _board, None
     if board is not None:
         board.close(remove=False)
@@ -349,13 +364,14 @@ def _lives(pid: int, ticks: int) -> bool:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """Return when a process began, in the kernel's ticks since it was started; None if unknown.
+    """Return when a process began, in the kernel's ticks since it was started; None if it ended.
 
     Source: Linux, Documentation/filesystems/proc.rst, field 22 of ``/proc/PID/stat``.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
+            fields = file.read().rpartition(b")")[2].split()
+            return None if fields[0] in (b"Z", b"X") else int(fields[19])
     except (OSError, ValueError, IndexError):
         return None
 

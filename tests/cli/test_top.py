@@ -24,10 +24,10 @@ gpuforge top  HH:MM:SS  this look took TIME of CPU time
 CPU  [                    ]    -   - cores  load -
 Mem  [                    ]    -   - of -
      waiting for CPU -, memory -, I/O -
-GPU 0  NVIDIA GeForce RTX 3080  0000:0c:00.0
-busy [|||||||||||||       ]  65 %  142 of 320 W  27 °C  1950 of 2100 MHz
-mem  [||||||||||||||||||  ]  90 %  8.97 GiB of 10 GiB  pressure: moderate
-     PCIe 4 x16  in 13.7 GiB/s  out 1017 MiB/s
+GPU 0  amd  0000:c1:00.0
+busy [|                   ]   3 %  9.09 W  38 °C  - MHz
+mem  [||||||||||||||||||| ]  96 %  491 MiB of 512 MiB  pressure: high
+     PCIe 4 x16
 
     PID   CPU   MEMORY  GPU MEM   CALLS QUEUE RUN BATCH  PROGRAM, what it does
 no gpuforge process of this user is running
@@ -43,7 +43,7 @@ def test_a_recorded_machine_once(
     corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    folder = corpus / "devices" / "nv-rtx3080-595-v13-xml"
+    folder = corpus / "devices" / "amd-strixpoint-apu-sysfs"
     assert main(["top", "--once", "--snapshot", str(folder)]) == 0
     assert same(capsys.readouterr().out) == ONCE
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gpuforge as gf
 from gpuforge import published
@@ -158,6 +160,14 @@ def test_a_damaged_file_of_a_living_process_is_passed_over(damage: str) -> None:
         os.replace(file.with_suffix(".away"), file)
 
 
+@given(st.binary(min_size=published._SIZE, max_size=published._SIZE), st.booleans())
+def test_no_content_of_a_file_makes_a_reader_fail(content: bytes, whole: bool) -> None:
+    if whole:  # else nearly all would be refused for the first eight bytes
+        content = published._MAGIC + content[8:16] + struct.pack("q", 7) + content[24:]
+    seen = published._parsed(content, 7)
+    assert seen is None or (seen.pid == 7 and seen.span.isprintable())
+
+
 def test_files_that_are_none_of_ours_are_left_alone(tmp_path: Path) -> None:
     published.settled()
     other, pipe, link = (published.folder() / name for name in ("notes.txt", "1-1", "2-2"))
@@ -194,6 +204,39 @@ def test_without_a_runtime_folder_the_temporary_one_is_used(
     published.settled()
     assert published.folder() == own_home / f"gpuforge-{os.getuid()}"
     assert len(published.read_all()) == 1
+
+
+def test_a_full_disk_means_that_nothing_is_shown() -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "write", full)
+        published.settled()
+    published.settled()
+    assert files() == [] and published.read_all() == []
+
+
+def test_a_process_that_ended_and_was_not_waited_for_is_gone() -> None:
+    with program("p.settled()") as process:
+        assert process.stdin
+        process.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert published.read_all() == [] and files() == []
+
+
+def test_a_signal_may_count_in_the_middle_of_a_count() -> None:
+    code = """
+import signal, threading
+signal.signal(signal.SIGALRM, lambda *_: p.settled())
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+while not p._board or p._board.whole[p._SETTLED] < 20:
+    p.retried()
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+    with program(code):
+        (seen,) = published.read_all()
+        assert seen.settled >= 20 and seen.retries > 0
 
 
 def test_a_crowd_of_dead_files_is_cleared_by_the_next_process() -> None:
@@ -238,6 +281,22 @@ def test_a_held_call_shows_nothing_until_it_is_counted(monkeypatch: pytest.Monke
     assert len(shown) == before
     published.count_held()
     assert sum(shown[before:]) >= 100
+
+
+@PLACED
+def test_a_forked_child_does_not_show_the_calls_of_its_parent() -> None:
+    @gf.offload
+    def double(x: np.ndarray) -> np.ndarray:
+        return x + x
+
+    x = np.ones(8)
+    while not any(held.left > 100 for held in _held(double)):
+        double(x)
+    before = files()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if files() == before else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def _held(function: object) -> list[Held]:

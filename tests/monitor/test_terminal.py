@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -40,9 +41,12 @@ def test_a_wide_screen_shows_what_a_process_does() -> None:
     assert shown(120).endswith("train.py on torch:cuda:0 9.5 s: epoch 3")
 
 
-@pytest.mark.parametrize("height", range(1, 12))
-def test_a_low_screen_is_cut_from_below(height: int) -> None:
-    assert shown(80, height) == "\n".join(FULL.splitlines()[:height])
+@pytest.mark.parametrize("height", range(1, 16))
+def test_a_low_screen_shows_what_finds_room(height: int) -> None:
+    lines, full = shown(80, height).splitlines(), FULL.splitlines()
+    assert len(lines) <= height and lines[:4] == full[: min(height, 4)]
+    assert height < 8 or lines[-1] == full[-1]
+    assert ("PCIe" in "".join(lines)) is (height >= 13)
 
 
 def test_processes_that_find_no_room_are_counted() -> None:
@@ -65,6 +69,22 @@ def test_what_is_not_known_is_no_number() -> None:
     assert lines[6] == "mem  [                    ]    -   - of 10 GiB"
     assert lines[7] == "     PCIe -"
     assert lines[10].split()[:5] == ["7", "125", "%", "256", "MiB"] and " - " in lines[10]
+
+
+def test_many_gpus_leave_room_for_processes() -> None:
+    eight = [gpu(n) for n in range(7)] + [gpu(7, utilization_ratio=Failed("GPU is lost"))]
+    lines = screen(sample((gpu(8, throttle_reasons=("heat",)), *eight), (process(),)), 100, 24)
+    assert lines[4].startswith(
+        "GPU 8    65 %  9 GiB of 10 GiB        142 W  71 °C  throttled  NVIDIA"
+    )
+    assert lines[12] == "GPU 7  failed: GPU is lost"
+    assert "train.py" in lines[-1] and len(lines) == 16
+
+
+def test_the_busiest_processes_come_first() -> None:
+    idle = replace(process(1), cpu_ratio=Absent("first"))
+    lines = screen(sample((), (idle, process(2), replace(process(3), cpu_ratio=1.5))), 80, 24)
+    assert [line.split()[0] for line in lines[-3:]] == ["3", "2", "1"]
 
 
 def test_what_fails_is_said() -> None:

@@ -66,7 +66,7 @@ def test_recorded_amd_cards(corpus: Path) -> None:
 def test_no_recorded_machine_makes_a_reader_fail(corpus: Path) -> None:
     """Whatever was recorded, each reading is of its type or says why there is none."""
     for folder in sorted((corpus / "devices").iterdir()):
-        if not folder.name.endswith(("-sysfs", "-xml", "-kfd")):  # what readers look at
+        if not folder.name.endswith(("-sysfs", "-kfd")):  # what readers look at
             continue
         for gpu in readings(SnapshotProbe(folder)).read():
             share = known(gpu.utilization_ratio)
@@ -99,6 +99,15 @@ def test_amd_throttling_energy_errors_and_clocks(copy: Any) -> None:
     assert gpu.energy_joules == 16.0
     assert (gpu.ecc_corrected, gpu.ecc_uncorrected) == (7, 1)
     assert (gpu.core_clock_hertz, gpu.core_clock_max_hertz) == (852e6, 1590e6)
+
+
+def test_an_amd_card_at_its_highest_clock_is_not_throttled(copy: Any) -> None:
+    probe = copy("amd-vega56-sysfs", {
+        f"{CARD}/gpu_metrics": metrics(1 << 36, 0),
+        f"{CARD}/pp_dpm_sclk": "0: 852Mhz\n1: 1590Mhz *",
+        f"{CARD}/hwmon/hwmon4/freq1_input": 1590000000,
+    })  # fmt: skip
+    assert readings(probe).read()[0].throttle_reasons == ()
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from gpuforge.history import History
 from gpuforge.monitor.sample import Sample
 from gpuforge.monitor.values import series
 
-LEVELS = {10: 360, 60: 1440, 3600: 2160}
-"""Seconds of a stretch to how many are kept: an hour, a day, ninety days."""
+_FIXED = ("_max", "_max_hertz", "_limit_watts", "_limit_celsius", "_total_bytes")
+LEVELS = {10: 360, 60: 1440, 3600: 720}
+"""Seconds of a stretch to how many are kept: an hour, a day, thirty days."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,12 @@ class Stretch:
     highest: dict[str, float]
 
 
+def _text(sums: dict[str, list[float]]) -> str:
+    """Return mean and maximum of each number, to five digits."""
+    found = {name: (total / count, most) for name, (count, total, most) in sums.items()}
+    return json.dumps({name: [float(f"{n:.5g}") for n in two] for name, two in found.items()})
+
+
 class Recorder:
     """Keeps samples of this machine in the store, as the setting ``history`` allows."""
 
@@ -48,7 +55,8 @@ class Recorder:
 
     def add(self, sample: Sample) -> None:
         """Take in a sample; what ends with it is written."""
-        now, ended = series(sample), []
+        now = {name: n for name, n in series(sample).items() if not name.endswith(_FIXED)}
+        ended: list[tuple[int, int, dict[str, list[float]]]] = []
         for seconds in LEVELS:
             begin = int(sample.taken_at) // seconds * seconds
             before = self._open.get(seconds)
@@ -60,12 +68,8 @@ class Recorder:
                 sums[0] += 1
                 sums[1] += number
                 sums[2] = max(sums[2], number)
-        rows = [
-            (seconds, begin, json.dumps({n: (total / count, most) for n, (count, total, most) in
-                                         sums.items()}))
-            for seconds, begin, sums in ended
-        ]  # fmt: skip
-        if rows:
+        if ended:
+            rows = [(seconds, begin, _text(sums)) for seconds, begin, sums in ended]
             self._store.keep_samples(rows, LEVELS)
 
     def read(self, seconds: int, since: float = 0.0) -> list[Stretch]:

@@ -16,6 +16,8 @@ from gpuforge.readings.model import DeviceReading, HostReading
 from gpuforge.units import format_bytes, format_seconds, significant
 
 BAR = 20
+OTHERS = 9
+"""Lines for all but GPUs: title, host, headings, and some processes."""
 # Pressure on a memory: the share in use from which it has this name, and its colour.
 _PRESSURES = ((0.99, "critical", "31"), (0.95, "high", "31"), (0.8, "moderate", "33"))
 _COLUMNS = (("PID", 7), ("CPU", 6), ("MEMORY", 9), ("GPU MEM", 9), ("CALLS", 8), ("QUEUE", 6),
@@ -41,24 +43,31 @@ def screen(
     title = f"gpuforge top  {clock}  {own}"
     keys = f"{keys:>{max(1, width - columns(title))}}" if keys else ""
     lines = [paint(fit(title + keys, width), "7")]
-    body = _host(sample.host)
-    for device in sample.devices:
-        body += _device(device)
-    body += [(f"failed: {one.vendor}: {one.message}", "31") for one in sample.failures]
-    if not sample.devices:
-        body.append(("no GPU found", ""))
+    body = [*_host(sample.host), *_devices(sample, height)]
     lines += [paint(fit(text, width), code) if code else fit(text, width) for text, code in body]
-    room = max(0, height - len(lines) - 2)
-    most = room if len(sample.processes) <= room else max(0, room - 1)
-    shown = sample.processes[:most]
     heading = "".join(f"{name:>{size}}" for name, size in _COLUMNS) + "  PROGRAM, what it does"
     lines += ["", paint(fit(heading, width), "1")]
-    lines += [fit(_process(one, sample.devices), width) for one in shown]
-    if len(shown) < len(sample.processes):
-        lines.append(fit(f"and {len(sample.processes) - len(shown)} more", width))
-    if not sample.processes:
-        lines.append(fit("no gpuforge process of this user is running", width))
+    lines += [fit(text, width) for text in _processes(sample, height - len(lines))]
     return lines[:height]
+
+
+def _devices(sample: Sample, height: int) -> list[tuple[str, str]]:
+    """Return the lines of all GPUs: one for each where several would not leave room."""
+    lines = [line for device in sample.devices for line in _device(device)]
+    if len(lines) > height - OTHERS:
+        lines = [_in_one_line(device) for device in sample.devices]
+    lines += [(f"failed: {one.vendor}: {one.message}", "31") for one in sample.failures]
+    return lines if sample.devices else [*lines, ("no GPU found", "")]
+
+
+def _processes(sample: Sample, room: int) -> list[str]:
+    """Return the lines of the processes, the busiest first; how many find no room."""
+    if not sample.processes:
+        return ["no gpuforge process of this user is running"]
+    ones = sorted(sample.processes, key=lambda one: -(known(one.cpu_ratio) or 0.0))
+    most = room if len(ones) <= room else max(0, room - 1)
+    lines = [_process(one, sample.devices) for one in ones[:most]]
+    return lines if len(ones) <= most else [*lines, f"and {len(ones) - most} more"]
 
 
 def _host(host: HostReading) -> list[tuple[str, str]]:
@@ -97,6 +106,18 @@ def _device(device: DeviceReading) -> list[tuple[str, str]]:
         (f"     {_link(device)}", ""),
     ]
     return [*lines, (f"     throttled: {', '.join(throttled)}", "33")] if throttled else lines
+
+
+def _in_one_line(device: DeviceReading) -> tuple[str, str]:
+    (name, _), *rest = _device(device)
+    if isinstance(device.utilization_ratio, Failed):
+        return f"GPU {device.index}  {rest[0][0].strip()}", "31"
+    memory = f"{_bytes(device.memory_used_bytes)} of {_bytes(device.memory_total_bytes)}"
+    held = "  throttled" if known(device.throttle_reasons) else ""
+    start = f"GPU {device.index:<2}  {_percent(device.utilization_ratio)}  {memory:<20}"
+    heat = _limited(known(device.temperature_celsius), None, "°C")
+    now = f"{_limited(known(device.power_watts), None, 'W'):>6}  {heat}"
+    return f"{start}  {now}{held}  {name.partition('  ')[2]}", "33" if held else ""
 
 
 def _of(device: DeviceReading) -> str:

@@ -8,6 +8,7 @@ Sources: Linux ``Documentation/gpu/amdgpu/thermal.rst`` (busy, sensors, ``gpu_me
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Sequence
@@ -54,6 +55,10 @@ class Reader:
         address = known(blank.pci_address) or ""
         reasons, energy = parse_metrics(probe.read_bytes(f"{folder}/gpu_metrics"))
         errors = _errors(probe, folder)
+        clock = sensor("freq1_input", 1.0)
+        highest = _highest(probe.read_text(f"{folder}/pp_dpm_sclk"))
+        if isinstance(reasons, tuple) and (known(clock) or 0) >= (known(highest) or math.inf):
+            reasons = ()  # the firmware also names what limits a clock that is at its highest
         return replace(
             blank,
             utilization_ratio=number(probe, f"{folder}/gpu_busy_percent", 0.01),
@@ -67,8 +72,8 @@ class Reader:
             energy_joules=energy,
             temperature_celsius=sensor("temp1_input", MILLI),
             temperature_limit_celsius=sensor("temp1_crit", MILLI),
-            core_clock_hertz=sensor("freq1_input", 1.0),
-            core_clock_max_hertz=_highest(probe.read_text(f"{folder}/pp_dpm_sclk")),
+            core_clock_hertz=clock,
+            core_clock_max_hertz=highest,
             memory_clock_hertz=sensor("freq2_input", 1.0),
             memory_clock_max_hertz=_highest(probe.read_text(f"{folder}/pp_dpm_mclk")),
             throttle_reasons=reasons,

@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs now, through NVML; from ``nvidia-smi -q -x`` where a machine was recorded.
+"""NVIDIA's GPUs now, through NVML.
 
 Source: NVML API reference, https://docs.nvidia.com/deploy/nvml-api/ (device queries, clock event
 reasons, field values, event sets) and ``nvml.h``. Nothing here creates a CUDA context.
@@ -6,7 +6,6 @@ reasons, field values, event sets) and ``nvml.h``. Nothing here creates a CUDA c
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,9 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from gpuforge.detect import nvml
-from gpuforge.detect.notation import pci_address
 from gpuforge.facts import Absent, Device, Failed, Reading, known
-from gpuforge.probe import Output, Probe
+from gpuforge.probe import Probe
 from gpuforge.readings import identity, unread
 from gpuforge.readings.model import DeviceReading, ProcessOnDevice
 from gpuforge.readings.rate import Rate
@@ -62,8 +60,7 @@ class Reader:
         self._nvml: Any = None
         self._gpus: list[_Gpu | Absent | Failed] = []
         self._why: Absent | Failed = Absent("NVML is not there")
-        if probe.recorded("nvidia-smi") is None:
-            self._open()
+        self._open()
 
     def _open(self) -> None:
         library: Any = None
@@ -92,7 +89,7 @@ class Reader:
             elif address:
                 handle = self._nvml.nvmlDeviceGetHandleByPciBusId(address)
             else:
-                handle = self._nvml.nvmlDeviceGetHandleByIndex(device.index)
+                return Absent("neither its UUID nor its PCI address is known")
         except self._nvml.NVMLError as error:
             return _failure(error)
         return _Gpu(self._nvml, handle, identity(device), self._probe.clock)
@@ -100,9 +97,7 @@ class Reader:
     def read(self) -> list[DeviceReading]:
         """Return the GPUs now."""
         if self._nvml is None:
-            outputs = self._probe.recorded("nvidia-smi") or ()
-            texts = [out.stdout for out in outputs if isinstance(out, Output)]
-            return [_recorded(identity(d), texts, self._why) for d in self._devices]
+            return [unread(identity(device), self._why) for device in self._devices]
         return [
             unread(identity(device), gpu) if isinstance(gpu, Absent | Failed) else gpu.read()
             for device, gpu in zip(self._devices, self._gpus, strict=True)
@@ -269,70 +264,3 @@ class _Gpu:
         """Let go of the events."""
         if not isinstance(self._events, Absent | Failed):
             self._release()
-
-
-# field: the section of `nvidia-smi -q -x`, the names of the tag over the years, the unit.
-_TAGS: dict[str, tuple[str, str, float]] = {
-    "utilization_ratio": ("utilization", "gpu_util", 0.01),
-    "memory_activity_ratio": ("utilization", "memory_util", 0.01),
-    "memory_used_bytes": ("fb_memory_usage", "used", 2**20),
-    "memory_total_bytes": ("fb_memory_usage", "total", 2**20),
-    "power_watts": ("(?:gpu_)?power_readings", "(?:instant_)?power_draw", 1.0),
-    "power_limit_watts": ("(?:gpu_)?power_readings", "(?:current|enforced)_power_limit", 1.0),
-    "temperature_celsius": ("temperature", "gpu_temp", 1.0),
-    "temperature_limit_celsius": ("temperature", "gpu_temp_slow_threshold", 1.0),
-    "core_clock_hertz": ("clocks", "graphics_clock", MHZ),
-    "core_clock_max_hertz": ("max_clocks", "graphics_clock", MHZ),
-    "memory_clock_hertz": ("clocks", "mem_clock", MHZ),
-    "memory_clock_max_hertz": ("max_clocks", "mem_clock", MHZ),
-    "link_generation": ("pcie_gen", "current_link_gen", 1),
-    "link_generation_max": ("pcie_gen", "max_link_gen", 1),
-    "link_width": ("link_widths", "current_link_width", 1),
-    "link_width_max": ("link_widths", "max_link_width", 1),
-    "link_sent_bytes_per_second": ("pci", "tx_util", 1e3),
-    "link_received_bytes_per_second": ("pci", "rx_util", 1e3),
-}
-_SLOWED = {
-    "sw_power_cap": "power cap",
-    "hw_slowdown": "hardware slowdown",
-    "sw_thermal_slowdown": "temperature",
-    "hw_thermal_slowdown": "temperature (hardware)",
-    "hw_power_brake_slowdown": "power brake",
-}
-
-
-def _recorded(blank: DeviceReading, texts: Sequence[str], why: Absent | Failed) -> DeviceReading:
-    """Return what the recorded ``nvidia-smi -q -x`` of a machine says of one GPU."""
-    for text in texts:
-        for block in re.split(r"<gpu id=", text)[1:]:
-            if pci_address(block.partition(">")[0]) == known(blank.pci_address):
-                return parse_smi(blank, block.partition("</gpu>")[0])
-    return unread(blank, why)
-
-
-def parse_smi(blank: DeviceReading, block: str) -> DeviceReading:
-    """Return what one ``<gpu>`` element of ``nvidia-smi -q -x`` says."""
-    found: dict[str, Any] = {}
-    for field, (section, tag, unit) in _TAGS.items():
-        inside = re.search(rf"<{section}>(.*?)</{section}>", block, re.S)
-        said = re.search(rf"<{tag}>\s*([^<]*?)\s*</", inside[1]) if inside else None
-        number = re.match(r"\d+(?:\.\d+)?", said[1]) if said else None
-        if number is None:
-            found[field] = Absent(f"nvidia-smi says {said[1]!r}" if said else "nvidia-smi: no word")
-        else:
-            value = float(number[0]) * unit
-            found[field] = int(value) if isinstance(unit, int) else value
-    flags = re.findall(r"<clocks_(?:event|throttle)_reason_(\w+)>\s*Active\s*<", block)
-    shown = re.search(r"<clocks_(?:event|throttle)_reasons>", block)
-    reasons = tuple(reason for flag, reason in _SLOWED.items() if flag in flags)
-    return replace(
-        blank,
-        throttle_reasons=reasons if shown else Absent("nvidia-smi shows no reasons"),
-        processes=tuple(
-            ProcessOnDevice(int(pid), int(used) * 2**20)
-            for pid, used in re.findall(
-                r"<pid>(\d{1,10})</pid>.*?<used_memory>(\d{1,9}) MiB<", block, re.S
-            )
-        ),
-        **found,
-    )

@@ -441,8 +441,9 @@ class Session:
         self.warms = False
         self.history = self.kept.history = History(None, self.history.machine)
         self.programs.clear()
-        for function in self.functions.values():
-            function.fork()
+        with published.unseen():  # the calls that it counts were the parent's
+            for function in self.functions.values():
+                function.fork()
         self.notes.append(FORKED)
         _log.warning("%s", FORKED)
 
