@@ -19,6 +19,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import settings
 
+from gpuforge import published
 from gpuforge.runtime.prelude import prelude
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
@@ -73,6 +74,8 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    (home / "runtime").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "runtime"))
     return home
 
 
@@ -100,6 +103,9 @@ def end_workers() -> None:
     for name, ends in (("session", "close_all"), ("workers.functions", "close_idle")):
         if module := sys.modules.get(f"gpuforge.runtime.{name}"):
             getattr(module, ends)()
+    if module := sys.modules.get("gpuforge.monitor.metrics"):
+        module._watch.close()
+    published.end()
 
 
 KEPT_OPEN = "/cache/pytools/"

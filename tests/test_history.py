@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuforge.history import FILE, History, Timing
+from gpuforge import history as store
+from gpuforge.history import FILE, BenchmarkRun, History, Timing
 
 ROW = Timing("f", "k", "s", "numpy@2", 10, (1e-3, 2e-3), 2)
 
@@ -157,3 +158,60 @@ def test_constants_are_found_by_how_their_names_begin(tmp_path: Path) -> None:
     found = history.constants("refused:a:")
     assert found == {"refused:a:1": "REFUSED:A:1", "refused:a:2": "REFUSED:A:2"}
     assert History(tmp_path, "other").constants("refused:a:") == {}
+
+
+def run_of(name: str, number: int) -> BenchmarkRun:
+    return BenchmarkRun(name, float(number), f"v{number}", 1e-3 * (number + 1))
+
+
+def test_runs_of_benchmarks_are_found_again_the_oldest_first(tmp_path: Path) -> None:
+    history = History(tmp_path, "m")
+    history.keep_runs([run_of("b", 1), run_of("a", 3), run_of("a", 2)])
+    history.keep_runs([run_of("a", 2)])
+    assert history.runs() == [run_of("a", 2), run_of("a", 3), run_of("b", 1)]
+    assert history.runs("b") == [run_of("b", 1)]
+    assert History(tmp_path, "other").runs() == [] and history.problem == ""
+
+
+def test_a_file_of_an_earlier_release_gets_the_table_and_keeps_its_rows(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.executescript(
+            """
+            CREATE TABLE timing (
+                machine TEXT NOT NULL, function TEXT NOT NULL, kind TEXT NOT NULL,
+                signature TEXT NOT NULL, backend TEXT NOT NULL, size INTEGER NOT NULL,
+                seconds TEXT NOT NULL, count INTEGER NOT NULL, updated REAL NOT NULL,
+                PRIMARY KEY (machine, function, kind, signature, backend));
+            CREATE TABLE constant (
+                machine TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
+                updated REAL NOT NULL, PRIMARY KEY (machine, name));
+            INSERT INTO timing VALUES ('m', 'f', 'k', 's', 'numpy@2', 10, '[0.001]', 2, 2e9);
+            INSERT INTO constant VALUES ('m', 'c', '7', 2e9);
+            """
+        )
+    connection.close()
+    history = History(tmp_path, "m")
+    assert history.runs() == []
+    history.keep_runs([run_of("a", 1)])
+    assert history.runs() == [run_of("a", 1)]
+    assert history.constant("c") == 7 and len(history.timings("f")) == 1
+
+
+def test_the_oldest_runs_and_benchmarks_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "RUNS_OF_A_BENCHMARK", 3)
+    monkeypatch.setattr(store, "MAX_BENCHMARKS", 2)
+    history = History(tmp_path, "m")
+    history.keep_runs(run_of(name, number) for name in "abc" for number in range(ord(name) - 94))
+    assert [run.name + run.version for run in history.runs()] == [
+        "bv1", "bv2", "bv3", "cv2", "cv3", "cv4"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ["'text'", "-1.0", "0", "9e999", "x'00'"])
+def test_hostile_runs_are_passed_over(tmp_path: Path, value: str) -> None:
+    history = History(tmp_path, "m")
+    history.keep_runs([run_of("a", 1), run_of("b", 1)])
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.execute(f"UPDATE benchmark SET seconds = {value} WHERE name = 'a'")
+    connection.close()
+    assert history.runs() == [run_of("b", 1)]

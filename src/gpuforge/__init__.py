@@ -6,6 +6,7 @@ Public names load on first use, so that ``import gpuforge`` costs almost nothing
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from gpuforge.diagnose import diagnose as diagnose
     from gpuforge.diagnose import explain as explain
     from gpuforge.inference import inference as inference
+    from gpuforge.monitor.metrics import metrics as metrics
+    from gpuforge.profiler.notebook import load_ipython_extension as load_ipython_extension
     from gpuforge.profiler.profiled import profiled as profiled
     from gpuforge.profiler.recording import profile as profile
     from gpuforge.runtime.benefit import would_benefit as would_benefit
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from gpuforge.runtime.ready import matmul as matmul
     from gpuforge.runtime.ready import xor as xor
     from gpuforge.runtime.session import session as session
+    from gpuforge.runtime.startup.lazy import lazy_imports as lazy_imports
+    from gpuforge.runtime.warmup import warmup as warmup
     from gpuforge.trace import span as span
 
 _HOMES: dict[str, str] = {
@@ -45,7 +50,10 @@ _HOMES: dict[str, str] = {
     "images": "gpuforge.images",
     "inference": "gpuforge.inference",
     "lattice": "gpuforge.lattice",
+    "load_ipython_extension": "gpuforge.profiler.notebook",
+    "lazy_imports": "gpuforge.runtime.startup.lazy",
     "matmul": "gpuforge.runtime.ready",
+    "metrics": "gpuforge.monitor.metrics",
     "executor": "gpuforge.runtime.executor.opening",
     "namespace": "gpuforge.runtime.namespace",
     "offload": "gpuforge.runtime.offload",
@@ -53,11 +61,15 @@ _HOMES: dict[str, str] = {
     "profiled": "gpuforge.profiler.profiled",
     "session": "gpuforge.runtime.session",
     "span": "gpuforge.trace",
+    "warmup": "gpuforge.runtime.warmup",
     "would_benefit": "gpuforge.runtime.benefit",
     "xor": "gpuforge.runtime.ready",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]
+
+if os.environ.get("GPUFORGE_LAZY_IMPORTS", "").lower() in ("1", "true", "yes", "on"):
+    importlib.import_module("gpuforge.runtime.startup.lazy").lazy_imports()
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ BUSY_SECONDS = 5.0
 PAUSE_SECONDS = 60.0
 KEEP_SECONDS = 120 * 86400
 MAX_ROWS = 50_000
+RUNS_OF_A_BENCHMARK = 200
+MAX_BENCHMARKS = 500
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS timing (
     machine TEXT NOT NULL, function TEXT NOT NULL, kind TEXT NOT NULL, signature TEXT NOT NULL,
@@ -37,6 +39,12 @@ CREATE TABLE IF NOT EXISTS timing (
 CREATE TABLE IF NOT EXISTS constant (
     machine TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, updated REAL NOT NULL,
     PRIMARY KEY (machine, name));
+CREATE TABLE IF NOT EXISTS benchmark (
+    machine TEXT NOT NULL, name TEXT NOT NULL, started REAL NOT NULL, version TEXT NOT NULL,
+    seconds REAL NOT NULL, PRIMARY KEY (machine, name, started));
+CREATE TABLE IF NOT EXISTS sample (
+    machine TEXT NOT NULL, seconds INTEGER NOT NULL, began INTEGER NOT NULL, value TEXT NOT NULL,
+    PRIMARY KEY (machine, seconds, began));
 """
 _MERGE = """
 INSERT INTO timing VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -91,8 +99,25 @@ class Timing:
     count: int
 
 
+class BenchmarkRun(NamedTuple):
+    """The median time of a benchmark in one run.
+
+    Attributes
+    ----------
+    name : ``bench_ops.py::bench_sum``
+    started : when the run began, seconds since the epoch
+    version : of the code, as the run named it; may be empty
+    seconds : of a call
+    """
+
+    name: str
+    started: float
+    version: str
+    seconds: float
+
+
 class History:
-    """The learned timings and measured constants of one machine.
+    """The learned timings, measured constants and benchmark runs of one machine.
 
     Parameters
     ----------
@@ -169,6 +194,43 @@ class History:
         """Keep a measured constant, replacing the old one."""
         row = (self.machine, name, json.dumps(value), time.time())
         self._write([("INSERT OR REPLACE INTO constant VALUES (?, ?, ?, ?)", row)])
+
+    def keep_runs(self, runs: Iterable[BenchmarkRun]) -> None:
+        """Keep runs of benchmarks; of each the last `RUNS_OF_A_BENCHMARK` stay."""
+        statement = "INSERT OR REPLACE INTO benchmark VALUES (?, ?, ?, ?, ?)"
+        rows = [(self.machine, run.name, run.started, run.version, run.seconds) for run in runs]
+        if rows:
+            self._write([(statement, row) for row in rows], prune=True)
+
+    def runs(self, name: str | None = None) -> list[BenchmarkRun]:
+        """Return the runs of one benchmark on this machine, or of all, the oldest first."""
+        rows = self._rows(
+            "SELECT name, started, version, seconds FROM benchmark"
+            " WHERE machine = ? AND (? IS NULL OR name = ?) ORDER BY name, started",
+            (self.machine, name, name),
+        )
+        kinds = (str, float, str, float)
+        good = [row for row in rows if all(map(isinstance, row, kinds))]
+        return [BenchmarkRun(*row) for row in good if 0 < row[3] < math.inf]
+
+    def keep_samples(self, rows: Iterable[tuple[int, int, str]], most: Mapping[int, int]) -> None:
+        """Keep what was sampled: seconds of a stretch, its beginning, a text.
+
+        Of each length of stretches those that lie back more than `most` of them are dropped.
+        """
+        statements: list[tuple[str, tuple[Any, ...]]] = []
+        for seconds, began, value in rows:
+            row = (self.machine, seconds, began, value)
+            statements.append(("INSERT OR IGNORE INTO sample VALUES (?, ?, ?, ?)", row))
+            old = (self.machine, seconds, began - seconds * most[seconds])
+            where = "machine = ? AND seconds = ? AND began <= ?"
+            statements.append((f"DELETE FROM sample WHERE {where}", old))
+        self._write(statements)
+
+    def samples(self, seconds: int, since: float) -> list[tuple[Any, ...]]:
+        """Return beginnings and texts of stretches of one length, the oldest first."""
+        query = "SELECT began, value FROM sample WHERE machine = ? AND seconds = ? AND began >= ?"
+        return self._rows(f"{query} ORDER BY began", (self.machine, seconds, since))
 
     def rows(self, *, since: float = 0.0, newest: int = -1, everywhere: bool = False) -> Rows:
         """Return rows to be merged into another history, the newest first.
@@ -311,11 +373,22 @@ def _prune(connection: sqlite3.Connection) -> None:
     # What was found out of single functions and programs; what the machine was measured at stays.
     connection.execute(
         "DELETE FROM constant WHERE updated < ? AND (name LIKE 'refused:%' OR name LIKE 'stays:%'"
-        " OR name LIKE 'saved:%')",
+        " OR name LIKE 'saved:%' OR name LIKE 'start:%')",
         old,
     )
     connection.execute(
         "DELETE FROM timing WHERE rowid IN (SELECT rowid FROM timing ORDER BY updated DESC"
         " LIMIT -1 OFFSET ?)",
         (MAX_ROWS,),
+    )
+    connection.execute(
+        "DELETE FROM benchmark WHERE rowid IN (SELECT rowid FROM (SELECT rowid, row_number() OVER"
+        " (PARTITION BY machine, name ORDER BY started DESC) AS place FROM benchmark)"
+        " WHERE place > ?)",
+        (RUNS_OF_A_BENCHMARK,),
+    )
+    connection.execute(
+        "DELETE FROM benchmark WHERE (machine, name) IN (SELECT machine, name FROM benchmark"
+        " GROUP BY machine, name ORDER BY max(started) DESC LIMIT -1 OFFSET ?)",
+        (MAX_BENCHMARKS,),
     )

@@ -161,6 +161,17 @@ class Settings:
     min_elements: int = setting(
         0, number(0, 2**62, int), "calls with fewer array elements than this stay on NumPy"
     )
+    warmup: bool = setting(
+        False,
+        parse_flag,
+        "after the first call, open the libraries that the last run of the program used",
+    )
+    lazy_imports: bool = setting(
+        False, parse_flag, "let heavy imports of a program wait until they are used"
+    )
+    kernel_caches: bool = setting(
+        True, parse_flag, "set the caches of compiled kernels that libraries leave unset"
+    )
     plugins: bool = setting(
         False,
         parse_flag,
@@ -236,7 +247,9 @@ class Settings:
     pressure_critical: float = setting(0.99, number(0, 1), "share of memory used: doctor's error")
     profiler: bool = setting(True, parse_flag, "print a summary at the end of 'gpuforge run'")
     monitor_interval: float = setting(
-        2.0, number(0.05, 86400), "seconds between two checks of 'gpuforge detect --watch'"
+        2.0,
+        number(0.05, 86400),
+        "seconds between two looks of 'gpuforge top' and 'gpuforge detect --watch'",
     )
     cache_seconds: float = setting(
         3600.0, parse_seconds, "how long a detected machine is cached, in seconds"

@@ -114,10 +114,15 @@ def loads_as(kind: type[T], text: str) -> T:
         found = kind(**{name: found[name] for name in named})
     if not isinstance(found, kind):
         raise Damaged("it holds something else")
-    for name, hint in get_type_hints(kind).items():
-        if not _fits(getattr(found, name), hint):
-            raise Damaged(f"{name} is not {getattr(hint, '__name__', hint)}")
+    check(found)
     return found
+
+
+def check(value: Any) -> None:
+    """Raise `Damaged` where a field of a dataclass is not of its type."""
+    for name, hint in get_type_hints(type(value)).items():
+        if not _fits(getattr(value, name), hint):
+            raise Damaged(f"{name} is not {getattr(hint, '__name__', hint)}")
 
 
 def sealed(text: str) -> str:

@@ -23,6 +23,7 @@ from gpuforge.environment.advice import format_names
 from gpuforge.environment.profile import load_profiles
 from gpuforge.errors import GpuForgeError
 from gpuforge.installation import install_command
+from gpuforge.profiler import formats
 
 SOURCE = Path(cli.__file__).parents[1]
 # Diagnose has tests of its own for the steps that it names.
@@ -73,14 +74,14 @@ def _check_values(found: argparse.Namespace) -> None:
     if getattr(found, "framework", None):
         assert found.framework in ("pytorch", "tensorflow", "jax")
     if getattr(found, "format", None):
-        assert found.format in format_names()
+        assert found.format in (*format_names(), *formats.names())
 
 
 def commands_in(text: str) -> Iterator[str]:
     """Yield the command lines of gpuforge in quotes or backquotes; a bare group is a mention."""
     for quoted in re.findall(r"'(gpuforge [^'\n]+)'|`(gpuforge [^`\n]+)`", text):
         command = next(filter(None, quoted))
-        mention = command in ("gpuforge env", "gpuforge config", "gpuforge NAME")
+        mention = command.removeprefix("gpuforge ") in ("env", "config", "report", "NAME")
         if not mention and not re.search(r"[{}|…]|\.\.\.|--python$", command):
             yield command
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuforge.profiler.paths import paths
+from gpuforge.profiler.session_file import read
 from gpuforge.runtime.backends import list_backends
 
 PYTHON = [sys.executable]
@@ -28,8 +30,8 @@ PROGRAMS = {
     """,
     "environment": """
         import os
-        ours = "OPENBLAS_THREAD_TIMEOUT"
-        print(sorted(item for item in os.environ.items() if item[0] != ours))
+        ours = ("OPENBLAS_THREAD_TIMEOUT", "JAX_COMPILATION_CACHE_DIR")
+        print(sorted(item for item in os.environ.items() if item[0] not in ours))
     """,
     "nothing loaded": "import sys; print('gpuforge' in sys.modules, sorted(sys.modules)[:0])",
     "status 3": "raise SystemExit(3)",
@@ -336,6 +338,64 @@ def write(source: str, path: Path) -> None:
 def test_a_program_behaves_as_under_python(name: str, tmp_path: Path) -> None:
     write(PROGRAMS[name], tmp_path / "program.py")
     assert_same(["program.py", "--quiet", "-m", "x y"], tmp_path, text=b"one\ntwo\n")
+
+
+LOADED = {"nothing loaded"}
+"""Programs that look whether gpuforge is loaded, as it is to keep a profile."""
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - LOADED))
+def test_a_program_behaves_as_under_python_while_it_is_profiled(name: str, tmp_path: Path) -> None:
+    write(PROGRAMS[name], tmp_path / "program.py")
+    arguments = ["program.py", "--quiet", "-m", "x y"]
+    plain = start([*PYTHON, *arguments], tmp_path, text=b"one\ntwo\n")
+    save = [*RUN, "--quiet", "--save", "a.gfp", *arguments]
+    status, out, err = start(save, tmp_path, text=b"one\ntwo\n")
+    assert (status, out) == plain[:2]
+    assert err.startswith(plain[2])
+    said = err.removeprefix(plain[2])
+    assert said == b"" or (said.startswith(b"gpuforge: profile: ") and said.count(b"\n") == 1)
+    assert read(tmp_path / "a.gfp").complete or not said
+
+
+def test_a_profile_is_kept_of_what_was_placed(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import os, numpy as np, gpuforge as gf\n"
+        "@gf.offload\n"
+        "def twice(x):\n"
+        "    return x * 2\n"
+        "with gf.span('whole'):\n"
+        "    for _ in range(5):\n"
+        "        twice(np.ones(3))\n"
+        "os.chdir('/')\n"
+    )
+    status, _, err = start([*RUN, "--save", "a.gfp", "program.py"], tmp_path)
+    assert status == 0 and b"see it with 'gpuforge report a.gfp'" in err
+    profile = read(tmp_path / "a.gfp")
+    assert profile.complete
+    assert profile.header["program"][-1] == "program.py"
+    names = [path.names for path in paths(profile)]
+    assert any(one[:2] == ("program", "whole") for one in names), names
+    assert ("program", "whole", "twice") in names
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("no/a.gfp", "error: the session file 'no/a.gfp' cannot be written"),
+        ("kept.txt", "error: 'kept.txt' is there and is no session file"),
+        (".", "error: the session file '.' cannot be written"),
+    ],
+)
+def test_a_profile_that_cannot_be_kept_is_said_before_the_program_runs(
+    path: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "kept.txt").write_text("kept")
+    (tmp_path / "program.py").write_text("print('it ran')")
+    status, out, err = start([*RUN, "--save", path, "program.py"], tmp_path)
+    assert (status, out) == (2, b"")
+    assert err.decode().startswith(message)
+    assert (tmp_path / "kept.txt").read_text() == "kept"
 
 
 @pytest.mark.parametrize("name", ["main module", "exception", "stack", "interrupt signal"])

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import importlib.util
+import json
+import os
+import subprocess
+import sys
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
@@ -15,10 +23,13 @@ import pytest
 
 import gpuforge as gf
 from gpuforge import trace
+from gpuforge.errors import WorkloadError
+from gpuforge.profiler import listeners
 from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import DEVICE, HOST, TRANSFER, WAIT, Profile
 from gpuforge.profiler.paths import Path as CallPath
 from gpuforge.profiler.paths import paths
+from gpuforge.profiler.session_file import read
 from gpuforge.runtime.session import session as make_session
 from tests.profiler.programs import PROGRAMS, Walls
 
@@ -42,6 +53,7 @@ def test_the_times_of_every_thread_add_up(name: str) -> None:
     with gf.profile() as p:
         start = perf_counter_ns()
         run(walls)
+        time.sleep(max(0.0, 0.1 - (perf_counter_ns() - start) / 1e9))
         walls["MainThread"] = perf_counter_ns() - start
     profile = p.profile
     names = [lane.name for lane in profile.lanes]
@@ -49,7 +61,7 @@ def test_the_times_of_every_thread_add_up(name: str) -> None:
     assert set(walls) <= set(parts)
     for thread, wall in walls.items():
         told = sum(parts[thread].label_ns) + parts[thread].unexplained_ns
-        assert told == pytest.approx(wall, rel=0.05, abs=2 * MS), thread
+        assert told == pytest.approx(wall, rel=0.05, abs=MS), thread
         assert parts[thread].unexplained_ns < 0.05 * wall + MS
     for part in parts.values():
         if profile.lanes[part.lane].kind == "thread":
@@ -90,22 +102,26 @@ def planted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         sqrt = functions["sqrt"]
 
         def long_sqrt(*given: Any) -> Any:
-            end = perf_counter() + seconds["device"]
+            start = perf_counter()
             made = sqrt(*given)
-            while perf_counter() < end:
+            while perf_counter() < start + seconds["device"]:
                 made = sqrt(*given)
                 backend.wait(made)
+            seconds["worked"] = perf_counter() - start
             return made
 
         def slow_put(array: Any) -> Any:
+            start = perf_counter()
             time.sleep(seconds["put"])
-            return put(array)
+            made = put(array)
+            seconds["moved"] = perf_counter() - start
+            return made
 
         monkeypatch.setitem(functions, "sqrt", long_sqrt)
         monkeypatch.setattr(backend, "put", slow_put)
         session.programs.clear()
 
-        @gf.offload(backend=backend.name, isolate=False)
+        @gf.offload(backend=backend.name, isolate=False, numerics="relaxed")
         def root(x: np.ndarray) -> Any:
             return np.sqrt(x)
 
@@ -114,27 +130,32 @@ def planted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_planted_work_is_found_under_its_label(planted: Any) -> None:
     root, seconds, backend = planted
-    x = np.ones(2_000_000)
+    x = np.ones(500_000)
     root(x)
     with gf.profile() as p:
         seconds.update(device=0.0, put=0.2)
         with gf.span("copies"):
             root(x + 1)
+            moved = seconds["moved"] * 1e9
         seconds.update(device=0.3, put=0.0)
         with gf.span("computes"):
             root(x + 2)
+            worked = seconds["worked"] * 1e9
         with gf.span("python"):
             end = perf_counter() + 0.1
             while perf_counter() < end:
                 sum(range(100))
     profile = p.profile
     copies, computes = under(profile, "copies"), under(profile, "computes")
-    assert copies.label_ns[TRANSFER] == pytest.approx(200 * MS, rel=0.1, abs=20 * MS)
-    assert copies.bytes >= 2 * x.nbytes  # there and back
-    assert computes.label_ns[WAIT] == pytest.approx(300 * MS, rel=0.1, abs=20 * MS)
-    assert under(profile, "python").label_ns[HOST] == pytest.approx(100 * MS, rel=0.1)
+    put = under(profile, "copies", root.__qualname__, "record", "put")
+    assert put.label_ns[TRANSFER] == pytest.approx(moved, rel=0.1) and moved > 200 * MS
+    assert copies.label_ns[TRANSFER] >= put.label_ns[TRANSFER]
+    assert copies.bytes == 2 * x.nbytes  # there and back
+    assert computes.label_ns[WAIT] == pytest.approx(worked, rel=0.1) and worked > 300 * MS
+    assert under(profile, "python").label_ns[HOST] == pytest.approx(100 * MS, rel=0.2)
     spans = busy(profile, f"{backend.name} compute")
-    assert sum(end - start for start, end in spans) == pytest.approx(300 * MS, rel=0.15)
+    working = sum(end - start for start, end in spans)
+    assert 0.7 * worked < working < 1.1 * (worked + copies.label_ns[WAIT])
     assert not any("does not tell" in note for note in profile.notes)
     moves = [s.attributes for s in profile.spans if s.label == TRANSFER]
     assert {move["direction"] for move in moves} == {"to device", "from device"}
@@ -150,8 +171,9 @@ def test_copies_and_work_of_two_threads_overlap_on_the_lanes_of_the_device() -> 
         sqrt, put = backend.lowering.functions["sqrt"], backend.put
 
         def long_sqrt(*given: Any) -> Any:
-            end = perf_counter() + 0.3
-            begun.set()
+            made = sqrt(*given)
+            end = perf_counter() + 0.3 * warm
+            begun.set() if warm else None
             while perf_counter() < end:
                 made = sqrt(*given)
                 backend.wait(made)
@@ -175,14 +197,260 @@ def test_copies_and_work_of_two_threads_overlap_on_the_lanes_of_the_device() -> 
 
         def copies() -> None:
             begun.wait()
-            with session:
-                double(np.ones(1000))
+            double(x)
 
-        other = threading.Thread(target=copies)
+        other = threading.Thread(target=contextvars.copy_context().run, args=(copies,))
+        warm, x = False, np.ones(10_000)
+        root(x), double(x)
+        warm = True
         other.start()
-        root(np.ones(100_000))
+        root(x)
         other.join()
-    copied = max(busy(p.profile, "dpnp:cpu copy"), key=lambda one: one[1] - one[0])
-    computed = max(busy(p.profile, "dpnp:cpu compute"), key=lambda one: one[1] - one[0])
-    overlap = min(copied[1], computed[1]) - max(copied[0], computed[0])
+    (copied,) = [one for one in busy(p.profile, "dpnp:cpu copy") if one[1] - one[0] > 190 * MS]
+    computing = [one for one in busy(p.profile, "dpnp:cpu compute") if one[1] > copied[0]]
+    overlap = sum(max(min(copied[1], b) - max(copied[0], a), 0) for a, b in computing)
     assert overlap > 100 * MS
+
+
+# -- nothing changes ------------------------------------------------------------------------------
+
+
+def failing() -> list[str]:
+    """Return the tracebacks of exceptions that leave spans and profiled functions."""
+
+    @gf.profiled
+    def plain() -> None:
+        raise ValueError("plain")
+
+    @gf.profiled("generator")
+    def generator() -> Iterator[int]:
+        yield 1
+        raise ValueError("generator")
+
+    @gf.profiled
+    async def coroutine() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("coroutine")
+
+    def in_spans() -> None:
+        with gf.span("outer"), gf.span("inner"):
+            raise KeyError("span") from ValueError("cause")
+
+    found = []
+    for run in (plain, lambda: list(generator()), lambda: asyncio.run(coroutine()), in_spans):
+        try:
+            run()
+        except Exception:
+            found.append(traceback.format_exc())
+    return found
+
+
+def test_exceptions_and_tracebacks_are_the_same() -> None:
+    before = failing()
+    with gf.profile() as p:
+        during = failing()
+    assert len(before) == 4 and during == before
+    errors = {s.name: s.attributes.get("error") for s in p.profile.spans if s.attributes}
+    assert errors["outer"] == errors["inner"] == "KeyError" and errors["generator"] == "ValueError"
+
+
+def test_an_exception_leaves_the_block_as_it_is() -> None:
+    recording = gf.profile()
+    with pytest.raises(ZeroDivisionError), recording:
+        raise ZeroDivisionError
+    assert recording.profile.complete
+
+
+def test_profiled_functions_keep_their_ways() -> None:
+    @gf.profiled
+    def echo(first: int) -> Iterator[int]:
+        """Say it again."""
+        given = first
+        try:
+            while True:
+                try:
+                    given = yield given
+                except KeyError:
+                    given = -1
+        finally:
+            ended.append(given)
+
+    ended: list[int] = []
+    assert echo.__doc__ == "Say it again." and echo.__name__ == "echo"
+    for on in (False, True):
+        trace.enable(on)
+        running: Any = echo(1)
+        assert (next(running), running.send(5), running.throw(KeyError)) == (1, 5, -1)
+        running.close()
+    trace.enable(False)
+    assert ended == [-1, -1]
+    spans = trace.drain().spans
+    assert len(spans) == 3 and not any("error" in span.attributes for span in spans)
+
+
+ODD = {
+    "leaves": "import os; p.flush(); os._exit(3)",
+    "thread": "import threading; t = threading.Thread(target=sys.exit); t.start(); t.join()",
+    "fork": "import os\nif not os.fork(): print('child', flush=True)\nelse: os.wait()",
+    "recursion": "def f(): return f()\nf()",
+    "del": "class A:\n    def __del__(self): print('gone')\na = A()",
+    "interrupt": "import signal; signal.raise_signal(signal.SIGINT)",
+    "unended": "sys.exit('so')",
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("name", ODD)
+def test_odd_programs_end_as_they_do(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.gfp"
+    start = "import sys, gpuforge as gf\np = gf.profile(PATH)\n"
+    body = f"with gf.span('odd'):\n    print('begin', flush=True)\n{ODD[name]}\nprint('end')\n"
+    outcomes = []
+    for begin in ("class P:\n    def flush(self): pass\np = P()\n", "p.start()\n"):
+        source = start.replace("PATH", repr(str(path))) + begin + body
+        made = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+        lines = [line for line in made.stderr.splitlines() if "line" not in line]
+        outcomes.append((made.returncode, made.stdout, lines))
+    assert outcomes[0] == outcomes[1]
+    profile = read(path)
+    assert profile.complete == (name != "leaves")
+    assert "odd" in profile.spans.names
+
+
+# -- what is told ---------------------------------------------------------------------------------
+
+
+def test_a_file_holds_what_memory_would(tmp_path: Path) -> None:
+    path = tmp_path / "run.gfp"
+    with gf.profile(path) as p, gf.span("load", rows=3) as span:
+        span.note(columns=4)
+        time.sleep(0.45)  # memory is read five times a second
+    profile = read(path)
+    assert [s.name for s in p.profile.spans] == [s.name for s in profile.spans]
+    assert [s.name for s in profile.spans] == ["program", "load"]
+    said = profile.spans.attributes[1]
+    assert (said["rows"], said["columns"]) == (3, 4) and said["memory_peak_bytes"] > 1 << 20
+    assert profile.lanes[0].name == "MainThread"
+    assert profile.header["versions"]["numpy"] == np.__version__
+    assert len(profile.series[0].values) >= 3
+    assert 0 < profile.cost_ns < profile.wall_ns
+    assert "load" in p.summary() and p.bottlenecks(1)[0].path == ("program", "load")
+    (found,) = [one for one in p.bottlenecks() if one.path == ("program", "load")]
+    assert found.label == "host" and found.seconds > 0.4 and found.calls == 1
+
+
+def test_a_profile_is_exported(tmp_path: Path) -> None:
+    pytest.importorskip("gpuforge.profiler.formats")
+    with gf.profile() as p, gf.span("step"):
+        pass
+    p.export("json", tmp_path / "run.json")
+    assert "step" in json.dumps(json.loads((tmp_path / "run.json").read_text()))
+
+
+def test_one_profile_at_a_time() -> None:
+    with gf.profile() as p:
+        with pytest.raises(WorkloadError, match="another profile"):
+            gf.profile().start()
+        with pytest.raises(WorkloadError, match="not ended"):
+            p.summary()
+    p.stop()  # a second time nothing happens
+    with gf.profile() as again:
+        pass
+    assert again.profile.spans.names == ["program"]
+
+
+def test_a_file_that_cannot_be_written_on_does_not_end_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gf.profile(tmp_path / "run.gfp") as p, gf.span("step"):
+
+        def full(*_: Any, **__: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(p._writer, "write", full)
+    assert "No space left on device" in p.problem
+    assert any("No space left" in note for note in p.profile.notes)
+
+
+def test_held_calls_are_told_while_a_profile_is_on() -> None:
+    @gf.offload(backend="numpy")
+    def add(x: np.ndarray) -> np.ndarray:
+        return x + 1
+
+    x = np.ones(1000)
+    for _ in range(5):
+        add(x)
+    with gf.profile() as p:
+        for _ in range(40):
+            add(x)
+    for _ in range(5):
+        add(x)
+    calls = [s for s in p.profile.spans if s.name == add.__qualname__]
+    assert len(calls) == 40
+    assert {s.attributes["backend"] for s in calls} == {"numpy"}
+    told = [one for one in p.profile.placements if one.function.endswith("add")]
+    assert sum(one.calls for one in told) == 40
+    assert all(one.seconds > 0 and one.reason for one in told)
+    assert add.stats().counts["numpy"].calls == 50
+    assert all(held.again is None for held in add.stats().held.values())
+
+
+def test_memory_stays_bounded() -> None:
+    most = 0
+    with gf.profile() as p:
+        for _ in range(200_000):
+            with gf.span("s"):
+                pass
+            most = max(most, len(trace._finished))
+    assert most <= trace.MOST_SPANS + trace._LOOK_EVERY + 1
+    assert sum(p.profile.spans.count) == 200_001
+
+
+# -- others hear of spans -------------------------------------------------------------------------
+
+
+def test_pytorchs_profiler_hears_of_spans() -> None:
+    torch = pytest.importorskip("torch")
+    with gf.profile():
+        with gf.span("unheard"):
+            pass
+        cpu = torch.profiler.ProfilerActivity.CPU
+        with torch.profiler.profile(activities=[cpu]) as heard, gf.span("heard"):
+            torch.ones(3).sum()
+    names = {event.name for event in heard.events()}
+    assert "heard" in names and "unheard" not in names
+
+
+def test_opentelemetry_hears_of_spans() -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    from opentelemetry import trace as api
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    assert listeners._opentelemetry() is None  # no provider was set
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    api.set_tracer_provider(provider)
+    with gf.profile(), gf.span("outer"), gf.span("inner"):
+        pass
+    inner, outer, *_ = exporter.get_finished_spans()
+    assert (inner.name, outer.name) == ("inner", "outer")
+    assert inner.parent.span_id == outer.context.span_id
+
+
+def test_nvtx_hears_of_spans() -> None:
+    pytest.importorskip("nvtx")
+    begin, end = listeners._nvtx() or pytest.fail("nvtx is loaded, but hears nothing")
+    end(begin("span"))
+    with gf.profile(), gf.span("step"):
+        pass
+
+
+def test_nobody_listens_unless_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("torch", "nvtx", "opentelemetry.trace"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    stop = listeners.attach()
+    assert trace._kind is trace.OpenSpan
+    stop()

@@ -7,6 +7,7 @@ what happens at exit are Python's own, not an imitation. A start-up hook prints 
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -50,6 +51,8 @@ def environment(
     backend: str = "",
     accelerated: str = "",
     prepared: Mapping[str, str] | None = None,
+    saved: str = "",
+    lazy: Mapping[str, str] | None = None,
     summary: bool = True,
     verbose: bool = False,
 ) -> dict[str, str]:
@@ -65,6 +68,10 @@ def environment(
         The folder whose modules have their functions placed without an edit, or empty.
     prepared
         What is set so that the thread pools of several libraries do not fight, by name.
+    saved
+        The file that the program's profile is written to, or empty.
+    lazy
+        The modules whose imports are not deferred, and why, where heavy imports are to be; or None.
     summary
         Whether the start-up hook is to print a summary at the end.
     verbose
@@ -76,8 +83,11 @@ def environment(
         found["GPUFORGE_BACKEND"] = backend
     if verbose:
         found["GPUFORGE_VERBOSE"] = "1"
-    if summary or accelerated:
+    if lazy is not None:
+        found["_GPUFORGE_LAZY"] = json.dumps(dict(lazy))
+    if summary or accelerated or saved or lazy is not None:
         found |= {"_GPUFORGE_ACCELERATED": accelerated} if accelerated else {}
+        found |= {"_GPUFORGE_SAVE": saved} if saved else {}
         found |= {} if summary else {"_GPUFORGE_QUIET": "1"}
         original = base.get("PYTHONPATH")
         found["PYTHONPATH"] = os.pathsep.join(

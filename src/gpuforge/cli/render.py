@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gpuforge.errors import GpuForgeError
@@ -20,11 +20,34 @@ def data(text: str) -> None:
     print(text, flush=True)
 
 
+def raw(content: bytes) -> None:
+    """Print what the command was asked for, where it is no text."""
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
 def document(value: dict[str, Any]) -> None:
     """Print one JSON document."""
     print(
         json.dumps({"schema_version": 1, **value}, ensure_ascii=False, allow_nan=False), flush=True
     )
+
+
+def screen(lines: Sequence[str]) -> None:
+    """Draw lines over what the terminal shows, from its upper left corner on."""
+    sys.stdout.write("\x1b[H" + "\x1b[K\r\n".join(lines) + "\x1b[K\x1b[J")
+    sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def whole_screen() -> Iterator[None]:
+    """Draw on a second screen of the terminal; what the first one shows is there again after it."""
+    sys.stdout.write("\x1b[?1049h\x1b[?25l")
+    try:
+        yield
+    finally:
+        sys.stdout.write("\x1b[?25h\x1b[?1049l")
+        sys.stdout.flush()
 
 
 def message(text: str) -> None:

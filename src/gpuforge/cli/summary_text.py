@@ -28,7 +28,43 @@ def say(wall_seconds: float, prepared: str) -> None:
         text = render_summary(summary, wall_seconds, prepared)
     if accelerated:
         text += "\n" + "\n".join(render_accelerated(accelerated, summary))
+    text += "".join(f"\nnote: {line}" for line in render_imports())
     render.last_words(text)
+
+
+def render_imports() -> list[str]:
+    """Return what deferring imports came to, in lines; none where nothing was deferred."""
+    lazy = sys.modules.get("gpuforge.runtime.startup.lazy")
+    made = lazy.active() if lazy is not None else None
+    if made is None or not made.deferred:
+        return []
+    from gpuforge.runtime.startup import record
+
+    known = record.import_seconds()
+    libraries = {name: one for name, one in made.deferred.items() if "." not in name}
+    unused = [name for name, one in libraries.items() if one.seconds is None]
+    saved = [known[name] for name in unused if name in known]
+    lines = []
+    if unused:
+        text = f"imports that were never needed: {', '.join(unused)}"
+        if saved:
+            text += f"; importing {_these(unused, known)} took {format_seconds(sum(saved))} before"
+        if len(saved) < len(unused):
+            text += "; 'gpuforge startup --measure' says what that saves"
+        lines.append(text)
+    for name, one in libraries.items():
+        if one.failure:
+            lines.append(f"{name} failed when it was first used, at {one.used_at}: {one.failure};"
+                         " it is imported at once from now on")  # fmt: skip
+        elif one.seconds is not None:
+            lines.append(f"{name} was imported when it was used, at {one.used_at}"
+                         f" ({format_seconds(one.seconds)})")  # fmt: skip
+    return lines
+
+
+def _these(unused: list[str], known: dict[str, float]) -> str:
+    named = [name for name in unused if name in known]
+    return "them" if named == unused else " and ".join(named)
 
 
 def say_cause(fault: Exception) -> None:

@@ -201,4 +201,5 @@ class Profile:
     @property
     def program(self) -> str:
         """The command line as one text."""
-        return " ".join(map(str, self.header.get("program", ())))
+        words = self.header.get("program")
+        return " ".join(map(str, words)) if isinstance(words, list | tuple) else str(words or "")

@@ -70,6 +70,11 @@ class Path:
 
 def paths(profile: Profile) -> Path:
     """Return the root of all call paths; threads are taken together, and devices stand apart."""
+    return paths_of_spans(profile)[0]
+
+
+def paths_of_spans(profile: Profile) -> tuple[Path, list[Path]]:
+    """Return the root of all call paths, and the path of each span."""
     spans, root = profile.spans, Path("")
     kinds = [lane.kind for lane in profile.lanes]
     own = own_ns(spans)
@@ -88,7 +93,7 @@ def paths(profile: Profile) -> Path:
         if path.sample == NO_PARENT or spans.duration[index] > spans.duration[path.sample]:
             path.sample = index
     _add_up(root)
-    return root
+    return root, places
 
 
 def _add_up(root: Path) -> None:

@@ -26,7 +26,7 @@ from gpuforge.profiler import listeners
 from gpuforge.profiler.lanes import Lanes
 from gpuforge.profiler.model import Placement, Profile, Series
 from gpuforge.profiler.session_file import Open, Writer, read
-from gpuforge.profiler.summary import Bottleneck, find_bottlenecks, render_summary
+from gpuforge.profiler.summary import Bottleneck, bottlenecks, summary
 
 SAMPLE_SECONDS, SAMPLES_PER_FLUSH = 0.2, 5
 """How often memory is read; and after how many readings what was recorded is written."""
@@ -106,11 +106,11 @@ class Recording:
         trace.drainer = self.flush
         trace.enable()
         self._stop_listeners = listeners.attach()
-        self._whole = trace.span(PROGRAM)
-        self._whole.__enter__()
         self._thread = threading.Thread(target=self._watch, name="gpuforge profile", daemon=True)
         self._thread.start()
         atexit.register(self.stop)
+        self._whole = trace.span(PROGRAM)
+        self._whole.__enter__()
         return self
 
     def stop(self) -> None:
@@ -167,11 +167,11 @@ class Recording:
 
     def summary(self) -> str:
         """Return where the time went, in a few lines."""
-        return render_summary(self.profile)
+        return summary(self.profile)
 
     def bottlenecks(self, most: int = 5) -> list[Bottleneck]:
         """Return the call paths that took the most time by themselves, the longest first."""
-        return find_bottlenecks(self.profile, most)
+        return bottlenecks(self.profile, most)
 
     def export(self, format: str, path: str | os.PathLike[str]) -> None:  # noqa: A002
         """Write the profile in another format: ``json``, ``chrome-trace``, ``speedscope``, ...

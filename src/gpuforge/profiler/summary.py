@@ -1,81 +1,185 @@
-"""A profile in a few lines: the parts of its time, and what took the most of it."""
+"""Where the time went, in a line, in a few lines, and as the paths that took most of it."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import heapq
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
 
-from gpuforge.profiler.breakdown import Breakdown, breakdown
+from gpuforge.profiler import names
+from gpuforge.profiler.breakdown import Breakdown, breakdown, total_ns
 from gpuforge.profiler.model import DEVICE, LABELS, Profile
-from gpuforge.profiler.paths import paths
+from gpuforge.profiler.paths import Path, paths
+from gpuforge.profiler.tables import percent
 from gpuforge.units import format_bytes, format_seconds
 
-_SHOWN = ("host", "waiting for a device", "transfer", "overhead of gpuforge")
+INCOMPLETE = "incomplete: this is what was written before the recording ended early"
+NS = 1e9
+_VERSIONS = {"gpuforge": "gpuforge ", "python": "Python ", "platform": ""}
 
 
-class Bottleneck(NamedTuple):
-    """The spans of one call path.
+class WhereTime(NamedTuple):
+    """The wall time of the recording by what its longest thread did; the parts add up to it.
 
     Attributes
     ----------
-    path : names of the spans, from the outermost to this one
-    label : what most of the time was, of `gpuforge.profiler.model.LABELS`
-    seconds : by themselves, without the spans inside
-    share : of the wall time of the profile; beyond 1 where several threads did it
-    calls : spans
-    file, line : where the code stands; empty and 0 where that was not told
+    thread : its name
+    wall_ns : of the recording
+    part_ns : ``host``, ``wait``, ``transfer``, ``overhead`` and ``unexplained`` (in no span)
+    overlap_ns : by how much the spans of the thread are longer than the wall time together, which
+        happens when asyncio's tasks or merged spans overlap; `part_ns` adds up to both together
+    """
+
+    thread: str
+    wall_ns: int
+    part_ns: dict[str, int]
+    overlap_ns: int
+
+    @property
+    def percent(self) -> dict[str, int]:
+        """The parts in whole percent, rounded so that they add up to 100."""
+        whole = sum(self.part_ns.values())
+        if not whole:
+            return dict.fromkeys(self.part_ns, 0)
+        found = {name: 100 * value // whole for name, value in self.part_ns.items()}
+        rest = sorted(self.part_ns, key=lambda name: 100 * self.part_ns[name] % whole, reverse=True)
+        for name in rest[: 100 - sum(found.values())]:
+            found[name] += 1
+        return found
+
+
+def where_time(profile: Profile, parts: list[Breakdown] | None = None) -> WhereTime | None:
+    """Return where the time went, or None if no thread has a span."""
+    parts = breakdown(profile) if parts is None else parts
+    threads = [part for part in parts if profile.lanes[part.lane].kind == "thread"]
+    if not threads:
+        return None
+    part = max(threads, key=lambda part: part.wall_ns)
+    wall = max(profile.wall_ns, part.wall_ns)
+    covered = sum(part.label_ns[:DEVICE])
+    found = {name: part.label_ns[label] for label, name in enumerate(LABELS[:DEVICE])}
+    found["unexplained"] = max(wall - covered, 0)
+    return WhereTime(profile.lanes[part.lane].name, wall, found, max(covered - wall, 0))
+
+
+def first_line(profile: Profile, parts: list[Breakdown] | None = None) -> str:
+    """Return where the time went, in a line: ``2 s: host 61 %, wait 20 %, …``."""
+    where = where_time(profile, parts)
+    if where is None:
+        return f"{format_seconds(profile.wall_ns / NS)}: no span was recorded"
+    shares = ", ".join(f"{name} {share} %" for name, share in where.percent.items())
+    return f"{format_seconds(where.wall_ns / NS)}: {shares}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """A call path that took much of the time of the threads itself, without what is inside it.
+
+    Attributes
+    ----------
+    path : the names of the spans from the outermost to this one
+    label : what most of its own time was: ``host``, ``wait``, ``transfer`` or ``overhead``
+    seconds : its own time, of all spans together
+    share : of the wall time; above 1 where several threads do it at once
+    count : spans
+    bytes : that its spans and those inside moved
+    errors : how many of them an exception ended
+    file, line : the user's code, empty and 0 where it is not known
+    attributes : what was said of the longest of its spans
     """
 
     path: tuple[str, ...]
     label: str
     seconds: float
     share: float
-    calls: int
+    count: int
+    bytes: int
+    errors: int
     file: str
     line: int
+    attributes: dict[str, Any]
 
-
-def find_bottlenecks(profile: Profile, most: int) -> list[Bottleneck]:
-    """Return the call paths that took the most time by themselves, the longest first."""
-    threads = [path for path in paths(profile) if path.lane_kind == "thread" and path.own_ns]
-    threads.sort(key=lambda path: -path.own_ns)
-    found = []
-    for path in threads[:most]:
-        said = profile.spans.attributes.get(path.sample, {})
-        label = LABELS[max(range(len(LABELS)), key=path.own_label_ns.__getitem__)]
-        share = path.own_ns / max(profile.wall_ns, 1)
-        where = str(said.get("file", "")), int(said.get("line", 0))
-        found.append(Bottleneck(path.names, label, path.own_ns / 1e9, share, path.count, *where))
-    return found
-
-
-def render_summary(profile: Profile) -> str:
-    """Return where the time of a profile went."""
-    wall, spans = profile.wall_ns, sum(profile.spans.count)
-    cost = profile.cost_ns / max(wall, 1)
-    lines = [
-        f"{format_seconds(wall / 1e9)} in {spans:,} spans; recording them took {cost:.1%} of it"
-    ]
-    lines += [_lane_line(profile, part) for part in breakdown(profile)]
-    for one in find_bottlenecks(profile, 5):
-        where = f"  {one.file}:{one.line}" if one.file else ""
-        lines.append(
-            f"  {one.share:6.1%}  {format_seconds(one.seconds):>8}  {one.calls:>7,} x "
-            f"{' > '.join(one.path)} ({one.label}){where}"
+    def __str__(self) -> str:
+        """Return it as a line."""
+        return (
+            f"{names.path(self.path)}: {format_seconds(self.seconds)} of its own "
+            f"({percent(self.share)}, {self.label}) in {self.count:,} spans"
         )
-    return "\n".join([*lines, *(f"note: {note}" for note in profile.notes)])
 
 
-def _lane_line(profile: Profile, part: Breakdown) -> str:
-    lane = profile.lanes[part.lane]
-    start = f"{lane.name}: {format_seconds(part.wall_ns / 1e9)}"
-    if lane.kind == "device":
-        return f"{start}, busy {format_seconds(part.label_ns[DEVICE] / 1e9)}"
-    shares = [
-        f"{name} {part.label_ns[label] / max(part.wall_ns, 1):.1%}"
-        for label, name in enumerate(_SHOWN)
-        if part.label_ns[label]
+def bottlenecks(profile: Profile, n: int = 5) -> list[Bottleneck]:
+    """Return the `n` call paths of threads that took the most time themselves, longest first."""
+    found = (path for path in paths(profile) if path.lane_kind == "thread" and path.own_ns > 0)
+    longest = heapq.nlargest(n, found, key=lambda path: path.own_ns)
+    return [_bottleneck(profile, path) for path in longest]
+
+
+def _bottleneck(profile: Profile, path: Path) -> Bottleneck:
+    attributes = profile.spans.attributes.get(path.sample, {})
+    file, number = where_written(attributes)
+    label = max(range(DEVICE), key=path.own_label_ns.__getitem__)
+    return Bottleneck(
+        path.names, LABELS[label], path.own_ns / NS, path.own_ns / max(profile.wall_ns, 1),
+        path.count, path.bytes, path.errors, file, number, attributes,
+    )  # fmt: skip
+
+
+def where_written(attributes: dict[str, Any]) -> tuple[str, int]:
+    """Return the file and line of the user's code that a span names, empty and 0 where none."""
+    file, number = attributes.get("file"), attributes.get("line")
+    if not (isinstance(file, str) and file and isinstance(number, int) and number > 0):
+        return "", 0
+    return file, number
+
+
+def recording(profile: Profile, parts: list[Breakdown] | None = None) -> list[str]:
+    """Return what is to be known of the recording itself, a text each."""
+    parts = breakdown(profile) if parts is None else parts
+    spans, wall = profile.spans, max(profile.wall_ns, 1)
+    merged = sum(count - 1 for count in spans.count if count > 1)
+    cost = f"{format_seconds(profile.cost_ns / NS)} ({percent(profile.cost_ns / wall)})"
+    found = [
+        f"{len(spans):,} spans"
+        + (f", {merged:,} more merged into them" if merged else "")
+        + f"; recording them took about {cost}"
     ]
-    if part.unexplained_ns > part.wall_ns / 1000:
-        shares.append(f"in no span {part.unexplained_ns / part.wall_ns:.1%}")
-    moved = f"; {format_bytes(part.bytes)} moved" if part.bytes else ""
-    return f"{start}: {', '.join(shares)}{moved}"
+    moved = sum(part.bytes for part in parts)
+    busy = total_ns(parts)[DEVICE]
+    if moved or busy:
+        found.append(f"{format_bytes(moved)} moved; devices busy for {format_seconds(busy / NS)}")
+    where = where_time(profile, parts)
+    if where is not None and where.overlap_ns:
+        found.append(
+            f"spans of {names.line(where.thread, 40)} overlap by "
+            f"{format_seconds(where.overlap_ns / NS)}; the shares are of their sum"
+        )
+    found += [f"{names.line(name, 60)}: {count:,}" for name, count in profile.counts.items()]
+    found += map(names.line, profile.notes)
+    return [INCOMPLETE, *found] if not profile.complete else found
+
+
+def summary(profile: Profile, n: int = 5) -> str:
+    """Return where the time went, what is to be known of the recording, and the top `n` paths."""
+    parts = breakdown(profile)
+    lines = [first_line(profile, parts), *recording(profile, parts)]
+    return "\n".join([*lines, *map(str, bottlenecks(profile, n))])
+
+
+def started(profile: Profile) -> datetime | None:
+    """Return when the recording began, in local time; None if the file does not say."""
+    seconds = profile.header.get("started")
+    if not isinstance(seconds, int | float) or not 0 <= seconds < 2**33:
+        return None
+    return datetime.fromtimestamp(seconds)
+
+
+def ran(profile: Profile) -> str:
+    """Return what ran, when, and with which gpuforge, Python and system."""
+    began, header = started(profile), profile.header
+    said = [
+        profile.program or "unknown program",
+        began.strftime("%Y-%m-%d %H:%M") if began else "unknown time",
+        *(f"{word}{header[key]}" for key, word in _VERSIONS.items() if header.get(key)),
+    ]
+    return "; ".join(names.line(text, 200) for text in said)

@@ -11,7 +11,7 @@ from threading import Lock
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from gpuforge import __version__
+from gpuforge import __version__, published
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.reading import read_operations
@@ -80,6 +80,7 @@ class Mapped:
         """Take in one batch."""
         self.sizes[size] = self.sizes.get(size, 0) + 1
         self.backends[backend] = self.backends.get(backend, 0) + size
+        published.batched()
 
 
 class Held:
@@ -256,6 +257,7 @@ class FunctionRecord:
         """Count calls of `seconds` each."""
         with self._counting:
             self.counts.setdefault(backend, Count()).add(calls, seconds)
+        published.count(backend, calls, seconds)
 
     def hold(self, key: Any, held: Held) -> None:
         """Keep a choice for the next calls of a key, in place of the one before."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from gpuforge import published, trace
 from gpuforge import settings as settings_module
-from gpuforge import trace
 from gpuforge.errors import BackendUnavailable
 from gpuforge.history import History, Timing
 from gpuforge.installation import install_command
@@ -24,7 +25,11 @@ from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.calibration.fingerprint import cpu_features, machine_fingerprint
 from gpuforge.runtime.context import current
 from gpuforge.runtime.demand import OPENING_FELT, Demand, Wanted
-from gpuforge.runtime.evaluation.aside import Aside
+from gpuforge.runtime.evaluation.aside import (
+    END_PATIENCE_SECONDS,
+    FORK_PATIENCE_SECONDS,
+    Aside,
+)
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.libraries import Libraries, Library
@@ -35,15 +40,13 @@ from gpuforge.runtime.placement.policy import NUMPY, SHARE_FELT, Candidate, Poli
 from gpuforge.runtime.placement.priors import Priors, classify
 from gpuforge.runtime.prelude import prelude
 from gpuforge.runtime.record import FunctionRecord, KindRecord
+from gpuforge.runtime.startup.opening import Opening, Openings
 from gpuforge.runtime.threads import contention
 
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.engine import Programs
     from gpuforge.runtime.evaluation.opening import Opened
     from gpuforge.runtime.workers.home import Home
-
-    Waiting = Callable[..., Opened | None]
-    """Returns the outcome of opening a library; None while that goes on, unless it is to wait."""
 
 _log = logger("session")
 FLUSH_SECONDS = 20.0
@@ -77,7 +80,8 @@ class Session:
         self.peers = Peers()
         self.account = Account()
         self.aside = Aside()
-        self._opening: tuple[Library, Waiting] | None = None
+        self.openings = Openings(self.aside, self._home)
+        self.warms = chosen.warmup and not self.forked
         self._homes: dict[str, Home] = {}
         self.plan = (
             Plan.open(chosen, folder, self.history.machine) if chosen.deterministic else None
@@ -107,7 +111,7 @@ class Session:
     def may_open(self) -> bool:
         """Whether a library may still be opened for calls that take long enough."""
         closed = (not self.libraries.is_no_choice(one) for one in self.libraries.values())
-        return self._opening is not None or any(closed)
+        return bool(self.openings) or any(closed)
 
     def allowance(self) -> float:
         """Return the seconds that trying other backends may still cost."""
@@ -174,70 +178,70 @@ class Session:
             hint="pin another backend, or pass fallback=True",
         )
 
-    def open(self, library: Library) -> None:
+    def open(self, library: Library, by: str = "a call that names it") -> None:
         """Import a library and test each of its devices, once; other calls go on meanwhile."""
-        if not library.opened and not self.forked:
-            with trace.within("open", trace.OVERHEAD, backend=library.name):
-                self._open(library)
-
-    def _open(self, library: Library) -> None:
-        self.collect(wait=True)
-        with self.lock:
-            if library.opened or self.forked:
-                return
-            library.opened = True
-        if library.isolated:
-            opened = self._begin(library)(wait=True)
-            assert opened is not None
-            self._take_in(library, opened, 1.0)
+        if library.opened or self.forked:
+            self._open(library, by)
             return
+        with trace.within("open", trace.OVERHEAD, backend=library.name):
+            self._open(library, by)
+
+    def _open(self, library: Library, by: str) -> None:
+        self.collect()
+        on_its_way = self.openings.hurry(library)
+        with self.lock:
+            begins = not library.opened and not self.forked
+            library.opened = library.opened or begins
+        if begins and (library.isolated or self.openings):
+            on_its_way = Opening(library, by, felt=1.0)
+            self.openings.begin(on_its_way)
+            self.openings.hurry(library)
+        elif begins:
+            self._open_here(library, by)
+        if on_its_way is not None:
+            on_its_way.wait()
+            self.collect()
+
+    def _open_here(self, library: Library, by: str) -> None:
         from gpuforge.runtime.evaluation.opening import open_library
 
-        self._take_in(library, open_library(library.name), 1.0)
+        one = Opening(library, by, felt=1.0)
+        self.openings.all.append(one)
+        opened = open_library(library.name)
+        one.end(opened, opened.seconds)
+        one.waited_seconds = one.elapsed_seconds
+        self._take_in(one, opened)
 
-    def _open_aside(self, library: Library) -> None:
-        """Begin to open a library beside the program; `collect` takes it in."""
-        with self.lock:
-            if library.opened or self.forked or self._opening is not None or self.aside.is_busy:
-                return
-            library.opened = True
-            self._opening = library, self._begin(library)
+    def open_beside(self, libraries: Iterable[Library], by: str, *, asked: bool = False) -> None:
+        """Begin to open libraries beside the program, one after the other; `collect` takes them in.
 
-    def _begin(self, library: Library) -> Waiting:
-        """Begin to open a library, beside the program or in a worker process."""
-        if library.isolated:
-            from gpuforge.runtime.workers.home import Home
-            from gpuforge.runtime.workers.remote import open_remote
+        Where the user `asked` for it, the account is not charged, and those that were never opened
+        here are tried in a process of their own first.
+        """
+        for library in libraries:
+            with self.lock:
+                if library.opened or self.forked:
+                    continue
+                library.opened = True
+            never = self.kept.constant(self._devices_key(library)) is None
+            loaded = library.loaded or library.name in sys.modules
+            felt = 0.0 if asked else OPENING_FELT
+            one = Opening(library, by, felt=felt, tried=asked and never and not loaded)
+            self.openings.begin(one)
 
-            home = Home(library.name, self.settings.worker_memory, partial(self._lost, library))
-            self._homes[library.name] = home
-            home.begin()
-            return partial(open_remote, home)
-        from gpuforge.runtime.evaluation.opening import Opened, load_library, settle
+    def _home(self, library: Library) -> Home:
+        """Return the worker process of a library, which is not begun."""
+        from gpuforge.runtime.workers.home import Home
 
-        found: list[Opened] = []
-        self.aside.start(lambda: found.append(load_library(library.name)))
+        home = Home(library.name, self.settings.worker_memory, partial(self._lost, library))
+        self._homes[library.name] = home
+        return home
 
-        def opened(*, wait: bool = False) -> Opened | None:
-            if wait:
-                self.aside.wait()
-            if self.aside.is_busy:
-                return None
-            return settle(library.name, found[0]) if found else Opened()
-
-        return opened
-
-    def collect(self, *, wait: bool = False) -> None:
-        """Take in a library that was opened beside the program, if there is one."""
-        waiting = self._opening
-        opened = waiting[1](wait=wait) if waiting is not None else None
-        if waiting is None or opened is None:
-            return
-        with self.lock:
-            if self._opening is not waiting:  # another thread takes it in
-                return
-            self._opening = None
-        self._take_in(waiting[0], opened, OPENING_FELT)
+    def collect(self) -> None:
+        """Take in the libraries that were opened beside the program."""
+        if self.openings:
+            for one, opened in self.openings.finished():
+                self._take_in(one, opened)
 
     def lose(self, name: str, reason: str) -> None:
         """Give up a library that this process cannot use any more: it computes in a worker now."""
@@ -258,20 +262,24 @@ class Session:
         """The name under which the history keeps how a version of a library was lost here."""
         return f"lost:{name}@{self.libraries.version(name)}"
 
-    def _take_in(self, library: Library, opened: Opened, felt: float) -> None:
-        """Let the devices of a library be used; `felt` is what the program felt of opening it."""
+    def _devices_key(self, library: Library) -> str:
+        return f"devices:{library.label}@{self.libraries.version(library.name)}"
+
+    def _take_in(self, one: Opening, opened: Opened) -> None:
+        """Let the devices of a library be used."""
+        library = one.library
         with self.lock:
+            one.state = "open" if opened.devices else "failed"
             self.libraries.take_in(library, opened.devices)
             library.failures = opened.failures
             library.opening_seconds = opened.seconds
-            self.account.opening_seconds += felt * opened.seconds
+            self.account.opening_seconds += one.felt * opened.seconds
             for function in self.functions.values():  # chosen while there was nothing to choose
                 function.let_go()
                 self._arrived(function, opened.devices)
             self.kept.keep(f"opening:{library.label}", opened.seconds)
             devices = [backend.name for backend in opened.devices]
-            known = f"devices:{library.label}@{self.libraries.version(library.name)}"
-            self.kept.keep(known, devices)
+            self.kept.keep(self._devices_key(library), devices)
             for failure in opened.failures:
                 self.notes.append(f"{failure.name} is left out: {failure.reason}")
 
@@ -292,12 +300,12 @@ class Session:
 
         Not for devices that are `refused`; `known` is what libraries save where it was measured.
         """
-        if self.forked or not self.policy.learn or self._opening is not None:
+        if self.forked or not self.policy.learn or self.openings:
             return
         library = self.demand.want(call, refused, known, isolate)
-        if library is not None:
+        if library is not None and not self.aside.is_busy:
             _log.info("opening %s", library.name)
-            self._open_aside(library)
+            self.open_beside([library], "calls that it may make faster")
 
     def candidates(self, device: str = "", isolate: bool | None = None) -> list[Candidate]:
         """Return NumPy and every open backend that is allowed, as placement sees them."""
@@ -415,7 +423,11 @@ class Session:
 
     def close(self) -> None:
         """Wait for what goes on beside the program, keep what was learned, end the workers."""
-        self.aside.wait()
+        ends = not threading.main_thread().is_alive()
+        self.openings.stop()
+        self.aside.wait(END_PATIENCE_SECONDS if ends else FORK_PATIENCE_SECONDS)
+        for keep in at_close:
+            keep(self)
         self.flush(force=True)
         for home in self._homes.values():
             home.close()
@@ -425,7 +437,8 @@ class Session:
         self.lock = threading.RLock()
         self.forked = True
         self._running = {}
-        self._opening = None
+        self.openings.forget()
+        self.warms = False
         self.history = self.kept.history = History(None, self.history.machine)
         self.programs.clear()
         for function in self.functions.values():
@@ -437,6 +450,8 @@ class Session:
 _default: Session | None = None
 _default_lock = threading.Lock()
 _all: list[Session] = []
+at_close: list[Callable[[Session], None]] = []
+"""What is told of each session before it is closed."""
 
 
 @trace.when_switched
@@ -470,6 +485,15 @@ def default_session() -> Session:
                 open_log(loaded.settings)
                 _default = _register(Session(loaded))
     return _default
+
+
+def _count_held() -> None:
+    for each in sessions():
+        for function in each.records():
+            function.count_held()
+
+
+published.count_held = _count_held
 
 
 def _register(session: Session) -> Session:

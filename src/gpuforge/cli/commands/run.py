@@ -14,13 +14,23 @@ SUMMARY = "run a program and report where its array functions ran"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options, which stand before the program; what follows it is the program's."""
-    parser.usage = (
-        f"{parser.prog} [--accelerate] [--backend NAME] [--quiet] SCRIPT|-m MODULE [ARGS]"
+    options = "[--save FILE] [--accelerate] [--lazy-imports] [--backend NAME] [--quiet]"
+    parser.usage = f"{parser.prog} {options} SCRIPT|-m MODULE [ARGS]"
+    parser.add_argument(
+        "--save",
+        metavar="FILE",
+        default="",
+        help="keep a profile of the program in this file (.gfp); 'gpuforge report' shows it",
     )
     parser.add_argument(
         "--accelerate",
         action="store_true",
         help="also accelerate the program's own NumPy functions, without editing them",
+    )
+    parser.add_argument(
+        "--lazy-imports",
+        action=argparse.BooleanOptionalAction,
+        help="import heavy libraries when they are first used",
     )
     parser.add_argument(
         "--backend",
@@ -47,18 +57,27 @@ def run(arguments: argparse.Namespace) -> int:
     program = Program(tuple(words))
     program.check()
 
+    if arguments.save:
+        from gpuforge.profiler.session_file import check_target
+
+        check_target(arguments.save)
+    from gpuforge.runtime.startup import caches, record
     from gpuforge.runtime.threads.contention import prepare_environment
 
     prepared = prepare_environment()  # before anything loads NumPy, which reads it
     _check_backend(arguments.backend)
+    chosen = settings.load().settings
+    if chosen.kernel_caches:
+        prepared |= caches.prepare(settings.cache_folder(chosen), os.environ)
+    lazy = chosen.lazy_imports if arguments.lazy_imports is None else arguments.lazy_imports
     variables = environment(
         os.environ,
         backend=arguments.backend,
         accelerated=_own_folder(words) if arguments.accelerate else "",
         prepared=prepared,
-        summary=settings.load().settings.profiler
-        if arguments.quiet is None
-        else not arguments.quiet,
+        saved=os.path.abspath(arguments.save) if arguments.save else "",
+        lazy=record.switched_off() if lazy else None,
+        summary=chosen.profiler if arguments.quiet is None else not arguments.quiet,
         verbose=arguments.verbose,
     )
     log.logger().info("starting %s", " ".join(words))

@@ -17,6 +17,8 @@ _PROCESS = os.getpid()
 _PREPARED = os.environ.pop("_GPUFORGE_PREPARED", "")
 _QUIET = os.environ.pop("_GPUFORGE_QUIET", "")
 _ACCELERATED = os.environ.pop("_GPUFORGE_ACCELERATED", "")
+_SAVE = os.environ.pop("_GPUFORGE_SAVE", "")
+_LAZY = os.environ.pop("_GPUFORGE_LAZY", "")
 
 
 def _step_aside() -> None:
@@ -69,6 +71,16 @@ if __name__ == "sitecustomize":
         atexit.register(_say_what_happened)
     _step_aside()
     _load_the_one_behind()
+    if _SAVE:
+        from gpuforge.cli import saving
+
+        saving.begin(_SAVE)
+    if _LAZY:
+        import json
+
+        from gpuforge.runtime.startup import lazy
+
+        lazy.defer(off=json.loads(_LAZY))
     if _ACCELERATED:
         from gpuforge.cli import own_code
 

@@ -174,7 +174,21 @@ class Writer:
         self.file.write(encode(kind, fields, columns or {}))
 
 
-def _opened(path: Path) -> IO[bytes]:
+def check_target(target: str | os.PathLike[str]) -> None:
+    """Raise what `Writer` would raise for this path, as far as that shows without writing.
+
+    Raises
+    ------
+    WorkloadError
+        If the folder is not there, or what is there is something else than a session file.
+    """
+    path = Path(target)
+    if not path.parent.is_dir():
+        raise _unwritable(path, FileNotFoundError(f"no folder {str(path.parent)!r}"))
+    _check(path)
+
+
+def _check(path: Path) -> None:
     try:
         with open(path, "rb") as old:
             start = old.read(len(MAGIC))
@@ -187,6 +201,10 @@ def _opened(path: Path) -> IO[bytes]:
         pass
     except OSError as error:
         raise _unwritable(path, error) from None
+
+
+def _opened(path: Path) -> IO[bytes]:
+    _check(path)
     try:
         return open(path, "wb")
     except OSError as error:

@@ -96,7 +96,11 @@ class JaxBackend(Backend):
 
     @cached_property
     def stored_under(self) -> str:
-        settings = {**self.jax.config.values, "jax_enable_x64": True}
+        values = self.jax.config.values.items()
+        settings = {
+            n: v for n, v in values if "compilation_cache" not in n
+        }  # no program's business
+        settings["jax_enable_x64"] = True
         return f"{self.version} {version('jaxlib')} {sorted(settings.items())}"
 
     def stored(self, program: Program) -> bytes:

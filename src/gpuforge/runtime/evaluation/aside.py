@@ -3,11 +3,13 @@
 Both leave a part of their time to the interpreter's other threads, the more so on a machine with a
 free core, and no call has to wait for them. One job runs at a time, in a thread that lives as long
 as the job. Before a fork, and at the end of the process, it is waited for; an import that is on its
-way at the end stops at the next module.
+way at the end stops at the next module. One that does not come to its next module, because it waits
+for something itself, is left where it is: it never touches the interpreter again.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -18,6 +20,9 @@ from weakref import WeakSet
 
 COMPILING = "it is being compiled"
 """Why NumPy makes a call of which a graph is compiled beside the program."""
+END_PATIENCE_SECONDS, FORK_PATIENCE_SECONDS, UNKNOWN_PATIENCE_SECONDS = 0.05, 1.0, 5.0
+"""How long an import may compute nothing before it is no longer waited for; the last, how long it
+may take at most where the system does not tell what a thread computes."""
 
 
 class Aside:
@@ -26,6 +31,7 @@ class Aside:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._imports = False
         _all.add(self)
 
     @property
@@ -34,20 +40,37 @@ class Aside:
         thread = self._thread
         return thread is not None and thread.is_alive()
 
-    def start(self, job: Callable[[], None]) -> bool:
-        """Begin a job, which must not raise; return whether it was begun: not beside another."""
+    def start(self, job: Callable[[], None], *, imports: bool = False) -> bool:
+        """Begin a job, which must not raise; return whether it was begun: not beside another.
+
+        One that `imports` may wait for ever, as an import does whose file system is gone.
+        """
         with self._lock:
             if self.is_busy:
                 return False
-            self._thread = threading.Thread(target=job, name="gpuforge aside")
+            self._imports = imports
+            self._thread = threading.Thread(target=job, name="gpuforge aside", daemon=True)
             self._thread.start()
         return True
 
-    def wait(self) -> None:
-        """Wait until nothing is under way."""
+    def wait(self, patience: float | None = None) -> None:
+        """Wait until nothing is under way.
+
+        With `patience`, an import is left alone that has not computed for so many seconds.
+        """
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if thread is None or thread is threading.current_thread():
+            return
+        if patience is None or not self._imports:
             thread.join()
+            return
+        before = _computed(thread)
+        while thread.is_alive():
+            thread.join(patience if before is not None else UNKNOWN_PATIENCE_SECONDS)
+            now = _computed(thread)
+            if now == before:
+                return
+            before = now
 
     def forget(self) -> None:
         """Go on in a forked child, where no other thread is."""
@@ -91,9 +114,18 @@ class _Stop:
             raise ProgramEnds
 
 
-def _wait() -> None:
+def _computed(thread: threading.Thread) -> str | None:
+    """Return the CPU time of a thread; None where the system does not tell, or it has ended."""
+    try:
+        with open(f"/proc/self/task/{thread.native_id}/schedstat", encoding="ascii") as file:
+            return file.read().split()[0]
+    except (OSError, IndexError):
+        return None
+
+
+def _wait(patience: float = FORK_PATIENCE_SECONDS) -> None:
     for each in list(_all):
-        each.wait()
+        each.wait(patience)
 
 
 def _forget() -> None:
@@ -101,5 +133,6 @@ def _forget() -> None:
         each.forget()
 
 
+atexit.register(_wait, END_PATIENCE_SECONDS)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_wait, after_in_child=_forget)

@@ -16,7 +16,8 @@ from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.signature import INSIDE, AsWritten, sign
 from gpuforge.runtime.record import FunctionRecord, Held
-from gpuforge.runtime.session import current_session
+from gpuforge.runtime.session import Session, current_session
+from gpuforge.runtime.warmup import warm_after_first_call
 
 _KEPT_KEYS = 4096
 
@@ -36,7 +37,19 @@ class Offloaded(Protocol):
 
 def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Make a call where it finishes first, and hold the choice for others if it is settled."""
-    session, written = current_session(), offloaded.__wrapped__
+    session = current_session()
+    if not session.warms:
+        return _consider(session, offloaded, args, kwargs)
+    try:
+        return _consider(session, offloaded, args, kwargs)
+    finally:
+        warm_after_first_call()
+
+
+def _consider(
+    session: Session, offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    written = offloaded.__wrapped__
     if not session.settings.enabled:
         return written(*args, **kwargs)
     began = perf_counter_ns() if trace.enabled else 0

@@ -8,7 +8,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from gpuforge import trace
+from gpuforge import published, trace
 from gpuforge.log import logger
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.demand import Wanted
@@ -268,6 +268,7 @@ def _started_again(call: Call, why: StartAgain) -> Placed:
     An exception that is raised here too is the function's own: it says nothing of the arrays.
     """
     reason = f"it uses an array as only NumPy's own can be used ({why})"
+    published.retried()
     try:
         placed = _as_written(call, Decision(NUMPY, settled=True))
     except Exception as error:
@@ -310,6 +311,7 @@ def learn_recorded(
             _learn_waiting(call, name, seconds, outcome)
             return
         if outcome.settled:
+            published.settled()
             times = call.record.settled.get(outcome.settled, 0) + 1
             call.record.settled[outcome.settled] = times
         else:
@@ -324,6 +326,7 @@ def learn_recorded(
             return
         curve.verified = curve.verified or outcome.compared or not comparing
         call.record.transfers[call.key, name] = outcome.transfer_seconds
+        published.transferred(name, outcome.transfer_seconds)
         where = NUMPY if comparing or outcome.settled else name
         if outcome.compile_seconds or comparing:
             _learn_first(call, decision, name, where, took, seconds, outcome)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from weakref import WeakSet
 
+from gpuforge import published
 from gpuforge.errors import ExecutorClosed, TaskTimeout
 from gpuforge.runtime.executor.lane import Batch, Lane
 from gpuforge.runtime.executor.running import run
@@ -81,6 +82,7 @@ class Dispatcher:
         self._guard_bell = threading.Condition(self._lock)
         self._guard_until = float("inf")
         self._lost: dict[Batch, str] = {}
+        self._shown = (0, 0, 0, 0)
 
     def put(self, task: Task) -> None:
         """Let a task wait for its turn.
@@ -110,6 +112,7 @@ class Dispatcher:
             for name in task.lanes:
                 if self.schedule.is_news(task, self.schedule.lanes[name]):
                     self._wake(name)
+            self._show()
 
     def add_lane(self, lane: Lane) -> None:
         """Let tasks run on one more lane."""
@@ -147,6 +150,7 @@ class Dispatcher:
                 found = self.schedule.take(crew.lane, now)
                 if isinstance(found, Batch):
                     self._guard_for(found)
+                    self._show()
                     return found
                 if found is None:
                     if self.closed or not crew.wait(IDLE_SECONDS):
@@ -182,8 +186,18 @@ class Dispatcher:
             else:
                 ending.set_exception(result.error)
 
+    def _show(self) -> None:
+        """Let other processes see how many tasks wait, run and have ended, under the lock."""
+        tally, waiting = self.tally, self.schedule.waiting
+        now = waiting, len(self.pending) - waiting, tally.done, tally.failed
+        if now != self._shown:
+            published.tasks(*(new - old for new, old in zip(now, self._shown, strict=True)))
+            self._shown = now
+
     def _count(self, batch: Batch, results: list[Result]) -> None:
         tally = self.tally
+        if len(batch.tasks) > 1:
+            published.batched()
         tally.batches[len(batch.tasks)] += 1
         for task, result in zip(batch.tasks, results, strict=True):
             tally.waits.append(task.started_at - task.queued_at)
@@ -199,6 +213,7 @@ class Dispatcher:
             task.forget()
             if task.home is not None:
                 task.home.pending.pop(task, None)
+        self._show()
         if self._waiters:
             self._changed.notify_all()
 

@@ -1,0 +1,262 @@
+"""``gpuforge bench``: time the functions ``bench_*`` of a file, here or against a git ref."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from gpuforge.cli import render
+from gpuforge.cli.main import FINE, NOTHING, PROBLEM, WRONG_USAGE
+from gpuforge.errors import UnknownName, WorkloadError
+from gpuforge.profiler.bench.against import Benchmark, compare_with
+from gpuforge.profiler.bench.measure import identity, measure
+from gpuforge.profiler.bench.result import FORMATS, BenchResult, Measured, save
+from gpuforge.profiler.bench.runs import keep, open_history
+from gpuforge.profiler.compare.change_points import ChangePoint, change_points
+from gpuforge.profiler.compare.comparison import MINIMAL, Comparison, percent
+from gpuforge.profiler.compare.conditions import Conditions, differences, read_conditions
+from gpuforge.units import format_seconds, parse_seconds
+
+SUMMARY = "time the functions bench_* of a file, or compare them with another version of the code"
+PATTERNS = ("bench_*.py", "benchmarks/bench_*.py")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "file",
+        metavar="FILE[::NAME]",
+        nargs="?",
+        help="a Python file with functions bench_*, and one of them; the only "
+        f"{' or '.join(PATTERNS)} by default",
+    )
+    parser.add_argument(
+        "--against", metavar="REF", help="compare with the code of this git commit, tag or branch"
+    )
+    parser.add_argument(
+        "--fail-on",
+        metavar="PERCENT",
+        type=float,
+        default=100 * MINIMAL,
+        help="with --against: the smallest proven slowdown that is a regression (status 1); "
+        "default %(default)g",
+    )
+    parser.add_argument("--time-limit", default="60s", help="default %(default)s")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--save", metavar="FILE", help="write the result to FILE")
+    parser.add_argument(
+        "--format", choices=FORMATS, default=FORMATS[0], help="of --save; default %(default)s"
+    )
+    parser.add_argument(
+        "--history", action="store_true", help="show the kept runs, and where their times changed"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, compare, or show the history."""
+    if arguments.save and (arguments.against or arguments.history):
+        raise UnknownName(
+            "gpuforge bench: --save cannot be combined with --against or --history",
+            hint="run 'gpuforge bench FILE --save RESULT' without them",
+        )
+    if not 0 < arguments.fail_on < math.inf:
+        raise UnknownName("gpuforge bench: --fail-on is not a positive number of percent")
+    if arguments.history:
+        return _history(arguments)
+    path, _, only = (arguments.file or _only_file()).partition("::")
+    if not Path(path).is_file():
+        raise WorkloadError(f"no file {path!r}", hint="name a Python file with functions bench_*")
+    seconds = parse_seconds(arguments.time_limit)
+    if arguments.against:
+        return _against(Path(path), only, seconds, arguments)
+    return _measure(Path(path), only, seconds, arguments)
+
+
+def _only_file() -> str:
+    found = [str(path) for pattern in PATTERNS for path in sorted(Path().glob(pattern))]
+    if len(found) != 1:
+        what = f"several files: {', '.join(found)}" if found else f"no {' or '.join(PATTERNS)} here"
+        raise WorkloadError(what, hint="name one: gpuforge bench FILE")
+    return found[0]
+
+
+def _measure(path: Path, only: str, seconds: float, arguments: argparse.Namespace) -> int:
+    result, failed = measure(path, only, read_conditions(), seconds=seconds)
+    history = keep(result)
+    if arguments.save:
+        save(result, Path(arguments.save), arguments.format)
+    if arguments.json:
+        render.document(_document(result, failed))
+    elif result.benchmarks:
+        render.data(render.table([_row(one) for one in result.benchmarks]))
+    for one in result.benchmarks:
+        for note in one.notes:
+            render.message(f"note: {_short(one.name)}: {note}")
+    for name, reason in failed.items():
+        render.message(f"failed: {name}: {reason}")
+    if history.problem:
+        render.message(f"warning: {history.problem}")
+    if failed:
+        return WRONG_USAGE
+    if not result.benchmarks:
+        render.message(f"nothing to measure: {path} has no function bench_*")
+        return NOTHING
+    return FINE
+
+
+def _short(name: str) -> str:
+    return name.rpartition("::")[2]
+
+
+def _row(one: Measured) -> tuple[str, ...]:
+    seconds = one.seconds
+    spread = "too few blocks for an interval"
+    if seconds.high < math.inf:
+        spread = f"{format_seconds(seconds.low)} to {format_seconds(seconds.high)}"
+    return _short(one.name), format_seconds(seconds.value), spread, f"{len(one.blocks)} blocks"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _conditions(conditions: Conditions) -> dict[str, Any]:
+    unknown = {f"conditions.{name}": reason for name, reason in conditions.unknown.items()}
+    nulls = dict.fromkeys(conditions.unknown)
+    return {"conditions": {**conditions.facts, **nulls}, "unknown": unknown}
+
+
+def _document(result: BenchResult, failed: dict[str, str]) -> dict[str, Any]:
+    benchmarks = [
+        {
+            "name": one.name,
+            "seconds": one.seconds.value,
+            "interval": [_finite(one.seconds.low), _finite(one.seconds.high)],
+            "loops": one.loops,
+            "blocks": list(one.blocks),
+            "notes": list(one.notes),
+        }
+        for one in result.benchmarks
+    ]
+    return {
+        "started": result.started,
+        "version": result.version or None,
+        "benchmarks": benchmarks,
+        "failed": failed,
+        **_conditions(result.conditions),
+    }
+
+
+def _against(path: Path, only: str, seconds: float, arguments: argparse.Namespace) -> int:
+    before = read_conditions()
+    found = compare_with(arguments.against, path, only, seconds=seconds)
+    after = read_conditions()
+    changed = differences(before, after)
+    limit = arguments.fail_on / 100
+    worse = [name for name, one in found.benchmarks.items() if _is_worse(one.comparison, limit)]
+    if arguments.json:
+        documents = [_against_row(name, one) for name, one in found.benchmarks.items()]
+        about = {"ref": arguments.against, "commit": found.commit, "regressions": worse}
+        about["changed_while_measuring"] = changed
+        render.document({**about, "benchmarks": documents, **_conditions(after)})
+    elif found.benchmarks:
+        render.data(f"change since {arguments.against} ({found.commit[:12]})")
+        rows = [
+            (name, str(one.comparison or one.problem)) for name, one in found.benchmarks.items()
+        ]
+        render.data(render.table(rows, indent="  "))
+    for line in changed:
+        render.message(f"warning: this changed while it was measured: {line}")
+    return _status(found.benchmarks, worse, limit)
+
+
+def _is_worse(comparison: Comparison | None, limit: float) -> bool:
+    if comparison is None or comparison.verdict != "slower":
+        return False
+    return comparison.change.value >= limit
+
+
+def _status(benchmarks: dict[str, Benchmark], worse: list[str], limit: float) -> int:
+    """Say what came of it, and return the exit status."""
+    broken = [name for name, one in benchmarks.items() if one.failed_here]
+    unknown = [
+        name
+        for name, one in benchmarks.items()
+        if one.comparison is None or one.comparison.verdict == "inconclusive"
+    ]
+    if broken:
+        render.message(f"failed on the working tree: {', '.join(broken)}")
+        return WRONG_USAGE
+    if worse:
+        render.message(f"slower by {percent(limit)[1:]} or more: {', '.join(worse)}")
+        return PROBLEM
+    if unknown or not benchmarks:
+        render.message(f"inconclusive: {', '.join(unknown) or 'there is no function bench_*'}")
+        if unknown:
+            render.message("hint: give it more time (--time-limit), or a quieter machine")
+        return NOTHING
+    return FINE
+
+
+def _against_row(name: str, one: Benchmark) -> dict[str, Any]:
+    found = one.comparison
+    if found is None:
+        return {"name": name, "verdict": None, "reason": one.problem}
+    return {
+        "name": name,
+        "verdict": found.verdict,
+        "reason": found.reason or None,
+        "base_seconds": found.base.value,
+        "new_seconds": found.new.value,
+        "change": found.change.value,
+        "interval": [found.change.low, _finite(found.change.high)],
+        "p": found.p,
+        "delta": found.delta,
+        "rounds": found.rounds,
+    }
+
+
+def _history(arguments: argparse.Namespace) -> int:
+    history = open_history(read_conditions().machine)
+    path, _, only = (arguments.file or "").partition("::")
+    start = f"{identity(Path(path))}::{only}" if path else ""
+    times: dict[str, list[Any]] = {}
+    for one in history.runs():
+        if one.name == start or (not only and one.name.startswith(start)):
+            times.setdefault(one.name, []).append(one)
+    changes = {name: change_points([one.seconds for one in runs]) for name, runs in times.items()}
+    if arguments.json:
+        rows = [_history_row(name, runs, changes[name]) for name, runs in times.items()]
+        render.document({"method": "L1 Potts functional, then Mann-Whitney", "benchmarks": rows})
+    for name, runs in times.items() if not arguments.json else ():
+        last = runs[-1]
+        render.data(f"{name}: {len(runs)} runs, the last {format_seconds(last.seconds)}")
+        for change in changes[name]:
+            first = runs[change.place]
+            since = time.strftime("%Y-%m-%d %H:%M", time.localtime(first.started))
+            times_of = f"{format_seconds(change.before)} → {format_seconds(change.after)}"
+            since += f" ({first.version})" if first.version else ""
+            render.data(f"  {percent(change.ratio)} since {since}: {times_of}, p={change.p:.2g}")
+    if history.problem:
+        render.message(f"warning: {history.problem}")
+    if not times:
+        render.message("no runs are kept: 'gpuforge bench FILE' keeps one each time")
+    return FINE if times else NOTHING
+
+
+def _history_row(name: str, runs: list[Any], changes: list[ChangePoint]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "runs": [
+            {"started": one.started, "version": one.version or None, "seconds": one.seconds}
+            for one in runs
+        ],
+        "changes": [
+            {"first_run": c.place, "before_seconds": c.before, "after_seconds": c.after,
+             "change": c.ratio, "p": c.p}
+            for c in changes
+        ],
+    }  # fmt: skip

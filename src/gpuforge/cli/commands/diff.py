@@ -1,0 +1,224 @@
+"""``gpuforge diff``: what differs between two stored bench results, or two session files."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any
+
+from gpuforge.cli import render
+from gpuforge.cli.main import FINE, NOTHING, PROBLEM
+from gpuforge.errors import UnknownName, WorkloadError
+from gpuforge.profiler import session_file
+from gpuforge.profiler.bench import result
+from gpuforge.profiler.bench.result import BenchResult
+from gpuforge.profiler.bench.runs import open_history
+from gpuforge.profiler.compare.comparison import MINIMAL, percent
+from gpuforge.profiler.compare.conditions import differences
+from gpuforge.profiler.compare.profiles import (
+    PathChange,
+    ProfileDifference,
+    folded,
+    profile_difference,
+)
+from gpuforge.profiler.compare.stored_results import UNPAIRED, Difference, difference
+from gpuforge.profiler.model import LABELS, Profile
+from gpuforge.units import format_seconds
+
+SUMMARY = "show what differs between two stored bench results or session files"
+PATHS_SHOWN = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("base", metavar="BASE", help="a bench result or a session file")
+    parser.add_argument("new", metavar="NEW", help="another one of the same kind")
+    parser.add_argument(
+        "--fail-on",
+        metavar="PERCENT",
+        type=float,
+        help="status 1 where a benchmark is slower by this, or the wall time of a profile longer; "
+        f"by default where a benchmark is slower by {100 * MINIMAL:g}, and never for profiles",
+    )
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--json", action="store_true", help="print one JSON document")
+    only.add_argument(
+        "--folded",
+        action="store_true",
+        help="print stacks with microseconds before and after, for a differential flame graph",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare two files of one kind."""
+    if arguments.fail_on is not None and not 0 < arguments.fail_on < math.inf:
+        raise UnknownName("gpuforge diff: --fail-on is not a positive number of percent")
+    base, new = (_read(Path(name)) for name in (arguments.base, arguments.new))
+    if isinstance(base, Profile) and isinstance(new, Profile):
+        return _profiles(profile_difference(base, new), arguments)
+    if not isinstance(base, BenchResult) or not isinstance(new, BenchResult):
+        raise WorkloadError(
+            f"{arguments.base} and {arguments.new} are a bench result and a session file",
+            hint="compare files of one kind",
+        )
+    if arguments.folded:
+        raise UnknownName("gpuforge diff: --folded needs two session files")
+    return _results(base, new, arguments)
+
+
+def _read(path: Path) -> BenchResult | Profile:
+    """Return what a file holds: JSON is a bench result, all else a session file."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(1)
+    except OSError as error:
+        raise WorkloadError(f"{path} cannot be read: {error.strerror}") from None
+    return result.read(path) if start == b"{" else session_file.read(path)
+
+
+def _results(base: BenchResult, new: BenchResult, arguments: argparse.Namespace) -> int:
+    same_machine = base.conditions.machine == new.conditions.machine
+    history = open_history(base.conditions.machine)
+    before = {one.name: one.blocks for one in base.benchmarks}
+    after = {one.name: one.blocks for one in new.benchmarks}
+    found = {}
+    for name in before.keys() & after.keys():
+        runs = [one.seconds for one in history.runs(name) if one.started < new.started]
+        found[name] = difference(before[name], after[name], runs if same_machine else ())
+    found = {name: found[name] for name in before if name in found}
+    unmatched = [name for name in {**before, **after} if name not in found]
+    changed = differences(base.conditions, new.conditions)
+    limit = MINIMAL if arguments.fail_on is None else arguments.fail_on / 100
+    worse = [n for n, one in found.items() if one.verdict == "slower" and one.change >= limit]
+    if arguments.json:
+        rows = [_row_document(name, one) for name, one in found.items()]
+        about = {"kind": "bench", "evidence": UNPAIRED, "conditions_differ": changed}
+        render.document({**about, "benchmarks": rows, "unmatched": unmatched, "regressions": worse})
+    elif found:
+        render.data(render.table([_row(name, one) for name, one in found.items()]))
+    for line in changed:
+        render.message(f"not fully comparable: {line}")
+    for name in unmatched:
+        render.message(f"in one file only: {name}")
+    if history.problem:
+        render.message(f"warning: {history.problem}")
+    if worse:
+        render.message(f"slower by {percent(limit)[1:]} or more: {', '.join(worse)}")
+        return PROBLEM
+    unknown = [name for name, one in found.items() if one.verdict == "inconclusive"]
+    if unknown or not found:
+        render.message(f"inconclusive: {', '.join(unknown) or 'the files share no benchmark'}")
+        render.message("hint: 'gpuforge bench FILE --against REF' measures both in turns")
+        return NOTHING
+    return FINE
+
+
+def _row(name: str, one: Difference) -> tuple[str, ...]:
+    times = f"{format_seconds(one.base.value)} → {format_seconds(one.new.value)}"
+    evidence = (
+        one.reason or f"{UNPAIRED}: {one.runs} runs differ by up to {percent(one.noise or 0)[1:]}"
+    )
+    return name, one.verdict, times, percent(one.change), evidence
+
+
+def _row_document(name: str, one: Difference) -> dict[str, Any]:
+    return {
+        "name": name,
+        "verdict": one.verdict,
+        "reason": one.reason or None,
+        "base_seconds": one.base.value,
+        "new_seconds": one.new.value,
+        "change": one.change,
+        "p": one.test.p,
+        "delta": one.test.delta,
+        "runs": one.runs,
+        "noise": one.noise,
+        "unknown": {} if one.noise is not None else {"noise": one.reason},
+    }
+
+
+def _profiles(found: ProfileDifference, arguments: argparse.Namespace) -> int:
+    if arguments.folded:
+        for line in folded(found):
+            render.data(_plain(line))
+    elif arguments.json:
+        render.document(_profile_document(found))
+    else:
+        _show_profiles(found)
+    for line in found.differences:
+        render.message(f"not fully comparable: {line}")
+    if found.change is None:
+        render.message("inconclusive: the base recorded no time")
+        return NOTHING
+    if arguments.fail_on is not None and found.change >= arguments.fail_on / 100:
+        render.message(f"the wall time is {percent(found.change)[1:]} longer")
+        return PROBLEM
+    return FINE
+
+
+def _milliseconds(ns: int) -> str:
+    return format_seconds(ns / 1e9)
+
+
+def _show_profiles(found: ProfileDifference) -> None:
+    change = "" if found.change is None else f"  {percent(found.change)}"
+    times = f"{_milliseconds(found.base_wall_ns)} → {_milliseconds(found.new_wall_ns)}"
+    render.data(f"wall  {times}{change}  {UNPAIRED} (one run each)")
+    rows = [
+        (label, _milliseconds(base), _milliseconds(new), _signed(new - base))
+        for label, base, new in zip(LABELS, found.base_ns, found.new_ns, strict=True)
+        if base or new
+    ]
+    if rows:
+        render.data(render.table(rows, heading=("", "base", "new", "change"), indent="  "))
+    paths = [path for path in found.paths[:PATHS_SHOWN] if path.change_ns]
+    if paths:
+        render.data("call paths whose own time changed most")
+        render.data(render.table([_path_row(found, path) for path in paths], indent="  "))
+
+
+def _signed(ns: int) -> str:
+    return f"{'+' if ns >= 0 else '-'}{_milliseconds(abs(ns))}"
+
+
+def _path_row(found: ProfileDifference, path: PathChange) -> tuple[str, ...]:
+    share, direction = found.share(path), "longer" if path.change_ns > 0 else "shorter"
+    part = f"{100 * (share or 0):.0f} % of what got {direction}"
+    calls = f"{path.base_count} → {path.new_count} spans"
+    return _signed(path.change_ns), path.largest_label, calls, part, _plain(" > ".join(path.names))
+
+
+def _plain(text: str) -> str:
+    """Return a text of a file without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _profile_document(found: ProfileDifference) -> dict[str, Any]:
+    def seconds(times: tuple[int, ...]) -> dict[str, float]:
+        return {label: ns / 1e9 for label, ns in zip(LABELS, times, strict=True)}
+
+    return {
+        "kind": "profile",
+        "evidence": UNPAIRED,
+        "base_wall_seconds": found.base_wall_ns / 1e9,
+        "new_wall_seconds": found.new_wall_ns / 1e9,
+        "change": found.change,
+        "unknown": {} if found.change is not None else {"change": "the base recorded no time"},
+        "base": seconds(found.base_ns),
+        "new": seconds(found.new_ns),
+        "conditions_differ": list(found.differences),
+        "paths": [
+            {
+                "path": list(path.names),
+                "lane": path.lane_kind,
+                "base": seconds(path.base_ns),
+                "new": seconds(path.new_ns),
+                "base_count": path.base_count,
+                "new_count": path.new_count,
+                "change_seconds": path.change_ns / 1e9,
+                "share": found.share(path),
+            }
+            for path in found.paths
+        ],
+    }

@@ -1,0 +1,124 @@
+"""``gpuforge report``: a session file as text, or as what other tools read."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from types import ModuleType
+
+from gpuforge import stored
+from gpuforge.cli import render
+from gpuforge.cli.main import FINE
+from gpuforge.errors import WorkloadError
+from gpuforge.profiler import formats, session_file
+from gpuforge.profiler.model import Profile
+
+SUMMARY = "show a profile: where the time went, and what to change"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    rows = [(name, formats.module(name).SUMMARY) for name in formats.names()]
+    parser.epilog = "formats:\n" + render.table(rows, indent="  ")
+    parser.add_argument("file", metavar="FILE", help="a session file")
+    parser.add_argument(
+        "-o",
+        dest="output",
+        metavar="FILE",
+        help="write there; '-' is stdout, which is the default of all formats but markdown",
+    )
+    parser.add_argument(
+        "--format",
+        metavar="NAME",
+        help="one of those below; by default what the end of the name behind -o says, else text",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, render, print or write."""
+    name = arguments.format or _by_suffix(arguments.output)
+    module = formats.module(name)
+    profile = session_file.read(arguments.file)
+    content = formats.render(profile, name)
+    written = _write(arguments.output, content, module, profile)
+    if name != "text" or written:
+        _note(profile, module)
+    if written:
+        render.message(f"written to {written}")
+    return FINE
+
+
+def _by_suffix(output: str | None) -> str:
+    """Return the format whose files end as this name does; the longest end counts."""
+    ends = {name: formats.module(name).SUFFIX for name in formats.names()}
+    fitting = [name for name, end in ends.items() if output and output.endswith(end)]
+    return max(fitting, key=lambda name: len(ends[name]), default="text")
+
+
+def _note(profile: Profile, module: ModuleType) -> None:
+    """Say what a reader of the file may not see in it."""
+    if not profile.complete:
+        render.message("note: the recording ended early; this is what was written until then")
+    most = getattr(module, "MOST_SPANS", len(profile.spans))
+    if len(profile.spans) > most:
+        render.message(
+            f"note: of {len(profile.spans):,} spans the {most:,} longest are written, with those "
+            "around them"
+        )
+
+
+def _write(
+    output: str | None, content: str | bytes, module: ModuleType, profile: Profile
+) -> Path | None:
+    """Print the content, or write it and return the path."""
+    keeps = hasattr(module, "default_path")
+    if output == "-" or (output is None and not keeps):
+        render.data(content) if isinstance(content, str) else render.raw(content)
+        return None
+    text = content + "\n" if isinstance(content, str) and content[-1:] != "\n" else content
+    path = module.default_path(profile) if output is None else Path(output)
+    try:
+        if output is None:
+            return _write_new(path, text)
+        return _write_named(path, text, keeps=keeps)
+    except OSError as error:
+        raise WorkloadError(
+            f"{path} cannot be written: {error.strerror}", hint="name another file with -o"
+        ) from None
+
+
+def _write_new(path: Path, content: str | bytes) -> Path:
+    """Write a file that is not there yet; one that is gets a sister with a number."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    number, found = 1, path
+    while True:
+        try:
+            _create(found, content)
+        except FileExistsError:
+            number += 1
+            found = path.with_stem(f"{path.stem}-{number}")
+        else:
+            return found
+
+
+def _write_named(path: Path, content: str | bytes, *, keeps: bool) -> Path:
+    if path.is_dir():
+        raise WorkloadError(f"{path} is a folder", hint="name a file in it with -o")
+    if keeps:
+        try:
+            _create(path, content)
+        except FileExistsError:
+            raise WorkloadError(
+                f"{path} exists, and somebody may have added to it", hint="name another file"
+            ) from None
+    elif path.exists() and not path.is_file():  # a pipe or a device
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    else:
+        stored.write(path, content)
+    return path
+
+
+def _create(path: Path, content: str | bytes) -> None:
+    with open(path, "xb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)

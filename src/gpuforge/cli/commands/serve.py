@@ -1,0 +1,161 @@
+"""``gpuforge serve``: the machine and its gpuforge programs in a browser, and for Prometheus."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ipaddress
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gpuforge import settings
+from gpuforge.cli import render
+from gpuforge.cli.main import FINE
+from gpuforge.errors import BackendUnavailable, GpuForgeError, InvalidSettings
+from gpuforge.monitor.history import Recorder
+from gpuforge.monitor.sample import Sample, Sampler
+from gpuforge.units import parse_seconds
+
+SUMMARY = "watch this machine in a browser, and serve its readings to Prometheus"
+INSTALL = "pip install 'gpuforge[serve]'"
+PORT = 8765
+SHORTEST_SECONDS = 0.1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "--port", type=int, default=PORT, help=f"0 takes a free one (default: {PORT})"
+    )
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default: this machine only)"
+    )
+    parser.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a host name under which browsers will ask for this server; may be repeated",
+    )
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="take the token from FILE, which is made if it is missing (default: a new token)",
+    )
+    parser.add_argument(
+        "--interval", metavar="SECONDS", help="between two readings (default: monitor_interval)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until interrupted."""
+    try:
+        from gpuforge.monitor.web import app, feed, server
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"gpuforge serve needs packages that are not installed: {error}",
+            hint=f"install them: {INSTALL}",
+        ) from None
+    interval = settings.load().settings.monitor_interval
+    if arguments.interval is not None:
+        interval = parse_seconds(arguments.interval)
+    if interval < SHORTEST_SECONDS:
+        raise InvalidSettings(
+            f"--interval {arguments.interval} is below {SHORTEST_SECONDS} s", hint="use 1 or more"
+        )
+    token = (
+        server.read_token(arguments.token_file)
+        if arguments.token_file
+        else secrets.token_urlsafe(server.TOKEN_BYTES)
+    )
+    with server.listen(arguments.host, arguments.port) as socket:
+        port = socket.getsockname()[1]
+        sampler = Sampler()
+        watched = feed.Feed(_recorded(sampler), facts, interval_seconds=interval)
+        exporter = _exporter(watched)
+        dashboard = app.application(
+            watched,
+            token=token,
+            names=arguments.name,
+            any_address=not _is_loopback(arguments.host),
+            port=port,
+        )
+        _tell(arguments.host, port, token)
+        try:
+            asyncio.run(server.Server(dashboard, watched).serve([socket]))
+        finally:
+            if exporter is not None:
+                exporter.shutdown()
+            sampler.close()
+    return FINE
+
+
+def facts() -> dict[str, Any]:
+    """Return the machine, what is wrong with it and the environment for it, for the page."""
+    from gpuforge.cli import machine_view, overview
+    from gpuforge.cli.build_planner import plan_builds
+    from gpuforge.detect import read_machine
+    from gpuforge.diagnose.run import run_checks
+
+    machine = read_machine()
+    report = run_checks(planner=plan_builds)
+    shown = ("check", "state", "message", "steps")
+    return {
+        "machine": machine_view.document(machine),
+        "health": overview.health(machine),
+        "environment": overview.environment_lines(machine, None, cpu_only=False),
+        "findings": [
+            {name: value for name, value in asdict(finding).items() if name in shown}
+            for finding in report.findings
+        ],
+    }
+
+
+def _recorded(sampler: Sampler) -> Callable[[], Sample]:
+    """Return what takes samples, and keeps them as the setting ``history`` allows."""
+    recorder = Recorder()
+
+    def take() -> Sample:
+        sample = sampler.take()
+        recorder.add(sample)
+        return sample
+
+    return take
+
+
+def _exporter(watched: Any) -> Any:
+    """Return what exports to OpenTelemetry, None where that is not configured or cannot be."""
+    from gpuforge.monitor import opentelemetry
+
+    if not opentelemetry.is_configured(os.environ):
+        return None
+    try:
+        return opentelemetry.start_export(lambda: watched.sample)
+    except GpuForgeError as error:
+        render.message(f"note: nothing is exported to OpenTelemetry: {error}; {error.hint}")
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _tell(host: str, port: int, token: str) -> None:
+    """Print the address to open."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    place = f"[{shown}]" if ":" in shown else shown
+    render.data(f"http://{place}:{port}/?token={token}")
+    render.message("open this address in a browser; Ctrl-C ends the server")
+    if not _is_loopback(host):
+        render.message(
+            "note: what other machines read from here is not encrypted, and nor is the token:"
+            " put a proxy with TLS in front, or use an SSH tunnel"
+        )

@@ -1,0 +1,142 @@
+"""``gpuforge startup``: what the start of the last program came to, and what it could save."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from typing import Any
+
+from gpuforge import settings
+from gpuforge.cli import render
+from gpuforge.cli.startup_validation import measure_imports, validate
+from gpuforge.runtime.startup import caches, record
+from gpuforge.units import format_seconds
+
+SUMMARY = (
+    "show what the libraries of the last program cost at its start, or measure what that saves"
+)
+QUICK_SECONDS, SECONDS = 4.0, 60.0
+"""The programs may take the first; the command's own start comes on top."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--measure", action="store_true", help="measure the imports that were never needed"
+    )
+    parser.add_argument(
+        "--validate", action="store_true", help="compare programs with and without these means"
+    )
+    parser.add_argument("--quick", action="store_true", help="with --validate: at most 5 s")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the last start, or validate."""
+    if arguments.validate:
+        return _validate(arguments)
+    found = record.last()
+    imports = found.get("imports", {})
+    if arguments.measure:
+        unused = [name for name, one in imports.items() if one["seconds"] is None]
+        record.keep_import_seconds(measure_imports([name for name in unused if "." not in name]))
+    chosen = settings.load().settings
+    document = {
+        "program": found.get("program") or None,
+        "ended": found.get("ended"),
+        "libraries": [_library(name, one) for name, one in found.get("libraries", {}).items()],
+        "imports": [_import(one, record.import_seconds()) for one in imports.values()],
+        "caches": [vars(one) for one in caches.plan(settings.cache_folder(chosen), os.environ)],
+        "unknown": {} if found else {"program": "no program has kept its start here yet"},
+    }
+    if arguments.json:
+        render.document(document)
+    else:
+        render.data("\n".join(_lines(document)))
+    return 0 if found else 3
+
+
+def _library(name: str, one: dict[str, Any]) -> dict[str, Any]:
+    in_vain = one["state"] == "open" and not one["uses"]
+    made = {"name": name, **one, "loaded_in_vain": in_vain, "reason": one["reason"] or None}
+    if one["began_seconds"] is None:
+        made["unknown"] = {"began_seconds": "the system does not tell when a process was started"}
+    return made
+
+
+def _import(one: dict[str, Any], known: dict[str, float]) -> dict[str, Any]:
+    saved = known.get(one["module"]) if one["seconds"] is None else 0.0
+    made = {**one, "saved_seconds": saved}
+    if saved is None:
+        inside = "." in one["module"]
+        why = "it is a part of a library" if inside else "its import was never measured: --measure"
+        made["unknown"] = {"saved_seconds": why}
+    return made
+
+
+def _lines(document: dict[str, Any]) -> list[str]:
+    if document["ended"] is None:
+        lines = ["no program has kept its start here yet: it does once it opens a library, or"]
+        lines.append("defers an import ('gpuforge run --lazy-imports SCRIPT')")
+    else:
+        ago = format_seconds(time.time() - document["ended"])
+        lines = [f"{document['program'] or 'a program that is no file'}, which ended {ago} ago"]
+    lines += _library_lines(document["libraries"]) + _import_lines(document["imports"])
+    rows = [
+        (one["variable"], one["value"] or "(unset)", one["reason"]) for one in document["caches"]
+    ]
+    heading = ("cache", "'gpuforge run' sets it to", "because")
+    return [*lines, "", render.table(rows, heading=heading)]
+
+
+def _library_lines(libraries: list[dict[str, Any]]) -> list[str]:
+    rows = []
+    for one in libraries:
+        began = one["began_seconds"]
+        rows.append((
+            one["name"], one["state"], "?" if began is None else format_seconds(began), one["by"],
+            *(format_seconds(one[f"{what}_seconds"]) for what in _TIMES),
+            "in vain" if one["loaded_in_vain"] else str(one["uses"]),
+        ))  # fmt: skip
+    heading = (
+        "library",
+        "state",
+        "at",
+        "by",
+        "took",
+        "computing",
+        "waited for",
+        "overlapped",
+        "uses",
+    )
+    table = ["", render.table(rows, heading=heading)] if rows else []
+    return table + [f"  {one['name']}: {one['reason']}" for one in libraries if one["reason"]]
+
+
+_TIMES = ("elapsed", "held", "waited", "overlapped")
+
+
+def _import_lines(imports: list[dict[str, Any]]) -> list[str]:
+    rows = []
+    for one in imports:
+        seconds, saved = one["seconds"], one["saved_seconds"]
+        outcome = one["failure"] or (
+            "never needed" if seconds is None else f"used at {one['used_at']}"
+        )
+        time_text = format_seconds(seconds) if seconds is not None else ""
+        saves = "not measured" if saved is None else format_seconds(saved) if saved else ""
+        rows.append((one["module"], time_text, saves, outcome))
+    heading = ("deferred import", "took", "saved", "what became of it")
+    return ["", render.table(rows, heading=heading)] if rows else []
+
+
+def _validate(arguments: argparse.Namespace) -> int:
+    found = validate(QUICK_SECONDS if arguments.quick else SECONDS)
+    if arguments.json:
+        render.document({"comparisons": [one.document() for one in found]})
+    else:
+        render.data("\n".join(one.text() for one in found))
+    if any(one.differs for one in found):
+        return 1
+    return 0 if any(one.is_complete for one in found) else 3

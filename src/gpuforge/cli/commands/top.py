@@ -1,0 +1,134 @@
+"""``gpuforge top``: the devices of all vendors and this user's gpuforge processes, live."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+from gpuforge import settings
+from gpuforge.cli import render
+from gpuforge.errors import InvalidSettings
+from gpuforge.monitor.sample import Sample, Sampler
+from gpuforge.monitor.terminal import screen
+from gpuforge.monitor.values import document
+from gpuforge.probe import LiveProbe, Probe, SnapshotProbe
+from gpuforge.units import format_seconds, parse_seconds, significant
+
+SUMMARY = "show GPUs, CPU, memory and gpuforge processes, live"
+ONCE_SECONDS = 0.2
+"""Between the two looks that one answer takes: rates are differences."""
+PLAIN_WIDTH, PLAIN_HEIGHT = 120, 10_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the command."""
+    parser.add_argument("--once", action="store_true", help="look once and end")
+    parser.add_argument("--json", action="store_true", help="print one JSON document and end")
+    parser.add_argument(
+        "--interval", metavar="SECONDS", help="between two looks (default: monitor_interval)"
+    )
+    parser.add_argument(
+        "--snapshot", metavar="DIR", help="look at a recorded machine instead of this one"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look and show, until the user has seen enough."""
+    interval = settings.load().settings.monitor_interval
+    if arguments.interval is not None:
+        interval = parse_seconds(arguments.interval)
+    if interval < 0.05:
+        raise InvalidSettings(
+            f"gpuforge top: --interval {arguments.interval} is below 0.05 s", hint="use 1 or more"
+        )
+    probe: Probe = SnapshotProbe(arguments.snapshot) if arguments.snapshot else LiveProbe()
+    with closing(Sampler(probe)) as sampler:
+        sampler.take()
+        if arguments.json or arguments.once:
+            time.sleep(min(interval, ONCE_SECONDS))
+            _once(sampler.take(), as_json=arguments.json)
+        elif sys.stdout.isatty() and sys.stdin.isatty() and _draws():
+            _live(sampler, interval)
+        else:
+            _lines(sampler, interval)
+    return 0
+
+
+def _once(sample: Sample, *, as_json: bool) -> None:
+    if as_json:
+        render.document(document(sample))
+    else:
+        render.data("\n".join(_plain(sample)))
+
+
+def _plain(sample: Sample) -> list[str]:
+    own = f"this look took {format_seconds(sample.cost_seconds)} of CPU time"
+    width = shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns
+    return screen(sample, width, PLAIN_HEIGHT, own=own)
+
+
+def _draws() -> bool:
+    """Return whether the terminal can be drawn on."""
+    return os.environ.get("TERM", "") not in ("", "dumb") and os.name == "posix"
+
+
+def _lines(sampler: Sampler, interval: float) -> None:
+    """Print one view after the other, for a pipe or a terminal that only prints."""
+    while True:
+        time.sleep(interval)
+        render.data("\n".join([*_plain(sampler.take()), ""]))
+
+
+def _live(sampler: Sampler, interval: float) -> None:
+    """Draw on the terminal until q is pressed; Ctrl-C interrupts as everywhere."""
+    colour = "NO_COLOR" not in os.environ
+    cost = ""
+    with _keyboard() as resized, render.whole_screen():
+        sample, before, spent = sampler.take(), time.monotonic(), time.process_time()
+        due = before + interval
+        while True:
+            own = f"every {format_seconds(interval)}{cost}"
+            size = os.get_terminal_size(1)  # COLUMNS would not follow the terminal
+            render.screen(
+                screen(sample, size.columns, size.lines, own=own, keys="q quits", colour=colour)
+            )
+            ready, _, _ = select.select([0, resized], [], [], max(0.0, due - time.monotonic()))
+            if resized in ready:
+                os.read(resized, 512)
+            if 0 in ready and os.read(0, 64).lower()[:1] in (b"q", b""):
+                return
+            if (now := time.monotonic()) >= due:
+                share = (time.process_time() - spent) / (now - before)
+                cost = f"  own cost {significant(100 * share)} % of a core"
+                before, spent, due = now, time.process_time(), now + interval
+                sample = sampler.take()
+
+
+@contextlib.contextmanager
+def _keyboard() -> Iterator[int]:
+    """Take each key at once and unseen; yield what can be read when the terminal was resized."""
+    import termios
+    import tty
+
+    before = termios.tcgetattr(0)
+    resized, ring = os.pipe()
+    os.set_blocking(ring, False)
+    handler = signal.signal(signal.SIGWINCH, lambda *_: None)
+    wakeup = signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+    try:
+        tty.setcbreak(0)
+        yield resized
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGWINCH, handler)
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+        os.close(resized)
+        os.close(ring)

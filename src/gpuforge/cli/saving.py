@@ -1,0 +1,38 @@
+"""The profile of a program that ``gpuforge run --save`` starts, from its first line to its last."""
+
+from __future__ import annotations
+
+import atexit
+import os
+
+from gpuforge.cli import render
+from gpuforge.errors import GpuForgeError
+from gpuforge.profiler.recording import Recording
+from gpuforge.units import format_bytes
+
+
+def begin(path: str) -> None:
+    """Record this process into a file until it ends; say what became of it on stderr.
+
+    The exit functions of the program run first, for they are registered later.
+    """
+    recording = Recording(path)
+    try:
+        recording.start()
+    except GpuForgeError as error:
+        render.last_words(f"gpuforge: no profile is kept: {error}")
+        return
+    atexit.register(_end, recording, path, os.path.relpath(path), os.getpid())
+
+
+def _end(recording: Recording, path: str, shown: str, process: int) -> None:
+    if os.getpid() != process:
+        return
+    recording.stop()
+    said = recording.problem
+    if not said:
+        try:
+            said = f"{format_bytes(os.path.getsize(path))}; see it with 'gpuforge report {shown}'"
+        except OSError as error:
+            said = f"{shown} is not there any more: {error.strerror}"
+    render.last_words(f"gpuforge: profile: {said}")

@@ -1,0 +1,39 @@
+"""A device that is slower than its equals.
+
+It speaks when GPUs of one model are all busy, and the clock of one has been more than 10 % below
+the middle of the others for a minute. Idle devices clock down and are left out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from gpuforge.monitor.anomaly import Anomaly
+from gpuforge.monitor.series import Subject
+
+SECONDS = 60.0
+BUSY = 0.5
+BELOW = 0.9
+
+
+def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
+    """Yield the GPUs that are slower than others of their model."""
+    models: dict[str, list[tuple[Subject, float]]] = defaultdict(list)
+    for subject in subjects:
+        clocks = subject.recent("core_clock_hertz", SECONDS)
+        busy = subject.recent("utilization_ratio", SECONDS)
+        if subject.model and clocks and busy and median(busy) > BUSY:
+            models[subject.model].append((subject, median(clocks)))
+    for equals in models.values():
+        for subject, clock in equals:
+            others = [other for who, other in equals if who is not subject]
+            if others and clock < BELOW * median(others):
+                yield Anomaly(
+                    "slow_device", subject.name, "warning",
+                    f"its clock is {1 - clock / median(others):.0%} below that of "
+                    f"{len(others)} other {subject.model} with work: what waits for all of them"
+                    " waits for this one",
+                    "compare temperature, power and throttle reasons with the others",
+                )  # fmt: skip

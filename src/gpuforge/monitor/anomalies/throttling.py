@@ -1,0 +1,46 @@
+"""A GPU that holds its clock down.
+
+It speaks when a reason held for a fifth of the last minute or more: heat, the power supply, or a
+brake of the hardware. The power limit alone is how a busy GPU ends where it is meant to: that is
+said only where the clock is more than 15 % below its highest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from gpuforge.monitor.anomaly import Anomaly
+from gpuforge.monitor.series import Subject
+
+SECONDS = 60.0
+SHARE = 0.2
+CLOCK_SHARE = 0.85
+POWER_LIMIT = "power cap"
+STEPS = {
+    "temperature": "look at fans, airflow and the room's temperature",
+    "power": "look at the power supply and the limit, such as with nvidia-smi -q -d POWER",
+    "": "see what the vendor's tool says of it, such as nvidia-smi -q -d PERFORMANCE",
+}
+
+
+def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
+    """Yield the GPUs that are throttled, one anomaly for each reason."""
+    for subject in subjects:
+        for reason, _ in subject.starting("throttle_reasons:"):
+            held = subject.recent(f"throttle_reasons:{reason}", SECONDS)
+            clocks = subject.recent("core_clock_hertz", SECONDS)
+            highest = subject.last("core_clock_max_hertz")
+            if not held or fmean(held) < SHARE:
+                continue
+            share = fmean(clocks) / highest if clocks and highest else None
+            if reason == POWER_LIMIT and (share is None or share >= CLOCK_SHARE):
+                continue
+            told = f", its clock at {share:.0%} of the highest" if share is not None else ""
+            step = next(step for word, step in STEPS.items() if word in reason)
+            yield Anomaly(
+                "throttling", subject.name, "warning",
+                f"held down for {reason} in {fmean(held):.0%} of the last minute"
+                f"{told}",
+                step,
+            )  # fmt: skip

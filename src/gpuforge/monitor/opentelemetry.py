@@ -1,0 +1,103 @@
+"""The newest sample for OpenTelemetry, under its names for hardware, where it is configured.
+
+It is configured by OpenTelemetry's own variables, such as ``OTEL_EXPORTER_OTLP_ENDPOINT``. What has
+no name there is ours: ``gpuforge.*``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuforge.errors import BackendUnavailable
+from gpuforge.facts import known
+from gpuforge.monitor.sample import Sample
+from gpuforge.readings.model import DeviceReading
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Observation
+    from opentelemetry.sdk.metrics import MeterProvider
+
+VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+INSTALL = "pip install 'gpuforge[otel]'"
+
+# name, unit, kind of instrument, field of the device, attributes
+_DEVICE: tuple[tuple[str, str, str, str, Mapping[str, str]], ...] = (
+    ("hw.gpu.utilization", "1", "gauge", "utilization_ratio", {"hw.gpu.task": "general"}),
+    ("hw.gpu.memory.usage", "By", "up_down_counter", "memory_used_bytes", {}),
+    ("hw.gpu.memory.limit", "By", "up_down_counter", "memory_total_bytes", {}),
+    ("hw.power", "W", "gauge", "power_watts", {}),
+    ("hw.energy", "J", "counter", "energy_joules", {}),
+    ("hw.temperature", "Cel", "gauge", "temperature_celsius", {}),
+    ("hw.temperature.limit", "Cel", "gauge", "temperature_limit_celsius", {}),
+    ("hw.errors", "{error}", "counter", "ecc_corrected", {"error.type": "corrected"}),
+    ("hw.errors", "{error}", "counter", "ecc_uncorrected", {"error.type": "uncorrected"}),
+    ("gpuforge.gpu.clock", "Hz", "gauge", "core_clock_hertz", {"domain": "core"}),
+    ("gpuforge.gpu.clock", "Hz", "gauge", "memory_clock_hertz", {"domain": "memory"}),
+)
+
+
+def is_configured(environment: Mapping[str, str]) -> bool:
+    """Return whether the environment names where to export to."""
+    return any(environment.get(name) for name in VARIABLES)
+
+
+def start_export(newest: Callable[[], Sample | None]) -> MeterProvider:
+    """Export what `newest` returns whenever it is time; ``shutdown()`` of the result ends it.
+
+    Raises
+    ------
+    BackendUnavailable
+        If OpenTelemetry's SDK or its exporter is not installed.
+    """
+    try:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.resources import Resource
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"{VARIABLES[0]} is set, and OpenTelemetry cannot be imported: {error}",
+            hint=f"install it: {INSTALL}",
+        ) from None
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter())
+    resource = Resource.create()  # what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say
+    if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
+        resource = resource.merge(Resource({"service.name": "gpuforge"}))
+    provider = MeterProvider([reader], resource=resource)
+    meter = provider.get_meter("gpuforge")
+    names = dict.fromkeys((name, unit, kind) for name, unit, kind, _, _ in _DEVICE)
+    for name, unit, kind in names:
+        make = getattr(meter, f"create_observable_{kind}")
+        make(name, callbacks=[_observed(name, newest)], unit=unit)
+    return provider
+
+
+def _observed(
+    name: str, newest: Callable[[], Sample | None]
+) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    """Return what gives the values of one name when they are exported."""
+    ways = [(field, attributes) for n, _, _, field, attributes in _DEVICE if n == name]
+
+    def observe(_: CallbackOptions) -> Iterable[Observation]:
+        from opentelemetry.metrics import Observation
+
+        sample = newest()
+        for device in sample.devices if sample else ():
+            for field, attributes in ways:
+                value = known(getattr(device, field))
+                if value is not None:
+                    yield Observation(value, {**_who(device), **attributes})
+
+    return observe
+
+
+def _who(device: DeviceReading) -> dict[str, Any]:
+    told = {
+        "hw.id": known(device.uuid) or known(device.pci_address) or str(device.index),
+        "hw.type": "gpu",
+        "hw.name": f"GPU {device.index}",
+        "hw.vendor": device.vendor,
+        "hw.model": known(device.name),
+    }
+    return {name: value for name, value in told.items() if value is not None}

@@ -1,0 +1,41 @@
+"""A sample as a JSON document, and as named numbers over which means are taken."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from gpuforge.facts import Absent, Failed
+from gpuforge.monitor.sample import Sample
+
+_NO_SERIES = ("index", "cores", "origins")
+
+
+def document(value: Any) -> Any:
+    """Return a value of dataclasses and readings as what JSON holds.
+
+    What is not known is null, and its reason stands under ``unknown``.
+    """
+    if isinstance(value, tuple | list):
+        return [document(one) for one in value]
+    if not is_dataclass(value):
+        return value
+    found = {field.name: getattr(value, field.name) for field in fields(value)}
+    unknown = {n: v.reason for n, v in found.items() if isinstance(v, Absent | Failed)}
+    shown = {n: None if n in unknown else document(v) for n, v in found.items()}
+    return {**shown, "unknown": unknown} if unknown else shown
+
+
+def series(sample: Sample) -> dict[str, float]:
+    """Return every number of the host and the devices that is known.
+
+    Names are ``host.utilization_ratio``, ``gpu0.power_watts``.
+    """
+    sources: list[tuple[str, Any]] = [("host", sample.host)]
+    sources += [(f"gpu{device.index}", device) for device in sample.devices]
+    return {
+        f"{source}.{name}": float(number)
+        for source, reading in sources
+        for name, number in vars(reading).items()
+        if isinstance(number, int | float) and name not in _NO_SERIES
+    }

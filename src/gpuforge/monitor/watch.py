@@ -1,0 +1,119 @@
+"""The samples of the last minutes as series, for rules and charts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping
+from typing import Any
+
+from gpuforge.facts import known
+from gpuforge.monitor.sample import Sample
+from gpuforge.monitor.series import Kind, Subject
+from gpuforge.readings.model import DeviceReading, HostReading
+
+KEPT_SECONDS = 600.0
+
+
+class Watch:
+    """What was sampled within the last ten minutes; what is no longer seen is forgotten.
+
+    Attributes
+    ----------
+    moments : when the samples were taken, seconds since the epoch, the oldest first
+    throttled_seconds : (index of the GPU, reason) to the time for which it was seen, from the start
+    """
+
+    def __init__(self) -> None:
+        self.moments: deque[float] = deque()
+        self.throttled_seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self._who: dict[str, tuple[Kind, str]] = {}
+        self._series: dict[str, dict[str, deque[tuple[float, float]]]] = {}
+
+    def add(self, sample: Sample) -> None:
+        """Take in one more sample."""
+        seen = {"host"}
+        self._keep("host", "host", "", sample.taken_at, _host(sample.host))
+        for device in sample.devices:
+            name = f"GPU {device.index}"
+            seen.add(name)
+            for reason in known(device.throttle_reasons) or ():
+                since = self.moments[-1] if self.moments else sample.taken_at
+                self.throttled_seconds[str(device.index), reason] += sample.taken_at - since
+            self._keep(name, "gpu", known(device.name) or "", sample.taken_at, _device(device))
+        for process in sample.processes:
+            name, shown = f"process {process.published.pid}", process.published
+            seen.add(name)
+            values = {"tasks_waiting": shown.queued, "tasks_finished": shown.done + shown.failed}
+            resident = known(process.resident_bytes)
+            free = known(sample.host.memory_available_bytes)
+            if resident is not None and free is not None:
+                values |= {"memory_used_bytes": resident, "memory_total_bytes": resident + free}
+            self._keep(name, "process", "", sample.taken_at, values)
+        for name in self._series.keys() - seen:
+            del self._series[name], self._who[name]
+        self.moments.append(sample.taken_at)
+        self._forget(sample.taken_at - KEPT_SECONDS)
+
+    def subjects(self, *, newest: bool = False) -> tuple[Subject, ...]:
+        """Return everything that was in the newest sample, with its series.
+
+        Parameters
+        ----------
+        newest
+            Only the last value of each series, which is quicker.
+        """
+        return tuple(
+            Subject(
+                name,
+                *self._who[name],
+                {key: [one[-1]] if newest else list(one) for key, one in series.items() if one},
+            )
+            for name, series in self._series.items()
+        )
+
+    def _keep(
+        self, who: str, kind: Kind, model: str, moment: float, values: Mapping[str, float]
+    ) -> None:
+        self._who[who] = (kind, model)
+        series = self._series.setdefault(who, {})
+        for name, value in values.items():
+            if name not in series:
+                # A word that comes up was not there before; an error neither, not even at first.
+                before = self.moments or ([moment] if name.startswith("xids:") else ())
+                series[name] = deque((at, 0.0) for at in before if ":" in name)
+            if math.isfinite(value):
+                series[name].append((moment, float(value)))
+        for name in series.keys() - values.keys():
+            if name.startswith("throttle_reasons:") and "throttle_reasons" in values:
+                series[name].append((moment, 0.0))
+
+    def _forget(self, before: float) -> None:
+        while self.moments[0] < before:
+            self.moments.popleft()
+        for who in self._series.values():
+            for series in who.values():
+                while series and series[0][0] < before:
+                    series.popleft()
+
+
+def _host(host: HostReading) -> dict[str, float]:
+    values = _numbers(host)
+    total, free = known(host.memory_total_bytes), known(host.memory_available_bytes)
+    if total is not None and free is not None:
+        values["memory_used_bytes"] = total - free
+    return values
+
+
+def _device(device: DeviceReading) -> dict[str, float]:
+    values = _numbers(device)
+    reasons, xids = known(device.throttle_reasons), known(device.xids)
+    if reasons is not None:
+        values["throttle_reasons"] = len(reasons)
+        values.update({f"throttle_reasons:{reason}": 1.0 for reason in reasons})
+    values.update({f"xids:{number}": count for number, count in Counter(xids or ()).items()})
+    return values
+
+
+def _numbers(reading: Any) -> dict[str, float]:
+    return {name: v for name, v in vars(reading).items() if isinstance(v, int | float)}

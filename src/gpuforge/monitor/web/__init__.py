@@ -1,0 +1,1 @@
+"""The web dashboard: one page, one feed of samples that all viewers share, metrics, health."""

@@ -1,0 +1,106 @@
+"""Who may see the dashboard: those who know its token and speak to it by its own name.
+
+Any page in the user's browser, and any other user of the machine, can reach a port of loopback.
+The token keeps them out. The check of the Host header keeps out a page whose own name was made to
+point here (DNS rebinding): its requests carry that name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import secrets
+from collections.abc import Collection
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+OPEN = {"/health"}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+class Guard:
+    """Lets requests through to `app` that carry the token and name this server.
+
+    Parameters
+    ----------
+    token
+        In the cookie that ``/?token=...`` sets, or as ``Authorization: Bearer``.
+    names
+        Host names of this server besides ``localhost``.
+    any_address
+        Whether it also answers to any IP address, which no DNS name can stand for.
+    cookie
+        Name of the cookie; it should hold the port, which cookies do not tell apart.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, token: str, names: Collection[str], any_address: bool, cookie: str
+    ) -> None:
+        self._app, self._token, self._cookie = app, token.encode(), cookie
+        self._names = {"localhost", *(name.lower() for name in names)}
+        self._any_address = any_address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        answer = self._refusal(scope) or self._app
+        await answer(scope, receive, send_guarded)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """Return the answer to a request that does not reach the app, None for one that does."""
+        headers, query = Headers(scope=scope), QueryParams(scope["query_string"])
+        if not self._is_own_name(headers.get("host", "")):
+            text = f"This server has another name than {headers.get('host', '')!r}.\n"
+            return PlainTextResponse(text, 403)
+        if scope["path"] in OPEN:
+            return None
+        if scope["path"] == "/" and self._right(query.get("token", "")):
+            answer = RedirectResponse("/", 303)
+            answer.set_cookie(self._cookie, self._token.decode(), httponly=True, samesite="strict")
+            return answer
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        bearer = given.strip() if scheme.lower() == "bearer" else ""
+        if self._right(bearer) or self._right(_cookie(headers, self._cookie)):
+            return None
+        text = "Wrong or no token: open the address that 'gpuforge serve' printed.\n"
+        return PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})
+
+    def _right(self, given: str) -> bool:
+        return secrets.compare_digest(given.encode("utf-8", "surrogatepass"), self._token)
+
+    def _is_own_name(self, host: str) -> bool:
+        name = re.sub(r":\d*$", "", host).lower().strip("[]")
+        if name in self._names:
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return self._any_address or address.is_loopback
+
+
+def _cookie(headers: Headers, name: str) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
+    except CookieError:
+        return ""
+    return found.value if found else ""

@@ -1,0 +1,146 @@
+"""A process that times the benchmarks of a file, asked for one block at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gpuforge.errors import WorkerDied, WorkloadError
+from gpuforge.profiler.bench import worker
+
+ANSWER_SECONDS = 60.0
+"""A process that takes longer to load its file, or to warm up or time a block, is ended."""
+PROGRAM = worker.__file__
+_END_SECONDS = 5.0
+
+
+class Worker:
+    """One process; as a context manager it is ended, with all it started, at the end of the block.
+
+    Parameters
+    ----------
+    path
+        The file with functions ``bench_*``.
+    environment
+        The variables it runs with.
+    folder
+        Where it runs.
+    label
+        What errors call it.
+
+    Attributes
+    ----------
+    names : the benchmarks of the file
+    failed : whether the last question was answered by an error
+
+    Raises
+    ------
+    WorkloadError
+        If the file does not load: the message is its exception.
+    """
+
+    def __init__(
+        self, path: Path, environment: Mapping[str, str], folder: Path, *, label: str
+    ) -> None:
+        self.label = label
+        self.failed = self._late = False
+        self._process = subprocess.Popen(
+            # -P: the folder of the worker's own file must not hide modules of the same names
+            [sys.executable, "-P", PROGRAM, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=dict(environment),
+            cwd=folder,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            self.names: list[str] = self._answer()["names"]
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def warm_up(self, name: str, *, plan: bool = False) -> dict[str, Any]:
+        """Call a function until it is warm; with `plan`, say how a block of it is to be timed.
+
+        Raises
+        ------
+        WorkloadError
+            If the function raises.
+        """
+        return self._ask(name=name, plan=plan)
+
+    def block(self, name: str, loops: int, samples: int) -> list[float]:
+        """Return the seconds of a call, `samples` times the mean over `loops` calls."""
+        found: list[float] = self._ask(name=name, loops=loops, samples=samples)["seconds"]
+        return found
+
+    def files(self) -> list[str]:
+        """Return the files of all modules that are loaded there."""
+        found: list[str] = self._ask(files=True)["files"]
+        return found
+
+    def close(self) -> None:
+        """End the process and collect it."""
+        process = self._process
+        assert process.stdin and process.stdout
+        with suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._kill()
+            process.wait()
+        process.stdout.close()
+
+    def _kill_late(self) -> None:
+        self._late = True
+        self._kill()
+
+    def _kill(self) -> None:
+        with suppress(OSError):
+            if hasattr(os, "killpg"):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            else:
+                self._process.kill()
+
+    def _ask(self, **request: Any) -> dict[str, Any]:
+        assert self._process.stdin
+        with suppress(BrokenPipeError):  # it has ended: the answer, which is none, says so
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout
+        watch = threading.Timer(ANSWER_SECONDS, self._kill_late)
+        watch.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            watch.cancel()
+            watch.join()
+        if not line:
+            self.failed = True
+            ended = f"ended with status {self._process.wait()}"
+            how = f"took longer than {ANSWER_SECONDS:g} s" if self._late else ended
+            raise WorkerDied(f"on the {self.label}: the process that times the benchmarks {how}")
+        answer: dict[str, Any] = json.loads(line)
+        self.failed = "error" in answer
+        if self.failed:
+            raise WorkloadError(f"on the {self.label}: {answer['error']}")
+        return answer

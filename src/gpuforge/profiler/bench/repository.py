@@ -1,0 +1,59 @@
+"""The git repository that benchmarks lie in: what it says, and another version of its tree."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gpuforge.errors import UnknownName, WorkloadError
+from gpuforge.facts import Absent, Failed
+from gpuforge.probe import LiveProbe
+
+_GIT_SECONDS = 120.0
+
+
+def git(root: Path, *arguments: str) -> str:
+    """Return what a git command prints.
+
+    Raises
+    ------
+    WorkloadError
+        If git is not there or fails.
+    """
+    output = LiveProbe().run(["git", "-C", str(root), *arguments], timeout=_GIT_SECONDS)
+    if isinstance(output, Absent | Failed):
+        raise WorkloadError(f"git is needed: {output.reason}", hint="install git")
+    if output.status:
+        raise WorkloadError(f"git {arguments[0]}: {output.stderr.strip() or output.status}")
+    return output.stdout.strip()
+
+
+@contextmanager
+def checked_out(root: Path, ref: str) -> Iterator[tuple[str, Path]]:
+    """Check out the tree of `ref` into a temporary folder, which is removed afterwards.
+
+    Yields
+    ------
+    The commit and the folder.
+
+    Raises
+    ------
+    UnknownName
+        If the repository has no such ref.
+    """
+    try:
+        commit = git(
+            root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+        )
+    except WorkloadError:
+        tags = git(root, "tag", "--list").splitlines()
+        raise UnknownName.among("git ref", ref, tags) from None
+    with tempfile.TemporaryDirectory(prefix="gpuforge-bench-") as folder:
+        tree = Path(folder).resolve() / "base"
+        git(root, "worktree", "add", "--detach", "--quiet", str(tree), commit)
+        try:
+            yield commit, tree
+        finally:
+            git(root, "worktree", "remove", "--force", str(tree))

@@ -1,0 +1,125 @@
+"""Two profiles: what each call path took in either, and which paths explain the change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuforge.profiler.model import LABELS, Profile
+from gpuforge.profiler.paths import paths
+
+
+@dataclass(frozen=True)
+class PathChange:
+    """One call path in two profiles.
+
+    Attributes
+    ----------
+    names : its steps
+    lane_kind : ``thread`` or ``device``
+    base_ns, new_ns : own time of each of `LABELS`, without that of the paths below
+    base_count, new_count : spans
+    """
+
+    names: tuple[str, ...]
+    lane_kind: str
+    base_ns: tuple[int, ...]
+    new_ns: tuple[int, ...]
+    base_count: int
+    new_count: int
+
+    @property
+    def change_ns(self) -> int:
+        """How much longer it takes itself."""
+        return sum(self.new_ns) - sum(self.base_ns)
+
+    @property
+    def largest_label(self) -> str:
+        """The label whose time changed most."""
+        changes = [abs(new - base) for base, new in zip(self.base_ns, self.new_ns, strict=True)]
+        return LABELS[changes.index(max(changes))]
+
+
+@dataclass(frozen=True)
+class ProfileDifference:
+    """What differs between two profiles; each is one run, so it is weak evidence.
+
+    Attributes
+    ----------
+    base_wall_ns, new_wall_ns : of the whole recordings
+    base_ns, new_ns : own time of each of `LABELS`, all paths together
+    paths : every call path of either, the one whose own time changed most first
+    differences : in what the conditions of the two runs differ
+    """
+
+    base_wall_ns: int
+    new_wall_ns: int
+    base_ns: tuple[int, ...]
+    new_ns: tuple[int, ...]
+    paths: tuple[PathChange, ...]
+    differences: tuple[str, ...]
+
+    @property
+    def change(self) -> float | None:
+        """New wall time over the base's, less 1; None where the base recorded none."""
+        return self.new_wall_ns / self.base_wall_ns - 1 if self.base_wall_ns else None
+
+    def share(self, path: PathChange) -> float | None:
+        """Return which part of all changes in its direction, on lanes of its kind, a path is."""
+        up = path.change_ns > 0
+        whole = sum(
+            other.change_ns
+            for other in self.paths
+            if (other.change_ns > 0) == up and other.lane_kind == path.lane_kind
+        )
+        return path.change_ns / whole if whole else None
+
+
+def profile_difference(base: Profile, new: Profile) -> ProfileDifference:
+    """Return what differs between two profiles, call path by call path."""
+    sides = [
+        {(path.names, path.lane_kind): path for path in paths(profile)} for profile in (base, new)
+    ]
+    nothing = (0,) * len(LABELS)
+    changes = []
+    for key in dict.fromkeys([*sides[0], *sides[1]]):
+        found = [side.get(key) for side in sides]
+        times = [tuple(path.own_label_ns) if path else nothing for path in found]
+        counts = [path.count if path else 0 for path in found]
+        changes.append(PathChange(*key, times[0], times[1], counts[0], counts[1]))
+    changes.sort(key=lambda change: -abs(change.change_ns))
+    totals = [
+        tuple(sum(column) for column in zip(nothing, *times, strict=True))
+        for times in ([c.base_ns for c in changes], [c.new_ns for c in changes])
+    ]
+    return ProfileDifference(
+        base.wall_ns, new.wall_ns, totals[0], totals[1], tuple(changes),
+        tuple(_header_differences(base, new)),
+    )  # fmt: skip
+
+
+def _header_differences(base: Profile, new: Profile) -> Iterator[str]:
+    for name in ("program", "python", "platform", "machine", "gpuforge"):
+        before, after = base.header.get(name), new.header.get(name)
+        if before != after:
+            shown = name == "machine" or before is None or after is None
+            yield f"{name} differs" if shown else f"{name}: {before} → {after}"
+    versions = [profile.header.get("versions") or {} for profile in (base, new)]
+    for name in dict.fromkeys([*versions[0], *versions[1]]):
+        before, after = (side.get(name, "none") for side in versions)
+        if before != after:
+            yield f"{name}: {before} → {after}"
+
+
+def folded(difference: ProfileDifference) -> Iterator[str]:
+    """Yield lines of ``difffolded.pl``: a path, its own microseconds before and after.
+
+    A flame graph of them is wide as the new profile and coloured by the change. Devices stand
+    below a step ``device`` of their own.
+    """
+    for path in sorted(difference.paths, key=lambda path: path.names):
+        times = [round(sum(side) / 1000) for side in (path.base_ns, path.new_ns)]
+        steps = ("device", *path.names) if path.lane_kind == "device" else path.names
+        if any(times):
+            clean = (step.replace(";", ":").replace("\n", " ") for step in steps)
+            yield f"{';'.join(clean)} {times[0]} {times[1]}"

@@ -1,0 +1,44 @@
+"""What a profile can be written as; one module a format, whose name is the format's.
+
+A format holds ``SUMMARY`` (one line for the list of choices), ``SUFFIX`` (of its files) and
+``render(profile) -> str | bytes``. A ``_`` in a module's name is a ``-`` in its format's.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from gpuforge import registry
+from gpuforge.errors import UnknownName
+from gpuforge.profiler.model import Profile
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of the formats, sorted."""
+    return tuple(name.replace("_", "-") for name in registry.names(__name__))
+
+
+def module(name: str) -> ModuleType:
+    """Return the module of a format.
+
+    Raises
+    ------
+    UnknownName
+        If there is no format of that name.
+    """
+    if name not in names():
+        raise UnknownName.among("format", name, names())
+    return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+
+
+def render(profile: Profile, name: str) -> str | bytes:
+    """Return `profile` in the format `name`.
+
+    Raises
+    ------
+    UnknownName
+        If there is no format of that name.
+    """
+    found: str | bytes = module(name).render(profile)
+    return found

@@ -1,0 +1,139 @@
+"""A dated analysis for a pull request: scope, findings with evidence, source lines, what to change.
+
+It is written to ``docs/analysis/<program>-YYYY-MM-DD.md`` unless another file is named, and never
+over one that is there: somebody may have added to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path, PurePath
+
+from gpuforge.profiler import names
+from gpuforge.profiler.advise import Suggestion
+from gpuforge.profiler.breakdown import breakdown
+from gpuforge.profiler.model import Profile
+from gpuforge.profiler.sections import advice, sections
+from gpuforge.profiler.sources import source
+from gpuforge.profiler.summary import bottlenecks, first_line, recording, started
+from gpuforge.profiler.tables import Table, code, percent, plain
+from gpuforge.units import format_seconds
+
+SUMMARY = "a dated analysis for a pull request, by default in docs/analysis"
+SUFFIX = ".md"
+
+SHOWN = 15
+"""Rows of each table."""
+SHOWN_SOURCES = 3
+HIGH_SHARE, MEDIUM_SHARE = 0.2, 0.1
+"""Of the wall time: what could gain as much has this priority."""
+
+
+def default_path(profile: Profile) -> Path:
+    """Return where the analysis is written unless another file is named."""
+    name = re.sub(r"[^\w.-]+", "-", PurePath(_program(profile)).stem).strip(".-")[:60]
+    return Path("docs", "analysis", f"{name or 'program'}-{_date(profile)}.md")
+
+
+def render(profile: Profile) -> str:
+    """Return the analysis."""
+    parts = breakdown(profile)
+    lines = [f"# Analysis of {code(_program(profile))}, {_date(profile)}", ""]
+    lines += [f"**{first_line(profile, parts)}**", "", "## Scope", ""]
+    lines += _scope(profile, recording(profile, parts))
+    lines += ["## Findings", "", *_findings(profile)]
+    for table in sections(profile, parts, SHOWN):
+        lines += [f"## {table.title}", "", *([table.said, ""] if table.said else [])]
+        lines += table.markdown()
+    lines += _sources(profile)
+    return "\n".join(lines).rstrip()
+
+
+def _program(profile: Profile) -> str:
+    """Return the script or module of the command line."""
+    words = profile.header.get("program")
+    command = list(map(str, words)) if isinstance(words, list | tuple) else []
+    after = command.index("-m") + 1 if "-m" in command[:-1] else -1
+    scripts = [word for word in command if word.endswith((".py", ".pyw"))]
+    return command[after] if after > 0 else next(iter(scripts or command), "") or "program"
+
+
+def _date(profile: Profile) -> str:
+    return (started(profile) or datetime.now()).strftime("%Y-%m-%d")
+
+
+def _scope(profile: Profile, said: list[str]) -> Iterator[str]:
+    header, began = profile.header, started(profile)
+    rows = [("command", profile.program), ("recorded", f"{began:%Y-%m-%d %H:%M}" if began else "")]
+    rows += [(name, str(header.get(name) or "")) for name in ("gpuforge", "python", "platform")]
+    versions, unknown = header.get("versions"), header.get("unknown")
+    rows += [(str(n), str(v)) for n, v in versions.items()] if isinstance(versions, dict) else []
+    rows = [(name, text or "not known") for name, text in rows]
+    yield from Table("", ("what", "which"), rows, (0, 1)).markdown()
+    yield from (f"- {plain(text)}" for text in said)
+    for name, reason in unknown.items() if isinstance(unknown, dict) else ():
+        yield f"- not known: {plain(name)}: {plain(reason)}"
+    yield ""
+
+
+def _findings(profile: Profile) -> Iterator[str]:
+    found = advice(profile)
+    if not found:
+        yield "No rule found a change that could gain 3 % of the wall time or more."
+        yield ""
+    for number, one in enumerate(found, 1):
+        yield from _finding(profile, number, one)
+
+
+def _finding(profile: Profile, number: int, one: Suggestion) -> Iterator[str]:
+    share = one.bound_share
+    priority = "high" if share >= HIGH_SHARE else "medium" if share >= MEDIUM_SHARE else "low"
+    yield f"### {number}. {plain(one.title)}"
+    yield ""
+    if one.bound_seconds:
+        yield (
+            f"Priority: {priority}. At most {format_seconds(one.bound_seconds)} ({percent(share)} "
+            f"of the wall time) could be gained; no promise. Rule: {code(one.rule)}."
+        )
+        yield ""
+    if one.evidence:
+        yield from (f"- {plain(text)}" for text in one.evidence)
+        yield ""
+    if one.file:
+        yield from _source(profile, one.file, one.line)
+    for word, text in (("Change", plain(one.advice)), ("Check", code(one.check_command))):
+        if text:
+            yield f"{word}: {text}"
+            yield ""
+
+
+def _sources(profile: Profile) -> Iterator[str]:
+    """Return the lines where the most time was spent."""
+    found = [(one.file, one.line) for one in bottlenecks(profile, SHOWN) if one.file]
+    if found:
+        yield "## The lines that took the most time"
+        yield ""
+    for file, line in list(dict.fromkeys(found))[:SHOWN_SOURCES]:
+        yield from _source(profile, file, line)
+
+
+def _source(profile: Profile, file: str, line: int) -> Iterator[str]:
+    """Return the lines of the user's code around one, marked by ``>``."""
+    found = source(profile, file, line)
+    changed = "the file was changed after the recording began" if found.changed else ""
+    about = found.absent or changed
+    yield f"Now: {code(f'{file}:{line}')}{f'; {about}' if about else ''}"
+    yield ""
+    if found.lines:
+        longest = max((len(run) for _, text in found.lines for run in re.findall("`+", text)),
+                      default=0)  # fmt: skip
+        fence = "`" * max(3, longest + 1)
+        width = len(str(found.lines[-1][0]))
+        yield f"{fence}text"
+        for number, text in found.lines:
+            mark = ">" if number == line else " "
+            yield f"{mark} {number:>{width}}  {names.line(text)}".rstrip()
+        yield fence
+        yield ""

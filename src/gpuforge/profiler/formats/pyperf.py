@@ -1,0 +1,121 @@
+"""pyperf's JSON: the whole program, and the call paths that took longest, as benchmarks.
+
+A value is the duration of one span. Of a path with more than `MOST_VALUES` spans every second,
+third or nth is taken. A merged span is one value, the mean of its spans. pyperf takes no value of
+0.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from typing import Any, NamedTuple
+
+from gpuforge.errors import WorkloadError
+from gpuforge.profiler import json_text, names
+from gpuforge.profiler.model import NO_PARENT, Profile
+from gpuforge.profiler.summary import started
+
+SUMMARY = "for pyperf stats, hist and compare_to: durations by call path"
+SUFFIX = ".pyperf.json"
+
+MOST_PATHS = 200
+MOST_VALUES = 1000
+WHOLE = "whole program"
+
+
+class Durations(NamedTuple):
+    """The durations of the spans of one call path, those of 0 left out."""
+
+    name: str
+    above: Durations | None
+    seconds: array[float]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names from the outermost to this one."""
+        found, row = [self.name], self.above
+        while row is not None:
+            found.append(row.name)
+            row = row.above
+        return tuple(reversed(found))
+
+
+def render(profile: Profile) -> str:
+    """Return the file.
+
+    Raises
+    ------
+    WorkloadError
+        If nothing took any time: pyperf reads no file without values.
+    """
+    found = heapq.nlargest(MOST_PATHS, _durations(profile), key=lambda row: sum(row.seconds))
+    benchmarks: dict[str, dict[str, Any]] = {}
+    if profile.wall_ns > 0:
+        benchmarks[WHOLE] = _benchmark(WHOLE, array("d", [profile.wall_ns / 1e9]))
+    for row in found:
+        name = _unique(names.path(row.path).strip() or "?", benchmarks)
+        benchmarks[name] = _benchmark(name, row.seconds)
+    if not benchmarks:
+        raise WorkloadError(
+            "nothing in this profile took any time, and pyperf reads no file without values",
+            hint="use --format json",
+        )
+    return json_text.dump(
+        {
+            "version": "1.0",
+            "metadata": _metadata(profile),
+            "benchmarks": list(benchmarks.values()),
+        }
+    )
+
+
+def _durations(profile: Profile) -> list[Durations]:
+    spans = profile.spans
+    places: dict[tuple[int, int], int] = {}
+    found: list[Durations] = []
+    place_of = array("q")
+    for index, parent in enumerate(spans.parent):
+        above = NO_PARENT if parent == NO_PARENT else place_of[parent]
+        place = places.setdefault((above, spans.name[index]), len(found))
+        if place == len(found):
+            around = None if above == NO_PARENT else found[above]
+            found.append(Durations(spans.names[spans.name[index]], around, array("d")))
+        place_of.append(place)
+        if spans.duration[index] > 0:
+            found[place].seconds.append(spans.duration[index] / 1e9 / max(spans.count[index], 1))
+    return [row for row in found if row.seconds]
+
+
+def _unique(name: str, taken: dict[str, dict[str, Any]]) -> str:
+    """Return `name`, with a number where a cut or cleaned name is there already."""
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name} ({number})"
+    return found
+
+
+def _benchmark(name: str, seconds: array[float]) -> dict[str, Any]:
+    step = -(-len(seconds) // MOST_VALUES)
+    metadata: dict[str, Any] = {"name": name}
+    if step > 1:
+        metadata["gpuforge_values_of"] = len(seconds)
+    return {"metadata": metadata, "runs": [{"values": list(seconds[::step])}]}
+
+
+def _metadata(profile: Profile) -> dict[str, Any]:
+    header = profile.header
+    said = {
+        "gpuforge_version": header.get("gpuforge"),
+        "python_version": header.get("python"),
+        "platform": header.get("platform"),
+        "command": profile.program,
+    }
+    found: dict[str, Any] = {"unit": "second"}
+    # pyperf takes no text that is empty or has several lines.
+    found |= {key: names.line(said[key]).strip() for key in said if said[key]}
+    began = started(profile)
+    if began is not None:
+        found["date"] = began.isoformat(sep=" ")
+    return {key: value for key, value in found.items() if value}

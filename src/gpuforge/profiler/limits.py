@@ -1,0 +1,46 @@
+"""How much a recorded stretch moved, held and called, against what it may."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpuforge.profiler.model import TRANSFER, Profile
+from gpuforge.units import format_bytes
+
+NAMES = ("calls", "transfers", "transfer_bytes", "device_bytes")
+"""What can be limited: calls of offloaded functions that ran on another backend than NumPy, moves
+of arrays to or from one, the bytes of these moves, and the most bytes in use on one device."""
+
+
+def used(profile: Profile) -> dict[str, int | None]:
+    """Return what of each of `NAMES` a profile shows; None for what it could not read."""
+    spans = profile.spans
+    moves = [place for place, label in enumerate(spans.label) if label == TRANSFER]
+    calls = sum(one.calls for one in profile.placements if one.backend != "numpy")
+    memory = [
+        max(one.values)
+        for one in profile.series
+        if one.name == "memory" and one.device != "host" and one.values
+    ]
+    return {
+        "calls": calls,
+        "transfers": sum(spans.count[place] for place in moves),
+        "transfer_bytes": sum(spans.bytes[place] for place in moves),
+        "device_bytes": int(max(memory)) if memory else None if calls else 0,
+    }
+
+
+def exceeded(profile: Profile, limits: Mapping[str, int]) -> list[str]:
+    """Return a sentence for each limit that a profile exceeds, or for which it has no reading."""
+    found = []
+    for name, shown in used(profile).items():
+        limit = limits.get(name)
+        if limit is None:
+            continue
+        words = name.replace("_", " ")
+        if shown is None:
+            found.append(f"{words} could not be read: no backend that ran tells its memory")
+        elif shown > limit:
+            number = format_bytes if name.endswith("bytes") else "{:,}".format
+            found.append(f"{number(shown)} {words}, more than the limit of {number(limit)}")
+    return found

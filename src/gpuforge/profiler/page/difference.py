@@ -1,0 +1,121 @@
+"""The page of two profiles: their call paths in one flame graph, by how much each changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpuforge.profiler import names
+from gpuforge.profiler.model import DEVICE, LABELS, Profile
+from gpuforge.profiler.page import columns, sections
+from gpuforge.profiler.page.document import document
+from gpuforge.profiler.paths import Path, paths
+from gpuforge.profiler.summary import ran, recording
+from gpuforge.profiler.tables import percent
+from gpuforge.units import format_seconds
+
+Pair = tuple[Path, Path | None, Path | None]
+"""A call path of both profiles together, of the base, and of the new one."""
+
+
+def render_difference(base: Profile, new: Profile, remarks: Sequence[str] = ()) -> str:
+    """Return a page on which the width of a call path is its time, and its sign the change.
+
+    Parameters
+    ----------
+    base, new
+        Two recordings of one program. Whether they can be compared, and whether a difference is
+        more than chance, is not decided here.
+    remarks
+        What is known about that; it stands above everything.
+    """
+    root, pairs = _together(paths(base), paths(new))
+    runs = {"base": base, "new": new}
+    notes = [*remarks, *(f"{name}: {text}" for name in runs for text in recording(runs[name]))]
+    rows, row_of = columns.path_rows(root, notes)
+    sides = [[Path(row.path.name) for row in rows] for _ in range(2)]
+    said: list[dict[str, Any]] = [{} for _ in rows]
+    for pair in pairs:
+        row = row_of[id(pair[0])]
+        for side, profile, path in zip(sides, (base, new), pair[1:], strict=True):
+            if path is not None:
+                columns.add(side[row], path)
+                if rows[row].path is pair[0]:
+                    said[row] = profile.spans.attributes.get(path.sample, {})
+    texts = columns.Texts()
+    data = {
+        "labels": LABELS,
+        "paths": columns.path_columns(rows, said, texts),
+        "base": columns.figures(sides[0]),
+        "figures": columns.figures(sides[1]),
+        "texts": list(texts.places),
+    }
+    return document(
+        data,
+        title="Difference",
+        program=new.program,
+        lead=_lead(base, new, pairs),
+        facts=sections.facts({"Base": ran(base), "New": ran(new)}),
+        notes=sections.notes(notes),
+        first="",
+        paths=_table(pairs),
+        rest="",
+    )
+
+
+def _together(base: Path, new: Path) -> tuple[Path, list[Pair]]:
+    """Return the root of the call paths of both, and each with those it stands for."""
+    root = Path("")
+    pairs: list[Pair] = []
+    todo: list[Pair] = [(root, base, new)]
+    while todo:
+        both, *sides = todo.pop()
+        children = [side.children if side is not None else {} for side in sides]
+        for key in {**children[1], **children[0]}:
+            found = children[0].get(key), children[1].get(key)
+            path = both.child(*key)
+            path.total_ns = sum(side.total_ns for side in found if side is not None)
+            pairs.append((path, *found))
+            todo.append(pairs[-1])
+    return root, pairs
+
+
+def _own(path: Path | None) -> int:
+    return 0 if path is None else sum(path.own_label_ns[:DEVICE])
+
+
+def _lead(base: Profile, new: Profile, pairs: list[Pair]) -> str:
+    """Return by how much the new run is longer or shorter, and where most of it is."""
+    before, after = base.wall_ns, new.wall_ns
+    text = f"{_seconds(after)} in the new run, {_seconds(before)} in the base"
+    if before and after != before:
+        text += f": {percent(abs(after - before) / before)} {_more(after - before)}"
+    most = max(pairs, key=lambda pair: abs(_own(pair[2]) - _own(pair[1])), default=None)
+    change = _own(most[2]) - _own(most[1]) if most else 0
+    if most and change:
+        text += (
+            f". The largest change of a call path itself is {_seconds(abs(change))}"
+            f" {_more(change)} in {names.path(most[0].names, 80)}"
+        )
+    text += ". One recording of each: how much of it is chance is not known."
+    return sections.html(text, 1000)
+
+
+def _more(change: int) -> str:
+    return "more" if change > 0 else "less"
+
+
+def _seconds(ns: int) -> str:
+    return format_seconds(ns * 1e-9)
+
+
+def _table(pairs: list[Pair]) -> str:
+    """Return the call paths that changed most themselves."""
+    ordered = sorted(pairs, key=lambda pair: -abs(_own(pair[2]) - _own(pair[1])))
+    rows: list[list[sections.Cell]] = []
+    for both, *found in ordered[: sections.MOST_PATHS]:
+        before, after = map(_own, found)
+        figures = (before, after, after - before)
+        rows.append([names.path(both.names, 120), *[(ns, _seconds(ns)) for ns in figures]])
+    titles = ["call path", "base, own", "new, own", "difference"]
+    return sections.table("paths", "The largest changes", titles, rows)

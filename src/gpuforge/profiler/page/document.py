@@ -1,0 +1,51 @@
+"""A page as one file: the template with its style, its script and its columns."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from gpuforge import __version__
+from gpuforge.profiler.page.columns import pack
+from gpuforge.profiler.page.sections import html
+
+HERE = Path(__file__).parent
+SCRIPTS = ("graph.js", "table.js", "page.js")
+
+
+def document(columns: dict[str, Any], *, title: str, program: str, **parts: str) -> str:
+    """Return the page of `columns`.
+
+    Parameters
+    ----------
+    title
+        What it is: ``Profile`` or ``Difference``.
+    program
+        The command line, for the heading.
+    **parts
+        ``lead``, ``facts``, ``notes``, ``first``, ``paths`` and ``rest`` as HTML.
+    """
+    style = _asset("page.css")
+    script = "(() => {\n'use strict';\n" + "".join(map(_asset, SCRIPTS)) + "})();\n"
+    policy = (
+        f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)};"
+        " img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return Template(_asset("page.html")).substitute(
+        parts, policy=policy, style=style, script=script, data=pack(columns), version=__version__,
+        title=f"{title}: {html(program, 80)}", flame_title="Call paths",
+        heading=f"{title} of <code>{html(program, 200)}</code>",
+    )  # fmt: skip
+
+
+def _asset(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    """Return what a content security policy calls an inline element of this text."""
+    found = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{found}'"

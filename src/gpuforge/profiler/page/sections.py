@@ -1,0 +1,283 @@
+"""The parts of a page that can be read without scripts: sentences, facts and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from gpuforge.profiler import names
+from gpuforge.profiler.advise import Suggestion
+from gpuforge.profiler.breakdown import Breakdown
+from gpuforge.profiler.model import DEVICE, LABELS, Profile
+from gpuforge.profiler.page.columns import LONGEST_NAME, Row
+from gpuforge.profiler.regret import Regret, lost_share, regrets
+from gpuforge.profiler.summary import started, where_time, where_written
+from gpuforge.profiler.tables import percent
+from gpuforge.units import format_bytes, format_seconds
+
+WORDS = {
+    "host": "the program's own work",
+    "wait": "waiting for a device",
+    "transfer": "moving bytes",
+    "overhead": "gpuforge's own work",
+    "unexplained": "outside of any span",
+}
+MOST_PATHS = 25
+MOST_PLACEMENTS = 500
+MOST_HEADER = 20_000
+"""Characters of the recording's header."""
+
+Cell = str | tuple[float, str]
+"""Text, or a number to sort by and the text that shows it."""
+
+
+def html(value: object, longest: int = LONGEST_NAME) -> str:
+    """Return `value` as one line for an element or a quoted attribute."""
+    return escape(names.line(value, longest))
+
+
+def lead(profile: Profile, parts: list[Breakdown], rows: Sequence[Row]) -> str:
+    """Return the sentence that says where the time went."""
+    where = where_time(profile, parts)
+    if where is None:
+        return f"{_time(profile.wall_ns)}, of which nothing is known: no span was recorded."
+    shares = sorted(where.percent.items(), key=lambda share: -share[1])
+    told = ", ".join(f"{share} % {WORDS[name]}" for name, share in shares if share)
+    text = f"{_time(where.wall_ns)}: {told}."
+    largest = _largest_place(profile, rows)
+    if largest:
+        place, share = largest
+        text += f" The largest part of the threads' time, {percent(share)}, went into {place}."
+    return html(text, 1000)
+
+
+def _largest_place(profile: Profile, rows: Sequence[Row]) -> tuple[str, float] | None:
+    """Return the user's function with the most time in it and in what gpuforge did for it."""
+    places: list[str] = []
+    sums: dict[str, int] = {}
+    for path, above in rows:
+        file, line = where_written(profile.spans.attributes.get(path.sample, {}))
+        inherited = places[above] if above >= 0 else names.line(path.name, 60)
+        places.append(f"{names.line(path.name, 60)} ({file}:{line})" if file else inherited)
+        sums[places[-1]] = sums.get(places[-1], 0) + sum(path.own_label_ns[:DEVICE])
+    whole = sum(sums.values())
+    if not whole:
+        return None
+    place = max(sums, key=sums.__getitem__)
+    return place, sums[place] / whole
+
+
+def parts_section(profile: Profile, parts: list[Breakdown]) -> str:
+    """Return the bar of the longest thread's time, and a table of each thread and device."""
+    where = where_time(profile, parts)
+    drawn = ""
+    if where is not None:
+        shares = {name: share for name, share in where.percent.items() if where.part_ns[name]}
+        label = ", ".join(f"{WORDS[name]} {share} %" for name, share in shares.items())
+        cells = "".join(f'<td width="{share}%" class="{name}">' for name, share in shares.items())
+        legend = "".join(
+            f'<li><span class="swatch {name}"></span>{WORDS[name]} <b>{share} %</b>'
+            f" {_time(where.part_ns[name])}</li>"
+            for name, share in shares.items()
+        )
+        drawn = (
+            f'<p class="quiet">Of {html(where.thread)}, the thread with the longest time.</p>'
+            f'<div role="img" aria-label="{label}"><table class="parts" role="presentation">'
+            f'<tr>{cells}</table></div><ul class="legend">{legend}</ul>'
+        )
+    rows: list[list[Cell]] = [
+        [
+            profile.lanes[part.lane].name,
+            profile.lanes[part.lane].kind,
+            *map(_number, (part.wall_ns, *part.label_ns, part.unexplained_ns)),
+            _bytes(part.bytes),
+        ]
+        for part in parts
+    ]
+    titles = ["thread or device", "kind", "wall", *LABELS, "no span", "bytes"]
+    lanes = table("lanes", "Each thread, and each queue of a device", titles, rows, first=2)
+    return section("parts", "Where the time went", drawn + lanes)
+
+
+def _time(ns: float) -> str:
+    return format_seconds(ns * 1e-9)
+
+
+def _number(ns: int) -> Cell:
+    return (ns, _time(ns) if ns else "")
+
+
+def _bytes(count: int) -> Cell:
+    return (count, format_bytes(count) if count else "")
+
+
+def suggestions_section(found: Sequence[Suggestion]) -> str:
+    """Return what to change, the most promising first."""
+    text = "<p>No rule found anything to suggest.</p>"
+    if found:
+        text = (
+            '<p class="quiet">What each could save at most, computed from this run: no promise.</p>'
+            f'<ol class="cards">{"".join(map(_suggestion, found))}</ol>'
+        )
+    return section("suggestions", "Suggestions", text)
+
+
+def _suggestion(one: Suggestion) -> str:
+    bound = f"at most {format_seconds(one.bound_seconds)}, {percent(one.bound_share)}"
+    evidence = "".join(f"<li>{html(text, 500)}</li>" for text in one.evidence)
+    where = f"{one.file}:{one.line}" if one.file else ""
+    told = [
+        html(one.advice, 1000),
+        where and f"Where: <code>{html(where)}</code>",
+        one.check_command and f"Check: <code>{html(one.check_command)}</code>",
+        f"Rule: {html(one.rule)}",
+    ]
+    return (
+        f"<li><details><summary><b>{html(one.title)}</b>"
+        f'<span class="bound">{bound if one.bound_seconds else ""}</span></summary>'
+        f"<ul>{evidence}</ul>{''.join(f'<p>{text}</p>' for text in told if text)}</details></li>"
+    )
+
+
+def placements_section(profile: Profile) -> str:
+    """Return the choices of backends, those that cost most first."""
+    found = regrets(profile)
+    share = lost_share(found)
+    if share is None:
+        return ""
+    lost = format_seconds(sum(regret.lost_seconds for regret in found))
+    took = format_seconds(sum(regret.placement.seconds for regret in found))
+    text = (
+        f"<p>Placed calls took {took}. You lost {percent(share)} of it ({lost}) against the oracle:"
+        " the best backend known for each call.</p>"
+    )
+    if len(found) > MOST_PLACEMENTS:
+        text += (
+            f"<p>Of {len(found):,} placements the {MOST_PLACEMENTS} that lost most are shown.</p>"
+        )
+    titles = [
+        "function", "arguments", "ran on", "best", "calls", "a call took", "predicted", "best took",
+        "lost", "why there",
+    ]  # fmt: skip
+    rows = [_placement(regret) for regret in found[:MOST_PLACEMENTS]]
+    made = table("placed", "Where calls ran", titles, rows, first=4, last=8)
+    return section("placements", "Placements", text + made)
+
+
+def _placement(regret: Regret) -> list[Cell]:
+    one, predicted = regret.placement, regret.predicted_seconds
+    each = one.seconds / one.calls
+    best = format_seconds(regret.best_seconds) + ("" if regret.measured else " (predicted)")
+    return [
+        one.function, one.signature, one.backend, regret.best, (one.calls, f"{one.calls:,}"),
+        (each, format_seconds(each)),
+        (-1, "") if predicted is None else (predicted, format_seconds(predicted)),
+        (regret.best_seconds, best),
+        (regret.lost_seconds, format_seconds(regret.lost_seconds) if regret.lost_seconds else ""),
+        one.reason,
+    ]  # fmt: skip
+
+
+def paths_table(rows: Sequence[Row]) -> str:
+    """Return the call paths with the most time of their own; the script puts all in their place."""
+    largest = sorted(rows, key=lambda row: -row.path.own_ns)[:MOST_PATHS]
+    cells: list[list[Cell]] = [
+        [
+            names.path(path.names, 120),
+            (path.count, f"{path.count:,}"),
+            *map(_number, (path.own_ns, path.total_ns, *path.label_ns)),
+            _bytes(path.bytes),
+        ]
+        for path, _ in largest
+    ]
+    titles = ["call path", "spans", "own", "total", *LABELS, "bytes"]
+    return table("paths", f"The {len(cells)} largest call paths", titles, cells)
+
+
+def facts(rows: dict[str, str]) -> str:
+    """Return names and what is known of them."""
+    told = "".join(f"<dt>{name}</dt><dd>{html(text, 500)}</dd>" for name, text in rows.items())
+    return f'<dl class="facts">{told}</dl>'
+
+
+def what_ran(profile: Profile) -> str:
+    """Return when it ran, with what, and on what."""
+    header, began = profile.header, started(profile)
+    versions = header.get("versions")
+    libraries = versions if isinstance(versions, dict) else {}
+    known = {"gpuforge": header.get("gpuforge"), "Python": header.get("python"), **libraries}
+    return facts({
+        "Started": began.astimezone().strftime("%Y-%m-%d %H:%M:%S %z") if began else "unknown",
+        "Versions": ", ".join(f"{name} {version}" for name, version in known.items() if version),
+        "Machine": ", ".join(str(part) for part in _machine(header) if part),
+    })  # fmt: skip
+
+
+def _machine(header: dict[str, Any]) -> list[object]:
+    machine = header.get("machine")
+    try:
+        host, devices = dict(machine["host"]), list(machine["devices"])  # type: ignore[index]
+    except (TypeError, KeyError, ValueError):  # what is recorded of it is not what detect writes
+        return [header.get("platform")]
+    memory = host.get("memory_total_bytes")
+    return [
+        header.get("platform") or host.get("platform"),
+        host.get("cpu_model"),
+        f"{host.get('cores')} cores",
+        memory and format_bytes(memory),
+        *[device.get("name") for device in devices],
+    ]
+
+
+def notes(found: Sequence[str]) -> str:
+    """Return what a reader must know of the recording and of the page."""
+    items = "".join(f"<li>{html(note, 1000)}</li>" for note in found)
+    return f'<ul class="notes" aria-label="Notes">{items}</ul>' if items else ""
+
+
+def header_section(profile: Profile) -> str:
+    """Return all that the recording says of the program, the libraries and the machine."""
+    text = json.dumps(profile.header, indent=1, default=str)[:MOST_HEADER]
+    lines = "\n".join(html(line.replace(" ", "\xa0"), 500) for line in text.split("\n"))
+    return section(
+        "header",
+        "What is known of the run",
+        f'<details><summary>The header of the recording</summary><pre tabindex="0">{lines}</pre>'
+        "</details>",
+    )
+
+
+def section(name: str, title: str, content: str) -> str:
+    """Return a section with its heading."""
+    return (
+        f'<section id="{name}" aria-labelledby="{name}-title">'
+        f'<h2 id="{name}-title">{title}</h2>{content}</section>'
+    )
+
+
+def table(
+    name: str, caption: str, titles: Sequence[str], rows: Sequence[Sequence[Cell]], *,
+    first: int = 1, last: int = 99,
+) -> str:  # fmt: skip
+    """Return a table that the script can sort; columns `first` to `last` hold numbers."""
+    number = [' class="number"' if first <= at <= last else "" for at in range(len(titles))]
+    head = "".join(
+        f'<th scope="col"{kind}>{title}</th>' for kind, title in zip(number, titles, strict=True)
+    )
+    # The ends of rows and cells are left out, as HTML allows.
+    body = "".join(
+        f'<tr><th scope="row">{html(row[0])}{"".join(map(_cell, row[1:], number[1:]))}'
+        for row in rows
+    )
+    return (
+        f'<div class="scroll" role="region" aria-label="{html(caption)}" tabindex="0">'
+        f'<table id="{name}" class="sortable"><caption>{html(caption)}</caption>'
+        f"<thead><tr>{head}</thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _cell(cell: Cell, kind: str) -> str:
+    text, value = (cell, "") if isinstance(cell, str) else (cell[1], f' data-value="{cell[0]}"')
+    return f"<td{kind}{value}>{html(text)}"

@@ -1,0 +1,146 @@
+"""What a report shows of a profile, as tables; the formats for readers lay them out."""
+
+from __future__ import annotations
+
+from gpuforge.profiler.advise import Suggestion, suggestions
+from gpuforge.profiler.breakdown import Breakdown
+from gpuforge.profiler.feeds import feeds
+from gpuforge.profiler.model import DEVICE, LABELS, Profile
+from gpuforge.profiler.peaks import peaks
+from gpuforge.profiler.regret import lost_share, regrets
+from gpuforge.profiler.summary import bottlenecks
+from gpuforge.profiler.tables import Table, percent
+from gpuforge.profiler.transfers import transfers
+from gpuforge.units import format_bytes, format_seconds
+
+
+def advice(profile: Profile) -> list[Suggestion]:
+    """Return what the rules suggest; if they fail, that is said in place of a suggestion.
+
+    A report of what was measured is never lost to a rule that some profile was too odd for.
+    """
+    try:
+        return suggestions(profile)
+    except Exception as error:  # noqa: BLE001 - the report says it
+        return [Suggestion("", f"no rule could be asked: {type(error).__name__}: {error}")]
+
+
+def sections(profile: Profile, parts: list[Breakdown], shown: int) -> list[Table]:
+    """Return the tables of a report that have rows, at most `shown` each, most important first."""
+    parts = sorted(parts, key=lambda part: -part.wall_ns)
+    threads = [part for part in parts if profile.lanes[part.lane].kind == "thread"]
+    queues = [part for part in parts if profile.lanes[part.lane].kind == "device"]
+    found = (
+        _bottlenecks(profile, shown), _threads(profile, threads, shown),
+        _queues(profile, queues, shown), _transfers(profile, shown), _placements(profile, shown),
+        _peaks(profile, shown), _feeds(profile, shown),
+    )  # fmt: skip
+    return [table for table in found if table.rows]
+
+
+def _time(ns: float) -> str:
+    return format_seconds(ns / 1e9) if ns else "-"
+
+
+def _threads(profile: Profile, parts: list[Breakdown], shown: int) -> Table:
+    rows = [
+        (
+            profile.lanes[part.lane].name,
+            *map(_time, (part.wall_ns, *part.label_ns[:DEVICE], part.unexplained_ns)),
+        )
+        for part in parts[:shown]
+    ]
+    heading = ("thread", "wall", *LABELS[:DEVICE], "unexplained")
+    said = f"From the first span of each to its last.{_of(len(parts), shown)}"
+    return Table("Threads", heading, rows, said=said)
+
+
+def _of(count: int, shown: int) -> str:
+    return f" The {shown} longest of {count:,}." if count > shown else ""
+
+
+def _queues(profile: Profile, parts: list[Breakdown], shown: int) -> Table:
+    wall = max(profile.wall_ns, 1)
+    rows = [
+        (profile.lanes[p.lane].name, _time(p.label_ns[DEVICE]), percent(p.label_ns[DEVICE] / wall))
+        for p in parts[:shown]
+    ]
+    said = _of(len(parts), shown).strip()
+    return Table("Devices", ("device queue", "busy", "of wall"), rows, said=said)
+
+
+def _bottlenecks(profile: Profile, shown: int) -> Table:
+    rows = [
+        (
+            " > ".join(one.path[-12:]),
+            format_seconds(one.seconds),
+            percent(one.share),
+            one.label,
+            f"{one.count:,}",
+            f"{one.file}:{one.line}" if one.file else "",
+        )
+        for one in bottlenecks(profile, shown)
+    ]
+    heading = ("step", "time", "of wall", "mostly", "spans", "written in")
+    return Table("What took the most time", heading, rows, (0, 3, 5),
+                 "The time of a step itself, without that of the steps inside it.")  # fmt: skip
+
+
+def _transfers(profile: Profile, shown: int) -> Table:
+    rows = [
+        (
+            f"{one.direction} {one.backend}".strip() or "not known",
+            f"{one.count:,}",
+            format_bytes(one.bytes),
+            format_seconds(one.seconds),
+            f"{format_bytes(round(speed))}/s" if (speed := one.bytes_per_second) else "-",
+            percent(speed / peak) if speed and (peak := one.peak_bytes_per_second) else "-",
+        )
+        for one in transfers(profile)[:shown]
+    ]
+    return Table("Transfers", ("direction", "count", "bytes", "time", "speed", "of peak"), rows)
+
+
+def _placements(profile: Profile, shown: int) -> Table:
+    found = regrets(profile)
+    rows = [
+        (
+            f"{one.placement.function} {one.placement.signature}",
+            one.placement.backend,
+            f"{one.placement.calls:,}",
+            format_seconds(one.placement.seconds / one.placement.calls),
+            "-" if one.predicted_seconds is None else format_seconds(one.predicted_seconds),
+            one.best + ("" if one.measured else " (predicted)"),
+            format_seconds(one.lost_seconds),
+        )
+        for one in found[:shown]
+    ]
+    lost, took = (sum(values) for values in (
+        (one.lost_seconds for one in found), (one.placement.seconds for one in found)))  # fmt: skip
+    said = (
+        f"Placed calls took {format_seconds(took)}. You lost {percent(lost_share(found) or 0)} of "
+        f"it ({format_seconds(lost)}) against the oracle, the best backend known for each call."
+    )
+    heading = ("call", "ran on", "calls", "each", "predicted", "best", "lost")
+    return Table("Placements", heading, rows, (0, 1, 5), said)
+
+
+def _peaks(profile: Profile, shown: int) -> Table:
+    rows = [
+        (" > ".join(one.path[-12:]) or one.what, one.where, format_bytes(one.bytes))
+        for one in peaks(profile, shown)
+    ]
+    return Table("Memory peaks", ("during", "on", "bytes"), rows, (0, 1))
+
+
+def _feeds(profile: Profile, shown: int) -> Table:
+    rows = [
+        (one.first, one.then, f"{one.times:,}", format_bytes(one.bytes))
+        for one in feeds(profile, shown)
+    ]
+    said = (
+        "From the order of the spans inside one span: what the first makes is likely what the "
+        "second uses."
+    )
+    heading = ("first", "then", "times", "moved between")
+    return Table("Which operation feeds which", heading, rows, (0, 1), said)

@@ -1,0 +1,54 @@
+"""The user's source lines that a profile names, read from the disk if they still are there."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tokenize
+from typing import NamedTuple
+
+from gpuforge.profiler.model import Profile
+
+LARGEST_BYTES = 4 << 20
+_SUFFIXES = (".py", ".pyw")
+
+
+class Source(NamedTuple):
+    """Lines around one of a file, or why there are none.
+
+    Attributes
+    ----------
+    lines : number and text
+    absent : why the lines cannot be shown; empty where they can
+    changed : whether the file was written after the recording began
+    """
+
+    lines: tuple[tuple[int, str], ...] = ()
+    absent: str = ""
+    changed: bool = False
+
+
+def source(profile: Profile, file: str, line: int, around: int = 2) -> Source:
+    """Return the lines from `around` before `line` to as many behind it.
+
+    A session file may come from somebody else and name any file of this machine: only Python files
+    are read.
+    """
+    if not file.endswith(_SUFFIXES):
+        return Source(absent="it is no Python file")
+    try:
+        about = os.stat(file)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST_BYTES:
+            return Source(absent="it is no file of an ordinary size")
+        with tokenize.open(file) as opened:
+            found = tuple(
+                (number, text.rstrip())
+                for number, text in enumerate(opened, 1)
+                if abs(number - line) <= around
+            )
+    except (OSError, ValueError, SyntaxError) as error:
+        return Source(absent=f"it cannot be read here ({type(error).__name__})")
+    if all(number != line for number, _ in found):
+        return Source(absent="it has no such line any more")
+    started = profile.header.get("started")
+    return Source(found, changed=isinstance(started, int | float) and about.st_mtime > started)

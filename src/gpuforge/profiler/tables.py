@@ -1,0 +1,81 @@
+"""The tables of a report, as text in columns and as Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpuforge.profiler import names
+
+WIDTH = 80
+_NARROWEST = 8
+
+
+class Table(NamedTuple):
+    """A part of a report.
+
+    Attributes
+    ----------
+    title : what it shows
+    heading : of each column
+    rows : cells, as many as `heading` has
+    texts : the columns that hold names and words, not numbers
+    said : a sentence above it
+    """
+
+    title: str
+    heading: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    texts: tuple[int, ...] = (0,)
+    said: str = ""
+
+    def aligned(self) -> list[str]:
+        """Return lines of `WIDTH` characters, if cutting names is enough; numbers are not cut."""
+        cells = [tuple(map(names.line, row)) for row in (self.heading, *self.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        while sum(widths) + 2 * len(widths) - 2 > WIDTH:
+            widest = max(self.texts, key=widths.__getitem__)
+            if widths[widest] <= _NARROWEST:
+                break
+            widths[widest] -= 1
+        return [
+            "  ".join(
+                cut(cell, width).ljust(width) if place in self.texts else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in cells
+        ]
+
+    def markdown(self) -> list[str]:
+        """Return the lines of a Markdown table, with a blank one behind it."""
+        rules = tuple(":--" if place in self.texts else "--:" for place in range(len(self.heading)))
+        rows = [
+            tuple(code(cell) if place in self.texts else cell for place, cell in enumerate(row))
+            for row in self.rows
+        ]
+        return [*(f"| {' | '.join(row)} |" for row in (self.heading, rules, *rows)), ""]
+
+
+def cut(text: str, width: int) -> str:
+    """Return `text` without its middle where it is too long."""
+    if len(text) <= width:
+        return text
+    first = (width - 1) // 3
+    return f"{text[:first]}…{text[len(text) - (width - 1 - first) :]}"
+
+
+def code(text: object) -> str:
+    """Return `text` so that Markdown shows it as it is, in a table as well."""
+    found = cut(names.line(text), 120).replace("`", "'").replace("|", "¦").strip()
+    return f"`{found}`" if found else ""
+
+
+def plain(text: object) -> str:
+    """Return `text` as a line in which nothing is markup."""
+    return re.sub(r"([\\`*_\[\]<>|#~!])", r"\\\1", names.line(text))
+
+
+def percent(share: float) -> str:
+    """Return a share as text: 0.018 is ``1.8 %``."""
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,368 @@
+"""What a gpuforge process shows of itself: counters in one small file that it maps into its memory.
+
+A process writes its counters where any other process of the same user can read them, without a
+thread and without a system call. The file lies in a folder that only the user can enter. It is
+removed when the process ends, or by the next reader where the process died without doing so.
+
+The file is named after the process and the time it began, so that a number that is used again is
+not mistaken for it. A forked child has a file of its own. Where none can be made, nothing is shown
+and nothing fails. Each number is one aligned store: a reader sees the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import mmap
+import os
+import re
+import stat
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuforge.log import logger
+
+_MAGIC = b"GPUFORG1"
+_NAMES = struct.Struct("8s 4q 2d 7q 96s 96s")
+"""Magic, PID namespace, pid, start in ticks, backends; started and updated at; counts; texts."""
+_ROW = struct.Struct("40s q 2d")
+_MOST_BACKENDS = 16
+_SIZE = 1536
+_BACKENDS, _UPDATED, _COUNTS = 4, 6, 7
+_QUEUED, _RUNNING, _DONE, _FAILED, _BATCHES, _SETTLED, _RETRIES = range(_COUNTS, _COUNTS + 7)
+_PROGRAM, _SPAN = _NAMES.size - 192, _NAMES.size - 96
+_FILE = re.compile(r"\d{1,10}-\d{1,20}")
+_CROWD = 64
+"""With more files than this in the folder, a process that adds one removes those of the dead."""
+_log = logger("published")
+
+
+@dataclass(frozen=True)
+class BackendUse:
+    """What a process did on one backend.
+
+    Attributes
+    ----------
+    seconds : wall time of its calls; calls that were not timed count as the last timed
+    transfer_seconds : the part of the considered calls in which arrays were moved there and back;
+        calls made on a held choice are not in it
+    """
+
+    name: str
+    calls: int
+    seconds: float
+    transfer_seconds: float
+
+
+@dataclass(frozen=True)
+class Published:
+    """The counters of one process, as it last wrote them.
+
+    Attributes
+    ----------
+    program : name of the program that it runs
+    started_at, updated_at : seconds since the epoch
+    span : name of what it does now; empty where nothing was named
+    backends : what it did on each, in the order of their first use
+    queued, running : tasks of its executors now
+    done, failed : tasks that ended so far
+    batches : times that several tasks or items were made together so far
+    settled : calls that NumPy had to settle, because a backend failed or differed
+    retries : calls that were started again as written
+    """
+
+    pid: int
+    program: str
+    started_at: float
+    updated_at: float
+    span: str
+    backends: tuple[BackendUse, ...]
+    queued: int
+    running: int
+    done: int
+    failed: int
+    batches: int
+    settled: int
+    retries: int
+
+
+class _Board:
+    """The mapped file of this process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.rows: dict[str, int] = {}
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.ftruncate(handle, _SIZE)
+            self.map = mmap.mmap(handle, _SIZE)
+        finally:
+            os.close(handle)
+        self.whole = memoryview(self.map).cast("q")
+        self.real = memoryview(self.map).cast("d")
+        program = os.path.basename(sys.argv[0] if sys.argv else "") or "python"
+        self.write(_PROGRAM, "python -c" if program == "-c" else program)
+        pid, ticks = map(int, path.name.split("-"))
+        self.whole[1], self.whole[2], self.whole[3] = _namespace(), pid, ticks
+        self.real[5] = self.real[_UPDATED] = time.time()
+        self.map[:8] = _MAGIC  # a file without it is not complete yet
+
+    def write(self, place: int, text: str, length: int = 96) -> None:
+        """Write a text, cut to `length` bytes."""
+        self.map[place : place + length] = text.encode("utf-8", "replace")[:length].ljust(
+            length, b"\0"
+        )
+
+    def row(self, backend: str) -> int:
+        """Return where the counts of a backend begin, in numbers; the last row takes all others."""
+        found = self.rows.get(backend)
+        if found is None:
+            used = self.whole[_BACKENDS]
+            place = min(used, _MOST_BACKENDS - 1)
+            start = _NAMES.size + place * _ROW.size
+            if used < _MOST_BACKENDS:
+                self.write(start, backend if used < _MOST_BACKENDS - 1 else "others", 40)
+                self.whole[_BACKENDS] = used + 1
+            found = self.rows[backend] = start // 8 + 5
+        return found
+
+    def close(self, *, remove: bool) -> None:
+        """Let go of the file, and remove it unless it is another process's."""
+        self.whole.release()
+        self.real.release()
+        self.map.close()
+        if remove:
+            with suppress(OSError):
+                self.path.unlink()
+
+
+def _nothing() -> None:
+    """Stand for what is not there yet."""
+
+
+count_held: Callable[[], None] = _nothing
+"""Shows the calls of this process that were made on held choices. Set by the runtime."""
+_board: _Board | None = None
+_refused = False
+_lock = threading.Lock()
+
+
+def count(backend: str, calls: int, seconds: float) -> None:
+    """Show calls of `seconds` each on a backend."""
+    board = _board or _begin()
+    if board is not None:
+        with _lock:
+            row = board.row(backend)
+            board.whole[row] += calls
+            board.real[row + 1] += calls * seconds
+            board.real[_UPDATED] = time.time()
+
+
+def transferred(backend: str, seconds: float) -> None:
+    """Show that moving arrays to a backend and back took so long in one call."""
+    board = _board or _begin()
+    if board is not None and seconds:
+        with _lock:
+            board.real[board.row(backend) + 2] += seconds
+
+
+def settled() -> None:
+    """Show that NumPy settled one more call."""
+    _add(_SETTLED)
+
+
+def retried() -> None:
+    """Show that one more call was started again as written."""
+    _add(_RETRIES)
+
+
+def now(span: str) -> None:
+    """Show the name of what this process does now; an empty one for nothing."""
+    board = _board or _begin()
+    if board is not None:
+        board.write(_SPAN, span)
+
+
+def tasks(queued: int, running: int, done: int = 0, failed: int = 0) -> None:
+    """Show by how much the numbers of tasks of an executor have changed."""
+    board = _board or _begin()
+    if board is not None:
+        with _lock:
+            whole = board.whole
+            whole[_QUEUED] += queued
+            whole[_RUNNING] += running
+            whole[_DONE] += done
+            whole[_FAILED] += failed
+            board.real[_UPDATED] = time.time()
+
+
+def batched() -> None:
+    """Show that several tasks or items were made together once more."""
+    _add(_BATCHES)
+
+
+def _add(place: int) -> None:
+    board = _board or _begin()
+    if board is not None:
+        with _lock:
+            board.whole[place] += 1
+
+
+def end() -> None:
+    """Remove this process's file; what is counted afterwards begins a new one."""
+    global _board, _refused
+    with _lock:
+        board, _board, _refused = _board, None, False
+    if board is not None:
+        board.close(remove=True)
+
+
+def _begin() -> _Board | None:
+    """Make the file of this process, once; None where none can be made."""
+    global _board, _refused
+    if _refused:
+        return None
+    with _lock:
+        if _board is None and not _refused:
+            try:
+                here = folder(make=True)
+                if len(os.listdir(here)) > _CROWD:
+                    read_all()
+                _board = _Board(here / f"{os.getpid()}-{_start_ticks(os.getpid()) or 0}")
+            except (OSError, ValueError) as error:
+                _refused = True
+                _log.info("other processes cannot see this one: %s", error)
+    return _board
+
+
+def _after_fork() -> None:
+    """Leave the parent's file to the parent."""
+    global _board, _lock
+    _lock = threading.Lock()
+    board, _board = _board, None
+    if board is not None:
+        board.close(remove=False)
+
+
+atexit.register(end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def folder(*, make: bool = False) -> Path:
+    """Return the folder of the files: in the user's runtime folder, else in the temporary one.
+
+    Raises
+    ------
+    OSError
+        If it is not there, or others than the user could write into it.
+    """
+    runtime, user = os.environ.get("XDG_RUNTIME_DIR", ""), getattr(os, "getuid", lambda: 0)()
+    if os.path.isabs(runtime):
+        path = Path(runtime, "gpuforge")
+    else:
+        temporary = os.environ.get("TMPDIR") or os.environ.get("TEMP") or "/tmp"
+        path = Path(temporary, f"gpuforge-{user}")
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+    found = os.lstat(path)
+    mine = os.name != "posix" or (found.st_uid == user and not found.st_mode & 0o077)
+    if not stat.S_ISDIR(found.st_mode) or not mine:
+        raise PermissionError(f"{path} is not a folder that only its user can enter")
+    return path
+
+
+def read_all() -> list[Published]:
+    """Return what the living gpuforge processes of this user show, by their numbers.
+
+    Files of processes that are gone are removed.
+    """
+    try:
+        here = folder()
+        names = [name for name in os.listdir(here) if _FILE.fullmatch(name)]
+    except OSError:
+        return []
+    found = (_read(here / name) for name in names)
+    return sorted((one for one in found if one is not None), key=lambda one: one.pid)
+
+
+def _read(path: Path) -> Published | None:
+    """Return what one file shows; None where its process is gone, or it is none of ours."""
+    pid, ticks = map(int, path.name.split("-"))
+    content = _content(path)
+    if content is None or (
+        len(content) == _SIZE and _NAMES.unpack_from(content)[1] != _namespace()
+    ):
+        return None  # whether a process of another container lives cannot be seen from here
+    if not _lives(pid, ticks):
+        with suppress(OSError):
+            path.unlink()
+        return None
+    return _parsed(content, pid) if len(content) == _SIZE else None
+
+
+def _content(path: Path) -> bytes | None:
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        handle = os.open(path, flags)
+    except OSError:
+        return None
+    with open(handle, "rb") as file:
+        return file.read(_SIZE) if stat.S_ISREG(os.fstat(handle).st_mode) else None
+
+
+def _parsed(content: bytes, pid: int) -> Published | None:
+    """Return what a whole file holds; None for numbers that cannot be."""
+    magic, _, own, _, used, started, updated, *counts, program, span = _NAMES.unpack_from(content)
+    rows = [
+        _ROW.unpack_from(content, _NAMES.size + place * _ROW.size)
+        for place in range(min(max(used, 0), _MOST_BACKENDS))
+    ]
+    numbers = [started, updated, *counts, *(number for row in rows for number in row[1:])]
+    if magic != _MAGIC or own != pid or not all(0 <= n < math.inf for n in numbers):
+        return None
+    backends = tuple(BackendUse(_text(name), *row) for name, *row in rows)
+    return Published(pid, _text(program), started, updated, _text(span), backends, *counts)
+
+
+def _text(content: bytes) -> str:
+    """Return a name that any process may have chosen, with nothing in it that a terminal obeys."""
+    text = content.rstrip(b"\0").decode("utf-8", "replace")
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
+def _lives(pid: int, ticks: int) -> bool:
+    """Return whether the process runs that began at this time."""
+    now = _start_ticks(pid)
+    if now is not None or os.path.isdir("/proc/self"):
+        return now == ticks
+    from gpuforge.probe.live import process_lives
+
+    return process_lives(str(pid))
+
+
+def _start_ticks(pid: int) -> int | None:
+    """Return when a process began, in the kernel's ticks since it was started; None if unknown.
+
+    Source: Linux, Documentation/filesystems/proc.rst, field 22 of ``/proc/PID/stat``.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _namespace() -> int:
+    """Return the number of the space in which process numbers mean what they mean here."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0

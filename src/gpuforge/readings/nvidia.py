@@ -1,0 +1,338 @@
+"""NVIDIA's GPUs now, through NVML; from ``nvidia-smi -q -x`` where a machine was recorded.
+
+Source: NVML API reference, https://docs.nvidia.com/deploy/nvml-api/ (device queries, clock event
+reasons, field values, event sets) and ``nvml.h``. Nothing here creates a CUDA context.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from gpuforge.detect import nvml
+from gpuforge.detect.notation import pci_address
+from gpuforge.facts import Absent, Device, Failed, Reading, known
+from gpuforge.probe import Output, Probe
+from gpuforge.readings import identity, unread
+from gpuforge.readings.model import DeviceReading, ProcessOnDevice
+from gpuforge.readings.rate import Rate
+
+MHZ = 1e6
+# field: the functions that may tell it, what they are asked, the unit; the last four never change.
+_ASKED: dict[str, tuple[str, tuple[int, ...], float]] = {
+    "power_watts": ("nvmlDeviceGetPowerUsage", (), 1e-3),
+    "power_limit_watts": ("nvmlDeviceGetEnforcedPowerLimit", (), 1e-3),
+    "energy_joules": ("nvmlDeviceGetTotalEnergyConsumption", (), 1e-3),
+    "temperature_celsius": ("nvmlDeviceGetTemperature", (0,), 1.0),
+    "core_clock_hertz": ("nvmlDeviceGetClockInfo", (0,), MHZ),
+    "memory_clock_hertz": ("nvmlDeviceGetClockInfo", (2,), MHZ),
+    "link_generation": ("nvmlDeviceGetCurrPcieLinkGeneration", (), 1),
+    "link_width": ("nvmlDeviceGetCurrPcieLinkWidth", (), 1),
+    "ecc_corrected": ("nvmlDeviceGetTotalEccErrors", (0, 0), 1),
+    "ecc_uncorrected": ("nvmlDeviceGetTotalEccErrors", (1, 0), 1),
+    "temperature_limit_celsius": ("nvmlDeviceGetTemperatureThreshold", (1,), 1.0),
+    "core_clock_max_hertz": ("nvmlDeviceGetMaxClockInfo", (0,), MHZ),
+    "memory_clock_max_hertz": ("nvmlDeviceGetMaxClockInfo", (2,), MHZ),
+    "link_generation_max": ("nvmlDeviceGetMaxPcieLinkGeneration", (), 1),
+    "link_width_max": ("nvmlDeviceGetMaxPcieLinkWidth", (), 1),
+}
+_FIXED = (*list(_ASKED)[-5:],)
+# nvmlClocksEventReasons; an idle GPU (1) and clocks that were set on purpose (2, 16, 256) are none.
+_REASONS = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x20: "temperature",
+    0x40: "temperature (hardware)",
+    0x80: "power brake",
+}
+_SENT, _RECEIVED = 197, 198  # NVML_FI_DEV_PCIE_COUNT_TX_BYTES, ..._RX_BYTES
+_XID = 8  # nvmlEventTypeXidCriticalError
+_NOT_SUPPORTED, _NOT_FOUND, _TIMEOUT, _NO_FUNCTION = 3, 6, 10, 13
+
+
+class Reader:
+    """Reads NVIDIA's GPUs; NVML stays open until it is closed."""
+
+    def __init__(self, probe: Probe, devices: Sequence[Device]) -> None:
+        self._probe, self._devices = probe, devices
+        self._nvml: Any = None
+        self._gpus: list[_Gpu | Absent | Failed] = []
+        self._why: Absent | Failed = Absent("NVML is not there")
+        if probe.recorded("nvidia-smi") is None:
+            self._open()
+
+    def _open(self) -> None:
+        library: Any = None
+        for name in nvml.LIBRARIES.get(self._probe.platform, nvml.LINUX_LIBRARIES):
+            library = library or known(self._probe.load_library(name))
+        if library is None:
+            return
+        try:
+            import pynvml
+
+            pynvml.nvmlLib = pynvml.nvmlLib or library
+            pynvml.nvmlInit()
+        except ImportError as error:
+            self._why = Absent(f"NVML cannot be asked: {error}")
+        except pynvml.NVMLError as error:
+            self._why = _failure(error)
+        else:
+            self._nvml = pynvml
+            self._gpus = [self._gpu(device) for device in self._devices]
+
+    def _gpu(self, device: Device) -> _Gpu | Absent | Failed:
+        uuid, address = known(device.uuid), known(device.pci_address)
+        try:
+            if uuid:
+                handle = self._nvml.nvmlDeviceGetHandleByUUID(uuid)
+            elif address:
+                handle = self._nvml.nvmlDeviceGetHandleByPciBusId(address)
+            else:
+                handle = self._nvml.nvmlDeviceGetHandleByIndex(device.index)
+        except self._nvml.NVMLError as error:
+            return _failure(error)
+        return _Gpu(self._nvml, handle, identity(device), self._probe.clock)
+
+    def read(self) -> list[DeviceReading]:
+        """Return the GPUs now."""
+        if self._nvml is None:
+            outputs = self._probe.recorded("nvidia-smi") or ()
+            texts = [out.stdout for out in outputs if isinstance(out, Output)]
+            return [_recorded(identity(d), texts, self._why) for d in self._devices]
+        return [
+            unread(identity(device), gpu) if isinstance(gpu, Absent | Failed) else gpu.read()
+            for device, gpu in zip(self._devices, self._gpus, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Let NVML go."""
+        if self._nvml is not None:
+            for gpu in self._gpus:
+                if isinstance(gpu, _Gpu):
+                    gpu.close()
+            with suppress(self._nvml.NVMLError):
+                self._nvml.nvmlShutdown()
+            self._nvml = None
+
+
+def _failure(error: Any) -> Absent | Failed:
+    """Return what an error of NVML means for one reading."""
+    if error.value == _NOT_SUPPORTED:
+        return Absent("NVML does not support it on this GPU")
+    if error.value == _NO_FUNCTION:
+        return Absent("the NVML of this driver cannot tell it")
+    return Failed(f"NVML: {error}", kind=nvml.KINDS.get(error.value, nvml.UNKNOWN))
+
+
+class _Gpu:
+    """One GPU, with what of it never changes and the counters of the last reading."""
+
+    def __init__(
+        self, library: Any, handle: Any, blank: DeviceReading, clock: Callable[[], float]
+    ) -> None:
+        self._nvml, self._handle, self._blank = library, handle, blank
+        self._fixed: dict[str, Reading[Any]] = {}
+        self._sent, self._received = Rate(clock), Rate(clock)
+        self._seen = 0
+        self._xids: deque[int] = deque(maxlen=100)
+        self._events = self._told(library.nvmlEventSetCreate)
+        if not isinstance(self._events, Absent | Failed):
+            begun = self._told(library.nvmlDeviceRegisterEvents, handle, _XID, self._events)
+            if isinstance(begun, Absent | Failed):
+                self._release()
+                self._events = begun
+
+    def _told(self, ask: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return ask(*arguments)
+        except self._nvml.NVMLError as error:
+            return _failure(error)
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        ask = getattr(self._nvml, name, None)
+        if ask is None:
+            return Absent(f"nvidia-ml-py has no {name}")
+        return self._told(ask, self._handle, *arguments)
+
+    def _one(self, field: str) -> Reading[Any]:
+        """Return one plain field; what never changes, and what is not supported, is asked once."""
+        if field in self._fixed:
+            return self._fixed[field]
+        name, arguments, unit = _ASKED[field]
+        value = self._ask(name, *arguments)
+        if not isinstance(value, Absent | Failed):
+            value = value * unit
+        if isinstance(value, Absent) or (field in _FIXED and not isinstance(value, Failed)):
+            self._fixed[field] = value
+        return value
+
+    def read(self) -> DeviceReading:
+        """Return the GPU now."""
+        busy, memory = self._ask("nvmlDeviceGetUtilizationRates"), self._memory()
+        busy_known = not isinstance(busy, Absent | Failed)
+        sent, received, origin = self._traffic()
+        plain: dict[str, Any] = {field: self._one(field) for field in _ASKED}
+        return replace(
+            self._blank,
+            utilization_ratio=busy.gpu / 100 if busy_known else busy,
+            memory_activity_ratio=busy.memory / 100 if busy_known else busy,
+            throttle_reasons=self._throttled(),
+            link_sent_bytes_per_second=sent,
+            link_received_bytes_per_second=received,
+            xids=self._errors(),
+            processes=self._processes(),
+            origins={"link_sent_bytes_per_second": origin} if origin else {},
+            **memory,
+            **plain,
+        )
+
+    def _memory(self) -> dict[str, Any]:
+        found = self._ask("nvmlDeviceGetMemoryInfo")
+        if isinstance(found, Absent | Failed):
+            return {"memory_used_bytes": found}
+        if not found.total:
+            return {"memory_used_bytes": Absent("the GPU shares the memory of the CPU")}
+        return {"memory_used_bytes": found.used, "memory_total_bytes": found.total}
+
+    def _throttled(self) -> Reading[tuple[str, ...]]:
+        mask = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
+        if isinstance(mask, Absent):  # its name before driver 535
+            mask = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        if isinstance(mask, Absent | Failed):
+            return mask
+        return tuple(reason for bit, reason in _REASONS.items() if mask & bit)
+
+    def _traffic(self) -> tuple[Reading[float], Reading[float], str]:
+        """Return bytes per second sent and received, from counters where the driver has them."""
+        found = self._ask("nvmlDeviceGetFieldValues", [_SENT, _RECEIVED])
+        if isinstance(found, Failed):
+            return found, found, ""
+        if not isinstance(found, Absent) and not any(one.nvmlReturn for one in found):
+            sent, received = (one.value.ullVal for one in found)
+            return self._sent.per_second(sent), self._received.per_second(received), ""
+        sent, received = (
+            value if isinstance(value, Absent | Failed) else value * 1e3
+            for value in (self._ask("nvmlDeviceGetPcieThroughput", way) for way in (0, 1))
+        )
+        return sent, received, "over the last 20 ms"
+
+    def _errors(self) -> Reading[tuple[int, ...]]:
+        """Return the Xid errors since this reader was opened."""
+        if isinstance(self._events, Absent | Failed):
+            return self._events
+        try:
+            while True:
+                event = self._nvml.nvmlEventSetWait_v2(self._events, 0)
+                self._xids.append(event.eventData)
+        except self._nvml.NVMLError as error:
+            return tuple(self._xids) if error.value == _TIMEOUT else _failure(error)
+
+    def _processes(self) -> Reading[tuple[ProcessOnDevice, ...]]:
+        found: dict[int, ProcessOnDevice] = {}
+        busy = self._busy()
+        for kind in ("Compute", "Graphics"):
+            listed = self._ask(f"nvmlDeviceGet{kind}RunningProcesses")
+            if isinstance(listed, Absent | Failed):
+                return listed
+            for one in listed:
+                memory = one.usedGpuMemory
+                shown = Absent("Windows books no memory to single processes")
+                found[one.pid] = ProcessOnDevice(
+                    one.pid,
+                    shown if memory is None else memory,
+                    busy if isinstance(busy, Absent | Failed) else busy.get(one.pid, 0.0),
+                )
+        return tuple(found.values())
+
+    def _busy(self) -> Reading[dict[int, float]]:
+        """Return how busy each process kept the GPU, in the driver's samples since the last."""
+        samples = self._ask("nvmlDeviceGetProcessUtilization", self._seen)
+        if isinstance(samples, Failed) and samples.kind == nvml.KINDS[_NOT_FOUND]:
+            return {}  # nothing ran since
+        if isinstance(samples, Absent | Failed):
+            return samples
+        shares: dict[int, list[float]] = {}
+        for one in samples:
+            self._seen = max(self._seen, one.timeStamp)
+            shares.setdefault(one.pid, []).append(one.smUtil / 100)
+        return {pid: sum(seen) / len(seen) for pid, seen in shares.items()}
+
+    def _release(self) -> None:
+        with suppress(self._nvml.NVMLError):
+            self._nvml.nvmlEventSetFree(self._events)
+
+    def close(self) -> None:
+        """Let go of the events."""
+        if not isinstance(self._events, Absent | Failed):
+            self._release()
+
+
+# field: the section of `nvidia-smi -q -x`, the names of the tag over the years, the unit.
+_TAGS: dict[str, tuple[str, str, float]] = {
+    "utilization_ratio": ("utilization", "gpu_util", 0.01),
+    "memory_activity_ratio": ("utilization", "memory_util", 0.01),
+    "memory_used_bytes": ("fb_memory_usage", "used", 2**20),
+    "memory_total_bytes": ("fb_memory_usage", "total", 2**20),
+    "power_watts": ("(?:gpu_)?power_readings", "(?:instant_)?power_draw", 1.0),
+    "power_limit_watts": ("(?:gpu_)?power_readings", "(?:current|enforced)_power_limit", 1.0),
+    "temperature_celsius": ("temperature", "gpu_temp", 1.0),
+    "temperature_limit_celsius": ("temperature", "gpu_temp_slow_threshold", 1.0),
+    "core_clock_hertz": ("clocks", "graphics_clock", MHZ),
+    "core_clock_max_hertz": ("max_clocks", "graphics_clock", MHZ),
+    "memory_clock_hertz": ("clocks", "mem_clock", MHZ),
+    "memory_clock_max_hertz": ("max_clocks", "mem_clock", MHZ),
+    "link_generation": ("pcie_gen", "current_link_gen", 1),
+    "link_generation_max": ("pcie_gen", "max_link_gen", 1),
+    "link_width": ("link_widths", "current_link_width", 1),
+    "link_width_max": ("link_widths", "max_link_width", 1),
+    "link_sent_bytes_per_second": ("pci", "tx_util", 1e3),
+    "link_received_bytes_per_second": ("pci", "rx_util", 1e3),
+}
+_SLOWED = {
+    "sw_power_cap": "power cap",
+    "hw_slowdown": "hardware slowdown",
+    "sw_thermal_slowdown": "temperature",
+    "hw_thermal_slowdown": "temperature (hardware)",
+    "hw_power_brake_slowdown": "power brake",
+}
+
+
+def _recorded(blank: DeviceReading, texts: Sequence[str], why: Absent | Failed) -> DeviceReading:
+    """Return what the recorded ``nvidia-smi -q -x`` of a machine says of one GPU."""
+    for text in texts:
+        for block in re.split(r"<gpu id=", text)[1:]:
+            if pci_address(block.partition(">")[0]) == known(blank.pci_address):
+                return parse_smi(blank, block.partition("</gpu>")[0])
+    return unread(blank, why)
+
+
+def parse_smi(blank: DeviceReading, block: str) -> DeviceReading:
+    """Return what one ``<gpu>`` element of ``nvidia-smi -q -x`` says."""
+    found: dict[str, Any] = {}
+    for field, (section, tag, unit) in _TAGS.items():
+        inside = re.search(rf"<{section}>(.*?)</{section}>", block, re.S)
+        said = re.search(rf"<{tag}>\s*([^<]*?)\s*</", inside[1]) if inside else None
+        number = re.match(r"\d+(?:\.\d+)?", said[1]) if said else None
+        if number is None:
+            found[field] = Absent(f"nvidia-smi says {said[1]!r}" if said else "nvidia-smi: no word")
+        else:
+            value = float(number[0]) * unit
+            found[field] = int(value) if isinstance(unit, int) else value
+    flags = re.findall(r"<clocks_(?:event|throttle)_reason_(\w+)>\s*Active\s*<", block)
+    shown = re.search(r"<clocks_(?:event|throttle)_reasons>", block)
+    reasons = tuple(reason for flag, reason in _SLOWED.items() if flag in flags)
+    return replace(
+        blank,
+        throttle_reasons=reasons if shown else Absent("nvidia-smi shows no reasons"),
+        processes=tuple(
+            ProcessOnDevice(int(pid), int(used) * 2**20)
+            for pid, used in re.findall(
+                r"<pid>(\d{1,10})</pid>.*?<used_memory>(\d{1,9}) MiB<", block, re.S
+            )
+        ),
+        **found,
+    )

@@ -1,0 +1,99 @@
+"""The caches of compiled kernels that libraries do not use unless they are told to.
+
+Nothing that the user set is changed, and every folder is one in gpuforge's own cache folder. Where
+a library keeps its kernels by itself, in a folder that can be written, that is left as it is.
+
+Sources: CUDA C++ Programming Guide, "Lazy Loading"; CuPy reference, "Environment variables";
+Triton, ``triton/knobs.py``; JAX documentation, "Persistent compilation cache".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+NVIDIA_SIGNS = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia")
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One cache, as it was found.
+
+    Attributes
+    ----------
+    variable : the environment variable that sets it
+    value : what it is set to; empty where it is left unset
+    set_here : whether gpuforge sets it
+    reason : why it is set, or why it is left alone
+    """
+
+    variable: str
+    value: str
+    set_here: bool
+    reason: str
+
+
+def plan(folder: Path, environ: Mapping[str, str]) -> list[Cache]:
+    """Return what is to be done about each cache, in a program that begins with `environ`."""
+    found = [_modules(environ)]
+    home = Path(environ.get("HOME") or os.path.expanduser("~"))
+    for variable, library, own in (
+        ("CUPY_CACHE_DIR", "cupy", home / ".cupy" / "kernel_cache"),
+        ("TRITON_CACHE_DIR", "triton", home / ".triton" / "cache"),
+    ):
+        found.append(_folder(variable, library, own, folder / library, environ))
+    found.append(_folder("JAX_COMPILATION_CACHE_DIR", "jax", None, _of_jax(folder), environ))
+    return found
+
+
+def prepare(folder: Path, environ: MutableMapping[str, str]) -> dict[str, str]:
+    """Set in `environ` what is unset; return the variables that were set."""
+    made = {one.variable: one.value for one in plan(folder, environ) if one.set_here}
+    environ.update(made)
+    return made
+
+
+def _modules(environ: Mapping[str, str]) -> Cache:
+    name = "CUDA_MODULE_LOADING"
+    if name in environ:
+        return Cache(name, environ[name], False, "you set it")
+    if not any(map(os.path.exists, NVIDIA_SIGNS)):
+        return Cache(name, "", False, "no NVIDIA driver is loaded here")
+    return Cache(name, "LAZY", True, "kernels are loaded when they are first used")
+
+
+def _folder(
+    variable: str, library: str, own: Path | None, ours: Path, environ: Mapping[str, str]
+) -> Cache:
+    if variable in environ:
+        return Cache(variable, environ[variable], False, "you set it")
+    if find_spec(library) is None:
+        return Cache(variable, "", False, f"{library} is not installed")
+    if own is not None and _can_be_written(own):
+        return Cache(variable, "", False, f"{library} keeps its kernels in {own} by itself")
+    if not _can_be_written(ours):
+        return Cache(variable, "", False, f"{ours} cannot be written")
+    because = f"{own} cannot be written" if own else f"{library} keeps nothing unless it is set"
+    return Cache(variable, str(ours), True, because)
+
+
+def _of_jax(folder: Path) -> Path:
+    """Return a folder for programs compiled for this CPU: those for another would not run."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = [platform.processor()]
+    cpu = [line for line in lines if line.startswith(("flags", "Features", "model name"))][:2]
+    return folder / "jax" / hashlib.blake2b(repr(cpu).encode(), digest_size=6).hexdigest()
+
+
+def _can_be_written(folder: Path) -> bool:
+    """Return whether a folder can be written, or made; makes nothing."""
+    while not os.path.exists(folder) and folder != folder.parent:
+        folder = folder.parent
+    return os.path.isdir(folder) and os.access(folder, os.W_OK)

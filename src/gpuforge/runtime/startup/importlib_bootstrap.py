@@ -1,0 +1,280 @@
+"""A module that is executed when something of it is first used.
+
+Python's ``warnings`` look past the frames of files that have *importlib* and *_bootstrap* in their
+names, to find the line that imports: hence the name of this one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from time import perf_counter
+from types import FrameType, ModuleType
+from typing import Any, cast
+
+machinery: Any = importlib._bootstrap
+
+_ABOUT = frozenset(
+    "__class__ __name__ __spec__ __path__ __loader__ __package__ __file__ __cached__".split()
+)
+"""What is known of a module before it is executed."""
+
+
+class LazyModule(ModuleType):
+    """A module that is executed once an attribute of it is asked for, and then is a plain one."""
+
+    def __getattribute__(self, name: str) -> Any:
+        state = state_of(self)
+        if state is None or state.passes(self, name):
+            return super().__getattribute__(name)
+        state.execute(self)
+        try:
+            return getattr(self, name)
+        except AttributeError as error:  # a traceback shows no frame of this file
+            if error.__traceback__ is not None:
+                error.__traceback__ = error.__traceback__.tb_next
+            raise
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        state = state_of(self)
+        bound = isinstance(value, LazyModule) and state is not None and not state.begun
+        if state is not None and not state.is_mine and not bound and name not in _ABOUT:
+            state.execute(self)
+        ModuleType.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        state = state_of(self)
+        if state is not None and not state.is_mine:
+            state.execute(self)
+        ModuleType.__delattr__(self, name)
+
+
+class Lazy:
+    """How far a lazy module has come.
+
+    Parameters
+    ----------
+    told
+        Called once it was executed, with the seconds, where it was first used and what went wrong.
+
+    Attributes
+    ----------
+    begun : whether its execution has begun
+    """
+
+    def __init__(self, told: Callable[[float, str, str], None]) -> None:
+        self.begun = False
+        self._done = False
+        self._thread = 0
+        self._told = told
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread is executing it."""
+        return self._thread == threading.get_ident()
+
+    def passes(self, module: ModuleType, name: str) -> bool:
+        """Return whether an attribute is had without executing the module."""
+        if self.is_mine:
+            return True
+        own = object.__getattribute__(module, "__dict__")
+        root = state_of(sys.modules.get(own["__name__"].partition(".")[0]))
+        # A library that imports a part of itself wants it executed.
+        return (name in _ABOUT or isinstance(own.get(name), LazyModule)) and (
+            root is not None and not root.begun
+        )
+
+    def execute(self, module: ModuleType) -> None:
+        """Execute the module, after the packages that it lies in."""
+        spec: ModuleSpec = object.__getattribute__(module, "__dict__")["__spec__"]
+        complete(outer(spec.name))
+        with _lock(spec.name.partition(".")[0]), _lock(spec.name):
+            if self._done or self.is_mine:
+                return
+            where, start = user_of(sys._getframe()), perf_counter()
+            sys.modules.setdefault(spec.name, module)  # a first try may have failed
+            with held_back(spec.name):
+                self._run(module, spec, lambda failure: self._told(
+                    perf_counter() - start, where, failure))  # fmt: skip
+
+    def _run(self, module: ModuleType, spec: ModuleSpec, told: Callable[[str], None]) -> None:
+        before = dict(object.__getattribute__(module, "__dict__"))
+        self.begun, self._thread = True, threading.get_ident()
+        spec._initializing = True  # type: ignore[attr-defined]
+        try:
+            spec.loader.exec_module(module)  # type: ignore[union-attr]
+        except BaseException as error:
+            sys.modules.pop(spec.name, None)
+            vars(module).clear()
+            vars(module).update(before)
+            self.begun = False
+            if isinstance(error, Exception):
+                told(f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            self._thread = 0
+            spec._initializing = False  # type: ignore[attr-defined]
+        self.end(module, spec)
+        told(_replaced(module, spec.name))
+
+    def end(self, module: ModuleType, spec: ModuleSpec) -> None:
+        """Make a plain module of it."""
+        self._done = True
+        if type(module) is LazyModule:
+            cast(Any, module).__class__ = ModuleType
+        spec.loader_state = None
+
+    def resumed(self, loader: Any, module: ModuleType) -> Resuming:
+        """Return what executes the module where Python imports it again."""
+        return Resuming(self, loader, module, self._told)
+
+
+_held: dict[str, ModuleType] = {}
+
+
+@contextmanager
+def held_back(package: str) -> Iterator[None]:
+    """Hide the lazy modules in a package while it is executed, as if they were not imported yet.
+
+    If the package imports one of them, that is executed then and there; the others come back.
+    """
+    inside = [name for name in sys.modules if name.startswith(f"{package}.")]
+    hidden = [name for name in inside if state_of(sys.modules[name]) is not None]
+    for name in hidden:
+        _held[name] = sys.modules.pop(name)
+        parent = _own(sys.modules.get(outer(name)) or _held.get(outer(name)))
+        parent.pop(name.rpartition(".")[2], None)
+    try:
+        yield
+    finally:
+        for name in hidden:
+            module = _held.pop(name, None)
+            if module is not None and sys.modules.setdefault(name, module) is module:
+                _own(sys.modules.get(outer(name))).setdefault(name.rpartition(".")[2], module)
+
+
+def resumed(name: str, loader: Any) -> Resuming | None:
+    """Return what loads a module that is held back into the object that the program has of it."""
+    module = _held.pop(name, None)
+    state = state_of(module)
+    return state.resumed(loader, module) if state is not None and module is not None else None
+
+
+def _own(module: ModuleType | None) -> dict[str, Any]:
+    return {} if module is None else object.__getattribute__(module, "__dict__")
+
+
+def _replaced(module: ModuleType, name: str) -> str:
+    """Take over the content of what a module has put in its place, and say so."""
+    found = sys.modules.get(name)
+    if found is None or found is module:
+        return ""
+    vars(module).update({n: getattr(found, n) for n in dir(found) if n not in _ABOUT})
+    return "it puts another object in its place when it is imported"
+
+
+def state_of(module: Any) -> Lazy | None:
+    """Return how far a lazy module has come; None for any other, and for one that is complete."""
+    if type(module) is not LazyModule:
+        return None
+    spec = object.__getattribute__(module, "__dict__").get("__spec__")
+    state = getattr(spec, "loader_state", None)
+    return state if isinstance(state, Lazy) else None
+
+
+def outer(name: str) -> str:
+    """Return the package that a module lies in; empty for one in none."""
+    return name.rpartition(".")[0]
+
+
+def complete(name: str | None) -> None:
+    """Execute a lazy module, if one of that name is there that nobody executes yet."""
+    module = sys.modules.get(name or "")
+    state = state_of(module)
+    if module is not None and state is not None and not state.is_mine:
+        state.execute(module)
+
+
+def user_of(frame: FrameType | None) -> str:
+    """Return the file and line of the first frame that is neither importlib's nor of this file."""
+    while frame is not None and _is_machinery(frame.f_code.co_filename):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+
+
+def _is_machinery(file: str) -> bool:
+    return file.startswith("<frozen importlib") or file == __file__
+
+
+@contextmanager
+def _lock(name: str) -> Iterator[None]:
+    """Hold Python's own lock of a module, which knows of deadlocks between several of them."""
+    lock = machinery._get_module_lock(name)
+    try:
+        lock.acquire()
+    except machinery._DeadlockError:  # as Python does: go on with what is there
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class Deferring:
+    """Loads a module by not executing it yet."""
+
+    def __init__(self, loader: Any, told: Callable[[float, str, str], None]) -> None:
+        self._loader, self._told = loader, told
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return a lazy module."""
+        return LazyModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module the loader that will execute it."""
+        own = object.__getattribute__(module, "__dict__")
+        spec = own["__spec__"]
+        own["__loader__"] = spec.loader = self._loader
+        spec.loader_state = Lazy(self._told)
+
+
+class Resuming:
+    """Loads a module that was deferred, because its own package imports it."""
+
+    def __init__(
+        self, state: Lazy, loader: Any, module: ModuleType, told: Callable[[float, str, str], None]
+    ) -> None:
+        self._state, self._loader, self._module, self._told = state, loader, module, told
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the module that the program has, no longer lazy."""
+        self._state.end(self._module, object.__getattribute__(self._module, "__dict__")["__spec__"])
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute it."""
+        assert module.__spec__ is not None
+        module.__spec__.loader = self._loader
+        where, start = user_of(sys._getframe()), perf_counter()
+        self._loader.exec_module(module)
+        self._told(perf_counter() - start, where, "")
+
+
+class AlreadyThere:
+    """Loads a module that its package has imported while Python was on its way to it."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module, self._spec = module, module.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the module."""
+        return self._module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give it back the origin that Python has overwritten."""
+        module.__spec__ = self._spec

@@ -1,0 +1,265 @@
+"""Imports of heavy libraries that wait until something of the library is used.
+
+Only a statement ``import torch`` or ``import scipy.linalg as la`` at the top of one of the user's
+own files is deferred. What a library imports itself, what is imported inside a function, by
+``from``, or where an exception handler is waiting, is imported at once: there, a difference could
+be seen.
+
+This is loaded before a program begins: it imports small modules of the standard library only.
+"""
+
+from __future__ import annotations
+
+import atexit
+import opcode
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+from gpuforge.errors import InvalidSettings
+from gpuforge.runtime.startup.deferrable import HEAVY, why_not
+from gpuforge.runtime.startup.importlib_bootstrap import (
+    AlreadyThere,
+    Deferring,
+    complete,
+    outer,
+    resumed,
+    state_of,
+    user_of,
+)
+
+_NOT_THE_USERS = tuple(
+    os.path.join(os.path.realpath(folder), "")
+    for folder in (os.path.dirname(os.__file__), os.path.join(os.path.dirname(__file__), "../.."))
+)
+_INSTALLED = ("site-packages", "dist-packages")
+_IMPORT_NAME, _LOAD_CONST, _EXTENDED_ARG = (
+    opcode.opmap[name] for name in ("IMPORT_NAME", "LOAD_CONST", "EXTENDED_ARG")
+)
+HAS_ITS_OWN = sys.version_info >= (3, 15)
+"""Whether Python itself can defer imports (PEP 810): then nothing is done here."""
+
+
+class Deferral:
+    """One import that was deferred.
+
+    Attributes
+    ----------
+    module : its name
+    imported_at : file and line of the import
+    used_at : file and line of the first use; empty where there was none
+    seconds : what executing it took then; None where it was never executed
+    failure : what went wrong; empty where nothing did
+    """
+
+    def __init__(self, module: str, imported_at: str) -> None:
+        self.module, self.imported_at = module, imported_at
+        self.used_at = self.failure = ""
+        self.seconds: float | None = None
+
+    def tell(self, seconds: float, used_at: str, failure: str) -> None:
+        """Take in what became of it."""
+        self.seconds, self.used_at, self.failure = seconds, used_at, failure
+
+
+class LazyImports:
+    """The imports of this process that are deferred; a finder in ``sys.meta_path``.
+
+    Attributes
+    ----------
+    names : libraries whose imports are deferred
+    off : modules that are imported at once, and why
+    deferred : what was deferred so far, by module
+    """
+
+    def __init__(self, names: frozenset[str], off: dict[str, str]) -> None:
+        self.names, self.off = names, off
+        self.deferred: dict[str, Deferral] = {}
+        self._process = os.getpid()
+
+    def stop(self) -> None:
+        """Import at once from now on; what was deferred stays so until it is used."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def keep(self) -> None:
+        """Keep what became of the imports, for ``gpuforge startup`` and for the next run."""
+        if self.deferred and os.getpid() == self._process:
+            from gpuforge.runtime.startup import record
+
+            record.keep_imports(list(self.deferred.values()))
+            if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
+                with suppress(KeyboardInterrupt):  # or Python forgets, importing, how it is to end
+                    exec("raise KeyboardInterrupt")
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return how to defer the import of a module; None for those imported at once."""
+        if name.partition(".")[0] not in self.names:
+            return None
+        if target is not None:  # it is reloaded
+            complete(target.__name__)
+            return None
+        found = PathFinder.find_spec(name, path, target)
+        loads_code = found is not None and type(found.loader) is SourceFileLoader
+        again = resumed(name, found.loader) if found is not None else None
+        if found is not None and again is not None:
+            found.loader = again  # type: ignore[assignment]
+            return found
+        importing = _statement(name) if loads_code and not self._reason(name) else None
+        if found is None or importing is None:
+            return _after_its_package(name)
+        told = Deferral(name, importing)
+        self.deferred[name] = told
+        found.loader = Deferring(found.loader, told.tell)  # type: ignore[assignment]
+        return found
+
+    def _reason(self, name: str) -> str:
+        return self.off.get(name) or self.off.get(name.partition(".")[0]) or why_not(name)
+
+
+def lazy_imports(names: Iterable[str] = ()) -> LazyImports:
+    """Defer the imports of heavy libraries until something of them is used.
+
+    Meant for the first lines of a program, before its other imports. A statement ``import torch``
+    or ``import matplotlib.pyplot as plt`` at the top of one of your own files then takes next to no
+    time; the library is loaded at its first use, if there is one. Everything else is imported as
+    ever: what libraries import themselves, ``from ... import``, imports in functions, in ``try``
+    and ``with``. A library whose deferred import failed is imported at once from the next run on.
+
+    Parameters
+    ----------
+    names
+        Other libraries whose imports are to be deferred too.
+
+    Returns
+    -------
+    LazyImports
+        ``deferred`` tells what was deferred and what became of it; ``stop()`` ends it.
+
+    Raises
+    ------
+    InvalidSettings
+        If a name is one whose import must not be deferred; the message says why.
+    """
+    wanted = tuple(names)
+    for name in wanted:
+        reason = why_not(name)
+        if reason:
+            raise InvalidSettings(f"the import of {name} cannot be deferred: {reason}")
+    from gpuforge.runtime.startup import record
+
+    return active() or defer(wanted, record.switched_off())
+
+
+def defer(names: Iterable[str] = (), off: dict[str, str] | None = None) -> LazyImports:
+    """Defer imports from now on, not of modules that are switched `off`."""
+    wanted = HEAVY | {name.partition(".")[0] for name in names}
+    made = LazyImports(frozenset(wanted), dict(off or {}))
+    if not HAS_ITS_OWN:
+        place = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else 0
+        sys.meta_path.insert(place, made)
+        atexit.register(made.keep)
+    return made
+
+
+def active() -> LazyImports | None:
+    """Return what defers imports in this process; None where nothing does."""
+    return next((one for one in sys.meta_path if isinstance(one, LazyImports)), None)
+
+
+def _after_its_package(name: str) -> ModuleSpec | None:
+    """Execute the package of a module that is imported at once; return how to find the module."""
+    package = sys.modules.get(outer(name))
+    if state_of(package) is None:
+        return None
+    complete(outer(name))
+    there = sys.modules.get(name)
+    if there is None:
+        return PathFinder.find_spec(name, getattr(package, "__path__", None))
+    return ModuleSpec(name, AlreadyThere(there))  # type: ignore[arg-type]
+
+
+def _statement(name: str) -> str | None:
+    """Return the file and line of the statement that imports a module, if it may be deferred."""
+    frame = _importer(sys._getframe(2))
+    if frame is None or frame.f_locals is not frame.f_globals or not _is_own(frame.f_code):
+        return None
+    if not _imports_plainly(frame, name) or _is_used_at_the_end(frame.f_code):
+        return None
+    outer_frame: FrameType | None = frame
+    while outer_frame is not None:
+        if not outer_frame.f_code.co_filename.startswith("<frozen ") and _is_guarded(outer_frame):
+            return None
+        outer_frame = outer_frame.f_back
+    return user_of(frame)
+
+
+def _importer(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame
+
+
+def _is_own(code: CodeType) -> bool:
+    """Return whether code is of a file of the user's."""
+    path = os.path.realpath(code.co_filename)
+    if path.startswith(_NOT_THE_USERS) or not os.path.isfile(path):
+        return False
+    return not any(part in _INSTALLED for part in path.split(os.sep))
+
+
+def _imports_plainly(frame: FrameType, name: str) -> bool:
+    """Return whether a frame stands at ``import NAME`` or ``import NAME.more``, not ``from``."""
+    code, at = frame.f_code.co_code, frame.f_lasti
+    if code[at] != _IMPORT_NAME:
+        return False
+    wanted = frame.f_code.co_names[_argument(code, at)]
+    if not (wanted == name or wanted.startswith(name + ".")):
+        return False
+    at = _before(code, at)
+    return code[at] == _LOAD_CONST and frame.f_code.co_consts[_argument(code, at)] is None
+
+
+def _argument(code: bytes, at: int) -> int:
+    extended = at >= 2 and code[at - 2] == _EXTENDED_ARG
+    return code[at + 1] | (_argument(code, at - 2) << 8 if extended else 0)
+
+
+def _before(code: bytes, at: int) -> int:
+    """Return where the instruction before one begins."""
+    at -= 2
+    while code[at] == _EXTENDED_ARG:
+        at -= 2
+    return at
+
+
+def _is_guarded(frame: FrameType) -> bool:
+    """Return whether an exception handler of a frame would see what is raised now."""
+    found = iter(frame.f_code.co_exceptiontable)
+    for byte in found:
+        start, length = 2 * _number(byte, found), 2 * _number(next(found), found)
+        _number(next(found), found), _number(next(found), found)
+        if start <= frame.f_lasti < start + length:
+            return True
+    return False
+
+
+def _number(byte: int, rest: Any) -> int:
+    """Return a number of an exception table (CPython, Objects/exception_handling_notes.txt)."""
+    value = byte & 63
+    while byte & 64:
+        byte = next(rest)
+        value = value << 6 | byte & 63
+    return value
+
+
+def _is_used_at_the_end(code: CodeType) -> bool:
+    """Return whether a file has a ``__del__``: at the end of a process nothing can be imported."""
+    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
+    return code.co_name == "__del__" or any(map(_is_used_at_the_end, inner))

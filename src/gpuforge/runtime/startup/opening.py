@@ -1,0 +1,230 @@
+"""Libraries on their way: imported one after the other beside the program, or in worker processes.
+
+One thread imports, since imports hold the interpreter's lock; workers begin at once. A library that
+was never opened on this machine may be tried in a process of its own first: what hangs or crashes
+there costs the program nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from gpuforge.log import logger
+from gpuforge.runtime.backends import load
+from gpuforge.runtime.evaluation.aside import Aside
+from gpuforge.runtime.libraries import Library
+from gpuforge.runtime.startup.ahead import read_ahead
+from gpuforge.runtime.startup.record import since_start
+from gpuforge.runtime.threads import contention
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from gpuforge.runtime.evaluation.opening import Opened
+    from gpuforge.runtime.workers.home import Home
+
+_log = logger("startup")
+TRIAL_SECONDS = 60.0
+"""What a library that was never opened here may take in the process that tries it."""
+
+
+class Opening:
+    """One library on its way.
+
+    Attributes
+    ----------
+    by : who wanted it
+    felt : the share of it that calls are charged with
+    tried : whether it is tried in a process of its own first
+    state : ``waiting``, ``tried in a process of its own``, ``importing``, ``ready``, ``open``,
+        ``failed``
+    began_seconds : since the process was started; None where the system does not tell
+    elapsed_seconds : from when its turn came until it was ready
+    held_seconds : of these, what the importing thread computed: it may have held Python's lock
+    waited_seconds : what calls, and `wait` of a warm-up, waited for it
+    """
+
+    def __init__(self, library: Library, by: str, *, felt: float, tried: bool = False) -> None:
+        self.library, self.by, self.felt, self.tried = library, by, felt, tried
+        self.state, self.failure = "waiting", ""
+        self.began_seconds = since_start()
+        self.elapsed_seconds = self.held_seconds = self.waited_seconds = 0.0
+        self.home: Home | None = None
+        self._opened: Opened | None = None
+        self._done = threading.Event()
+        self._start = perf_counter()
+
+    def run(self) -> None:
+        """Import it in this thread, beside the program."""
+        from gpuforge.runtime.evaluation.opening import Failure, Opened, load_library
+
+        self._start = perf_counter()
+        ahead: subprocess.Popen[bytes] | None = None
+        name = self.library.name
+        try:
+            reason = ""
+            if self.tried:
+                self.state = "tried in a process of its own"
+                reason = try_out(name)
+            elif load(name).LIBRARY not in sys.modules:
+                ahead = read_ahead(load(name).LIBRARY)
+            self.state = "importing"
+            made = Opened((), (Failure(name, reason),)) if reason else load_library(name)
+            self.end(made, made.seconds)
+        except Exception as error:  # noqa: BLE001 - another package's module may fail in any way
+            self.end(Opened((), (Failure(name, f"{type(error).__name__}: {error}"),)), 0.0)
+        finally:
+            if ahead is not None:
+                ahead.kill()
+                ahead.wait()
+
+    def end(self, made: Opened, held_seconds: float) -> None:
+        """Take in what came of it."""
+        self.elapsed_seconds = perf_counter() - self._start
+        self._opened, self.held_seconds = made, held_seconds
+        self.failure = "; ".join(f"{one.name}: {one.reason}" for one in made.failures)
+        self.state = "ready" if made.devices else "failed"
+        self._done.set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it is ready; return whether it is."""
+        start = perf_counter()
+        try:
+            if self.home is None:
+                return self._done.wait(seconds)
+            ends = start + seconds if seconds is not None else None
+            while self.outcome(wait=ends is None) is None:
+                if ends is None or perf_counter() >= ends:
+                    return False
+                threading.Event().wait(0.01)  # a socket's other end is looked at, not waited for
+            return True
+        finally:
+            self.waited_seconds += perf_counter() - start
+
+    def outcome(self, *, wait: bool = False) -> Opened | None:
+        """Return what came of it; None while it is under way."""
+        if self.home is not None and not self._done.is_set():
+            from gpuforge.runtime.workers.remote import open_remote
+
+            made = open_remote(self.home, wait=wait)
+            if made is not None:
+                self.end(made, 0.0)
+        return self._opened if self._done.is_set() else None
+
+
+class Openings:
+    """The libraries of one session that are on their way. Thread-safe."""
+
+    def __init__(self, aside: Aside, home: Callable[[Library], Home]) -> None:
+        self._aside, self._home = aside, home
+        self.all: list[Opening] = []
+        self._under_way: list[Opening] = []
+        self._queue: deque[Opening] = deque()
+        self._lock = threading.Lock()
+        self._working = False
+
+    def __bool__(self) -> bool:
+        return bool(self._under_way)
+
+    def begin(self, one: Opening) -> None:
+        """Begin to open a library, or let it wait for its turn."""
+        if one.library.isolated:
+            one.home = self._home(one.library)
+            one.state = "importing"
+            one.home.begin()
+        with self._lock:
+            self.all.append(one)
+            self._under_way.append(one)
+            if one.home is None:
+                self._queue.append(one)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Start the thread that imports, where it is needed and nothing else runs beside."""
+        with self._lock:
+            if self._queue and not self._working:
+                self._working = self._aside.start(self._work, imports=True)
+
+    def hurry(self, library: Library) -> Opening | None:
+        """Let a library be the next; return it if it is on its way."""
+        with self._lock:
+            one = next((one for one in self._under_way if one.library is library), None)
+            if one is not None and one in self._queue:
+                self._queue.remove(one)
+                self._queue.appendleft(one)
+        self.go_on()
+        return one
+
+    def finished(self) -> list[tuple[Opening, Opened]]:
+        """Return what has come to its end, each once, to be taken in by a thread that calls."""
+        if self._queue and not self._working:
+            self.go_on()
+        with self._lock:
+            found = [(one, one.outcome()) for one in self._under_way]
+            done = [(one, made) for one, made in found if made is not None]
+            for one, _ in done:
+                self._under_way.remove(one)
+        for one, made in done:
+            if one.home is None and made.devices:
+                contention.tame(one.library.name)
+        return done
+
+    def stop(self) -> None:
+        """Let nothing more begin."""
+        with self._lock:
+            self._queue.clear()
+
+    def forget(self) -> None:
+        """Go on in a forked child, where nobody imports any more: no half of a library is left."""
+        imported = [one.library.name for one in self._under_way if one.state == "importing"]
+        self._lock, self._working = threading.Lock(), False
+        self._under_way.clear()
+        self._queue.clear()
+        for name in imported:
+            _forget_import(load(name).LIBRARY.partition(".")[0])
+
+    def _work(self) -> None:
+        while (one := self._next()) is not None:
+            one.run()
+
+    def _next(self) -> Opening | None:
+        with self._lock:
+            self._working = bool(self._queue) and threading.main_thread().is_alive()
+            return self._queue.popleft() if self._working else None
+
+
+def try_out(name: str) -> str:
+    """Open a library in a process of its own; return why that failed, empty if it did not."""
+    if os.name != "posix":
+        return ""
+    from gpuforge.runtime.workers.process import Lost, Worker
+
+    worker = Worker(quiet=True)
+    try:
+        worker.send(("open", name))
+        (devices, failures, _), _ = worker.receive(TRIAL_SECONDS)
+    except TimeoutError:
+        return f"it was not open after {TRIAL_SECONDS:.0f} s in a process of its own"
+    except Lost as lost:
+        return f"the process that tried it {lost}"
+    finally:
+        worker.kill()
+    return "" if devices or not failures else str(failures[0][1])
+
+
+def _forget_import(root: str) -> None:
+    """Let a library be imported anew whose import another thread, which is gone, had begun."""
+    from gpuforge.runtime.startup.importlib_bootstrap import machinery
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == root]:
+        if getattr(getattr(sys.modules[name], "__spec__", None), "_initializing", False):
+            _log.info("%s was half imported before the fork", name)
+            del sys.modules[name]
+    for name in [name for name in machinery._module_locks if name.partition(".")[0] == root]:
+        del machinery._module_locks[name]

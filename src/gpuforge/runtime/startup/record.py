@@ -1,0 +1,115 @@
+"""What the start of a program came to, kept for ``gpuforge startup`` and for its next run.
+
+It is kept in the one history, under the name of the host in place of a machine's fingerprint: to
+compute that loads NumPy, which a program of lazy imports may never do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from gpuforge import settings
+from gpuforge.errors import InvalidSettings
+from gpuforge.history import History
+
+LAST = "start:last"
+_kept: dict[str, Any] = {}
+
+
+class Imported(Protocol):
+    """One import that was deferred, as `gpuforge.runtime.startup.lazy` has it."""
+
+    module: str
+    imported_at: str
+    used_at: str
+    seconds: float | None
+    failure: str
+
+
+def program() -> str:
+    """Return the path of the program that this process runs; empty where that is no file."""
+    script = sys.argv[0] if getattr(sys, "argv", None) else ""
+    return os.path.realpath(script) if os.path.isfile(script) else ""
+
+
+def since_start() -> float | None:
+    """Return the seconds since this process was started; None where the system does not tell."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, IndexError, ValueError):
+        return None
+
+
+def store() -> History:
+    """Return the history that start-ups are kept in; one that keeps nothing, if settings say so."""
+    try:
+        chosen = settings.load().settings
+    except InvalidSettings:  # the command or session that reads them raises it
+        return History(None, "")
+    folder = settings.cache_folder(chosen) if chosen.history else None
+    return History(folder, f"start-up on {platform.node()}")
+
+
+def of_program(path: str, history: History | None = None) -> dict[str, Any]:
+    """Return what the last run of a program kept; empty where nothing is known of it."""
+    found = (history or store()).constant(_name(path))
+    return found if isinstance(found, dict) else {}
+
+
+def last() -> dict[str, Any]:
+    """Return what the program that ran last kept; empty where nothing is known."""
+    history = store()
+    name = history.constant(LAST)
+    found = history.constant(name) if isinstance(name, str) else None
+    return found if isinstance(found, dict) else {}
+
+
+def keep(part: str, value: dict[str, Any]) -> None:
+    """Keep one part of what this run's start came to, beside the parts kept before."""
+    history, path = store(), program()
+    _kept.setdefault(part, {}).update(value)
+    history.keep_constant(_name(path), {"program": path, "ended": time.time(), **_kept})
+    history.keep_constant(LAST, _name(path))
+
+
+def keep_imports(deferred: Iterable[Imported]) -> None:
+    """Keep what became of deferred imports; a library whose import failed is switched off."""
+    found = {one.module: dict(vars(one)) for one in deferred}
+    history = store()
+    for name, one in found.items():
+        if one["failure"]:
+            history.keep_constant(f"off:{name}", one["failure"])
+        elif one["seconds"] is not None and "." not in name:
+            history.keep_constant(f"import:{name}", one["seconds"])
+    keep("imports", found)
+
+
+def keep_import_seconds(seconds: dict[str, float]) -> None:
+    """Keep what importing libraries takes, as it was measured in processes of their own."""
+    history = store()
+    for name, value in seconds.items():
+        history.keep_constant(f"import:{name}", value)
+
+
+def import_seconds() -> dict[str, float]:
+    """Return what importing libraries took when it was measured last, by name."""
+    found = store().constants("import:")
+    return {name.partition(":")[2]: value for name, value in found.items()}
+
+
+def switched_off() -> dict[str, str]:
+    """Return the modules whose deferred import failed before, and how."""
+    found = store().constants("off:")
+    return {name.partition(":")[2]: f"it failed before: {why}" for name, why in found.items()}
+
+
+def _name(path: str) -> str:
+    return f"start:{hashlib.blake2b(path.encode(), digest_size=8).hexdigest()}"

@@ -1,0 +1,203 @@
+"""Libraries made ready before a call needs them: which, in what order, and what came of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from gpuforge.runtime.libraries import Library
+from gpuforge.runtime.startup import record
+from gpuforge.runtime.startup.opening import Opening
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.session import Session
+
+SHOWN_AFTER_SECONDS, SHOWN_EVERY_SECONDS = 0.5, 0.1
+NOTHING_KNOWN = "no earlier run of this program used another library than NumPy: name some"
+
+
+@dataclass(frozen=True)
+class Component:
+    """What became of one library that was to be warmed up, or that a run opened.
+
+    Attributes
+    ----------
+    state : ``waiting``, ``tried in a process of its own``, ``importing``, ``ready``, ``open``,
+        ``failed`` or ``left out``
+    by : who wanted it
+    began_seconds : when, since the process was started; None where the system does not tell
+    elapsed_seconds : what it took
+    held_seconds : of these, what the importing thread computed, most of it with Python's lock
+    waited_seconds : what the program waited for it
+    overlapped_seconds : of `elapsed_seconds`, what went on while the program went on too
+    uses : calls that ran on it
+    reason : why it failed or was left out; empty if it was not
+    """
+
+    state: str
+    by: str
+    began_seconds: float | None = None
+    elapsed_seconds: float = 0.0
+    held_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    overlapped_seconds: float = 0.0
+    uses: int = 0
+    reason: str = ""
+
+
+class Warmup:
+    """A warm-up that is under way. Made by `gpuforge.warmup`; ``await`` waits for it.
+
+    Attributes
+    ----------
+    left_out : what cannot be warmed up, and why
+    reason : why nothing is warmed up; empty where something is
+    """
+
+    def __init__(
+        self, session: Session, openings: list[Opening], left_out: dict[str, str], reason: str
+    ) -> None:
+        self._session, self._openings = session, openings
+        self.left_out, self.reason = left_out, reason
+
+    @property
+    def done(self) -> bool:
+        """Whether everything has come to its end."""
+        self._session.openings.go_on()
+        return all(one.outcome() is not None for one in self._openings)
+
+    @property
+    def stats(self) -> dict[str, Component]:
+        """What became of each library so far, by name, in the order of the warm-up."""
+        found = components(self._openings, {})
+        return found | {n: Component("left out", "", reason=r) for n, r in self.left_out.items()}
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until everything is ready, at most `timeout` seconds; return whether it is.
+
+        A line on stderr tells how far it is, where that is a terminal.
+        """
+        ends = perf_counter() + timeout if timeout is not None else None
+        line = _Line(len(self._openings))
+        try:
+            for place, one in enumerate(self._openings):
+                while not one.wait(_step(ends)):
+                    if not self.done:  # which looks at the workers, too
+                        line.show(place, one)
+                    if ends is not None and perf_counter() >= ends:
+                        return False
+        finally:
+            line.erase()
+        self._session.collect()
+        return True
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> bool:
+        import asyncio
+
+        while not self.done:
+            await asyncio.sleep(0.01)
+        self._session.collect()
+        return True
+
+
+class _Line:
+    """One line of a terminal, erased at the end."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._shown = total, False
+        self._began = perf_counter()
+
+    def show(self, place: int, one: Opening) -> None:
+        seconds = perf_counter() - self._began
+        if seconds > SHOWN_AFTER_SECONDS and sys.stderr is not None and sys.stderr.isatty():
+            self._shown = True
+            sys.stderr.write(
+                f"\r\x1b[Kwarm-up: {one.library.name}, {place + 1} of {self._total},"
+                f" {one.state} ({seconds:.1f} s)"
+            )
+            sys.stderr.flush()
+
+    def erase(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _step(ends: float | None) -> float:
+    if ends is None:
+        return SHOWN_EVERY_SECONDS
+    return max(0.0, min(SHOWN_EVERY_SECONDS, ends - perf_counter()))
+
+
+def begin(session: Session, names: Iterable[str] | Mapping[str, float], by: str) -> Warmup:
+    """Begin to open libraries: those named, else those that the last run of this program used."""
+    wanted = ordered(names) or pinned(session) or learned()
+    reason = "" if wanted else NOTHING_KNOWN
+    libraries: list[Library] = []
+    left_out: dict[str, str] = {}
+    for name in wanted:
+        library = session.libraries.form(name.partition(":")[0], None)
+        if library is None:
+            left_out[name] = "it is not installed, or the settings do not allow it"
+        elif library.name != "numpy" and library not in libraries:
+            libraries.append(library)
+    if session.forked:
+        left_out, libraries = dict.fromkeys(wanted, "this process was forked"), []
+    session.open_beside(libraries, by, asked=True)
+    openings = [one for one in session.openings.all if one.library in libraries]
+    return Warmup(session, openings, left_out, reason)
+
+
+def ordered(names: Iterable[str] | Mapping[str, float]) -> list[str]:
+    """Return names in their order of priority: the highest number first, else as they stand."""
+    if isinstance(names, str):
+        return [names]
+    if isinstance(names, Mapping):
+        return sorted(names, key=lambda name: -names[name])
+    return list(names)
+
+
+def pinned(session: Session) -> list[str]:
+    """Return the libraries that the settings name, NumPy left out."""
+    chosen = session.settings
+    named = dict.fromkeys(name.partition(":")[0] for name in (chosen.backend, *chosen.backends))
+    return [name for name in named if name and name != "numpy"]
+
+
+def learned() -> list[str]:
+    """Return the libraries that calls of this program's last run were made on, most used first."""
+    kept = record.of_program(record.program()).get("libraries", {})
+    used = [(-one["uses"], name) for name, one in kept.items() if one.get("uses")]
+    return [name for _, name in sorted(used)]
+
+
+def components(openings: Iterable[Opening], uses: Mapping[str, int]) -> dict[str, Component]:
+    """Return what became of libraries, by name; `uses` are the calls that ran on each."""
+    return {
+        one.library.name: Component(
+            one.state, one.by, one.began_seconds, one.elapsed_seconds, one.held_seconds,
+            one.waited_seconds, max(0.0, one.elapsed_seconds - one.waited_seconds),
+            uses.get(one.library.name, 0), one.failure,
+        )
+        for one in openings
+    }  # fmt: skip
+
+
+def keep(session: Session) -> None:
+    """Keep what became of a session's libraries, for `gpuforge startup` and the next run."""
+    if session.forked or not session.openings.all or session.history.path is None:
+        return
+    uses: dict[str, int] = {}
+    for function in session.records():
+        function.count_held()
+        for name, count in function.counts.items():
+            library = name.partition(":")[0]
+            uses[library] = uses.get(library, 0) + count.calls
+    found = components(session.openings.all, uses)
+    record.keep("libraries", {name: asdict(one) for name, one in found.items()})

@@ -1,0 +1,210 @@
+"""``gpuforge report``: what it prints and writes, and what it says of what it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuforge.cli.commands import report
+from gpuforge.cli.main import main
+from gpuforge.profiler import formats
+from gpuforge.profiler.model import Lane
+from gpuforge.profiler.session_file import Finished, Open, Writer
+
+MS = 1_000_000
+REPORT = [sys.executable, "-m", "gpuforge", "report"]
+HEADER = {"program": ["python", "heat.py"], "started": 1_700_000_000.0, "gpuforge": "0.1",
+          "python": "3.12.1", "platform": "Linux"}  # fmt: skip
+TEXT = """\
+50 ms: host 32 %, wait 0 %, transfer 48 %, overhead 0 %, unexplained 20 %
+python heat.py; {day}; gpuforge 0.1; Python 3.12.1; Linux
+8 spans; recording them took about 20 µs (0.0 %)
+31.2 KiB moved; devices busy for 0 ns
+
+What took the most time. The time of a step itself, without that of the steps
+  inside it.
+step         time  of wall  mostly    spans  written in
+step > put  24 ms   48.0 %  transfer      4
+step        16 ms   32.0 %  host          4
+"""
+
+
+def steps(count: int) -> list[Finished]:
+    """Steps of 10 ms, each with a transfer of 6 ms inside."""
+    found: list[Finished] = []
+    for step in range(count):
+        at, number = step * 10 * MS, 2 * step + 1
+        found.append(("put", 2, number + 1, number, at + MS, at + 7 * MS, 7, 8000,
+                      {"direction": "to device", "backend": "torch"}))  # fmt: skip
+        found.append(("step", 0, number, 0, at, at + 10 * MS, 7, 0, None))
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An own folder with the session files of a program that ended well and one that crashed."""
+    monkeypatch.chdir(tmp_path)
+    before = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
+    with open("run.gfp", "wb") as file:
+        writer = Writer(file, HEADER, 0)
+        writer.write(steps(4), lanes={7: Lane("MainThread", "thread", 1)})
+        writer.close(50 * MS, MS // 50, {}, [])
+    with open("crashed.gfp", "wb") as file:
+        Writer(file, HEADER, 0).write(
+            steps(2), [Open("main", 0, 9, 0, 0, 7)], lanes={7: Lane("MainThread", "thread", 1)}
+        )
+    yield tmp_path
+    after = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()
+    assert len(after) <= len(before)
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_the_text_is_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from datetime import datetime
+
+    assert main(["report", "run.gfp"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(TEXT.format(day=f"{datetime.fromtimestamp(1.7e9):%Y-%m-%d %H:%M}"))
+    assert err == ""
+
+
+@pytest.mark.parametrize("name", formats.names())
+def test_every_format_is_printed_and_written(
+    name: str, folder: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main(["report", "run.gfp", "--format", name, "-o", "-"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert err == b""
+    end = formats.module(name).SUFFIX
+    assert main(["report", "run.gfp", "-o", f"a{end}"]) == 0
+    assert Path(f"a{end}").read_bytes().rstrip() == out.rstrip()
+    assert capfdbinary.readouterr() == (b"", f"written to a{end}\n".encode())
+
+
+def test_the_analysis_is_dated_and_written_to_its_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = "docs/analysis/heat-2023-11-14.md"
+    for path in (first, first.replace(".md", "-2.md"), first.replace(".md", "-3.md")):
+        assert main(["report", "run.gfp", "--format", "markdown"]) == 0
+        assert capsys.readouterr() == ("", f"written to {path}\n")
+        Path(path).write_text("my own notes")
+    assert Path(first).read_text() == "my own notes"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--format", "speedscop"], "error: unknown format 'speedscop'\n"
+                                    "hint: did you mean 'speedscope'?\n"),
+        (["-o", "folder"], "error: folder is a folder\nhint: name a file in it with -o\n"),
+        (["-o", "no/run.json"], "error: no/run.json cannot be written: No such file or directory\n"
+                                "hint: name another file with -o\n"),
+        (["-o", "mine.md"], "error: mine.md exists, and somebody may have added to it\n"
+                            "hint: name another file\n"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_written_is_said(
+    arguments: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("folder").mkdir()
+    Path("mine.md").write_text("my own notes")
+    assert main(["report", "run.gfp", *arguments]) == 2
+    assert capsys.readouterr() == ("", said)
+    assert Path("mine.md").read_text() == "my own notes"
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("no.gfp", "error: 'no.gfp' cannot be read: No such file or directory\n"
+                   "hint: check the path\n"),
+        ("folder", "error: 'folder' cannot be read: Is a directory\nhint: check the path\n"),
+        ("text.gfp", "error: 'text.gfp' is no session file: it does not begin as one\n"
+                     "hint: 'gpuforge run --save FILE SCRIPT' makes one\n"),
+        ("empty.gfp", "error: 'empty.gfp' is no session file: it does not begin as one\n"
+                      "hint: 'gpuforge run --save FILE SCRIPT' makes one\n"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_said(
+    file: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("folder").mkdir()
+    Path("text.gfp").write_text("import numpy\n")
+    Path("empty.gfp").touch()
+    assert main(["report", file]) == 2
+    assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize("name", formats.names())
+def test_a_crash_of_the_program_is_said(
+    name: str, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", "crashed.gfp", "--format", name, "-o", "-"]) == 0
+    out, err = capfd.readouterr()
+    said = "note: the recording ended early; this is what was written until then\n"
+    assert err == ("" if name == "text" else said)
+    if name == "text":
+        assert "incomplete: this is what was written before the recording ended early" in out
+
+
+def test_what_is_left_out_is_said(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats.module("chrome-trace"), "MOST_SPANS", 3)
+    assert main(["report", "run.gfp", "--format", "chrome-trace"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["gpuforge"]["left_out"] == 5
+    assert err == "note: of 8 spans the 3 longest are written, with those around them\n"
+
+
+def test_a_file_is_replaced_as_a_whole(folder: Path) -> None:
+    Path("run.json").write_text("x" * 10**6)
+    assert main(["report", "run.gfp", "-o", "run.json"]) == 0
+    assert json.loads(Path("run.json").read_text())["schema_version"] == 1
+
+
+def test_output_into_a_device_or_a_pipe(folder: Path) -> None:
+    done = subprocess.run(
+        ["bash", "-c", 'exec "$@" -o >(cat >copy)', "-", *REPORT, "run.gfp", "--format", "json"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert main(["report", "run.gfp", "-o", os.devnull]) == 0
+
+
+def test_a_reader_that_leaves_early_is_no_error(folder: Path) -> None:
+    with open("long.gfp", "wb") as file:
+        writer = Writer(file, HEADER, 0)
+        writer.write(steps(4000), lanes={7: Lane("MainThread")})
+        writer.close(50 * MS, 0, {}, [])
+    code = f"""
+        {" ".join(REPORT)} long.gfp --format json | head -c 1
+        echo " ${{PIPESTATUS[0]}}"
+    """
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("{ 0\n", "")
+
+
+def test_the_help_lists_every_format(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["report", "--help"])
+    shown = capsys.readouterr().out
+    for name in formats.names():
+        assert f"  {name}  " in shown.replace(" " * 2, "  ")
+        assert formats.module(name).SUMMARY in shown
+
+
+@pytest.mark.parametrize(
+    ("output", "name"),
+    [(None, "text"), ("-", "text"), ("a.json", "json"), ("a.trace.json", "chrome-trace"),
+     ("a.md", "markdown"), ("a", "text"), ("x.speedscope.json", "speedscope")],
+)  # fmt: skip
+def test_the_end_of_the_name_says_the_format(output: str | None, name: str) -> None:
+    assert report._by_suffix(output) == name

@@ -1,0 +1,208 @@
+"""The page in a real headless Chromium: it lives, survives, is open to all, and stays here."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.monitor.conftest import TOKEN, Dashboard, eventually
+from tests.monitor.made_sample import HOSTILE, Producer
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+AXE = "axe-core@4.14.1"
+AXE_SHA256 = "e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("no chromium on PATH")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return axe-core's script, fetched once for all runs of this user."""
+    folder = tmp_path_factory.getbasetemp().parent / "axe-core"
+    file = folder / f"{AXE.replace('@', '-')}.tgz"
+    if not file.exists():
+        if shutil.which("npm") is None:
+            pytest.skip("no npm on PATH to fetch axe-core with")
+        folder.mkdir(exist_ok=True)
+        command = ["npm", "pack", "--silent", "--cache", str(folder / "npm"), AXE]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            pytest.skip(f"npm does not fetch axe-core: {done.stderr[-200:]}")
+    content = file.read_bytes()
+    assert hashlib.sha256(content).hexdigest() == AXE_SHA256
+    with tarfile.open(fileobj=io.BytesIO(content)) as packed:
+        script = packed.extractfile("package/axe.min.js")
+        assert script is not None
+        return script.read().decode()
+
+
+class Look:
+    """A page of a dashboard, with what it asked for and what went wrong in it."""
+
+    def __init__(self, page: Any, dashboard: Dashboard) -> None:
+        self.page, self.dashboard = page, dashboard
+        self.asked: list[str] = []
+        self.wrong: list[str] = []
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        page.on(
+            "console",
+            lambda m: self.wrong.append(m.text) if m.type in ("error", "warning") else None,
+        )
+        page.goto(f"{dashboard.address}/?token={TOKEN}")
+        page.wait_for_selector("figure canvas")
+        page.wait_for_selector("#facts table")
+        page.wait_for_selector("#processes table")
+
+    def text(self, selector: str) -> str:
+        return str(self.page.inner_text(selector))
+
+    def says(self, selector: str, words: str) -> None:
+        """Wait until an element holds `words`."""
+        self.page.wait_for_function(
+            "([s, w]) => document.querySelector(s)?.innerText.includes(w)", arg=[selector, words]
+        )
+
+
+@pytest.fixture
+def look(chromium: Any, dashboard: Dashboard, tmp_path: Path) -> Iterator[Look]:
+    context = chromium.new_context(color_scheme="light")
+    yield Look(context.new_page(), dashboard)
+    context.close()
+
+
+def test_values_change_and_nothing_is_asked_of_others(look: Look) -> None:
+    assert look.page.url == look.dashboard.address + "/", "the token is gone from the address"
+    assert look.text("#connection") == "live"
+    shown = look.text("#processes")
+    look.page.wait_for_function(
+        "was => document.querySelector('#processes').innerText !== was", arg=shown
+    )
+    for title in ("Busy share of the time", "Memory in use, share of all", "Temperature", "Power"):
+        assert title in look.text("#charts")
+    look.says("#anomalies", "held down for temperature")
+    look.says("#anomalies", "the PCIe link has 4 lanes of 16")
+    assert look.asked
+    assert all(url.startswith((look.dashboard.address, "data:,")) for url in look.asked)
+    assert look.wrong == []
+
+
+def test_hostile_names_are_text(look: Look) -> None:
+    for place in ("#processes", "#placements", "#facts"):
+        assert HOSTILE in look.text(place)
+    assert look.page.title() == "gpuforge"
+    assert look.page.query_selector_all("img, main script, main b") == []
+    assert look.wrong == []
+
+
+def test_the_keyboard_reaches_the_table_behind_each_chart(look: Look) -> None:
+    page = look.page
+    look.dashboard.producer.fails = True  # what is read twice must not change in between
+    look.says("#connection", "the driver does not answer")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the readings"
+    opened: list[str] = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate(
+            "document.activeElement.matches('figure:not(:has(details[open])) summary')"
+        ):
+            page.keyboard.press("Enter")
+            opened.append(page.evaluate("document.activeElement.textContent"))
+    figures = page.query_selector_all("figure")
+    assert len(opened) == len(figures) == 6
+    for figure in figures:
+        lines = [re.sub(r": .*", "", item.inner_text()) for item in figure.query_selector_all("li")]
+        heads = [cell.inner_text() for cell in figure.query_selector_all("th[scope=col]")]
+        assert heads == ["Time", *lines]
+        now = [item.inner_text().split(": ", 1)[1] for item in figure.query_selector_all("li")]
+        newest = [
+            cell.inner_text() for cell in figure.query_selector_all("tbody tr:first-child td")
+        ]
+        assert newest == now
+        label = figure.query_selector("[role=img]").get_attribute("aria-label")
+        assert all(f"{name} {value}" in label for name, value in zip(lines, now, strict=True))
+
+
+def test_it_survives_a_reload_and_keeps_what_was(look: Look) -> None:
+    points = "charts[0].moments.length"
+    eventually(lambda: look.page.evaluate(points) > 8, "some points")
+    look.page.reload()
+    look.page.wait_for_selector("figure canvas")
+    assert look.page.evaluate(points) > 8
+    look.says("#connection", "live")
+    look.page.select_option("#theme", "dark")
+    look.page.reload()
+    assert look.page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert look.wrong == []
+
+
+def test_it_survives_a_dead_producer(look: Look) -> None:
+    producer = look.dashboard.producer
+    look.says("#processes", "(4712)")
+    producer.programs = 1
+    look.page.wait_for_function(
+        "() => !document.querySelector('#processes').innerText.includes('(4712)')"
+    )
+    producer.programs = 0
+    look.says("#processes", "No gpuforge process of yours runs.")
+    producer.fails = True
+    look.says("#connection", "no reading could be taken: OSError: the driver does not answer")
+    assert look.page.get_attribute("#connection", "data-state") == "lost"
+    producer.fails, producer.programs = False, 2
+    look.says("#connection", "live")
+    look.says("#processes", "(4712)")
+    assert look.wrong == []
+
+
+def test_it_survives_the_server(chromium: Any, serve: Callable[..., Dashboard]) -> None:
+    first = serve()
+    context = chromium.new_context()
+    look = Look(context.new_page(), first)
+    first.stop()
+    look.says("#connection", "the server does not answer; trying again")
+    second = serve(Producer(past=300), port=first.port)
+    look.says("#connection", "live")
+    second.stop()
+    serve(Producer(), port=first.port, token="another-token-of-24-chars")
+    look.says("#connection", "the server was started again: open the address that it printed")
+    context.close()
+
+
+def test_a_new_program_gets_its_line(look: Look) -> None:
+    look.dashboard.producer.programs = 3
+    look.says("#chart-queue", "process 4713")
+    assert look.wrong == []
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
+def test_axe_finds_nothing(
+    chromium: Any, dashboard: Dashboard, axe: str, scheme: str, width: int
+) -> None:
+    context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    look = Look(context.new_page(), dashboard)
+    look.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    look.page.wait_for_selector("figure table")
+    look.page.evaluate(axe)
+    found = look.page.evaluate("axe.run(document, { resultTypes: ['violations', 'incomplete'] })")
+    assert len(found["passes"]) > 20
+    assert [(v["id"], [n["html"] for n in v["nodes"]][:3]) for v in found["violations"]] == []
+    context.close()

@@ -1,0 +1,243 @@
+"""Odd programs do the same with lazy imports: output, messages and exit status, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuforge.runtime.startup import record
+
+pytest.importorskip("scipy")
+LAZILY = [sys.executable, "-m", "gpuforge", "run", "--quiet", "--lazy-imports"]
+
+# Each is a whole program; the modules whose imports it defers follow, or None where it ends in a
+# way that nothing can be kept.
+PROGRAMS: dict[str, tuple[str, tuple[str, ...] | None]] = {
+    "never used": ("import scipy\nprint('end')", ("scipy",)),
+    "used at once": ("import scipy\nprint(scipy.__version__)", ("scipy",)),
+    "used in a function": (
+        "import scipy.linalg as la\ndef f(x):\n    return la.det(x)\nprint(f([[2.0]]))",
+        ("scipy", "scipy.linalg"),
+    ),
+    "os._exit": ("import scipy, os\nprint('lost', flush=True)\nos._exit(5)", None),
+    "sys.exit": ("import scipy, sys\nprint(scipy.__name__)\nsys.exit('it went wrong')", ("scipy",)),
+    "sys.exit in a thread": (
+        "import scipy, sys, threading\n"
+        "def work():\n    print(scipy.__version__)\n    sys.exit(7)\n"
+        "thread = threading.Thread(target=work)\nthread.start()\nthread.join()\nprint('end')",
+        ("scipy",),
+    ),
+    "first use in eight threads": (
+        "import scipy.special, threading\n"
+        "found = []\n"
+        "def work():\n    found.append(float(scipy.special.erf(0.0)))\n"
+        "threads = [threading.Thread(target=work) for _ in range(8)]\n"
+        "for t in threads: t.start()\n"
+        "for t in threads: t.join()\n"
+        "print(found)",
+        ("scipy", "scipy.special"),
+    ),
+    "thread that goes on after the main module": (
+        "import scipy, threading, time\n"
+        "def work():\n    time.sleep(0.2)\n    print(scipy.__version__)\n"
+        "threading.Thread(target=work).start()\nprint('main ends')",
+        ("scipy",),
+    ),
+    "fork": (
+        "import scipy, os, sys\n"
+        "sys.stdout.flush()\n"
+        "if os.fork() == 0:\n    print(scipy.__version__, flush=True)\n    os._exit(3)\n"
+        "print(os.waitstatus_to_exitcode(os.wait()[1]), scipy.__version__)",
+        ("scipy",),
+    ),
+    "multiprocessing by fork": (
+        "import scipy.special, multiprocessing\n"
+        "def work(x):\n    return float(scipy.special.erf(x))\n"
+        "with multiprocessing.get_context('fork').Pool(2) as pool:\n"
+        "    print(pool.map(work, [0.0, 100.0]))",
+        ("scipy", "scipy.special"),
+    ),
+    "multiprocessing by spawn": (
+        "import scipy, multiprocessing\n"
+        "def work(x):\n    return x, scipy.__version__\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        "        print(pool.map(work, [1, 2]))",
+        ("scipy",),
+    ),
+    "signal": (
+        "import scipy, os, signal\n"
+        "def handle(number, frame):\n    print(number, scipy.__version__)\n"
+        "signal.signal(signal.SIGUSR1, handle)\nos.kill(os.getpid(), signal.SIGUSR1)\nprint('end')",
+        ("scipy",),
+    ),
+    "killed by SIGTERM": ("import scipy, os, signal\nos.kill(os.getpid(), signal.SIGTERM)", None),
+    "KeyboardInterrupt": ("import scipy\nprint(scipy.__name__)\nraise KeyboardInterrupt", None),
+    "__del__ at the end": (
+        "import scipy\n"
+        "class Last:\n    def __del__(self):\n        print('deleted', scipy.__version__)\n"
+        "kept = Last()\nprint('end')",
+        (),
+    ),
+    "exit function": (
+        "import scipy, atexit\natexit.register(lambda: print(scipy.__version__))\nprint('end')",
+        ("scipy",),
+    ),
+    "recursion error": (
+        "import scipy\n"
+        "depth = 0\n"
+        "def deeper():\n    global depth\n    depth += 1\n    scipy.__version__\n    deeper()\n"
+        "try:\n    deeper()\nexcept RecursionError as error:\n    print(depth, error)",
+        ("scipy",),
+    ),
+    "from import": ("from scipy import linalg\nprint(linalg.det([[3.0]]))", ()),
+    "from import star": ("from scipy.special import *\nprint(erf(0.0), 'erf' in globals())", ()),
+    "import, then from import star": (
+        "import scipy.special\nfrom scipy.special import *\nprint(erf is scipy.special.erf)",
+        ("scipy", "scipy.special"),
+    ),
+    "reload": (
+        "import scipy, importlib\nagain = importlib.reload(scipy)\n"
+        "print(again is scipy, scipy.__version__, again.__spec__.name)",
+        ("scipy",),
+    ),
+    "reload of what was used": (
+        "import scipy, importlib\nscipy.__version__\nprint(importlib.reload(scipy) is scipy)",
+        ("scipy",),
+    ),
+    "pickle": (
+        "import scipy.special, pickle\n"
+        "data = pickle.dumps(scipy.special.erf)\nprint(pickle.loads(data) is scipy.special.erf)\n"
+        "try:\n    pickle.dumps(scipy)\nexcept TypeError as error:\n    print(error)",
+        ("scipy", "scipy.special"),
+    ),
+    "try": (
+        "try:\n    import scipy\nexcept ImportError:\n    scipy = None\n"
+        "try:\n    import no_such_library\nexcept ImportError as error:\n"
+        "    print(error, scipy.__name__)",
+        (),
+    ),
+    "what is not there": (
+        "import scipy\nimport scipy.no_such_part\nprint('unreached')",
+        ("scipy",),
+    ),
+    "attribute that is not there": ("import scipy\nscipy.no_such_name", ("scipy",)),
+    "names of an import in a with": (
+        "import contextlib\nwith contextlib.suppress(ImportError):\n    import scipy\nprint(scipy)",
+        (),
+    ),
+    "in a function": ("def f():\n    import scipy\n    return scipy\nprint(f().__name__)", ()),
+    "importlib": (
+        "import importlib\nprint(importlib.import_module('scipy.special').erf(0.0))\n"
+        "print(__import__('scipy').__name__)",
+        (),
+    ),
+    "parts of parts": (
+        "import scipy.sparse.linalg as sl, scipy.sparse, scipy.linalg\n"
+        "import scipy.sparse.csgraph\n"
+        "print(scipy.sparse.linalg is sl, sl.norm(scipy.sparse.eye(2)))\n"
+        "print(scipy.linalg.norm([3.0, 4.0]), scipy.sparse.csgraph.__name__)",
+        ("scipy", "scipy.sparse", "scipy.sparse.linalg", "scipy.linalg", "scipy.sparse.csgraph"),
+    ),
+    "used by another library": (
+        "import scipy.optimize\nfrom sklearn.linear_model import LinearRegression\n"
+        "print(LinearRegression().fit([[0.0], [1.0]], [0.0, 2.0]).coef_.round(6))\n"
+        "print(scipy.optimize.brentq(lambda x: x - 1, 0, 3))",
+        ("scipy", "scipy.optimize"),
+    ),
+    "looked at": (
+        "import scipy, types, inspect, sys\n"
+        "print(isinstance(scipy, types.ModuleType), inspect.ismodule(scipy), callable(scipy))\n"
+        "print(repr(scipy), scipy.__name__, scipy is sys.modules['scipy'])\n"
+        "print('__version__' in dir(scipy), type(scipy), vars(scipy)['__name__'], bool(scipy))",
+        ("scipy",),
+    ),
+    "changed": (
+        "import scipy\nscipy.mine = 1\nprint(scipy.mine, scipy.__version__)\n"
+        "del scipy.mine\nprint(hasattr(scipy, 'mine'))",
+        ("scipy",),
+    ),
+    "forgotten and imported again": (
+        "import scipy, sys\nold = scipy\ndel sys.modules['scipy']\nimport scipy\n"
+        "print(scipy is old, old.__version__ == scipy.__version__)",
+        ("scipy",),
+    ),
+    "warning": (
+        "import warnings, scipy\nwarnings.simplefilter('always')\n"
+        "warnings.warn(f'from here {scipy.__version__}')",
+        ("scipy",),
+    ),
+    "exception with its traceback": (
+        "import scipy.linalg as la\ndef f():\n    return la.inv([[0.0]])\nf()",
+        ("scipy", "scipy.linalg"),
+    ),
+    "settings of matplotlib": (
+        "import matplotlib\nimport matplotlib.pyplot as plt\nmatplotlib.use('Agg')\n"
+        "plt.rcParams['lines.linewidth'] = 3\nfigure, axes = plt.subplots()\n"
+        "print(axes.plot([1, 2])[0].get_linewidth(), plt.get_backend())",
+        ("matplotlib", "matplotlib.pyplot"),
+    ),
+}  # fmt: skip
+
+
+def outcome(command: list[str], folder: Path) -> tuple[int, bytes, bytes]:
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, timeout=120,
+        env={**os.environ, "PYTHONHASHSEED": "0", "MPLCONFIGDIR": str(folder)},
+    )  # fmt: skip
+    out, err = (re.sub(rb"0x[0-9a-f]{6,}", b"0x...", s) for s in (done.stdout, done.stderr))
+    return done.returncode, out, err
+
+
+def assert_same(arguments: list[str], folder: Path) -> None:
+    plain = outcome([sys.executable, *arguments], folder)
+    assert outcome([*LAZILY, *arguments], folder) == plain
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_does_the_same_with_lazy_imports(name: str, tmp_path: Path) -> None:
+    source, deferred = PROGRAMS[name]
+    for library in ("sklearn", "matplotlib"):
+        if library in source:
+            pytest.importorskip(library)
+    (tmp_path / "program.py").write_text(source + "\n")
+    assert_same(["program.py"], tmp_path)
+    if deferred is not None:
+        kept = record.of_program(str(tmp_path / "program.py"))
+        assert tuple(kept.get("imports", ())) == deferred
+
+
+def test_a_module_is_run_the_same(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("import scipy.special as special\nprint(__name__)\n")
+    (package / "__main__.py").write_text(
+        "import sys\nimport scipy\nfrom . import special\nprint(special.erf(0.0), sys.argv[1:])\n"
+    )
+    assert_same(["-m", "package", "a", "b"], tmp_path)
+    assert "scipy" in record.last()["imports"]
+
+
+def test_a_module_of_the_users_that_is_imported_in_a_try(tmp_path: Path) -> None:
+    """What the inner module imports would be caught by the handler of the outer one."""
+    (tmp_path / "inner.py").write_text("import scipy\n")
+    (tmp_path / "program.py").write_text(
+        "try:\n    import inner\nexcept ImportError:\n    print('not there')\nprint(inner.scipy)\n"
+    )
+    assert_same(["program.py"], tmp_path)
+    assert record.last() == {}
+
+
+def test_a_library_that_fails_is_imported_at_once_from_then_on(tmp_path: Path) -> None:
+    (tmp_path / "xgboost.py").write_text("raise OSError('its library is damaged')\n")
+    (tmp_path / "program.py").write_text("import xgboost\nprint('not reached by plain Python')\n"
+                                         "xgboost.train()\n")  # fmt: skip
+    first = outcome([*LAZILY, "program.py"], tmp_path)
+    assert first[0] == 1 and b"OSError: its library is damaged" in first[2]
+    assert "OSError" in record.switched_off()["xgboost"]
+    assert_same(["program.py"], tmp_path)

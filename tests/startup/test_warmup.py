@@ -1,0 +1,271 @@
+"""Warm-up: its order, what it tells, and that whatever goes wrong costs the program nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuforge as gf
+from gpuforge.runtime.session import current_session
+from gpuforge.runtime.startup import ahead, record, warming
+
+LIMIT_SECONDS = 120.0
+HANGS = "import os, time\nif os.environ.get('HANGS'):\n    time.sleep(1000)\n"
+
+
+def run(
+    source: str, folder: Path, *, variables: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program whose folder is searched for libraries first."""
+    program = folder / "program.py"
+    program.write_text(source)
+    return subprocess.run(
+        [sys.executable, program], cwd=folder, capture_output=True, text=True,
+        timeout=LIMIT_SECONDS, env={**os.environ, **(variables or {})},
+    )  # fmt: skip
+
+
+KNOWN = """
+import gpuforge as gf, os, sys, time, json
+from gpuforge.runtime.session import current_session
+s = current_session()
+s.kept.keep(s._devices_key(s.libraries["torch"]), ["torch:cpu"])
+"""
+"""The library is not tried in a process of its own: it was open on this machine before."""
+
+
+def test_the_order_learned_in_one_run_is_used_in_the_next(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    source = """
+import numpy as np, gpuforge as gf, os, sys, json
+from gpuforge.runtime.session import current_session
+@gf.offload
+def double(x):
+    return 2 * x
+@gf.offload(backend="jax")
+def triple(x):
+    return 3 * x
+x = np.ones(4)
+assert "jax" not in sys.modules
+double(x)
+begun = [(one.library.name, one.by) for one in current_session().openings.all]
+if not os.environ.get("GPUFORGE_WARMUP"):
+    triple(x); triple(x)
+for one in current_session().openings.all:
+    one.wait()
+current_session().collect()
+print(json.dumps(begun), [b.name for b in current_session().backends()])
+"""
+    first = run(source, tmp_path)
+    assert first.stdout == "[] ['jax:cpu']\n", first.stderr
+    assert record.of_program(str(tmp_path / "program.py"))["libraries"]["jax"]["uses"] == 2
+    second = run(source, tmp_path, variables={"GPUFORGE_WARMUP": "1"})
+    assert second.stdout == '[["jax", "the setting warmup"]] [\'jax:cpu\']\n', second.stderr
+    third = json.loads(json.dumps(record.of_program(str(tmp_path / "program.py"))["libraries"]))
+    assert third["jax"]["uses"] == 0  # loaded in vain: not warmed up again
+    assert run(source, tmp_path, variables={"GPUFORGE_WARMUP": "1"}).stdout == "[] []\n"
+
+
+def test_a_warm_library_is_ready_when_it_is_named() -> None:
+    pytest.importorskip("jax")
+    with gf.session(history=False):
+        made = gf.warmup(["jax"], wait=True)
+        assert made.done and made.stats["jax"].state == "open", made.stats
+        assert gf.offload(lambda x: 2 * x, backend="jax")(np.ones(2)).tolist() == [2, 2]
+        assert current_session().backend("jax:cpu") is not None
+        assert len(current_session().openings.all) == 1
+
+
+def test_it_is_awaited() -> None:
+    pytest.importorskip("jax")
+
+    async def wait() -> bool:
+        return await gf.warmup(["jax"])
+
+    with gf.session(history=False):
+        assert asyncio.run(wait())
+        assert current_session().backends()
+
+
+def test_priorities_order_the_libraries() -> None:
+    assert warming.ordered({"jax": 1, "torch": 5, "mlx": 3}) == ["torch", "mlx", "jax"]
+    assert warming.ordered(["jax", "torch"]) == ["jax", "torch"]
+    assert warming.ordered("jax") == ["jax"]
+
+
+def test_the_most_used_library_of_the_last_run_is_first(monkeypatch: Any, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("")
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    monkeypatch.setattr(record, "_kept", {})
+    record.keep("libraries", {"jax": {"uses": 1}, "mlx": {"uses": 0}, "torch": {"uses": 7}})
+    assert warming.learned() == ["torch", "jax"]
+
+
+def test_nothing_is_warmed_up_for_a_program_that_is_not_known() -> None:
+    with gf.session(history=False):
+        made = gf.warmup()
+        assert made.wait() and made.stats == {} and "name some" in made.reason
+
+
+def test_a_name_that_means_nothing_is_an_error() -> None:
+    with gf.session(history=False), pytest.raises(gf.errors.UnknownName):
+        gf.warmup(["tourch"])
+
+
+def test_a_library_that_is_not_installed_any_more_is_left_out(
+    monkeypatch: Any, tmp_path: Path
+) -> None:
+    if __import__("importlib.util").util.find_spec("cupy"):
+        pytest.skip("cupy is installed here")
+    program = tmp_path / "program.py"
+    program.write_text("")
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    monkeypatch.setattr(record, "_kept", {})
+    record.keep("libraries", {"cupy": {"uses": 3}})
+    with gf.session():
+        made = gf.warmup()
+        assert made.wait()
+        assert made.stats["cupy"].state == "left out"
+        assert "not installed" in made.stats["cupy"].reason
+
+
+@pytest.mark.parametrize(
+    ("library", "reason"),
+    [
+        ("import os\nos.abort()\n", "was ended by signal SIGABRT"),
+        ("raise ImportError('its library is damaged')\n", "its library is damaged"),
+        ("raise SystemExit(3)\n", "SystemExit"),
+    ],
+    ids=["crashes", "raises", "exits"],
+)
+def test_a_library_that_cannot_be_opened_is_told(library: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(library)
+    done = run(
+        "import gpuforge as gf, sys\nmade = gf.warmup(['torch'], wait=True)\n"
+        "print(made.stats['torch'].state, made.stats['torch'].reason, 'torch' in sys.modules)",
+        tmp_path,
+    )
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert done.stdout.startswith("failed ") and reason in done.stdout
+    assert done.stdout.endswith("False\n"), "the program's own process did not import it"
+
+
+def test_a_library_that_hangs_is_met_in_another_process(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(HANGS)
+    done = run(
+        "import gpuforge as gf, sys\nmade = gf.warmup(['torch'])\n"
+        "print(made.wait(1.0), made.stats['torch'].state, 'torch' in sys.modules)",
+        tmp_path, variables={"HANGS": "1"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "False tried in a process of its own False\n"
+
+
+def test_the_program_ends_although_an_import_hangs_in_it(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(HANGS)
+    done = run(
+        KNOWN + "made = gf.warmup(['torch'])\nprint(made.wait(1.0), made.stats['torch'].state)",
+        tmp_path, variables={"HANGS": "1"},
+    )  # fmt: skip
+    assert (done.stdout, done.returncode, done.stderr) == ("False importing\n", 0, "")
+
+
+def test_a_child_that_is_forked_while_an_import_hangs_can_import_it(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(HANGS)
+    done = run(
+        KNOWN + "gf.warmup(['torch']).wait(1.0)\n"
+        "if os.fork() == 0:\n"
+        "    del os.environ['HANGS']\n"
+        "    import torch\n"
+        "    print('imported', torch.__name__, flush=True)\n"
+        "    os._exit(4)\n"
+        "print(os.waitstatus_to_exitcode(os.wait()[1]))",
+        tmp_path, variables={"HANGS": "1"},
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("imported torch\n4\n", 0)
+    assert "after a fork: NumPy only" in done.stderr or done.stderr == ""
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.4])
+def test_a_program_that_ends_meanwhile_is_neither_held_up_nor_disturbed(
+    seconds: float, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    done = run(
+        KNOWN + f"gf.warmup(['torch'])\ntime.sleep({seconds})\nprint('end')\nsys.exit(3)", tmp_path
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("end\n", "", 3)
+
+
+def test_a_program_that_forks_meanwhile_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = run(
+        KNOWN + "made = gf.warmup(['torch'])\ntime.sleep(0.2)\n"
+        "if os.fork() == 0:\n    print('child', flush=True)\n    os._exit(5)\n"
+        "print(os.waitstatus_to_exitcode(os.wait()[1]), made.wait(60))",
+        tmp_path,
+    )
+    assert (done.stdout, done.returncode) == ("child\n5 True\n", 0), done.stderr
+
+
+def test_an_interrupt_ends_the_waiting(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(HANGS)
+    (tmp_path / "program.py").write_text(
+        KNOWN + "made = gf.warmup(['torch'])\nprint('waiting', flush=True)\nmade.wait()\n"
+    )
+    started = subprocess.Popen(
+        [sys.executable, tmp_path / "program.py"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "HANGS": "1"}, cwd=tmp_path, text=True,
+    )  # fmt: skip
+    assert started.stdout is not None and started.stdout.readline() == "waiting\n"
+    started.send_signal(signal.SIGINT)
+    _, err = started.communicate(timeout=LIMIT_SECONDS)
+    assert started.returncode == -signal.SIGINT and "KeyboardInterrupt" in err
+
+
+def test_a_terminal_shows_how_far_it_is_while_somebody_waits(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(HANGS)
+    (tmp_path / "program.py").write_text(KNOWN + "gf.warmup(['torch']).wait(1.5)\n")
+    ours, theirs = pty.openpty()
+    started = subprocess.Popen(
+        [sys.executable, tmp_path / "program.py"], stderr=theirs, cwd=tmp_path,
+        env={**os.environ, "HANGS": "1"},
+    )  # fmt: skip
+    os.close(theirs)
+    text = b""
+    while select.select([ours], [], [], LIMIT_SECONDS)[0]:
+        try:
+            text += os.read(ours, 4096)
+        except OSError:  # Linux: the other end is closed
+            break
+    os.close(ours)
+    assert started.wait() == 0
+    assert b"warm-up: torch, 1 of 1, importing (" in text and text.endswith(b"\r\x1b[K"), text
+
+
+def test_files_are_read_ahead_by_another_process() -> None:
+    child = ahead.read_ahead("numpy")
+    if child is None:
+        pytest.skip("posix_fadvise is not there on this system")
+    assert child.wait(LIMIT_SECONDS) == 0
+    assert ahead.read_ahead("no_such_library") is None
+
+
+def test_the_setting_begins_nothing_before_the_first_call() -> None:
+    with gf.session(history=False, warmup=True, backends=["numpy", "jax"]) as held:
+        assert held.warms and not held.openings.all
+        gf.offload(lambda x: x + 1)(np.ones(2))
+        assert not held.warms
+        assert [one.by for one in held.openings.all] in ([], ["the setting warmup"])
