@@ -336,7 +336,7 @@ def test_a_file_holds_what_memory_would(tmp_path: Path) -> None:
     assert 0 < profile.cost_ns < profile.wall_ns
     assert "load" in p.summary() and p.bottlenecks(1)[0].path == ("program", "load")
     (found,) = [one for one in p.bottlenecks() if one.path == ("program", "load")]
-    assert found.label == "host" and found.seconds > 0.4 and found.calls == 1
+    assert found.label == "host" and found.seconds > 0.4 and found.count == 1
 
 
 def test_a_profile_is_exported(tmp_path: Path) -> None:
