@@ -105,9 +105,11 @@ def main() -> int:
         folder = ""
         if chosen.npbench:
             folder = str(harness().extract(Path(chosen.npbench), Path(temporary)))
-        wanted = [one for one in programs(chosen.npbench, folder) if chosen.only in one[1]]
-        rows = [measured(kind, name, folder) for kind, name in wanted[:: 10 if chosen.quick else 1]]
-    Path(chosen.out).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        wanted = [one for one in programs(chosen.npbench, folder) if chosen.only in " ".join(one)]
+        rows: list[dict[str, Any]] = []
+        for kind, name in wanted[:: 10 if chosen.quick else 1]:
+            rows.append(measured(kind, name, folder))
+            Path(chosen.out).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     counted = Counter(one["rule"] for row in rows for one in row.get("found", ()))
     silent = sum(not row.get("found") and "failed" not in row for row in rows)
     print(f"{len(rows)} programs, nothing said of {silent}; {dict(counted.most_common())}")

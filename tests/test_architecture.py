@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "gpuforge"
-LINE_BUDGET = 63_000
-LINE_BUDGET = 63_000
+LINE_BUDGET = 64_400
 LAYERS = [
     {"errors", "installation", "units", "registry", "stored"},
     {
