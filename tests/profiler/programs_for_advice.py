@@ -147,18 +147,6 @@ def conditions(offload: Any) -> Pair:
     return Pair(lambda: [halved(x) for _ in range(60)], lambda: [chosen(x) for _ in range(60)])
 
 
-@of("short_runs", "jax")
-def tiny(offload: Any) -> Pair:
-    items = RANDOM.random((400, 50))
-
-    @offload
-    def energy(x: Any) -> Any:
-        return (x * x + 1).sum(axis=-1)
-
-    large = RANDOM.random((1000, 1000))
-    return Pair(lambda: [energy(x) for x in items], lambda: [energy(large) for _ in range(40)])
-
-
 @of("better_elsewhere", "torch")
 def better_as_written(offload: Any) -> Pair:
     x = RANDOM.random(100)

@@ -19,7 +19,7 @@ def look(facts: Facts) -> Found:
     for calls in facts.calls.values():
         functions[calls.name] += calls.inside.get("compile", [])
     for name, compiled in functions.items():
-        shapes = {str(facts.said(place, "signature", "")) for place in compiled}
+        shapes = {str(facts.said(place, "shape", "")) for place in compiled}
         if len(shapes) < MANY:
             continue
         backend = facts.spans.attributes.get(compiled[0], {}).get("backend", "a backend")
