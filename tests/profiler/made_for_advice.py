@@ -1,8 +1,8 @@
 """For each rule a profile that it must speak about, and one like it that it must not.
 
 They have the shape that a recording gives. What only a GPU shows is made here alone: pinned memory,
-its clock, its units for float64, its lanes, kernels shorter than their start. What a CPU can show is
-recorded as well, in `test_suggestions_recorded`.
+its clock, its units for float64, its lanes, kernels shorter than their start. What a CPU can show
+is recorded as well, in `test_suggestions_recorded`.
 """
 
 from __future__ import annotations
