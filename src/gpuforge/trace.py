@@ -37,6 +37,10 @@ drainer: Callable[[], object] | None = None
 """What takes the spans out, called by the thread that ends the one which makes them too many."""
 
 
+Listener = tuple[Callable[[str], Any], Callable[[Any], object], Callable[[], bool] | None]
+"""what is called at the begin and the end of a span, and whether it listens now; None: always"""
+
+
 class Span(NamedTuple):
     """A finished span.
 
@@ -128,7 +132,7 @@ _new, _tuple = object.__new__, tuple.__new__
 _LOOK_EVERY = (1 << 10) - 1
 """Of so many spans one looks whether there are too many, and one."""
 _switched: list[Callable[[], object]] = []
-_listeners: list[tuple[Callable[[str], Any], Callable[[Any], object]]] = []
+_listeners: list[Listener] = []
 _ENDINGS = (StopIteration, StopAsyncIteration, GeneratorExit)
 """Exceptions that say that something came to its end, not that it failed."""
 
@@ -210,13 +214,16 @@ def _above(span: OpenSpan | None) -> OpenSpan | None:
 
 
 class _Heard(OpenSpan):
-    """A span that others are told of, too."""
+    """A span that others are told of, where they listen."""
 
     __slots__ = ("heard",)
 
     def __enter__(self) -> OpenSpan:
-        self.heard = [(end, begin(self.name)) for begin, end in _listeners]
-        return super().__enter__()
+        self.heard: list[tuple[Callable[[Any], object], Any]] | None = None
+        for begin, end, is_on in _listeners:
+            if is_on is None or is_on():
+                self.heard = [*(self.heard or ()), (end, begin(self.name))]
+        return _enter(self)
 
     def __exit__(
         self,
@@ -224,9 +231,12 @@ class _Heard(OpenSpan):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        super().__exit__(kind, error, traceback)
-        for end, token in reversed(self.heard):
+        _exit(self, kind, error, traceback)
+        for end, token in reversed(self.heard or ()):
             end(token)
+
+
+_enter, _exit = OpenSpan.__enter__, OpenSpan.__exit__
 
 
 class Nothing:
@@ -355,7 +365,11 @@ def when_switched(function: Callable[[], None]) -> Callable[[], None]:
     return function
 
 
-def listen(begin: Callable[[str], Any], end: Callable[[Any], object]) -> Callable[[], None]:
+def listen(
+    begin: Callable[[str], Any],
+    end: Callable[[Any], object],
+    is_on: Callable[[], bool] | None = None,
+) -> Callable[[], None]:
     """Tell others of spans that begin from now on, until the function is called that this returns.
 
     Parameters
@@ -363,9 +377,11 @@ def listen(begin: Callable[[str], Any], end: Callable[[Any], object]) -> Callabl
     begin, end
         Called with the name of a span that begins, and with what that returned when it ends, in the
         thread of the span. They must not raise.
+    is_on
+        Asked at the begin of each span whether it is to be told; always where it is None.
     """
     global _kind
-    heard = (begin, end)
+    heard = (begin, end, is_on)
     _listeners.append(heard)
     _kind = _Heard
 
@@ -376,6 +392,11 @@ def listen(begin: Callable[[str], Any], end: Callable[[Any], object]) -> Callabl
         _kind = _Heard if _listeners else OpenSpan
 
     return stop
+
+
+def waiting() -> int:
+    """Return how many finished spans wait to be taken out."""
+    return len(_finished)
 
 
 def standing() -> list[Span]:
@@ -436,17 +457,15 @@ def _told(span: OpenSpan) -> Span:
 
 def _make_room() -> None:
     """Have the spans taken out; drop the oldest where nobody does."""
-    if not _lock.acquire(blocking=False):
-        return  # somebody takes them out now
-    try:
-        if drainer is not None:
-            drainer()
-        else:
+    if drainer is not None:
+        drainer()
+    elif _lock.acquire(blocking=False):  # else somebody takes them out now
+        try:
             while len(_finished) > MOST_SPANS:
                 _finished.popleft()
                 _counts["dropped"] += 1
-    finally:
-        _lock.release()
+        finally:
+            _lock.release()
 
 
 def _fork() -> None:

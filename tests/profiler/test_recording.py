@@ -401,8 +401,8 @@ def test_memory_stays_bounded() -> None:
         for _ in range(200_000):
             with gf.span("s"):
                 pass
-            most = max(most, len(trace._finished))
-    assert most <= trace.MOST_SPANS + trace._LOOK_EVERY + 1
+            most = max(most, trace.waiting())
+    assert most <= 2 * trace.MOST_SPANS + trace._LOOK_EVERY + 1
     assert sum(p.profile.spans.count) == 200_001
 
 
@@ -440,12 +440,25 @@ def test_opentelemetry_hears_of_spans() -> None:
     assert inner.parent.span_id == outer.context.span_id
 
 
-def test_nvtx_hears_of_spans() -> None:
+def test_nvtx_hears_of_spans_under_nsight(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("nvtx")
-    begin, end = listeners._nvtx() or pytest.fail("nvtx is loaded, but hears nothing")
+    assert listeners._nvtx() is None
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+    found = listeners._nvtx()
+    assert found is not None
+    begin, end, is_on = found
     end(begin("span"))
+    assert is_on is None
     with gf.profile(), gf.span("step"):
+        assert trace._kind is not trace.OpenSpan
+
+
+def test_nsight_without_the_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    with gf.profile() as p:
         pass
+    assert any("pip install nvtx" in note for note in p.profile.notes)
 
 
 def test_nobody_listens_unless_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,3 +467,24 @@ def test_nobody_listens_unless_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = listeners.attach()
     assert trace._kind is trace.OpenSpan
     stop()
+
+
+def test_threads_that_all_make_room_do_not_wait_for_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trace, "MOST_SPANS", 500)
+
+    def work() -> None:
+        for _ in range(5_000):
+            with gf.span("s"):
+                pass
+
+    with gf.profile() as p:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            p.flush()
+            threads[0].join(0.01)
+    assert sum(p.profile.spans.count) == 20_001
+    assert len({s.number for s in trace.drain().spans}) == 0

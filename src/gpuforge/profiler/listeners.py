@@ -1,7 +1,8 @@
 """Others that hear of spans while a profile is on: NVTX, ``torch.profiler``, OpenTelemetry.
 
-Only those are told that the program itself has loaded, and that listen: nothing is imported for it,
-and without them a span costs nothing more.
+Only those are told that listen: Nsight where it watches this program, PyTorch where the program has
+loaded it and while its profiler is on, OpenTelemetry where the program has set a provider. Without
+them a span costs nothing more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import Any
 
 from gpuforge import trace
 
-Listener = tuple[Callable[[str], Any], Callable[[Any], object]]
 _NSIGHT = ("NVTX_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "NV_NSIGHT_INJECTION_PORT")
 """Variables that Nsight sets in the programs that it watches."""
 
@@ -31,43 +31,34 @@ def attach() -> Callable[[], None]:
     return stop
 
 
-def _nvtx() -> Listener | None:
-    """The package ``nvtx``, where the program has loaded it, under Nsight or not."""
-    nvtx: Any = sys.modules.get("nvtx")
-    if nvtx is None and any(name in os.environ for name in _NSIGHT):
-        try:
-            nvtx = import_module("nvtx")
-        except ImportError as error:
-            trace.tell(f"Nsight watches, but hears of no spans ({error}): pip install nvtx")
-            return None
-    if nvtx is None:
+def _nvtx() -> trace.Listener | None:
+    """The package ``nvtx``, where Nsight watches this program."""
+    if not any(name in os.environ for name in _NSIGHT):
         return None
-    end: Callable[[Any], object] = nvtx.end_range
-    return (lambda name: nvtx.start_range(message=name, domain="gpuforge")), end
+    try:
+        nvtx: Any = import_module("nvtx")
+    except ImportError as error:
+        trace.tell(f"Nsight watches, but hears of no spans ({error}): pip install nvtx")
+        return None
+    return (lambda name: nvtx.start_range(message=name, domain="gpuforge")), nvtx.end_range, None
 
 
-def _torch() -> Listener | None:
+def _torch() -> trace.Listener | None:
     """PyTorch's profiler, which may be switched on and off meanwhile."""
     torch: Any = sys.modules.get("torch")
     if torch is None:
         return None
-    is_on, record = torch.autograd._profiler_enabled, torch.profiler.record_function
+    record = torch.profiler.record_function
 
     def begin(name: str) -> Any:
-        if not is_on():
-            return None
         mark = record(name)
         mark.__enter__()
         return mark
 
-    def end(mark: Any) -> None:
-        if mark is not None:
-            mark.__exit__(None, None, None)
-
-    return begin, end
+    return begin, lambda mark: mark.__exit__(None, None, None), torch.autograd._profiler_enabled
 
 
-def _opentelemetry() -> Listener | None:
+def _opentelemetry() -> trace.Listener | None:
     """OpenTelemetry, where the program has set a provider of tracers."""
     api: Any = sys.modules.get("opentelemetry.trace")
     context: Any = sys.modules.get("opentelemetry.context")
@@ -83,4 +74,4 @@ def _opentelemetry() -> Listener | None:
         context.detach(begun[1])
         begun[0].end()
 
-    return begin, end
+    return begin, end, None

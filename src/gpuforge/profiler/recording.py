@@ -30,6 +30,7 @@ from gpuforge.profiler.summary import Bottleneck, bottlenecks, summary
 
 SAMPLE_SECONDS, SAMPLES_PER_FLUSH = 0.2, 5
 """How often memory is read; and after how many readings what was recorded is written."""
+_PATIENCE_SECONDS = 1.0
 PROGRAM = "program"
 """The span around everything that the thread does which began the profile."""
 _LIBRARIES = "numpy torch jax cupy mlx dpnp pyopencl scipy".split()
@@ -87,7 +88,7 @@ class Recording:
                 "another profile of this process is on", hint="end it before the next one begins"
             )
         self._process = os.getpid()
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._ended = threading.Event()
         self._lanes = Lanes(self._process)
         self._counts: Counter[str] = Counter()
@@ -103,7 +104,7 @@ class Recording:
         self._writer = Writer(self.path or self._memory_file, self._told_header(), self._begin_ns)
         _running.append(self)
         self._sample()
-        trace.drainer = self.flush
+        trace.drainer = self._make_room
         trace.enable()
         self._stop_listeners = listeners.attach()
         self._thread = threading.Thread(target=self._watch, name="gpuforge profile", daemon=True)
@@ -194,17 +195,33 @@ class Recording:
 
     def flush(self) -> None:
         """Take in what was recorded until now, and write it."""
-        start = perf_counter_ns()
         with self._lock:
-            kept = trace.drain()
-            self._counts.update(kept.counts)
-            self._notes += kept.notes
-            self._spans += len(kept.spans)
+            self._take_in()
+
+    def _make_room(self) -> None:
+        """Do the same within the program's own code, unless it is done right now.
+
+        A program that makes spans faster than they are written waits, but not for itself: a span
+        may end in a finalizer that runs within the writing.
+        """
+        pressing = trace.waiting() > 2 * trace.MOST_SPANS
+        if self._lock.acquire(timeout=_PATIENCE_SECONDS if pressing else 0):
             try:
-                self._write(kept)
-            except OSError as error:
-                self._failed(error)
-            self._cost_ns += perf_counter_ns() - start
+                self._take_in()
+            finally:
+                self._lock.release()
+
+    def _take_in(self) -> None:
+        start = perf_counter_ns()
+        kept = trace.drain()
+        self._counts.update(kept.counts)
+        self._notes += kept.notes
+        self._spans += len(kept.spans)
+        try:
+            self._write(kept)
+        except OSError as error:
+            self._failed(error)
+        self._cost_ns += perf_counter_ns() - start
 
     def _write(self, kept: trace.Trace) -> None:
         first, elsewhere = self._first, self._lanes.place(kept.spans, kept.standing)
