@@ -286,7 +286,7 @@ def by_turns(offload: Any) -> Pair:
 def spans_within(offload: Any) -> Pair:
     def count(spans: bool) -> int:
         total = 0
-        for number in range(20_000):
+        for number in range(60_000):
             if spans:
                 with gf.span("one number"):
                     total += number

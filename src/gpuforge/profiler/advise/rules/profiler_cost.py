@@ -8,7 +8,7 @@ from __future__ import annotations
 from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://github.com/pytorch/pytorch/issues/82793"
-NOTICEABLE, LONG_NS = 0.05, 50e6
+NOTICEABLE, LONG_NS = 0.05, 20e6
 
 
 def look(facts: Facts) -> Found:
