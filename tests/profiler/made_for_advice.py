@@ -1,8 +1,8 @@
 """For each rule a profile that it must speak about, and one like it that it must not.
 
 They have the shape that a recording gives. What only a GPU shows is made here alone: pinned memory,
-its clock, its units for float64, its lanes. What a CPU can show is recorded as well, in
-`test_suggestions_recorded`.
+its clock, its units for float64, its lanes, kernels shorter than their start. What a CPU can show
+is recorded as well, in `test_suggestions_recorded`.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def ever_new(speaks: bool) -> Profile:
     making = Calling()
     for number in range(40):
         shape = (100 + (number if speaks else number % 3), 4)
-        making.call("fit", ("compile", "overhead", 10 * MS), run(MS), signature=str(shape))
+        making.call("fit", ("compile", "overhead", 10 * MS), run(MS), shape=shape)
     return making.profile
 
 

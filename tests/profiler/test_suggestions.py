@@ -11,7 +11,7 @@ from array import array
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuforge import registry
@@ -158,6 +158,7 @@ def profiles(draw: st.DrawFn) -> Profile:
     return making.profile
 
 
+@settings(max_examples=100)
 @given(profiles())
 @example(Profile())
 def test_no_profile_makes_a_rule_fail_or_promise_more_than_the_wall_time(profile: Profile) -> None:

@@ -14,8 +14,8 @@ from gpuforge.profiler.advise import Suggestion, suggestions
 from tests.profiler.programs_for_advice import PROGRAMS, Pair, Program
 
 MODULES = {"opencl": "pyopencl"}
-COLD = {"first_calls", "changing_shapes"}
-"""Their programs are about what happens once; the others run once before they are recorded."""
+COLD = {"first_calls", "changing_shapes", "separate_steps", "settled_by_numpy"}
+"""What they are about happens once, or takes long; the others run once before they are recorded."""
 
 
 def said_of(program: Program, rule: str, pair: Pair) -> list[Suggestion]:

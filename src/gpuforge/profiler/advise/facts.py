@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from statistics import median
 from typing import Any, NamedTuple
 
 from gpuforge.profiler.advise.suggestion import Suggestion
@@ -144,6 +145,10 @@ class Facts:
     def each(self, place: int) -> float:
         """Return the nanoseconds of one of the spans that this one stands for."""
         return self.spans.duration[place] / max(self.spans.count[place], 1)
+
+    def usual(self, places: Iterable[int]) -> float:
+        """Return the nanoseconds of a usual one: the median; 0 where there is none."""
+        return median(times) if (times := list(map(self.each, places))) else 0.0
 
     def fastest(self, places: Iterable[int]) -> float:
         """Return the nanoseconds of the shortest."""

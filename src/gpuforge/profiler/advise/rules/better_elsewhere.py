@@ -26,8 +26,9 @@ def look(facts: Facts) -> Found:
         found = list(rows)
         made, took = sum(one.calls for one in found), sum(one.seconds for one in found)
         best = min(found[-1].predicted_seconds, key=found[-1].predicted_seconds.__getitem__)
-        least = found[-1].predicted_seconds[best] * made
-        if best == backend or least > CLEARLY * took:
+        least = sum(min(one.predicted_seconds.values()) * one.calls for one in found)
+        by_choice = backend == NUMPY and not found[-1].reason.startswith(("pinned", "fewer than"))
+        if best == backend or by_choice or least > CLEARLY * took:
             continue
         moved = sum(one.transfer_seconds for one in found)
         calls = facts.calls.get((function, backend))

@@ -5,6 +5,8 @@ Bound: the time of compiling, without the longest one.
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
@@ -12,22 +14,24 @@ SAMPLES = MANY = 8
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function and backend."""
-    for calls in facts.placed:
-        compiled = calls.inside.get("compile", [])
-        signatures = {str(facts.said(place, "signature", "")) for place in compiled}
-        if len(signatures) < MANY:
+    """Speak once for each function, wherever its calls ended: what is not compiled NumPy does."""
+    functions: dict[str, list[int]] = defaultdict(list)
+    for calls in facts.calls.values():
+        functions[calls.name] += calls.inside.get("compile", [])
+    for name, compiled in functions.items():
+        shapes = {str(facts.said(place, "shape", "")) for place in compiled}
+        if len(shapes) < MANY:
             continue
+        backend = facts.spans.attributes.get(compiled[0], {}).get("backend", "a backend")
         yield facts.suggest(
-            f"{calls.name} is compiled for {len(signatures)} shapes on {calls.backend}",
+            f"{name} is compiled for {len(shapes)} shapes on {backend}",
             [
                 facts.told(compiled, "compiling"),
-                "shapes: " + ", ".join(sorted(signatures)[:3]) + ", …",
-                f"{facts.count(calls.spans)} calls in all",
+                "shapes: " + ", ".join(sorted(shapes)[:3]) + ", …",
             ],
             facts.time(compiled) - max(facts.spans.duration[place] for place in compiled),
             "Pad the arrays to a few sizes, for instance to the next power of two, and cut the "
             "result; or leave the function to a backend that does not compile.",
             facts.count(compiled),
-            calls.spans[0],
+            facts.owner[compiled[0]],
         )

@@ -9,12 +9,12 @@ from bisect import bisect_left
 from collections import defaultdict
 
 from gpuforge.profiler.advise.facts import Facts, Found
-from gpuforge.profiler.model import HOST
+from gpuforge.profiler.model import HOST, NO_PARENT
 from gpuforge.units import format_seconds
 
 SOURCE = "https://docs.nvidia.com/nsight-systems/UserGuide/#expert-systems"
 SAMPLES = 10
-LONG_NS, LONG_SHARE = 5e6, 0.002
+LONG_NS, LONG_SHARE, LOOKED_AT = 5e6, 0.002, 1000
 
 
 def look(facts: Facts) -> Found:
@@ -28,9 +28,10 @@ def look(facts: Facts) -> Found:
         work = _host_work(facts)
         starts = [facts.spans.start[place] for place in work]
         for begin, end in pauses:
-            place, shared = _busiest(facts, work[: bisect_left(starts, end)], begin, end)
-            if 2 * shared > end - begin:
-                found[facts.name(place)].append((place, shared))
+            last = bisect_left(starts, end)
+            place, shared = _busiest(facts, work[max(last - LOOKED_AT, 0) : last], begin, end)
+            name = facts.name(place) if place != NO_PARENT else "the program's own code"
+            found[name].append((place, shared))
         device = facts.profile.lanes[lane].name
         for name, shares in found.items():
             waited = sum(shared for _, shared in shares)
@@ -39,7 +40,7 @@ def look(facts: Facts) -> Found:
                 [
                     f"{len(shares)} pauses of {format_seconds(long / 1e9)} and more: "
                     f"{facts.share(waited)}",
-                    facts.told([place for place, _ in shares]),
+                    *([facts.told([place for place, _ in shares])] if shares[0][0] >= 0 else ()),
                 ],
                 waited,
                 f"Start {name} for the next piece in a thread while the device works on this one, "
@@ -61,12 +62,9 @@ def _host_work(facts: Facts) -> list[int]:
 
 
 def _busiest(facts: Facts, work: list[int], begin: int, end: int) -> tuple[int, int]:
-    """Return the span that covers most of a pause, the innermost of several, and how much."""
-    best, most = -1, 0
+    """Return the innermost span that covers most of a pause, and how much; else the whole pause."""
     for place in reversed(work):
         shared = min(facts.end(place), end) - max(facts.spans.start[place], begin)
-        if shared > most:
-            best, most = place, shared
-        if 2 * most > end - begin:
-            break
-    return best, most
+        if 2 * shared > end - begin:
+            return place, shared
+    return NO_PARENT, end - begin

@@ -5,8 +5,6 @@ Bound: what first calls took beyond the median of the later ones; once per proce
 
 from __future__ import annotations
 
-from statistics import median
-
 from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.units import format_seconds
 
@@ -16,11 +14,11 @@ MUCH, LONG_NS = 10.0, 50e6
 
 def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
-    for calls in facts.calls.values():
+    for calls in facts.placed:
         first, *later = calls.spans
         if not later:
             continue
-        usual = median(map(facts.each, later))
+        usual = facts.usual(later)
         if facts.each(first) < max(MUCH * usual, LONG_NS):
             continue
         parts = (p for places in calls.inside.values() for p in places if facts.owner[p] == first)

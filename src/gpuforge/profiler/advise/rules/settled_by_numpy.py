@@ -10,13 +10,19 @@ from collections import Counter
 from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.rapids.ai/api/cudf/stable/cudf_pandas/faq/"
+COMPARED = "it is compared"
+"""The reason in calls that are tries: NumPy makes them anyway."""
 
 
 def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
     for calls in facts.placed:
         begun = {facts.owner[place] for place in calls.inside.get("run", ())}
-        settled = [p for p in calls.inside.get("settle", ()) if facts.owner[p] in begun]
+        settled = [
+            place
+            for place in calls.inside.get("settle", ())
+            if facts.owner[place] in begun and facts.said(place, "reason") != COMPARED
+        ]
         if not settled:
             continue
         twice = {facts.owner[place] for place in settled}

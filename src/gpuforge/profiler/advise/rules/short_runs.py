@@ -6,10 +6,7 @@ calls but one: at best one call does the work of all.
 
 from __future__ import annotations
 
-from statistics import median
-
 from gpuforge.profiler.advise.facts import Facts, Found
-from gpuforge.profiler.model import TRANSFER
 from gpuforge.units import format_seconds
 
 SOURCE = "https://hta.readthedocs.io/en/latest/source/features/cuda_kernel_launch_stats.html"
@@ -18,9 +15,10 @@ SOURCE = "https://hta.readthedocs.io/en/latest/source/features/cuda_kernel_launc
 def look(facts: Facts) -> Found:
     """Speak once for each function and backend."""
     for calls in facts.placed:
-        made, usual = facts.count(calls.spans), median(map(facts.each, calls.spans))
-        computed = facts.time(calls.work) / made
-        started = usual - computed - calls.label_ns[TRANSFER] / made
+        made, usual = facts.count(calls.spans), facts.usual(calls.spans)
+        parts = [calls.work, calls.inside.get("put", []), calls.inside.get("get", [])]
+        each = [facts.usual(places) * facts.count(places) / made for places in parts]
+        computed, started = each[0], usual - sum(each)
         if not computed or started <= computed:
             continue
         yield facts.suggest(

@@ -14,13 +14,13 @@ SMALL_BYTES, MANY = 64, 3
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function and backend."""
+    """Speak once for each function and backend. Each read is a run and a move back."""
     for calls in facts.placed:
         runs, made = calls.inside.get("run", []), facts.count(calls.spans)
-        extra = facts.count(runs) - made
+        gets = calls.inside.get("get", [])
+        extra = min(facts.count(runs), facts.count(gets)) - made
         if extra < MANY * made or "fallback" in calls.inside:
             continue
-        gets = calls.inside.get("get", [])
         small = [place for place in gets if facts.spans.bytes[place] <= SMALL_BYTES]
         rows = [facts.told(runs, "runs that a call is split into")]
         yield facts.suggest(

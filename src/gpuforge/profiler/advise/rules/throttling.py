@@ -18,7 +18,7 @@ def look(facts: Facts) -> Found:
     for device in {one.device for one in facts.profile.series}:
         flags, clocks = facts.series(device, "throttle"), facts.series(device, "clock")
         slowed = [clock for flag, clock in zip(flags, clocks, strict=False) if flag]
-        if not slowed:
+        if not slowed or not max(clocks):
             continue
         share, missing = len(slowed) / len(flags), 1 - mean(slowed) / max(clocks)
         busy = sum(
