@@ -6,9 +6,10 @@ import asyncio
 import concurrent.futures
 import pickle
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,10 +30,13 @@ from gpuforge.errors import (
 from gpuforge.runtime.backends import is_on
 from gpuforge.runtime.executor import dispatcher as dispatching
 from gpuforge.runtime.executor import opening
+from gpuforge.runtime.executor.future import TaskFuture
+from gpuforge.runtime.executor.lane import Lane
 from gpuforge.runtime.executor.places import Places
 from gpuforge.runtime.executor.quota import Quota
 from gpuforge.runtime.executor.running import on_lane
 from gpuforge.runtime.executor.schedule import Schedule
+from gpuforge.runtime.executor.task import WAITING, Task, Terms
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.session import current_session
 
@@ -637,6 +641,38 @@ class TestSeveralDevices:
         busy = [after[name].busy_seconds - before[name].busy_seconds for name in names]
         assert min(busy) > 0.4 * max(busy), busy  # wide: other programs run on this machine, too
         assert all(after[name].calls > before[name].calls for name in names)
+
+    def test_a_task_that_each_device_leaves_to_the_other_is_taken(self) -> None:
+        """The device that it was left to took longer than expected, and leaves it to the other."""
+        schedule = Schedule([Lane("a"), Lane("b")])
+        dispatcher = dispatching.Dispatcher(schedule)
+        began, opened = threading.Event(), threading.Event()
+
+        def stand() -> None:
+            began.set()
+            assert opened.wait(SECONDS)
+
+        first, second = (Task(work, (), {}, Terms(), copy_context()) for work in (stand, int))
+        for each in (first, second):
+            each.kind, each.lanes = "kind", ("a", "b")
+            each.ending = TaskFuture(each, dispatcher)
+        schedule.learn(first, schedule.lanes["a"], 0.01)
+        schedule.learn(first, schedule.lanes["b"], 0.0101)
+        dispatcher.put(first)
+        assert began.wait(SECONDS)
+        slow = next(name for name, lane in schedule.lanes.items() if lane.running)
+        # The other lane leaves the second one to this lane, which is expected to end at once ...
+        schedule.lanes[slow].running[0].expected_seconds = 1e-9
+        other = "b" if slow == "a" else "a"
+        schedule._seconds["kind", other] = 1.0
+        dispatcher.put(second)
+        time.sleep(3 * dispatching.IDLE_SECONDS)
+        assert second.state == WAITING
+        # ... but takes so long that from then on it leaves such tasks to the other.
+        schedule._seconds["kind", slow] = 10.0
+        opened.set()
+        assert dispatcher.wait(dispatcher.pending, SECONDS)
+        assert schedule.lanes[other].calls == 1
 
     def test_each_gpu_of_a_session_gets_a_lane(self) -> None:
         names = ["torch:cpu", "torch:cuda:0", "torch:cuda:1", "cupy:cuda:0"]

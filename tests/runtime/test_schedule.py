@@ -252,3 +252,21 @@ class TestSeveralDevices:
 def test_a_quota_that_means_nothing_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidSettings):
         Quota(**bad)
+
+
+@given(st.lists(st.floats(1e-6, 1e3) | st.none(), min_size=2, max_size=2), st.floats(0, 1e3))
+def test_of_two_idle_lanes_one_takes_what_waits(seconds: list[float | None], mean: float) -> None:
+    lanes = [Lane("a"), Lane("b", mean_seconds=mean)]
+    schedule = Schedule(lanes)
+    waiting = task(("a", "b"))
+    for lane, known in zip(lanes, seconds, strict=True):
+        if known is not None:
+            schedule.learn(waiting, lane, known)
+    schedule.add(waiting, 0.0)
+    taken = []
+    for lane in lanes:
+        found = schedule.take(lane, 0.0)
+        taken.append(isinstance(found, Batch))
+        left = schedule.left_to
+        assert left == (set() if taken[-1] or any(taken) else {"b" if lane.name == "a" else "a"})
+    assert sum(taken) == 1

@@ -152,8 +152,11 @@ class Dispatcher:
                     self._guard_for(found)
                     self._show()
                     return found
+                for name in self.schedule.left_to:  # nobody else may have it look for work
+                    self._wake(name)
                 if found is None:
-                    if self.closed or not crew.wait(IDLE_SECONDS):
+                    woken = not self.closed and crew.wait(IDLE_SECONDS)
+                    if not woken and (self.closed or not self.schedule.has_work(crew.lane)):
                         break
                 else:
                     crew.wait(found - now)

@@ -31,6 +31,7 @@ class Schedule:
     ----------
     limited : whether a lane has a limit of memory
     memory_short : whether a lane found its next task to need more memory than was left
+    left_to : lanes to which the one that asked last left a task, for it would end there earlier
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Schedule:
         self.latency, self.age_seconds = latency, age_seconds
         self.queues: dict[tuple[str, ...], Queue] = {}
         self.memory_short = False
+        self.left_to: set[str] = set()
         self.limited = any(lane.memory_bytes is not None for lane in self.lanes.values())
         self._numbers = count()
         self._batching: OrderedDict[Hashable, Batching] = OrderedDict()
@@ -89,6 +91,10 @@ class Schedule:
         """How many tasks wait."""
         return sum(queue.waiting for queue in self.queues.values())
 
+    def has_work(self, lane: Lane) -> bool:
+        """Return whether a task waits that may run on a lane."""
+        return any(queue.waiting and lane.name in names for names, queue in self.queues.items())
+
     def batching(self, task: Task) -> Batching:
         """Return what is known of making the calls of a task's group together."""
         found = self._batching.get(task.group)
@@ -101,6 +107,7 @@ class Schedule:
     def take(self, lane: Lane, now: float) -> Batch | float | None:
         """Return what a lane runs now, when to ask again, or None: once something has changed."""
         lane.awaited = None
+        self.left_to.clear()
         if len(lane.running) >= lane.width:
             return None
         found = self._next(lane, now)
@@ -193,6 +200,7 @@ class Schedule:
             here = lane.free_in(now) + (self.expected(task, lane) or 0.0)
             if all(here <= self._end(task, other, ahead, now) for other in others):
                 return task
+        self.left_to.update(other.name for other in others)
         return None
 
     def _end(self, task: Task, lane: Lane, ahead: int, now: float) -> float:
