@@ -121,9 +121,9 @@ def assert_exists(command: str) -> None:
 
 
 def run_command(command: str, expected: str, folder: Path) -> None:
-    program = re.search(r"examples/\w+\.py", command)
-    if program:
-        need((ROOT / program[0]).read_text(encoding="utf-8"))
+    for program in re.findall(r"(?:examples/)?\w+\.py", command):
+        if (folder / program).exists():
+            need((folder / program).read_text(encoding="utf-8"))
     status = re.search(r"# status (\d+)$", command)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(

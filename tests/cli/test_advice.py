@@ -81,7 +81,9 @@ def commands_in(text: str) -> Iterator[str]:
     """Yield the command lines of gpuforge in quotes or backquotes; a bare group is a mention."""
     for quoted in re.findall(r"'(gpuforge [^'\n]+)'|`(gpuforge [^`\n]+)`", text):
         command = next(filter(None, quoted))
-        mention = command.removeprefix("gpuforge ") in ("env", "config", "report", "NAME")
+        mention = command.removeprefix("gpuforge ") in (
+            "env", "config", "report", "diff", "NAME",
+        )  # fmt: skip
         if not mention and not re.search(r"[{}|…]|\.\.\.|--python$", command):
             yield command
 

@@ -60,7 +60,10 @@ def test_json_is_one_document_with_reasons(
     assert document["host"]["utilization_ratio"] is None
 
 
-def test_this_machine_and_this_process(capsys: pytest.CaptureFixture[str]) -> None:
+def test_this_machine_and_this_process(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     published.count("numpy", 3, 0.5)
     published.now("fft \x1b[31mred")
     assert main(["top", "--json"]) == 0

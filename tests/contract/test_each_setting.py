@@ -236,6 +236,29 @@ def limited(world: World) -> bool:
         return limit - int(pages) * resource.getpagesize() < 2**26
 
 
+def warmed(world: World) -> Any:
+    """Return what is opened after a first call, where the last run of the program used a device."""
+    world.patch.setattr("gpuforge.runtime.startup.warming.learned", lambda: ["null"])
+    with gf.session(history=False) as held:
+        gf.offload(doubled)(np.ones(3))
+        for one in held.openings.all:
+            one.wait()
+        return [one.library.name for one in held.openings.all]
+
+
+def imported(world: World) -> Any:
+    """Return whether a heavy library is loaded that the program only imports."""
+    (world.folder / "sympy.py").write_text("print('loaded')")
+    return world.process("run", "program.py", program="import sympy")[0]
+
+
+def cached(world: World) -> Any:
+    (world.folder / "jax.py").write_text("")
+    world.patch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    return world.process("run", "program.py", program=CACHED)[0]
+
+
+CACHED = "import os; print('JAX_COMPILATION_CACHE_DIR' in os.environ)"
 THREADS = "import os; print(os.environ.get('OPENBLAS_THREAD_TIMEOUT'))"
 PLACED = """
 import gpuforge as gf, numpy as np
@@ -256,6 +279,9 @@ EFFECTS: dict[str, tuple[str, Callable[[World], Any]]] = {
     "learn": ("off", explained()),
     "explore_share": ("0", tried),
     "min_elements": ("1000000", tried),
+    "warmup": ("on", warmed),
+    "lazy_imports": ("on", imported),
+    "kernel_caches": ("off", cached),
     "plugins": ("on", plugins("gpuforge.backends", "run", "program.py")),
     "tame_threads": ("off", threads),
     "history": ("off", kept_files),

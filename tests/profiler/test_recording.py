@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import gpuforge as gf
-from gpuforge import trace
+from gpuforge import published, trace
 from gpuforge.errors import WorkloadError
 from gpuforge.profiler import listeners
 from gpuforge.profiler.breakdown import breakdown
@@ -488,3 +488,15 @@ def test_threads_that_all_make_room_do_not_wait_for_each_other(
             threads[0].join(0.01)
     assert sum(p.profile.spans.count) == 20_001
     assert len({s.number for s in trace.drain().spans}) == 0
+
+
+def test_other_processes_see_the_innermost_open_span() -> None:
+    def shown() -> list[str]:
+        return [one.span for one in published.read_all() if one.pid == os.getpid()]
+
+    with gf.profile(), gf.span("whole"), gf.span("inner"):
+        late = time.monotonic() + 30
+        while shown() != ["inner"] and time.monotonic() < late:
+            time.sleep(0.02)
+        assert shown() == ["inner"]
+    assert shown() == [""]

@@ -1,4 +1,4 @@
-"""The profile of a program that ``gpuforge run --save`` starts, from its first line to its last."""
+"""The profile of a program that ``gpuforge run --save FILE`` starts, from first line to last."""
 
 from __future__ import annotations
 

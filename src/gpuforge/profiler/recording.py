@@ -17,7 +17,7 @@ from time import perf_counter_ns, thread_time_ns
 from types import TracebackType
 from typing import IO, Any
 
-from gpuforge import __version__, stored, trace
+from gpuforge import __version__, published, stored, trace
 from gpuforge.errors import WorkloadError
 from gpuforge.facts import Absent, Failed
 from gpuforge.log import logger
@@ -87,7 +87,7 @@ class Recording:
             raise WorkloadError(
                 "another profile of this process is on", hint="end it before the next one begins"
             )
-        self._process = os.getpid()
+        self._process, self._begun_by = os.getpid(), threading.get_ident()
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._lanes = Lanes(self._process)
@@ -292,13 +292,15 @@ class Recording:
             _log.warning("%s", self.problem)
 
     def _watch(self) -> None:
-        """Read memory, and write what was recorded, a few times a second."""
+        """Read memory, show the open span, and write what was recorded, a few times a second."""
         turn = 0
         while not self._ended.wait(SAMPLE_SECONDS):
             self._sample()
+            published.now(trace.current(self._begun_by))
             turn += 1
             if turn % SAMPLES_PER_FLUSH == 0:
                 self.flush()
+        published.now("")
 
     def _sample(self) -> None:
         start, now = thread_time_ns(), perf_counter_ns()

@@ -50,7 +50,7 @@ class Comparison:
     rounds: int
 
     def __str__(self) -> str:
-        """One line, as ``gpuforge bench --against`` prints it."""
+        """One line, as ``gpuforge bench --against REF`` prints it."""
         low, high = percent(self.change.low), percent(self.change.high)
         times = f"{format_seconds(self.base.value)} → {format_seconds(self.new.value)}"
         text = f"{self.verdict}  {times}  {percent(self.change.value)}"
