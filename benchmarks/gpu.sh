@@ -29,6 +29,12 @@ step stream "$python" benchmarks/stream.py --repeats 1 --out "$out/stream.json.g
 step map "$python" benchmarks/map.py --libraries numpy,torch --out "$out/map.json"
 step nothing_to_gain "$python" benchmarks/nothing_to_gain.py --repeats 3 --out "$out/nothing_to_gain.json"
 step lattice "$python" benchmarks/lattice.py --repeats 2 --out "$out/lattice.json"
+step spans "$python" benchmarks/spans.py --out "$out/spans.json"
+step startup "$python" benchmarks/startup.py --out "$out/startup.json"
+step monitor "$python" benchmarks/monitor.py --out "$out/monitor.json"
+step top "$python" -m gpuforge top --json
+step profile "$python" -m gpuforge run --save "$out/profile.gfp" examples/mixed_sizes.py
+step report "$python" -m gpuforge report "$out/profile.gfp"
 if [ -n "${NPBENCH:-}" ]; then
     step npbench "$python" benchmarks/npbench.py --npbench "$NPBENCH" --quick --presets M --out "$out/npbench.json"
 else

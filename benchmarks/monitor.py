@@ -2,8 +2,8 @@
 
 usage: monitor.py [--quick] [--out FILE]
 
-Status 1 where sampling at 1 Hz takes more than 0.5 % of a core, or where the 95 % interval of what
-a monitored run loses does not exclude 2 %.
+Status 1 where sampling at 1 Hz takes more than 0.5 % of a core, 3 where the 95 % interval of what a
+monitored run loses does not exclude 2 %: that proves nothing.
 """
 
 from __future__ import annotations
@@ -156,13 +156,15 @@ def main() -> int:
           f" at 1 Hz {100 * cost['share_of_a_core']:.2f} % of a core")  # fmt: skip
     print(f"a counted call pays {1e6 * shown['count_seconds']:.2f} µs for being seen,"
           f" a held call takes {1e6 * shown['held_call_seconds']:.2f} µs in all")  # fmt: skip
-    good = cost["share_of_a_core"] <= MOST_OF_A_CORE
+    proven = True
     for name in ("watched from inside", "watched from outside"):
         low, high = (100 * bound for bound in found[name]["interval_95"])
         print(f"{name}: {100 * found[name]['loss_ratio']:+.2f} % slower [{low:+.2f}, {high:+.2f}]")
-        good = good and found[name]["interval_95"][1] < MOST_LOST
+        proven = proven and found[name]["interval_95"][1] < MOST_LOST
     arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return 0 if good else 1
+    if cost["share_of_a_core"] > MOST_OF_A_CORE:
+        return 1
+    return 0 if proven else 3
 
 
 if __name__ == "__main__":
