@@ -45,8 +45,9 @@ class DpnpBackend(Backend):
     def __init__(self, dpnp: Any, device: Any, name: str) -> None:
         self.dpnp = dpnp
         # A queue is made with times of its events or without: with, where a profile is on by then.
-        kind = "enable_profiling" if trace.enabled else None
-        self.queue = import_module("dpctl").SyclQueue(device, property=kind)
+        # A queue is made with times of its events or without: with, where a profile is on by then.
+        kind = {"property": "enable_profiling"} if trace.enabled else {}
+        self.queue = import_module("dpctl").SyclQueue(device, **kind)
         self.name = name
         self.version = str(dpnp.__version__)
         self.lowering = lowering(dpnp, self.queue, double=bool(device.has_aspect_fp64))
