@@ -29,6 +29,7 @@ from gpuforge.cli.main import main
 from gpuforge.diagnose.run import run_checks
 from gpuforge.errors import GpuForgeError
 from gpuforge.probe import SnapshotProbe
+from gpuforge.runtime.threads.contention import ONE_THREAD
 
 from .null import NullBackend
 
@@ -203,7 +204,9 @@ def waited_for(world: World) -> Any:
 
 
 def threads(world: World) -> Any:
-    world.patch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
+    # Dask's own module sets numbers of threads in the process that imports it.
+    for name in ("OPENBLAS_THREAD_TIMEOUT", *ONE_THREAD):
+        world.patch.delenv(name, raising=False)
     return world.process("run", "program.py", program=THREADS)[0]
 
 
