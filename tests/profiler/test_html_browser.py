@@ -207,6 +207,7 @@ def test_tables_are_sorted_by_their_headings(opened: Open, text: str) -> None:
 def test_the_timeline_zooms_and_its_table_follows(opened: Open, text: str) -> None:
     page = opened(text)
     page.click("#spans-twin summary")
+    page.wait_for_selector("#spans-table tbody tr >> nth=0")
     assert page.inner_text("#spans-pager span").endswith("of 6,201")
     enter(page, "time-graph")
     press(page, "ArrowDown")
@@ -232,6 +233,7 @@ def test_readings_have_a_summary_and_a_table(opened: Open, text: str) -> None:
     assert told.startswith("cuda:0: memory. From ")
     assert "critical for" in told
     page.click("#charts summary >> nth=0")
+    page.wait_for_selector("#charts table >> nth=0 >> tbody tr >> nth=24")
     assert page.locator("#charts table >> nth=0").locator("tbody tr").count() == 25
     assert page.locator("#charts table >> nth=0").locator("th").last.inner_text()
 
@@ -349,6 +351,7 @@ def test_hostile_names_are_text(opened: Open) -> None:
     enter(page, "flame-graph")
     press(page, "ArrowDown", "ArrowRight", "Enter")
     page.click("#spans-twin summary")
+    page.wait_for_selector("#spans-table tbody tr >> nth=10")
     assert page.locator("#spans-table tbody tr").count() > 10
 
 
