@@ -18,7 +18,7 @@ from gpuforge.profiler.peaks import peaks
 from gpuforge.profiler.regret import lost_share, regrets
 from gpuforge.profiler.sources import source
 from gpuforge.profiler.summary import bottlenecks, first_line, summary, where_time
-from gpuforge.profiler.tables import Table
+from gpuforge.profiler.tables import Table, cut
 from gpuforge.profiler.transfers import transfers
 from tests.profiler.any_profile import HOSTILE, profiles
 from tests.profiler.made import MS, Making
@@ -348,3 +348,17 @@ def test_only_lines_of_python_files_are_read(tmp_path: Path) -> None:
     code.write_bytes(b"# coding: nonsense\n")
     assert "SyntaxError" in source(profile, str(code), 1).absent
     assert source(profile, "\0.py", 1).absent
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        ("program > solve > as written", 28, "program > solve > as written"),
+        ("program > solve > as written", 27, "… > solve > as written"),
+        ("program > solve > as written", 20, "… > as written"),
+        ("program > solve > as written", 10, "pro…ritten"),
+        ("/home/somebody/work/program.py", 14, "/hom…rogram.py"),
+    ],
+)
+def test_a_path_that_is_too_long_keeps_its_last_steps(text: str, width: int, shown: str) -> None:
+    assert cut(text, width) == shown

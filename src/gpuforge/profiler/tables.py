@@ -58,9 +58,14 @@ class Table(NamedTuple):
 
 
 def cut(text: str, width: int) -> str:
-    """Return `text` without its middle where it is too long."""
+    """Return `text` without the first steps of a path, or its middle, where it is too long."""
     if len(text) <= width:
         return text
+    steps = text.split(" > ")
+    for first in range(1, len(steps)):
+        found = " > ".join(["…", *steps[first:]])
+        if len(found) <= width:
+            return found
     first = (width - 1) // 3
     return f"{text[:first]}…{text[len(text) - (width - 1 - first) :]}"
 
