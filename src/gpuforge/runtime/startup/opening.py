@@ -90,6 +90,8 @@ class Opening:
         self._opened, self.held_seconds = made, held_seconds
         self.failure = "; ".join(f"{one.name}: {one.reason}" for one in made.failures)
         self.state = "ready" if made.devices else "failed"
+        if self.state == "failed" and not self.failure:
+            self.failure = "it offered no device"
         self._done.set()
 
     def wait(self, seconds: float | None = None) -> bool:
