@@ -265,6 +265,8 @@ def test_others_hear_of_spans() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX, if it is loaded
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
 def test_a_forked_child_keeps_nothing() -> None:
     with trace.span("parent"):
         child = os.fork()

@@ -144,6 +144,8 @@ def test_no_number_of_seconds_is_refused(every: float) -> None:
         gf.metrics(every=every)
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX, if it is loaded
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
 def test_a_forked_child_begins_anew() -> None:
     gf.metrics(every=60.0)
     child = os.fork()

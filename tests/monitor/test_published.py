@@ -95,6 +95,8 @@ def test_a_number_that_is_used_again_is_not_mistaken_for_the_process_before() ->
         assert files() == [file]
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX, if it is loaded
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
 def test_a_forked_child_has_a_file_of_its_own() -> None:
     fork = """
 p.count('numpy', 1, 1.0)
@@ -284,6 +286,8 @@ def test_a_held_call_shows_nothing_until_it_is_counted(monkeypatch: pytest.Monke
 
 
 @PLACED
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX, if it is loaded
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
 def test_a_forked_child_does_not_show_the_calls_of_its_parent() -> None:
     @gf.offload
     def double(x: np.ndarray) -> np.ndarray:

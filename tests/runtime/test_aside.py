@@ -11,10 +11,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-import gpuforge as gf
 from gpuforge.runtime.evaluation.aside import Aside, importing
 
 
@@ -89,23 +87,41 @@ time.sleep(0.5)
     assert done.stderr == ""
 
 
-def test_a_library_is_opened_beside_the_program(jax: Any) -> None:
-    def polynomial(x: Any) -> Any:
-        y = x
-        for n in range(12):
-            y = y * x + n
-        return y
+OPENED_BESIDE = """
+import numpy as np
+import gpuforge as gf
 
-    with gf.session(history=False, backends=["numpy", "jax"], explore_share=1) as held:
-        library = held.libraries["jax"]
-        library.price_seconds = 0.0
-        placed, x = gf.offload(polynomial), np.random.default_rng(0).random(300_000)
-        for _ in range(10):
-            placed(x)
-        assert library.opened
+def polynomial(x):
+    y = x
+    for n in range(12):
+        y = y * x + n
+    return y
+
+with gf.session(history=False, backends=["numpy", "jax"], explore_share=1) as held:
+    library = held.libraries["jax"]
+    library.price_seconds = 0.0
+    placed, x = gf.offload(polynomial), np.random.default_rng(0).random(300_000)
+    for _ in range(200):
+        placed(x)
+        if library.opened:
+            break
+    assert library.opened
+    held.aside.wait()
+    for _ in range(600):  # a try is begun once calls have paid for it
+        np.testing.assert_allclose(placed(x), polynomial(x), rtol=1e-11)
         held.aside.wait()
-        for _ in range(60):
-            np.testing.assert_allclose(placed(x), polynomial(x), rtol=1e-11)
-            held.aside.wait()
-        # Whether it then stays on JAX hangs on the machine; that it was compiled does not.
-        assert any(kind.compiled for kind in placed.stats().kinds.values())
+        if any(kind.compiled for kind in placed.stats().kinds.values()):
+            break
+    # Whether it then stays on JAX hangs on the machine; that it was compiled does not.
+    print("compiled", any(kind.compiled for kind in placed.stats().kinds.values()))
+"""
+
+
+def test_a_library_is_opened_beside_the_program(jax: Any, tmp_path: Path) -> None:
+    """In a process of its own: what was measured before decides what is worth a try."""
+    del jax
+    done = subprocess.run(
+        [sys.executable, "-c", OPENED_BESIDE],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.stdout == "compiled True\n", done.stderr

@@ -1,6 +1,7 @@
 """Recording itself takes a noticeable part of the time: its figures are too high.
 
-Bound: what recording took, by its calibrated cost for each span.
+Bound: what recording took by its own account: the calibrated cost of each span, and the processor's
+time of writing them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ NOTICEABLE, LONG_NS = 0.05, 20e6
 def look(facts: Facts) -> Found:
     """Speak at most once."""
     made = facts.count(range(len(facts.spans)))
-    each = facts.profile.header.get("cost_ns_per_span", facts.profile.cost_ns)
-    cost = min(facts.profile.cost_ns, each * made)  # the rest is done by a thread of its own
+    cost = min(facts.profile.cost_ns, facts.wall_ns)
     if cost <= max(NOTICEABLE * facts.wall_ns, LONG_NS):
         return
     often = max(range(len(facts.spans)), key=facts.spans.count.__getitem__, default=-1)
