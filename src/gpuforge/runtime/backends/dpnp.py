@@ -45,7 +45,6 @@ class DpnpBackend(Backend):
     def __init__(self, dpnp: Any, device: Any, name: str) -> None:
         self.dpnp = dpnp
         # A queue is made with times of its events or without: with, where a profile is on by then.
-        # A queue is made with times of its events or without: with, where a profile is on by then.
         kind = {"property": "enable_profiling"} if trace.enabled else {}
         self.queue = import_module("dpctl").SyclQueue(device, **kind)
         self.name = name

@@ -97,9 +97,8 @@ class JaxBackend(Backend):
     @cached_property
     def stored_under(self) -> str:
         values = self.jax.config.values.items()
-        settings = {
-            n: v for n, v in values if "compilation_cache" not in n
-        }  # no program's business
+        # Where programs are kept has no part in what they compute.
+        settings = {n: v for n, v in values if "compilation_cache" not in n}
         settings["jax_enable_x64"] = True
         return f"{self.version} {version('jaxlib')} {sorted(settings.items())}"
 

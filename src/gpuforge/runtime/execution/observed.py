@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cache
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
@@ -34,7 +33,6 @@ def _about(function: FunctionRecord, given: Iterable[Any]) -> tuple[str, dict[st
     return name, {"function": function.name, "file": file, "line": line, **arrays}
 
 
-@cache
 def _home(function: Callable[..., Any]) -> tuple[str, str, int]:
     """Return a function's name, and the file and line where it is written."""
     plain = getattr(function, "__func__", function)

@@ -71,7 +71,10 @@ def place(call: Call) -> Placed:
     backend = call.session.backend(name) if name != NUMPY else None
     start = perf_counter()
     try:
-        made = _as_written(call, decision) if not backend else _recorded(call, decision, backend)
+        if backend is None:
+            made = _as_written(call, decision)
+        else:
+            made = _recorded(call, decision, backend)
     except BaseException:  # the call was made all the same
         where = NUMPY if backend is None or decision.trial else backend.name
         call.function.add(where, 1, perf_counter() - start)
