@@ -45,7 +45,7 @@ FOUNDATION = {
 }
 # Modules and packages of the runtime import downwards only, and none of their own level.
 LEVELS_OF_THE_RUNTIME = [
-    {"array", "context", "kept", "namespace", "prelude", "staging", "threads", "timing"},
+    {"array", "context", "heap", "kept", "namespace", "prelude", "staging", "threads", "timing"},
     {"function", "lowering"},
     {"backends", "placement"},
     {"evaluation", "libraries", "record"},

@@ -32,6 +32,7 @@ EXAMPLES = {
     "kernel_caches": ("off", False),
     "plugins": ("on", True),
     "tame_threads": ("0", False),
+    "kept_memory": ("64 MiB", 64 * 2**20),
     "history": ("off", False),
     "cache_folder": ("/tmp/elsewhere", "/tmp/elsewhere"),
     "package_index": ("https://index.example/simple", "https://index.example/simple"),

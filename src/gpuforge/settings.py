@@ -183,6 +183,12 @@ class Settings:
         parse_flag,
         "let idle threads of NumPy's BLAS sleep, not spin, while other libraries compute",
     )
+    kept_memory: int = setting(
+        256 * 2**20,
+        parse_bytes,
+        "host memory of freed arrays that the process keeps for the next ones, in bytes; never more"
+        " than 1/32 of the machine's; 0: as the C library does (only glibc can be told)",
+    )
     history: bool = setting(
         True, parse_flag, "keep learned timings on disk, shared between processes"
     )

@@ -262,6 +262,12 @@ def cached(world: World) -> Any:
 
 
 CACHED = "import os; print('JAX_COMPILATION_CACHE_DIR' in os.environ)"
+KEPT = """
+import gpuforge as gf
+from gpuforge.runtime import heap
+gf.session().__enter__()
+print(heap.kept_bytes)
+"""
 THREADS = "import os; print(os.environ.get('OPENBLAS_THREAD_TIMEOUT'))"
 PLACED = """
 import gpuforge as gf, numpy as np
@@ -287,6 +293,7 @@ EFFECTS: dict[str, tuple[str, Callable[[World], Any]]] = {
     "kernel_caches": ("off", cached),
     "plugins": ("on", plugins("gpuforge.backends", "run", "program.py")),
     "tame_threads": ("off", threads),
+    "kept_memory": ("0", lambda world: world.process("run", "program.py", program=KEPT)[0]),
     "history": ("off", kept_files),
     "cache_folder": ("{folder}/elsewhere", kept_files),
     "package_index": ("https://index.example/simple", sources),

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import gpuforge as gf
+from gpuforge.runtime.evaluation.aside import Aside
 from gpuforge.runtime.execution import summary
 from gpuforge.runtime.threads import contention, openblas
 
@@ -259,6 +260,29 @@ class TestBlasLimit:
             print(contention.state.limited_calls)
         """
         assert run(code) == ["16000"]
+
+    def test_work_beside_the_program_leaves_it_one_thread(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        limit = contention.BlasLimit()
+        copies, seen = limit._find(), []
+        before = [copy.threads for copy in copies]
+        for cores, expected in ((2, [1] * len(copies)), (64, before)):
+            monkeypatch.setattr(contention, "allowed_cores", lambda cores=cores: cores)
+            aside = Aside(contention.BlasLimit().beside_the_program)
+            assert aside.start(lambda: seen.append([copy.threads for copy in copies]))
+            aside.wait()
+            assert seen.pop() == expected
+        assert [copy.threads for copy in copies] == before
+
+    def test_a_number_that_the_program_chose_meanwhile_stays(self) -> None:
+        code = """
+            before = own().threads
+            with contention.BlasLimit().one_thread():
+                own().threads = 2
+            print(own().threads == 2, before)
+        """
+        assert run(code, OPENBLAS_NUM_THREADS="4")[0].startswith("True")
 
     @FORKS
     def test_a_child_forked_inside_has_the_number_back(self) -> None:

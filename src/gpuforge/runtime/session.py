@@ -20,6 +20,7 @@ from gpuforge.errors import BackendUnavailable
 from gpuforge.history import History, Timing
 from gpuforge.installation import install_command
 from gpuforge.log import logger, open_log
+from gpuforge.runtime import heap
 from gpuforge.runtime.backends import Backend, matches
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.calibration.fingerprint import cpu_features, machine_fingerprint
@@ -76,10 +77,11 @@ class Session:
         self.history = History(folder, machine_fingerprint())
         self.kept = Kept(self.history)
         self.priors = Priors(self.history)
+        heap.keep(chosen.kept_memory)
         self.blas = contention.BlasLimit()
         self.peers = Peers()
         self.account = Account()
-        self.aside = Aside()
+        self.aside = Aside(self.blas.beside_the_program)
         self.openings = Openings(self.aside, self._home)
         self.warms = chosen.warmup and not self.forked
         self._homes: dict[str, Home] = {}

@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 from weakref import WeakSet
@@ -27,9 +27,17 @@ may take at most where the system does not tell what a thread computes."""
 
 
 class Aside:
-    """What one session does beside the program."""
+    """What one session does beside the program.
 
-    def __init__(self) -> None:
+    Attributes
+    ----------
+    leave_a_core : around each job: what keeps the program from using all cores meanwhile
+    """
+
+    def __init__(
+        self, leave_a_core: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        self.leave_a_core = leave_a_core
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._imports = False
@@ -57,7 +65,8 @@ class Aside:
 
     def _run(self, job: Callable[[], None]) -> None:
         """Do a job; what runs it stays known until it has ended, so that it is waited for."""
-        job()
+        with self.leave_a_core():
+            job()
 
     def wait(self, patience: float | None = None) -> None:
         """Wait until nothing is under way.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuforge.runtime import heap
 from gpuforge.runtime.placement.account import SHARE
 from gpuforge.runtime.placement.policy import NUMPY
 from gpuforge.runtime.prelude import prelude
 from gpuforge.runtime.record import FunctionRecord, KindRecord
 from gpuforge.runtime.session import Session, current_session, sessions
 from gpuforge.runtime.threads import contention
-from gpuforge.units import format_seconds, significant
+from gpuforge.units import format_bytes, format_seconds, significant
 
 WORTH_TELLING_SECONDS = 0.2
 
@@ -147,6 +148,10 @@ def _notes(session: Session) -> list[str]:
         notes.append(
             "placing had cost more than it gained, over"
             f" {significant(100 * SHARE)} % of NumPy's time: nothing new was tried until it paid"
+        )
+    if heap.kept_bytes:
+        notes.append(
+            f"up to {format_bytes(heap.kept_bytes)} of freed memory is kept for the next arrays"
         )
     return notes + _thread_notes(session)
 

@@ -17,7 +17,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -125,7 +125,11 @@ def allowed_cores() -> int:
 
 
 class BlasLimit:
-    """Runs short NumPy calls with one BLAS thread while other threaded backends are in use.
+    """Lets NumPy's BLAS compute in one thread while others need the cores.
+
+    These are the workers of other libraries, during short calls, and what gpuforge does beside the
+    program. The threads of a product wait for each other without sleeping: where one of them has
+    lost its core to a compilation, a product of 3 ms was seen to take 1.5 s.
 
     OpenBLAS has one number of threads for the whole process: calls that overlap in several threads
     share one limit, which ends with the last of them.
@@ -149,12 +153,21 @@ class BlasLimit:
     @contextmanager
     def one_thread(self) -> Iterator[None]:
         """Limit BLAS to one thread inside, and give the former number back."""
+        state.limited_calls += 1
+        with self._limited():
+            yield
+
+    def beside_the_program(self) -> AbstractContextManager[None]:
+        """Return what leaves a core of few to a job beside the program, where that is wanted."""
+        return self._limited() if self._few_cores and _wanted() else nullcontext()
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
         shared = BlasLimit
         with shared._lock:
             if not shared._inside:
                 shared._limit()
             shared._inside += 1
-            state.limited_calls += 1
         try:
             yield
         finally:
@@ -181,7 +194,8 @@ class BlasLimit:
     @classmethod
     def _give_back(cls) -> None:
         for copy, threads in zip(cls._find(), cls._given, strict=True):
-            copy.threads = threads
+            if copy.threads == 1:  # else the program chose a number meanwhile
+                copy.threads = threads
 
     @classmethod
     def _find(cls) -> list[Copy]:
