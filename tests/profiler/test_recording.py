@@ -395,6 +395,19 @@ def test_held_calls_are_told_while_a_profile_is_on() -> None:
     assert all(held.again is None for held in add.stats().held.values())
 
 
+def test_callables_without_a_hash_are_profiled() -> None:
+    class Doubled:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __call__(self, x: np.ndarray) -> np.ndarray:
+            return x * 2
+
+    placed = gf.offload(Doubled())
+    with gf.profile() as p:
+        placed(np.ones(3))
+    assert any(span.name == Doubled.__qualname__ for span in p.profile.spans)
+
+
 def test_memory_stays_bounded() -> None:
     most = 0
     with gf.profile() as p:

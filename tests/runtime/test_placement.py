@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from gpuforge.runtime.placement.account import Account
 from gpuforge.runtime.placement.evidence import Curve
 from gpuforge.runtime.placement.peers import Peer, Peers
-from gpuforge.runtime.placement.policy import NUMPY, Candidate, Kind, Policy, charge, observe
+from gpuforge.runtime.placement.policy import (
+    NUMPY,
+    Candidate,
+    Kind,
+    Policy,
+    charge,
+    charge_compiled,
+    observe,
+)
 
 Cost = Callable[[str, int], float]
 
@@ -104,6 +112,17 @@ def test_compiling_waits_until_it_would_have_paid() -> None:
     assert "jit" not in where
     where, _, _ = simulate(cost, [7] * 40_000, candidates, compile_seconds=0.2)
     assert where[-1] == "jit"
+
+
+def test_what_was_compiled_beside_the_program_is_tried_with_the_next_call() -> None:
+    candidates, kind, policy = [Candidate(NUMPY), Candidate("jit", 1e-5, True)], Kind(), Policy(1.0)
+    while not policy.decide(kind, "s", 7, candidates).trial:
+        observe(kind, "s", 7, NUMPY, 10e-3, candidates)
+    charge_compiled(kind, "jit", 0.1)
+    kind.curve("jit").cell("s").ready = True
+    assert policy.decide(kind, "s", 7, candidates).trial == "jit"
+    assert kind.curve("jit").first_seconds == [0.1]
+    assert kind.outlay_seconds == 0.1
 
 
 def test_a_refused_backend_is_never_chosen() -> None:

@@ -15,7 +15,7 @@ from gpuforge.runtime.placement.policy import (
     Decision,
     Policy,
     Row,
-    charge,
+    charge_compiled,
 )
 from gpuforge.units import format_bytes
 
@@ -69,7 +69,7 @@ def _take_in_compiled(call: Call) -> None:
         del record.compiling[key, name]
         curve = record.kind.curve(name)
         felt = SHARE_FELT * compilation.seconds
-        charge(record.kind, key, name, felt, felt, bought=True)
+        charge_compiled(record.kind, name, felt)
         call.session.account.add(0.0, felt, name)
         record.compiled[key, name] = record.compiled.get((key, name), 0) + 1
         curve.cell(key).ready = not compilation.failure

@@ -444,6 +444,15 @@ def arrive(kind: Kind, candidate: Candidate, sizes: Mapping[str, int]) -> None:
         curve.missed_seconds += saved
 
 
+def charge_compiled(kind: Kind, backend: str, seconds: float) -> None:
+    """Take in what compiling beside the program cost; the try that it is for is still to come.
+
+    What might have been saved so far has paid for both, and is left to pay for the try.
+    """
+    kind.curve(backend).first_seconds.append(seconds)
+    kind.outlay_seconds += seconds
+
+
 def charge(
     kind: Kind,
     signature: Hashable,
