@@ -172,12 +172,7 @@ def _profiles(found: ProfileDifference, arguments: argparse.Namespace) -> int:
 
 def _write_page(path: Path, base: Profile, new: Profile, found: ProfileDifference) -> None:
     remarks = [f"not fully comparable: {line}" for line in found.differences]
-    try:
-        stored.write(path, render_difference(base, new, remarks))
-    except OSError as error:
-        raise WorkloadError(
-            f"{path} cannot be written: {error.strerror}", hint="name another file with -o"
-        ) from None
+    stored.write_output(path, render_difference(base, new, remarks))
     render.message(f"written to {path}")
 
 
