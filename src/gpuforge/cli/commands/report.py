@@ -27,12 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         dest="output",
         metavar="FILE",
-        help="write there; '-' is stdout, which is the default of all formats but markdown",
+        help="write to FILE; '-' is stdout, the default of all formats but markdown",
     )
     parser.add_argument(
         "--format",
         metavar="NAME",
-        help="one of those below; by default what the end of the name behind -o says, else text",
+        help="one of the formats below; default: from the suffix of the -o FILE, else text",
     )
 
 
