@@ -399,6 +399,17 @@ class TestWriting:
         assert (tmp_path / "link").is_symlink()
         assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
 
+    @posix
+    def test_a_device_or_a_pipe_is_written_to_and_not_replaced(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        end = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            stored.write(tmp_path / "pipe", "text")
+            assert os.read(end, 9) == b"text"
+        finally:
+            os.close(end)
+        assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
     def test_what_killed_processes_left_is_removed_in_time(self, tmp_path: Path) -> None:
         old, new = tmp_path / ".kept.1.aa.part", tmp_path / ".kept.2.bb.part"
         for path in (old, new):

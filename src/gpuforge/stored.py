@@ -18,6 +18,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from gpuforge.errors import WorkloadError
+
 T = TypeVar("T")
 
 _CLASS, _TUPLE = "@", "@tuple"
@@ -31,7 +33,8 @@ class Damaged(ValueError):
 def write(path: Path, content: str | bytes, *, parents: bool = False, durable: bool = True) -> None:
     """Replace the file at `path` by one that holds `content`, on the disk when this returns.
 
-    The mode of a file that is there is kept, and a link to a file stays a link.
+    The mode of a file that is there is kept, a link to a file stays a link, and a device or a pipe
+    is written to instead of being replaced.
 
     Parameters
     ----------
@@ -45,6 +48,10 @@ def write(path: Path, content: str | bytes, *, parents: bool = False, durable: b
     OSError
         If it cannot be written. The old content is then still there.
     """
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
     path = Path(os.path.realpath(path))
     if parents:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +59,6 @@ def write(path: Path, content: str | bytes, *, parents: bool = False, durable: b
     part = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
     try:
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        data = content.encode("utf-8") if isinstance(content, str) else content
         with open(handle, "wb") as file:
             with suppress(OSError):  # there is no old file, or its mode cannot be given
                 os.chmod(part, os.stat(path).st_mode & 0o7777)
@@ -65,6 +71,22 @@ def write(path: Path, content: str | bytes, *, parents: bool = False, durable: b
         with suppress(OSError):
             part.unlink()
         raise
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write the file that a user asked for.
+
+    Raises
+    ------
+    WorkloadError
+        If it cannot be written.
+    """
+    try:
+        write(path, content)
+    except OSError as error:
+        raise WorkloadError(
+            f"{str(path)!r} cannot be written: {error.strerror or error}", hint="name another file"
+        ) from None
 
 
 def _clear_abandoned(path: Path) -> None:

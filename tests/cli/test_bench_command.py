@@ -116,10 +116,11 @@ def test_what_changed_while_it_was_measured_is_said(
     [
         (("no.py",), "no file 'no.py'"),
         ((), "no bench_*.py or benchmarks/bench_*.py here"),
-        (("--fail-on", "0"), "--fail-on is not a positive number of percent"),
+        (("--fail-on", "0"), "--fail-on 0 is not a positive percentage"),
         (("--fail-on", "x"), "invalid float value: 'x'"),
         (("--save", "a", "--history"), "--save cannot be combined"),
         (("--format", "csv"), "invalid choice: 'csv'"),
+        (("--format", "pyperf"), "--format needs --save"),
     ],
 )
 def test_wrong_usage(
@@ -263,12 +264,12 @@ def test_files_of_two_kinds_and_of_none(call: Any, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     one, two = stored(tmp_path / "r.json", 1e-3), profile(tmp_path / "a.gfp", 20)
     for arguments, message in (
-        ((one, two), "are a bench result and a session file"),
+        ((one, two), "cannot be compared: one is a bench result, the other a session file"),
         ((one, one, "--folded"), "--folded needs two session files"),
         ((one, one, "-o", tmp_path / "d.html"), "-o needs two session files"),
         ((one, tmp_path / "none"), "cannot be read"),
         ((one, tmp_path / "text"), "text"),
-        ((two, two, "--fail-on", "-1"), "--fail-on is not a positive number"),
+        ((two, two, "--fail-on", "-1"), "--fail-on -1 is not a positive percentage"),
     ):
         status, out, err = call("diff", *arguments)
         assert status == 2 and out == "" and message in err

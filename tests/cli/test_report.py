@@ -103,11 +103,11 @@ def test_the_analysis_is_dated_and_written_to_its_folder(
     [
         (["--format", "speedscop"], "error: unknown format 'speedscop'\n"
                                     "hint: did you mean 'speedscope'?\n"),
-        (["-o", "folder"], "error: folder is a folder\nhint: name a file in it with -o\n"),
-        (["-o", "no/run.json"], "error: no/run.json cannot be written: No such file or directory\n"
-                                "hint: name another file with -o\n"),
-        (["-o", "mine.md"], "error: mine.md exists, and somebody may have added to it\n"
-                            "hint: name another file\n"),
+        (["-o", "folder"], "error: 'folder' is a folder\nhint: name a file in it with -o\n"),
+        (["-o", "no/run.json"], "error: 'no/run.json' cannot be written: No such file or "
+                                "directory\nhint: name another file\n"),
+        (["-o", "mine.md"], "error: 'mine.md' exists and is not replaced: somebody may have "
+                            "edited it\nhint: name another file with -o\n"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_written_is_said(
@@ -126,10 +126,11 @@ def test_what_cannot_be_written_is_said(
         ("no.gfp", "error: 'no.gfp' cannot be read: No such file or directory\n"
                    "hint: check the path\n"),
         ("folder", "error: 'folder' cannot be read: Is a directory\nhint: check the path\n"),
-        ("text.gfp", "error: 'text.gfp' is no session file: it does not begin as one\n"
-                     "hint: 'gpuforge run --save FILE SCRIPT' makes one\n"),
-        ("empty.gfp", "error: 'empty.gfp' is no session file: it does not begin as one\n"
-                      "hint: 'gpuforge run --save FILE SCRIPT' makes one\n"),
+        ("text.gfp", "error: 'text.gfp' is not a session file: it does not start with the "
+                     "signature of one\nhint: record one with 'gpuforge run --save FILE SCRIPT'\n"),
+        ("empty.gfp", "error: 'empty.gfp' is not a session file: it does not start with the "
+                      "signature of one\n"
+                      "hint: record one with 'gpuforge run --save FILE SCRIPT'\n"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_said(
@@ -166,6 +167,17 @@ def test_a_damaged_file_is_reported_up_to_the_damage(
             out, err = capsys.readouterr()
             assert (status, err == "") in ((0, True), (2, False)), err
         assert status == 2 or "incomplete" in out
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_behind_stdout_is_said(folder: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*REPORT, "run.gfp"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: the output cannot be written to stdout: No space left on device\n"
+        "hint: check where stdout is redirected to, and whether that disk is full\n"
+    )
 
 
 def test_what_is_left_out_is_said(

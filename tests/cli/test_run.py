@@ -383,7 +383,7 @@ def test_a_profile_is_kept_of_what_was_placed(tmp_path: Path) -> None:
     ("path", "message"),
     [
         ("no/a.gfp", "error: the session file 'no/a.gfp' cannot be written"),
-        ("kept.txt", "error: 'kept.txt' is there and is no session file"),
+        ("kept.txt", "error: 'kept.txt' exists and is not a session file"),
         (".", "error: the session file '.' cannot be written"),
     ],
 )

@@ -128,7 +128,7 @@ def test_refs_and_functions_that_are_not_there(repository: Path, tmp_path: Path)
     with pytest.raises(UnknownName, match=r"unknown benchmark in bench_ops\.py 'bench_tota'"):
         compare_with("v1", path, "bench_tota", seconds=1)
     write(tmp_path, bench_alone="def bench_a(): pass")
-    with pytest.raises(WorkloadError, match=r"git rev-parse: .*not a git repository"):
+    with pytest.raises(WorkloadError, match=r"'git rev-parse' failed in .*not a git repository"):
         compare_with("v1", tmp_path / "bench_alone.py", seconds=1)
 
 

@@ -49,7 +49,7 @@ def test_a_damaged_result_is_refused(tmp_path: Path, data: st.DataObject) -> Non
 @pytest.mark.parametrize("text", ["", "[]", "{}", "1", '{"@": "BenchResult"}', '{"@": "Path"}'])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "r.json").write_text(text)
-    with pytest.raises(WorkloadError, match="is no bench result"):
+    with pytest.raises(WorkloadError, match="is not a bench result"):
         read(tmp_path / "r.json")
 
 

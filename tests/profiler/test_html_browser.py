@@ -6,9 +6,6 @@ of axe-core, whose ``axe.min.js`` is looked for at ``AXE_CORE`` and else fetched
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,40 +21,12 @@ from tests.profiler.made import Making
 from tests.profiler.realistic import realistic
 from tests.profiler.test_html import HOSTILE, hostile
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 DESKTOP = {"width": 1280, "height": 800}
-AXE = "axe-core@4.14.1"
 Open = Callable[..., Any]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium for playwright: install Debian's package chromium")
-    with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
-@pytest.fixture(scope="module")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    if path := os.environ.get("AXE_CORE"):
-        return Path(path).read_text(encoding="utf-8")
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("no npm to fetch axe-core for playwright: install it, or set AXE_CORE")
-    folder = tmp_path_factory.mktemp("axe")
-    command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder), AXE]
-    fetched = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    if fetched.returncode:
-        pytest.skip(f"npm cannot fetch axe-core for playwright: {fetched.stderr[-300:]}")
-    return (folder / "node_modules/axe-core/axe.min.js").read_text(encoding="utf-8")
-
-
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Open]:
+def opened(chromium: Any, tmp_path: Path) -> Iterator[Open]:
     """Open pages; at the end, fail on any request, message on the console, or exception."""
     contexts: list[Any] = []
     complaints: list[str] = []
@@ -65,7 +34,7 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Open]:
     def opens(text: str, fragment: str = "", before: str = "", **options: Any) -> Any:
         path = tmp_path / f"{len(contexts)}.html"
         path.write_text(text, encoding="utf-8")
-        contexts.append(browser.new_context(**{"viewport": DESKTOP} | options))
+        contexts.append(chromium.new_context(**{"viewport": DESKTOP} | options))
         page = contexts[-1].new_page()
         page.add_init_script(before)
         page.on("console", lambda message: complaints.append(message.text))
@@ -307,10 +276,10 @@ def test_it_can_be_printed(opened: Open, text: str) -> None:
     assert page.is_visible("#flame-graph .box >> nth=0")
 
 
-def test_without_scripts_the_tables_are_there(browser: Any, tmp_path: Path, text: str) -> None:
+def test_without_scripts_the_tables_are_there(chromium: Any, tmp_path: Path, text: str) -> None:
     path = tmp_path / "page.html"
     path.write_text(text, encoding="utf-8")
-    context = browser.new_context(java_script_enabled=False)
+    context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(path.as_uri())
     assert page.is_visible("noscript p")

@@ -349,14 +349,17 @@ def test_a_profile_is_exported(tmp_path: Path) -> None:
 
 def test_one_profile_at_a_time() -> None:
     with gf.profile() as p:
-        with pytest.raises(WorkloadError, match="another profile"):
+        with pytest.raises(WorkloadError, match="being profiled already"):
             gf.profile().start()
-        with pytest.raises(WorkloadError, match="not ended"):
+        with pytest.raises(WorkloadError, match="not been recorded yet"):
             p.summary()
     p.stop()  # a second time nothing happens
     with gf.profile() as again:
         pass
     assert again.profile.spans.names == ["program"]
+    with again, gf.span("second time"):
+        pass
+    assert "second time" in again.profile.spans.names
 
 
 def test_a_file_that_cannot_be_written_on_does_not_end_the_program(
@@ -370,6 +373,26 @@ def test_a_file_that_cannot_be_written_on_does_not_end_the_program(
         monkeypatch.setattr(p._writer, "write", full)
     assert "No space left on device" in p.problem
     assert any("No space left" in note for note in p.profile.notes)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of a file as Linux does")
+def test_a_disk_that_is_full_at_the_end_does_not_end_the_program(tmp_path: Path) -> None:
+    program = """
+import resource, signal
+import gpuforge as gf
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with gf.profile("run.gfp") as p:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+    for n in range(20_000):
+        with gf.span(f"step {n}"):
+            pass
+print(p.problem)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "'run.gfp' is incomplete: writing to it failed: File too large" in done.stdout
+    assert done.stderr == ""
 
 
 def test_held_calls_are_told_while_a_profile_is_on() -> None:

@@ -106,7 +106,7 @@ def test_bottlenecks_are_what_took_most_itself() -> None:
     assert found[0].seconds == 0.007
     assert found[0].share == pytest.approx(7 / 15)
     assert found[0].errors == 1
-    assert str(found[1]) == "step > solve > run: 4 ms of its own (26.7 %, wait) in 1 spans"
+    assert str(found[1]) == "step > solve > run: 4 ms of its own (26.7 %, wait) in 1 span"
 
 
 def test_the_text_says_the_most_important_first(suggested: Profile) -> None:

@@ -96,7 +96,7 @@ def test_what_stood_open_at_a_flush_is_read_with_its_children() -> None:
     writer.write([("step", 0, 3, 1, BEGIN + 30, BEGIN + 90, 7, 0, None)], [opened])
     profile = read(io.BytesIO(file.getvalue()))
     assert not profile.complete
-    assert "ended from outside" in " ".join(profile.notes)
+    assert "the end of the recording is missing" in " ".join(profile.notes)
     program, first, second = profile.spans
     assert (program.name, program.duration_ns, program.attributes) == (
         "program", 90, {"unfinished": True},
@@ -221,7 +221,7 @@ def test_what_is_no_session_file_is_said(tmp_path: Path, content: bytes, message
 def test_a_file_that_is_something_else_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "thesis.txt"
     path.write_text("three years of work")
-    with pytest.raises(WorkloadError, match="is no session file; it is left as it is"):
+    with pytest.raises(WorkloadError, match="exists and is not a session file"):
         Writer(path, {}, BEGIN)
     assert path.read_text() == "three years of work"
     with pytest.raises(WorkloadError, match="cannot be written"):

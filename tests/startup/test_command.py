@@ -39,7 +39,7 @@ def test_before_any_run_nothing_is_known(capsys: pytest.CaptureFixture[str]) -> 
     assert found["program"] is None and found["unknown"]["program"]
     assert {one["variable"] for one in found["caches"]} > {"CUDA_MODULE_LOADING"}
     assert main(["startup"]) == 3
-    assert "no program has kept its start here yet" in capsys.readouterr().out
+    assert "no start-up is recorded yet" in capsys.readouterr().out
 
 
 def test_a_run_is_told_afterwards(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -145,7 +145,9 @@ def test_validation_says_what_it_could_not_do() -> None:
     late = Comparison("something", reason="time was up before both forms had run")
     assert late.text() == "something: not measured: time was up before both forms had run"
     assert late.document()["same_result"] is None
-    apart = Comparison("it", [2.0, 3.0], [1.0, 1.5], {"same"})
-    assert "faster in every run" in apart.text()
-    overlap = Comparison("it", [2.0, 3.0], [1.0, 2.5], {"a", "b"})
+    apart = Comparison("it", [2.0, 3.0, 3.0], [1.0, 1.5, 1.0], {"same"})
+    assert "3 runs of each in turns: faster in every run" in apart.text()
+    once = Comparison("it", [2.0], [1.0], {"same"})
+    assert "1 run of each in turns: too few runs to show a gain" in once.text()
+    overlap = Comparison("it", [2.0, 3.0, 3.0], [1.0, 2.5, 1.0], {"a", "b"})
     assert "no gain is shown" in overlap.text() and "DIFFERENT results" in overlap.text()

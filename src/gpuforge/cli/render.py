@@ -9,28 +9,36 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpuforge.errors import GpuForgeError
+from gpuforge.errors import GpuForgeError, WorkloadError
 
 # Files and names of others may hold escape sequences, which a terminal would obey.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def data(text: str) -> None:
-    """Print what the command was asked for."""
-    print(text, flush=True)
+    """Print what the command was asked for.
 
-
-def raw(content: bytes) -> None:
-    """Print what the command was asked for, where it is no text."""
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
+    Raises
+    ------
+    WorkloadError
+        If stdout cannot be written to, as on a full disk; a pipe that was closed is no such error.
+    """
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        with contextlib.suppress(OSError):  # else Python tries to write it again at exit
+            sys.stdout.close()
+        raise WorkloadError(
+            f"the output cannot be written to stdout: {error.strerror}",
+            hint="check where stdout is redirected to, and whether that disk is full",
+        ) from None
 
 
 def document(value: dict[str, Any]) -> None:
     """Print one JSON document."""
-    print(
-        json.dumps({"schema_version": 1, **value}, ensure_ascii=False, allow_nan=False), flush=True
-    )
+    data(json.dumps({"schema_version": 1, **value}, ensure_ascii=False, allow_nan=False))
 
 
 def screen(lines: Sequence[str]) -> None:

@@ -57,5 +57,4 @@ class SessionReports:
             return None
         from gpuforge.profiler import formats, session_file
 
-        made = formats.render(session_file.read(path, most_bytes=MOST_BYTES), "html")
-        return made if isinstance(made, str) else made.decode()
+        return formats.render(session_file.read(path, most_bytes=MOST_BYTES), "html")

@@ -16,7 +16,7 @@ from typing import Any
 from gpuforge.runtime.startup.deferrable import HEAVY
 from gpuforge.units import format_seconds
 
-MOST_ROUNDS = 7
+LEAST_ROUNDS, MOST_ROUNDS = 3, 7
 IMPORTS = ("sympy", "scipy", "matplotlib", "pandas", "torch", "jax")
 """What a program may import and not use: the first that is installed."""
 LIBRARIES = ("jax", "torch", "dpnp")
@@ -77,12 +77,17 @@ class Comparison:
         if not self.is_complete:
             return f"{self.question}: not measured: {self.reason}"
         result = "DIFFERENT results" if self.differs else "same result"
-        apart = max(self.optimised) < min(self.baseline)
-        verdict = "faster in every run" if apart else "the runs overlap: no gain is shown"
+        runs = min(len(self.baseline), len(self.optimised))
+        if runs < LEAST_ROUNDS:
+            verdict = f"too few runs to show a gain (at least {LEAST_ROUNDS} of each are needed)"
+        elif max(self.optimised) < min(self.baseline):
+            verdict = "faster in every run"
+        else:
+            verdict = "the runs overlap: no gain is shown"
         return (
             f"{self.question}: {result}\n  without {_spread(self.baseline)}, with"
-            f" {_spread(self.optimised)}, {len(self.baseline)} and {len(self.optimised)} runs in"
-            f" turns: {verdict}"
+            f" {_spread(self.optimised)}, {runs} {'run' if runs == 1 else 'runs'} of each in turns:"
+            f" {verdict}"
         )
 
 

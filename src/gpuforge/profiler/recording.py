@@ -85,7 +85,8 @@ class Recording:
         _running[:] = [one for one in _running if one._process == os.getpid()]  # after a fork
         if _running:
             raise WorkloadError(
-                "another profile of this process is on", hint="end it before the next one begins"
+                "this process is being profiled already",
+                hint="end that profile before starting another",
             )
         self._process, self._begun_by = os.getpid(), threading.get_ident()
         self._lock = threading.Lock()
@@ -98,6 +99,8 @@ class Recording:
         self._spans = self._cost_ns = 0
         trace.enable(False)
         self._span_ns = _measure_cost()
+        self._profile, self.problem = None, ""
+        platform.platform()  # takes some milliseconds the first time, which are not the program's
         self._begin_ns, self._started = perf_counter_ns(), time.time()
         self._first = trace.next_number()
         self._memory_file: IO[bytes] = io.BytesIO()
@@ -137,7 +140,14 @@ class Recording:
         except OSError as error:
             self._failed(error)
         if self.path is not None:
+            self._close()
+
+    def _close(self) -> None:
+        """Close the file, even where what is left cannot be written."""
+        try:
             self._writer.file.close()
+        except OSError as error:
+            self._failed(error)
 
     def __enter__(self) -> Recording:
         return self.start()
@@ -160,7 +170,10 @@ class Recording:
             If it has not, or its file cannot be read.
         """
         if self in _running or not self._process:
-            raise WorkloadError("the profile has not ended", hint="look at it after the 'with'")
+            raise WorkloadError(
+                "the profile has not been recorded yet",
+                hint="use it after the 'with' block, or after stop()",
+            )
         if self._profile is None:
             self._memory_file.seek(0)
             self._profile = read(self.path or self._memory_file)
@@ -185,13 +198,7 @@ class Recording:
             If the file cannot be written.
         """
         made = import_module("gpuforge.profiler.formats").render(self.profile, format)
-        try:
-            stored.write(Path(path), made)
-        except OSError as error:
-            raise WorkloadError(
-                f"{str(path)!r} cannot be written: {error.strerror or error}",
-                hint="choose another folder",
-            ) from None
+        stored.write_output(Path(path), made)
 
     def flush(self) -> None:
         """Take in what was recorded until now, and write it."""
@@ -288,7 +295,10 @@ class Recording:
     def _failed(self, error: OSError) -> None:
         """Go on without the file: the program is not to fail for its profile."""
         if not self.problem:
-            self.problem = f"the session file could not be written on: {error.strerror or error}"
+            self.problem = (
+                f"the session file {str(self.path)!r} is incomplete: writing to it failed: "
+                f"{error.strerror or error}"
+            )
             _log.warning("%s", self.problem)
 
     def _watch(self) -> None:

@@ -104,7 +104,7 @@ class Bottleneck:
         """Return it as a line."""
         return (
             f"{names.path(self.path)}: {format_seconds(self.seconds)} of its own "
-            f"({percent(self.share)}, {self.label}) in {self.count:,} spans"
+            f"({percent(self.share)}, {self.label}) in {_spans(self.count)}"
         )
 
 
@@ -133,6 +133,10 @@ def where_written(attributes: dict[str, Any]) -> tuple[str, int]:
     return file, number
 
 
+def _spans(count: int) -> str:
+    return f"{count:,} span{'' if count == 1 else 's'}"
+
+
 def recording(profile: Profile, parts: list[Breakdown] | None = None) -> list[str]:
     """Return what is to be known of the recording itself, a text each."""
     parts = breakdown(profile) if parts is None else parts
@@ -140,7 +144,7 @@ def recording(profile: Profile, parts: list[Breakdown] | None = None) -> list[st
     merged = sum(count - 1 for count in spans.count if count > 1)
     cost = f"{format_seconds(profile.cost_ns / NS)} ({percent(profile.cost_ns / wall)})"
     found = [
-        f"{len(spans):,} spans"
+        _spans(len(spans))
         + (f", {merged:,} more merged into them" if merged else "")
         + f"; recording them took about {cost}"
     ]

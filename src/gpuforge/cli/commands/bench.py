@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         metavar="FILE[::NAME]",
         nargs="?",
-        help="a Python file with functions bench_*, and one of them; the only "
-        f"{' or '.join(PATTERNS)} by default",
+        help="a Python file with functions bench_*, or one function in it; default: the only "
+        f"{' or '.join(PATTERNS)}",
     )
     parser.add_argument(
         "--against", metavar="REF", help="compare with the code of this git commit, tag or branch"
@@ -45,14 +45,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --against: the smallest proven slowdown that is a regression (status 1); "
         "default %(default)g",
     )
-    parser.add_argument("--time-limit", default="60s", help="default %(default)s")
+    parser.add_argument(
+        "--time-limit",
+        metavar="SECONDS",
+        default="60s",
+        help="stop after this; default %(default)s",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--save", metavar="FILE", help="write the result to FILE")
     parser.add_argument(
-        "--format", choices=FORMATS, default=FORMATS[0], help="of --save; default %(default)s"
+        "--format",
+        choices=FORMATS,
+        default=FORMATS[0],
+        help="format of the file that --save writes; default %(default)s",
     )
     parser.add_argument(
-        "--history", action="store_true", help="show the kept runs, and where their times changed"
+        "--history", action="store_true", help="show earlier runs, and where their times changed"
     )
 
 
@@ -64,13 +72,22 @@ def run(arguments: argparse.Namespace) -> int:
             hint="run 'gpuforge bench FILE --save RESULT' without them",
         )
     if not 0 < arguments.fail_on < math.inf:
-        raise UnknownName("gpuforge bench: --fail-on is not a positive number of percent")
+        raise UnknownName(
+            f"gpuforge bench: --fail-on {arguments.fail_on:g} is not a positive percentage",
+            hint="use a number above 0, such as 5",
+        )
+    if arguments.format != FORMATS[0] and not arguments.save:
+        raise UnknownName("gpuforge bench: --format needs --save", hint="add --save FILE")
     if arguments.history:
         return _history(arguments)
     path, _, only = (arguments.file or _only_file()).partition("::")
     if not Path(path).is_file():
         raise WorkloadError(f"no file {path!r}", hint="name a Python file with functions bench_*")
     seconds = parse_seconds(arguments.time_limit)
+    if seconds <= 0:
+        raise UnknownName(
+            "gpuforge bench: --time-limit is not positive", hint="use for example 10s"
+        )
     if arguments.against:
         return _against(Path(path), only, seconds, arguments)
     return _measure(Path(path), only, seconds, arguments)
@@ -246,7 +263,8 @@ def _history(arguments: argparse.Namespace) -> int:
     if history.problem:
         render.message(f"warning: {history.problem}")
     if not times:
-        render.message("no runs are kept: 'gpuforge bench FILE' keeps one each time")
+        what = f" of {arguments.file}" if arguments.file else ""
+        render.message(f"no runs{what} are recorded: 'gpuforge bench FILE' records one each time")
     return FINE if times else NOTHING
 
 

@@ -40,14 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         metavar="PERCENT",
         type=float,
-        help="status 1 where a benchmark is slower by this, or the wall time of a profile longer; "
-        f"by default where a benchmark is slower by {100 * MINIMAL:g}, and never for profiles",
+        help="exit with status 1 if a benchmark is slower by this, or a profile longer; "
+        f"default: {100 * MINIMAL:g} for bench results; profiles never fail",
     )
     parser.add_argument(
         "-o",
         dest="output",
         metavar="FILE",
-        help="write there a page (.html) with the differential flame graph of two session files",
+        help="write an HTML page with the differential flame graph of two session files to FILE",
     )
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--json", action="store_true", help="print one JSON document")
@@ -61,7 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compare two files of one kind."""
     if arguments.fail_on is not None and not 0 < arguments.fail_on < math.inf:
-        raise UnknownName("gpuforge diff: --fail-on is not a positive number of percent")
+        raise UnknownName(
+            f"gpuforge diff: --fail-on {arguments.fail_on:g} is not a positive percentage",
+            hint="use a number above 0, such as 5",
+        )
     base, new = (_read(Path(name)) for name in (arguments.base, arguments.new))
     if isinstance(base, Profile) and isinstance(new, Profile):
         found = profile_difference(base, new)
@@ -70,13 +73,14 @@ def run(arguments: argparse.Namespace) -> int:
         return _profiles(found, arguments)
     if not isinstance(base, BenchResult) or not isinstance(new, BenchResult):
         raise WorkloadError(
-            f"{arguments.base} and {arguments.new} are a bench result and a session file",
+            f"{arguments.base!r} and {arguments.new!r} cannot be compared: one is a bench result, "
+            "the other a session file",
             hint="compare files of one kind",
         )
     if arguments.output:
-        raise UnknownName("gpuforge diff: -o needs two session files")
+        raise UnknownName("gpuforge diff: -o needs two session files", hint="leave out -o")
     if arguments.folded:
-        raise UnknownName("gpuforge diff: --folded needs two session files")
+        raise UnknownName("gpuforge diff: --folded needs two session files", hint="use --json")
     return _results(base, new, arguments)
 
 
@@ -86,7 +90,9 @@ def _read(path: Path) -> BenchResult | Profile:
         with path.open("rb") as file:
             start = file.read(1)
     except OSError as error:
-        raise WorkloadError(f"{path} cannot be read: {error.strerror}") from None
+        raise WorkloadError(
+            f"{str(path)!r} cannot be read: {error.strerror}", hint="check the path"
+        ) from None
     return result.read(path) if start == b"{" else session_file.read(path)
 
 
@@ -172,12 +178,7 @@ def _profiles(found: ProfileDifference, arguments: argparse.Namespace) -> int:
 
 def _write_page(path: Path, base: Profile, new: Profile, found: ProfileDifference) -> None:
     remarks = [f"not fully comparable: {line}" for line in found.differences]
-    try:
-        stored.write(path, render_difference(base, new, remarks))
-    except OSError as error:
-        raise WorkloadError(
-            f"{path} cannot be written: {error.strerror}", hint="name another file with -o"
-        ) from None
+    stored.write_output(path, render_difference(base, new, remarks))
     render.message(f"written to {path}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 
@@ -26,12 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         dest="output",
         metavar="FILE",
-        help="write there; '-' is stdout, which is the default of all formats but markdown",
+        help="write to FILE; '-' is stdout, the default of all formats but markdown",
     )
     parser.add_argument(
         "--format",
         metavar="NAME",
-        help="one of those below; by default what the end of the name behind -o says, else text",
+        help="one of the formats below; default: from the suffix of the -o FILE, else text",
     )
 
 
@@ -68,57 +69,44 @@ def _note(profile: Profile, module: ModuleType) -> None:
         )
 
 
-def _write(
-    output: str | None, content: str | bytes, module: ModuleType, profile: Profile
-) -> Path | None:
+def _write(output: str | None, content: str, module: ModuleType, profile: Profile) -> Path | None:
     """Print the content, or write it and return the path."""
     keeps = hasattr(module, "default_path")
     if output == "-" or (output is None and not keeps):
-        render.data(content) if isinstance(content, str) else render.raw(content)
+        render.data(content)
         return None
-    text = content + "\n" if isinstance(content, str) and content[-1:] != "\n" else content
+    text = content if content.endswith("\n") else content + "\n"
     path = module.default_path(profile) if output is None else Path(output)
+    if path.is_dir():
+        raise WorkloadError(f"{str(path)!r} is a folder", hint="name a file in it with -o")
+    if not keeps:
+        stored.write_output(path, text)
+        return path
     try:
-        if output is None:
-            return _write_new(path, text)
-        return _write_named(path, text, keeps=keeps)
+        return _write_new(path, text, numbered=output is None)
+    except FileExistsError:
+        raise WorkloadError(
+            f"{str(path)!r} exists and is not replaced: somebody may have edited it",
+            hint="name another file with -o",
+        ) from None
     except OSError as error:
         raise WorkloadError(
-            f"{path} cannot be written: {error.strerror}", hint="name another file with -o"
+            f"{str(path)!r} cannot be written: {error.strerror}", hint="name another file with -o"
         ) from None
 
 
-def _write_new(path: Path, content: str | bytes) -> Path:
-    """Write a file that is not there yet; one that is gets a sister with a number."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    number, found = 1, path
-    while True:
+def _write_new(path: Path, text: str, *, numbered: bool) -> Path:
+    """Create a file; if it exists and `numbered` is true, create one with a number in its name."""
+    if numbered:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        found = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
         try:
-            _create(found, content)
+            with open(found, "x", encoding="utf-8", newline="\n") as file:
+                file.write(text)
         except FileExistsError:
-            number += 1
-            found = path.with_stem(f"{path.stem}-{number}")
+            if not numbered:
+                raise
         else:
-            return found
-
-
-def _write_named(path: Path, content: str | bytes, *, keeps: bool) -> Path:
-    if path.is_dir():
-        raise WorkloadError(f"{path} is a folder", hint="name a file in it with -o")
-    if keeps:
-        try:
-            _create(path, content)
-        except FileExistsError:
-            raise WorkloadError(
-                f"{path} exists, and somebody may have added to it", hint="name another file"
-            ) from None
-    elif path.exists() and not path.is_file():  # a pipe or a device
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    else:
-        stored.write(path, content)
-    return path
-
-
-def _create(path: Path, content: str | bytes) -> None:
-    with open(path, "xb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+            break
+    return found

@@ -19,7 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--save",
         metavar="FILE",
-        default="",
         help="keep a profile of the program in this file (.gfp); 'gpuforge report' shows it",
     )
     parser.add_argument(
@@ -57,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     program = Program(tuple(words))
     program.check()
 
-    if arguments.save:
+    if arguments.save is not None:
         from gpuforge.profiler.session_file import check_target
 
         check_target(arguments.save)
@@ -75,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         backend=arguments.backend,
         accelerated=_own_folder(words) if arguments.accelerate else "",
         prepared=prepared,
-        saved=os.path.abspath(arguments.save) if arguments.save else "",
+        saved=os.path.abspath(arguments.save) if arguments.save is not None else "",
         lazy=record.switched_off() if lazy else None,
         summary=chosen.profiler if arguments.quiet is None else not arguments.quiet,
         verbose=arguments.verbose,

@@ -16,7 +16,7 @@ from gpuforge import settings
 from gpuforge.cli import render
 from gpuforge.cli.main import FINE
 from gpuforge.cli.session_reports import SessionReports
-from gpuforge.errors import BackendUnavailable, GpuForgeError, InvalidSettings
+from gpuforge.errors import BackendUnavailable, GpuForgeError, InvalidSettings, WorkloadError
 from gpuforge.monitor.history import Recorder
 from gpuforge.monitor.sample import Sample, Sampler
 from gpuforge.units import parse_seconds
@@ -30,7 +30,7 @@ SHORTEST_SECONDS = 0.1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "--port", type=int, default=PORT, help=f"0 takes a free one (default: {PORT})"
+        "--port", type=int, default=PORT, help=f"0 picks a free one (default: {PORT})"
     )
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: this machine only)"
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--token-file",
         type=Path,
         metavar="FILE",
-        help="take the token from FILE, which is made if it is missing (default: a new token)",
+        help="read the token from FILE, which is created if it is missing (default: a new token)",
     )
     parser.add_argument(
         "--sessions",
@@ -56,7 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="list the session files (.gfp) in FOLDER (default: this one)",
     )
     parser.add_argument(
-        "--interval", metavar="SECONDS", help="between two readings (default: monitor_interval)"
+        "--interval",
+        metavar="SECONDS",
+        help="time between two readings (default: the setting monitor_interval)",
     )
 
 
@@ -75,6 +77,11 @@ def run(arguments: argparse.Namespace) -> int:
     if interval < SHORTEST_SECONDS:
         raise InvalidSettings(
             f"--interval {arguments.interval} is below {SHORTEST_SECONDS} s", hint="use 1 or more"
+        )
+    if not arguments.sessions.is_dir():
+        raise WorkloadError(
+            f"--sessions {str(arguments.sessions)!r} is not a folder",
+            hint="name a folder that holds session files",
         )
     token = (
         server.read_token(arguments.token_file)
@@ -165,6 +172,6 @@ def _tell(host: str, port: int, token: str) -> None:
     render.message("open this address in a browser; Ctrl-C ends the server")
     if not _is_loopback(host):
         render.message(
-            "note: what other machines read from here is not encrypted, and nor is the token:"
-            " put a proxy with TLS in front, or use an SSH tunnel"
+            "note: the connection, token included, is not encrypted: put a proxy with TLS in front,"
+            " or use an SSH tunnel"
         )

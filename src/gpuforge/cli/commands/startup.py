@@ -10,12 +10,11 @@ from typing import Any
 from gpuforge import settings
 from gpuforge.cli import render
 from gpuforge.cli.startup_validation import measure_imports, validate
+from gpuforge.errors import UnknownName
 from gpuforge.runtime.startup import caches, record
 from gpuforge.units import format_seconds
 
-SUMMARY = (
-    "show what the libraries of the last program cost at its start, or measure what that saves"
-)
+SUMMARY = "show what libraries cost at the start of the last program, or check what gpuforge saves"
 QUICK_SECONDS, SECONDS = 4.0, 60.0
 """The programs may take the first; the command's own start comes on top."""
 
@@ -24,10 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
-        "--measure", action="store_true", help="measure the imports that were never needed"
+        "--measure",
+        action="store_true",
+        help="measure how long the imports that were never needed take",
     )
     parser.add_argument(
-        "--validate", action="store_true", help="compare programs with and without these means"
+        "--validate",
+        action="store_true",
+        help="time small programs with and without lazy imports and warm-up",
     )
     parser.add_argument("--quick", action="store_true", help="with --validate: at most 5 s")
 
@@ -36,6 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the last start, or validate."""
     if arguments.validate:
         return _validate(arguments)
+    if arguments.quick:
+        raise UnknownName("gpuforge startup: --quick needs --validate", hint="add --validate")
     found = record.last()
     imports = found.get("imports", {})
     if arguments.measure:
@@ -48,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         "libraries": [_library(name, one) for name, one in found.get("libraries", {}).items()],
         "imports": [_import(one, record.import_seconds()) for one in imports.values()],
         "caches": [vars(one) for one in caches.plan(settings.cache_folder(chosen), os.environ)],
-        "unknown": {} if found else {"program": "no program has kept its start here yet"},
+        "unknown": {} if found else {"program": "no start-up is recorded yet"},
     }
     if arguments.json:
         render.document(document)
@@ -61,7 +66,7 @@ def _library(name: str, one: dict[str, Any]) -> dict[str, Any]:
     in_vain = one["state"] == "open" and not one["uses"]
     made = {"name": name, **one, "loaded_in_vain": in_vain, "reason": one["reason"] or None}
     if one["began_seconds"] is None:
-        made["unknown"] = {"began_seconds": "the system does not tell when a process was started"}
+        made["unknown"] = {"began_seconds": "this system does not say when a process was started"}
     return made
 
 
@@ -77,11 +82,11 @@ def _import(one: dict[str, Any], known: dict[str, float]) -> dict[str, Any]:
 
 def _lines(document: dict[str, Any]) -> list[str]:
     if document["ended"] is None:
-        lines = ["no program has kept its start here yet: it does once it opens a library, or"]
-        lines.append("defers an import ('gpuforge run --lazy-imports SCRIPT')")
+        lines = ["no start-up is recorded yet: a program records its own once it opens a library"]
+        lines.append("or defers an import ('gpuforge run --lazy-imports SCRIPT')")
     else:
         ago = format_seconds(time.time() - document["ended"])
-        lines = [f"{document['program'] or 'a program that is no file'}, which ended {ago} ago"]
+        lines = [f"{document['program'] or 'a program without a file'}, which ended {ago} ago"]
     lines += _library_lines(document["libraries"]) + _import_lines(document["imports"])
     rows = [
         (one["variable"], one["value"] or "(unset)", one["reason"]) for one in document["caches"]

@@ -30,13 +30,15 @@ PLAIN_WIDTH, PLAIN_HEIGHT = 120, 10_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the command."""
-    parser.add_argument("--once", action="store_true", help="look once and end")
-    parser.add_argument("--json", action="store_true", help="print one JSON document and end")
+    parser.add_argument("--once", action="store_true", help="print one view and exit")
+    parser.add_argument("--json", action="store_true", help="print one JSON document and exit")
     parser.add_argument(
-        "--interval", metavar="SECONDS", help="between two looks (default: monitor_interval)"
+        "--interval",
+        metavar="SECONDS",
+        help="time between two readings (default: the setting monitor_interval)",
     )
     parser.add_argument(
-        "--snapshot", metavar="DIR", help="look at a recorded machine instead of this one"
+        "--snapshot", metavar="DIR", help="show a recorded machine instead of this one"
     )
 
 

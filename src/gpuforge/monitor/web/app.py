@@ -47,6 +47,50 @@ class Reports(Protocol):
         """Return the report of one file as HTML, None if there is none of this key."""
 
 
+class _Answers:
+    """What each address of the dashboard is answered with."""
+
+    def __init__(self, feed: Feed, reports: Reports | None) -> None:
+        self.feed, self.reports = feed, reports
+
+    async def page(self, _: Request) -> Response:
+        return FileResponse(PAGE / "index.html")
+
+    async def events(self, _: Request) -> Response:
+        return StreamingResponse(self.feed.events(), media_type="text/event-stream")
+
+    async def now(self, _: Request) -> Response:
+        return JSONResponse(self.feed.now())
+
+    def sessions(self, _: Request) -> Response:
+        shown = ("key", "name", "changed_at", "size_bytes")
+        found = self.reports.recent() if self.reports else []
+        return JSONResponse([{name: one[name] for name in shown} for one in found])
+
+    def session(self, request: Request) -> Response:
+        try:
+            page = self.reports.report(request.path_params["key"]) if self.reports else None
+        except WorkloadError as error:
+            return PlainTextResponse(f"{error}\n", 422)
+        if page is None:
+            return PlainTextResponse("This session file no longer exists.\n", 404)
+        return HTMLResponse(page, headers={"Content-Security-Policy": REPORT_POLICY})
+
+    async def metrics(self, request: Request) -> Response:
+        compat = request.query_params.get("compat", "")
+        if compat not in ("", "dcgm"):
+            return PlainTextResponse(f"unknown compat {compat!r}; known: dcgm\n", 400)
+        accept = request.headers.get("accept", "")
+        text, kind = exposition(self.feed.exported(), accept, dcgm=compat == "dcgm")
+        return Response(text, media_type=kind)
+
+    async def health(self, _: Request) -> Response:
+        age, interval = self.feed.age_seconds(), self.feed.interval_seconds
+        well = age is not None and age < max(LATE_SECONDS, LATE_INTERVALS * interval)
+        told = {"status": "ok" if well else "no readings", "last_sample_age_seconds": age}
+        return JSONResponse(told, 200 if well else 503)
+
+
 def application(
     feed: Feed,
     *,
@@ -77,54 +121,18 @@ def application(
             feed.close()
             feed.join(2.0)
 
-    async def page(_: Request) -> Response:
-        return FileResponse(PAGE / "index.html")
-
-    async def events(_: Request) -> Response:
-        return StreamingResponse(feed.events(), media_type="text/event-stream")
-
-    async def now(_: Request) -> Response:
-        return JSONResponse(feed.now())
-
-    def sessions(_: Request) -> Response:
-        shown = ("key", "name", "changed_at", "size_bytes")
-        found = reports.recent() if reports else []
-        return JSONResponse([{name: one[name] for name in shown} for one in found])
-
-    def session(request: Request) -> Response:
-        try:
-            page = reports.report(request.path_params["key"]) if reports else None
-        except WorkloadError as error:
-            return PlainTextResponse(f"{error}\n", 422)
-        if page is None:
-            return PlainTextResponse("There is no such session file any more.\n", 404)
-        return HTMLResponse(page, headers={"Content-Security-Policy": REPORT_POLICY})
-
-    async def metrics(request: Request) -> Response:
-        compat = request.query_params.get("compat", "")
-        if compat not in ("", "dcgm"):
-            return PlainTextResponse(f"unknown compat {compat!r}; known: dcgm\n", 400)
-        accept = request.headers.get("accept", "")
-        text, kind = exposition(feed.exported(), accept, dcgm=compat == "dcgm")
-        return Response(text, media_type=kind)
-
-    async def health(_: Request) -> Response:
-        age = feed.age_seconds()
-        well = age is not None and age < max(LATE_SECONDS, LATE_INTERVALS * feed.interval_seconds)
-        told = {"status": "ok" if well else "no readings", "last_sample_age_seconds": age}
-        return JSONResponse(told, 200 if well else 503)
-
     guard = Middleware(
         Guard, token=token, names=names, any_address=any_address, cookie=f"gpuforge-{port}"
     )
+    answers = _Answers(feed, reports)
     routes = [
-        Route("/", page),
-        Route("/events", events),
-        Route("/api/now", now),
-        Route("/api/sessions", sessions),
-        Route("/sessions/{key}", session),
-        Route("/metrics", metrics),
-        Route("/health", health),
+        Route("/", answers.page),
+        Route("/events", answers.events),
+        Route("/api/now", answers.now),
+        Route("/api/sessions", answers.sessions),
+        Route("/sessions/{key}", answers.session),
+        Route("/metrics", answers.metrics),
+        Route("/health", answers.health),
         Mount("/page", StaticFiles(directory=PAGE)),
     ]
     return Starlette(routes=routes, middleware=[guard], lifespan=lifespan)

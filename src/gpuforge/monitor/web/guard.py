@@ -71,7 +71,10 @@ class Guard:
         """Return the answer to a request that does not reach the app, None for one that does."""
         headers, query = Headers(scope=scope), QueryParams(scope["query_string"])
         if not self._is_own_name(headers.get("host", "")):
-            text = f"This server has another name than {headers.get('host', '')!r}.\n"
+            asked = repr(headers.get("host", ""))
+            text = (
+                f"The host name {asked} is not known here: add it with 'gpuforge serve --name'.\n"
+            )
             return PlainTextResponse(text, 403)
         if scope["path"] in OPEN:
             return None
@@ -83,7 +86,7 @@ class Guard:
         bearer = given.strip() if scheme.lower() == "bearer" else ""
         if self._right(bearer) or self._right(_cookie(headers, self._cookie)):
             return None
-        text = "Wrong or no token: open the address that 'gpuforge serve' printed.\n"
+        text = "The token is missing or wrong: open the address that 'gpuforge serve' printed.\n"
         return PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})
 
     def _right(self, given: str) -> bool:

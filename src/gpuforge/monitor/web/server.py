@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import socket
@@ -47,10 +48,19 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
+    except OverflowError:
         raise InvalidSettings(
-            f"cannot listen on {host!r}, port {port}: {error}", hint="use --port 0 for a free port"
+            f"--port {port} is not a port number", hint="use 0 for a free port, or 1 to 65535"
         ) from None
+    except OSError as error:
+        code = error.errno or 0
+        if code <= 0:  # of the resolver
+            what, hint = "is not an address or a known name", "name an address of this machine"
+        else:
+            what = f"cannot be listened on at port {port}: {os.strerror(code)}"
+            busy = code in (errno.EADDRINUSE, errno.EACCES)
+            hint = "use --port 0 for a free port" if busy else "name an address of this machine"
+        raise InvalidSettings(f"--host {host!r} {what}", hint=hint) from None
 
 
 def read_token(file: Path) -> str:
@@ -69,11 +79,13 @@ def read_token(file: Path) -> str:
         token = file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         raise InvalidSettings(
-            f"--token-file {file}: {error}", hint="name a file in a folder of yours"
+            f"--token-file {str(file)!r}: {getattr(error, 'strerror', None) or error}",
+            hint="name a file in a folder that you can write to",
         ) from None
     if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
         raise InvalidSettings(
-            f"--token-file {file} holds no token of {SHORTEST_TOKEN} plain characters or more",
-            hint="remove it, and a new one is made",
+            f"--token-file {str(file)!r} does not hold a token: expected at least"
+            f" {SHORTEST_TOKEN} printable ASCII characters",
+            hint="remove the file, and gpuforge serve writes a new token into it",
         )
     return token

@@ -23,9 +23,13 @@ def git(root: Path, *arguments: str) -> str:
     """
     output = LiveProbe().run(["git", "-C", str(root), *arguments], timeout=_GIT_SECONDS)
     if isinstance(output, Absent | Failed):
-        raise WorkloadError(f"git is needed: {output.reason}", hint="install git")
+        raise WorkloadError(f"git cannot be run: {output.reason}", hint="install git")
     if output.status:
-        raise WorkloadError(f"git {arguments[0]}: {output.stderr.strip() or output.status}")
+        text = output.stderr.strip() or f"exit status {output.status}"
+        raise WorkloadError(
+            f"'git {arguments[0]}' failed in {str(root)!r}: {text}",
+            hint="--against needs a git repository" if "not a git repository" in text else "",
+        )
     return output.stdout.strip()
 
 
@@ -50,7 +54,8 @@ def checked_out(root: Path, ref: str) -> Iterator[tuple[str, Path]]:
         )
     except WorkloadError:
         tags = git(root, "tag", "--list").splitlines()
-        raise UnknownName.among("git ref", ref, tags) from None
+        hint = "" if tags else "name a commit, tag or branch of this repository"
+        raise UnknownName.among("git ref", ref, tags, hint=hint) from None
     with tempfile.TemporaryDirectory(prefix="gpuforge-bench-") as folder:
         tree = Path(folder).resolve() / "base"
         git(root, "worktree", "add", "--detach", "--quiet", str(tree), commit)

@@ -70,10 +70,7 @@ def save(result: BenchResult, path: Path, file_format: str = "gpuforge") -> None
         text = json.dumps(pyperf_document(result), indent=1)
     else:
         text = stored.dumps(result, indent=1)
-    try:
-        stored.write(path, text + "\n")
-    except OSError as error:
-        raise WorkloadError(f"{path} cannot be written: {error.strerror}") from None
+    stored.write_output(path, text + "\n")
 
 
 def read(path: Path) -> BenchResult:
@@ -104,7 +101,7 @@ def read(path: Path) -> BenchResult:
         ):
             raise stored.Damaged("a time is missing or is not positive")
     except stored.Damaged as error:
-        raise WorkloadError(f"{path} is no bench result: {error}", hint=hint) from None
+        raise WorkloadError(f"{path} is not a bench result: {error}", hint=hint) from None
     return found
 
 

@@ -1,7 +1,7 @@
 """What a profile can be written as; one module a format, whose name is the format's.
 
 A format holds ``SUMMARY`` (one line for the list of choices), ``SUFFIX`` (of its files) and
-``render(profile) -> str | bytes``. A ``_`` in a module's name is a ``-`` in its format's.
+``render(profile) -> str``. A ``_`` in a module's name is a ``-`` in its format's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def module(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
 
 
-def render(profile: Profile, name: str) -> str | bytes:
+def render(profile: Profile, name: str) -> str:
     """Return `profile` in the format `name`.
 
     Raises
@@ -40,5 +40,5 @@ def render(profile: Profile, name: str) -> str | bytes:
     UnknownName
         If there is no format of that name.
     """
-    found: str | bytes = module(name).render(profile)
+    found: str = module(name).render(profile)
     return found

@@ -58,8 +58,8 @@ def _read(file: IO[bytes], called: str, most_bytes: int) -> Profile:
     start = file.read(len(MAGIC) + 1)
     if start[: len(MAGIC)] != MAGIC or len(start) <= len(MAGIC):
         raise WorkloadError(
-            f"{called} is no session file: it does not begin as one",
-            hint="'gpuforge run --save FILE SCRIPT' makes one",
+            f"{called} is not a session file: it does not start with the signature of one",
+            hint="record one with 'gpuforge run --save FILE SCRIPT'",
         )
     if start[-1] != VERSION:
         raise WorkloadError(
@@ -111,9 +111,9 @@ class _Reading:
         self.profile.spans.names += names
         if rows:
             if max(columns["name"]) >= len(self.profile.spans.names):
-                raise Damaged("a span has a name that was never told")
+                raise Damaged("a span has a name that is not in the file")
             if max(columns["lane"]) >= len(self.profile.lanes):
-                raise Damaged("a span has a lane that was never told")
+                raise Damaged("a span has a lane that is not in the file")
             if max(columns["label"]) >= len(LABELS):
                 raise Damaged("a span has a label that is not known")
         before, start = len(self.columns.get("start", ())), columns["start"]
@@ -151,7 +151,10 @@ class _Reading:
         profile.series = list(self.series.values())
         if not profile.complete:
             profile.wall_ns = max(self.last_ns, profile.wall_ns)
-            profile.notes.append("the recording has no end: the program was ended from outside")
+            profile.notes.append(
+                "the end of the recording is missing: the program was killed, the disk was full, "
+                "or the file was cut"
+            )
         if self.columns:
             self._order()
         return profile

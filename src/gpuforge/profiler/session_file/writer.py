@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from operator import sub
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -70,8 +71,13 @@ class Writer:
         self._lanes: dict[int, int] = {}
         self._open: set[int] = set()
         self._flushes = 0
-        self.file.write(MAGIC + bytes([VERSION]))
-        self.tell(header)
+        try:
+            self.file.write(MAGIC + bytes([VERSION]))
+            self.tell(header)
+        except OSError as error:
+            with suppress(OSError):
+                self.file.close()
+            raise _unwritable(Path(str(target)), error) from None
 
     def tell(self, header: Mapping[str, Any]) -> None:
         """Write the header, in place of the one before: some is known at the end only."""
@@ -194,8 +200,8 @@ def _check(path: Path) -> None:
             start = old.read(len(MAGIC))
         if start and start != MAGIC:
             raise WorkloadError(
-                f"{str(path)!r} is there and is no session file; it is left as it is",
-                hint="choose another name",
+                f"{str(path)!r} exists and is not a session file; it was not overwritten",
+                hint="name another file",
             )
     except FileNotFoundError:
         pass
@@ -214,7 +220,7 @@ def _opened(path: Path) -> IO[bytes]:
 def _unwritable(path: Path, error: OSError) -> WorkloadError:
     return WorkloadError(
         f"the session file {str(path)!r} cannot be written: {error.strerror or error}",
-        hint="choose another folder",
+        hint="name a file in another folder",
     )
 
 
