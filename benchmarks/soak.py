@@ -9,7 +9,7 @@ less than 20 minutes). After each stretch it is read what the program and the se
 
 At the end each of these quantities, and the time of a call of each kind, is judged: does it grow by
 an amount that matters? The first sixth is left out: libraries load, and what is bounded fills up.
-Ctrl-C judges what there is so far.
+Ctrl-C, or SIGTERM, judges what there is so far.
 
 Exit status 1 where a quantity grows or a result was wrong, 3 where growth that matters is neither
 proven nor excluded for some quantity. Linux only: elsewhere nothing tells what a process holds.
@@ -22,6 +22,7 @@ import gc
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -199,6 +200,7 @@ def main() -> int:
         print("nothing here tells what a process holds: Linux does", file=sys.stderr)
         return 3
     interrupted, load = False, os.getloadavg()[0]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or the server would stay
     run = Soak(home.take(), [name for name in given.backends.split(",") if name])
     try:
         run.run(60 * given.minutes, given.every or min(30.0, 60 * given.minutes / 40))

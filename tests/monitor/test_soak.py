@@ -85,7 +85,7 @@ def test_a_short_run_works_without_a_wrong_result_and_ctrl_c_ends_it_with_what_i
     )  # fmt: skip
     assert run.stdout
     lines = [run.stdout.readline() for _ in range(4)]
-    run.send_signal(signal.SIGINT)
+    run.send_signal(signal.SIGTERM)  # as Ctrl-C, even where that is ignored
     rest, error = run.communicate(timeout=120)
     assert all("MiB" in line for line in lines), (lines, error)
     assert run.returncode == 3 and "0 wrong" in rest, (rest, error)  # too few readings to judge
