@@ -57,7 +57,7 @@ resolve: $(BIN)/.base
 # Measures on this machine, with the backends that are there; results go to benchmarks/results.
 # NPBENCH=CLONE: a clone of NPBench, whose kernels are left out without it (exit status 3).
 bench: $(BIN)/.second
-	@for question in $(filter-out benchmarks/broken_% benchmarks/healthy_%,$(wildcard benchmarks/*.py)); do echo "== $$question"; $(BIN)/python $$question || [ $$? = 3 ] || exit 1; done
+	@for question in $(filter-out benchmarks/broken_% benchmarks/healthy_% benchmarks/soak.py,$(wildcard benchmarks/*.py)); do echo "== $$question"; $(BIN)/python $$question || [ $$? = 3 ] || exit 1; done
 
 # Environments of real packages, broken as people break them and healthy ones: is each named, does a
 # repair or its undo do harm? An hour, 10 GB and packages of the configured index.
@@ -68,12 +68,18 @@ broken: $(BIN)/.test
 
 # 200 processes on one cache, a third of them killed; 100,000 tasks of every kind; then random
 # programs, offloaded and plain: PROGRAMS for each of BACKENDS, an hour or several for each 100,000. May be interrupted and started again; what disagrees is in benchmarks/results.
+# MINUTES=60: one program for so long instead; does its memory, or the time of its calls, grow?
 PROGRAMS ?= 100000
 BACKENDS ?= torch,jax
 soak: $(BIN)/.test $(BIN)/.second
+ifdef MINUTES
+	$(PIP) -e ".[serve]"
+	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
+else
 	$(BIN)/python benchmarks/kept/processes.py 200
 	$(BIN)/python -m tests.runtime.many_tasks --tasks 100000
 	$(BIN)/python -m tests.meaning.soak --programs $(PROGRAMS) --backends $(BACKENDS)
+endif
 
 # On a machine with a GPU, with the Python whose libraries see it: PYTHON=..., OUT=folder of results.
 OUT ?= benchmarks/results/gpu

@@ -23,24 +23,53 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuforge.log import logger
 
-_MAGIC = b"GPUFORG1"
+_MAGIC = b"GPUFORG2"  # the last letter is the version of the format
 _NAMES = struct.Struct("8s 4q 2d 7q 96s 96s")
 """Magic, PID namespace, pid, start in ticks, backends; started and updated at; counts; texts."""
-_ROW = struct.Struct("40s q 2d")
+_SPACE = struct.Struct("8x q")
+"""The PID namespace, which stands at this place in every version."""
+_ROW = struct.Struct("40s q 2d 3q d 5q d")
+"""Name; calls, seconds, of transfers; bytes there, back, compared, lost; pressure and its time."""
 _MOST_BACKENDS = 16
-_SIZE = 1536
+_SIZE = 2624
 _BACKENDS, _UPDATED, _COUNTS = 4, 6, 7
+_CALLS, _SECONDS, _TRANSFER, _PUT, _GOT, _COMPARED, _LOST, _PRESSURE = range(8)
+_PRESSED_AT = _PRESSURE + 5
 _QUEUED, _RUNNING, _DONE, _FAILED, _BATCHES, _SETTLED, _RETRIES = range(_COUNTS, _COUNTS + 7)
 _PROGRAM, _SPAN = _NAMES.size - 192, _NAMES.size - 96
 _FILE = re.compile(r"\d{1,10}-\d{1,20}")
 _CROWD = 64
 """With more files than this in the folder, a process that adds one removes those of the dead."""
 _log = logger("published")
+
+
+@dataclass(frozen=True)
+class Pressure:
+    """What became of the memory of a backend's device while a process used it.
+
+    It is looked at where calls are considered, at most twenty times a second.
+
+    Attributes
+    ----------
+    warnings, criticals : times that the share in use rose above ``pressure_warning`` and
+        ``pressure_critical``
+    exhausted : times that memory ran out and the call was rescued: NumPy made it
+    released : times that the library gave back what it kept for later calls
+    released_bytes : how much that was, as far as the library tells
+    last_at : when the last of these was, in seconds since the epoch; 0 for never
+    """
+
+    warnings: int = 0
+    criticals: int = 0
+    exhausted: int = 0
+    released: int = 0
+    released_bytes: int = 0
+    last_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -52,12 +81,21 @@ class BackendUse:
     seconds : wall time of its calls; calls that were not timed count as the last timed
     transfer_seconds : the part of the considered calls in which arrays were moved there and back;
         calls made on a held choice are not in it
+    put_bytes, got_bytes : of arrays moved to the backend's memory and back, none where that is the
+        host's; a call made on a held choice counts as the considered one before it
+    compared_calls : those for which the time on another backend was known or foreseen
+    lost_seconds : what these took more than on the best backend known: the regret
     """
 
     name: str
     calls: int
     seconds: float
     transfer_seconds: float
+    put_bytes: int = 0
+    got_bytes: int = 0
+    compared_calls: int = 0
+    lost_seconds: float = 0.0
+    pressure: Pressure = Pressure()
 
 
 @dataclass(frozen=True)
@@ -164,16 +202,44 @@ def count(backend: str, calls: int, seconds: float) -> None:
         with _lock:
             row = board.row(backend)
             board.whole[row] += calls
-            board.real[row + 1] += calls * seconds
+            board.real[row + _SECONDS] += calls * seconds
             board.real[_UPDATED] = time.time()
 
 
-def transferred(backend: str, seconds: float) -> None:
-    """Show that moving arrays to a backend and back took so long in one call."""
+def transferred(backend: str, seconds: float, put_bytes: int = 0, got_bytes: int = 0) -> None:
+    """Show how long arrays were moved to a backend and back, and how many bytes."""
     board = _board or _begin()
-    if board is not None and seconds:
+    if board is not None and (seconds or put_bytes or got_bytes):
         with _lock:
-            board.real[board.row(backend) + 2] += seconds
+            row = board.row(backend)
+            board.real[row + _TRANSFER] += seconds
+            board.whole[row + _PUT] += put_bytes
+            board.whole[row + _GOT] += got_bytes
+
+
+def compared(backend: str, calls: int, lost_seconds: float) -> None:
+    """Show calls for which another backend was known, and what they lost to the best, in all."""
+    board = _board or _begin()
+    if board is not None:
+        with _lock:
+            row = board.row(backend)
+            board.whole[row + _COMPARED] += calls
+            board.real[row + _LOST] += lost_seconds
+
+
+def pressed(
+    backend: str, *, warnings: int = 0, criticals: int = 0, exhausted: int = 0, released: int = 0,
+    released_bytes: int = 0,
+) -> None:  # fmt: skip
+    """Show what became of the memory of a backend's device; see `Pressure`."""
+    board = _board or _begin()
+    if board is not None:
+        with _lock:
+            row = board.row(backend)
+            new = (warnings, criticals, exhausted, released, released_bytes)
+            for place, number in enumerate(new, row + _PRESSURE):
+                board.whole[place] += number
+            board.real[row + _PRESSED_AT] = time.time()
 
 
 def settled() -> None:
@@ -312,14 +378,14 @@ def _read(path: Path) -> Published | None:
     """Return what one file shows; None where its process is gone, or it is none of ours."""
     pid, ticks = map(int, path.name.split("-"))
     content = _content(path)
-    if content is None or (
-        len(content) == _SIZE and _NAMES.unpack_from(content)[1] != _namespace()
-    ):
+    if content is None or (len(content) >= 16 and _SPACE.unpack_from(content)[0] != _namespace()):
         return None  # whether a process of another container lives cannot be seen from here
     if not _lives(pid, ticks):
         with suppress(OSError):
             path.unlink()
         return None
+    if content[:7] == _MAGIC[:7] and content[:8] != _MAGIC:
+        _log.info("process %d is not shown: it runs another version of gpuforge", pid)
     return _parsed(content, pid) if len(content) == _SIZE else None
 
 
@@ -343,7 +409,10 @@ def _parsed(content: bytes, pid: int) -> Published | None:
     numbers = [started, updated, *counts, *(number for row in rows for number in row[1:])]
     if magic != _MAGIC or own != pid or not all(0 <= n < math.inf for n in numbers):
         return None
-    backends = tuple(BackendUse(_text(name), *row) for name, *row in rows)
+    backends = tuple(
+        replace(BackendUse(_text(name), *use), pressure=Pressure(*pressure))
+        for name, *use, pressure in ((*row[:8], row[8:]) for row in rows)
+    )
     return Published(pid, _text(program), started, updated, _text(span), backends, *counts)
 
 

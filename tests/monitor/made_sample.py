@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from gpuforge.facts import Absent
 from gpuforge.monitor.sample import ProcessSample, Sample
-from gpuforge.published import BackendUse, Published
+from gpuforge.published import BackendUse, Pressure, Published
 from gpuforge.readings.model import DeviceReading, HostReading, ProcessOnDevice
 
 GIB = 2**30
@@ -53,7 +53,8 @@ def _process(k: int, n: int) -> ProcessSample:
         span=HOSTILE if k == 0 else "", queued=3 + k, running=1, done=7 * n, failed=0, batches=n,
         settled=1, retries=0,
         backends=(BackendUse("numpy", 10 * n, 0.4 * n, 0.0),
-                  BackendUse("torch:cuda:0", 90 * n, 0.5 * n, 0.1 * n)),
+                  BackendUse("torch:cuda:0", 90 * n, 0.5 * n, 0.1 * n, 4096 * n, 512 * n, 30 * n,
+                             0.01 * n, Pressure(1, 1, 2, 3, 5 * GIB, 1e9 + n))),
     )  # fmt: skip
     return ProcessSample(shown, resident_bytes=3 * GIB, cpu_ratio=1.2)
 

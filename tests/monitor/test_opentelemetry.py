@@ -68,6 +68,21 @@ def test_the_newest_sample_arrives(collector: list[bytes]) -> None:
     assert not metrics["hw.gpu.memory.limit"].sum.is_monotonic
     kinds = {label(p, "error.type") for p in metrics["hw.errors"].sum.data_points}
     assert kinds == {"corrected", "uncorrected"}
+    moved = metrics["gpuforge.transfer.size"]
+    assert moved.unit == "By" and moved.sum.is_monotonic
+    there = {
+        (label(p, "gpuforge.backend"), label(p, "direction")): p.as_int
+        for p in moved.sum.data_points
+        if label(p, "gpuforge.program") == "train.py"
+    }
+    assert there["torch:cuda:0", "to_device"] == 4096 * 400 and there["numpy", "to_device"] == 0
+    lost = {
+        label(p, "gpuforge.backend"): p.as_double
+        for p in metrics["gpuforge.call.regret"].sum.data_points
+    }
+    assert lost["torch:cuda:0"] == 0.01 * 400
+    events = {label(p, "event") for p in metrics["gpuforge.memory.events"].sum.data_points}
+    assert events == {"warning", "critical", "exhausted", "released"}
 
 
 def points(data: Any) -> dict[str, float]:

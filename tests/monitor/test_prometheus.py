@@ -58,6 +58,14 @@ def test_our_names_in_base_units(accept: str) -> None:
         value(found, "gpuforge_gpu_throttle_seconds_total", gpu="1", reason="temperature") == 12.5
     )
     assert value(found, "gpuforge_gpu_errors_total", gpu="1", type="xid_79") == 1
+    use = {"pid": "4711", "backend": "torch:cuda:0"}
+    moved = "gpuforge_process_transfer_bytes_total"
+    assert value(found, moved, direction="to_device", **use) == 4096 * 400
+    assert value(found, moved, direction="from_device", **use) == 512 * 400
+    assert value(found, "gpuforge_process_compared_calls_total", **use) == 30 * 400
+    assert value(found, "gpuforge_process_regret_seconds_total", **use) == 0.01 * 400
+    assert value(found, "gpuforge_process_memory_events_total", event="exhausted", **use) == 2
+    assert value(found, "gpuforge_process_released_bytes_total", **use) == 5 * GIB
     assert value(found, "gpuforge_gpu_errors_total", gpu="0", type="ecc_corrected") == 2
     assert value(found, "gpuforge_gpu_process_memory_bytes", gpu="0", pid="4711") == 19 * GIB
     info = {"vendor": "nvidia", "model": "NVIDIA H100 80GB", "uuid": "GPU-00"}

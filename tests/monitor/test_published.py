@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 import gpuforge as gf
 from gpuforge import published
-from gpuforge.published import BackendUse
+from gpuforge.published import BackendUse, Pressure
 from gpuforge.runtime.record import Held
 
 HEAD = "import os, sys; from gpuforge import published as p\n"
@@ -54,6 +55,9 @@ COUNTS = """
 p.count('numpy', 3, 0.5); p.count('torch:cuda:0', 1, 2.0); p.count('numpy', 1, 0.5)
 p.transferred('torch:cuda:0', 0.25); p.tasks(5, 0); p.tasks(-1, 1); p.tasks(0, -1, 1)
 p.settled(); p.retried(); p.batched(); p.batched(); p.now('epoch 3')
+p.transferred('torch:cuda:0', 0.0, 4096, 8); p.compared('numpy', 2, 0.125)
+p.pressed('torch:cuda:0', warnings=1, criticals=1); p.pressed('torch:cuda:0', exhausted=2)
+p.pressed('torch:cuda:0', released=1, released_bytes=2**40)
 """
 
 
@@ -61,9 +65,13 @@ def test_another_process_sees_the_counters_without_set_up() -> None:
     with program(COUNTS) as process:
         (seen,) = published.read_all()
         assert seen.pid == process.pid and seen.program == "python -c" and seen.span == "epoch 3"
+        pressed = seen.backends[1].pressure
         assert seen.backends == (
-            BackendUse("numpy", 4, 2.0, 0.0), BackendUse("torch:cuda:0", 1, 2.0, 0.25),
-        )  # fmt: skip
+            BackendUse("numpy", 4, 2.0, 0.0, 0, 0, 2, 0.125),
+            BackendUse("torch:cuda:0", 1, 2.0, 0.25, 4096, 8, pressure=pressed),
+        )
+        assert pressed == Pressure(1, 1, 2, 1, 2**40, pressed.last_at)
+        assert seen.started_at <= pressed.last_at <= time.time()
         assert (seen.queued, seen.running, seen.done, seen.failed) == (4, 0, 1, 0)
         assert (seen.settled, seen.retries, seen.batches) == (1, 1, 2)
         assert seen.started_at <= seen.updated_at
@@ -144,6 +152,8 @@ def test_many_backends_share_the_last_row() -> None:
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
     "cut": lambda content: content[:100],
+    "another version": lambda content: content[:7] + b"1" + content[8:],
+    "of the version before": lambda content: content[:7] + b"1" + content[8:1536],
     "no magic": lambda content: b"\0" * 8 + content[8:],
     "not a number": lambda content: content[:40] + struct.pack("d", float("nan")) + content[48:],
     "negative": lambda content: content[:56] + struct.pack("q", -1) + content[64:],
@@ -168,6 +178,23 @@ def test_no_content_of_a_file_makes_a_reader_fail(content: bytes, whole: bool) -
         content = published._MAGIC + content[8:16] + struct.pack("q", 7) + content[24:]
     seen = published._parsed(content, 7)
     assert seen is None or (seen.pid == 7 and seen.span.isprintable())
+
+
+def test_a_program_of_another_version_is_told_of_and_its_file_is_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    published.settled()
+    (mine,) = files()
+    content = b"GPUFORG1" + mine.read_bytes()[8:1536]
+    published.end()
+    mine.write_bytes(content)
+    elsewhere = mine.with_name(f"{2**22}-1")
+    elsewhere.write_bytes(content[:8] + struct.pack("q", published._namespace() + 1) + content[16:])
+    with caplog.at_level("INFO", "gpuforge"):
+        assert published.read_all() == []
+    assert f"process {os.getpid()} is not shown: it runs another version" in caplog.text
+    assert mine.exists() and elsewhere.exists()
+    mine.unlink()
 
 
 def test_files_that_are_none_of_ours_are_left_alone(tmp_path: Path) -> None:

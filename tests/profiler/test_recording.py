@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter, perf_counter_ns
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -443,6 +444,13 @@ def test_memory_stays_bounded() -> None:
 
 
 # -- others hear of spans -------------------------------------------------------------------------
+
+
+def test_a_profile_may_begin_while_pytorch_is_being_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    with gf.profile() as recording:
+        pass
+    assert any("PyTorch was being loaded" in note for note in recording.profile.notes)
 
 
 def test_pytorchs_profiler_hears_of_spans() -> None:

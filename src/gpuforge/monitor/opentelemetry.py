@@ -7,6 +7,7 @@ no name there is ours: ``gpuforge.*``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from gpuforge.errors import BackendUnavailable
@@ -34,6 +35,21 @@ _DEVICE: tuple[tuple[str, str, str, str, Mapping[str, str]], ...] = (
     ("hw.errors", "{error}", "counter", "ecc_uncorrected", {"error.type": "uncorrected"}),
     ("gpuforge.gpu.clock", "Hz", "gauge", "core_clock_hertz", {"domain": "core"}),
     ("gpuforge.gpu.clock", "Hz", "gauge", "memory_clock_hertz", {"domain": "memory"}),
+)
+
+# The same of a backend that a process uses; all are counters.
+_BACKEND: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
+    ("gpuforge.calls", "{call}", "calls", {}),
+    ("gpuforge.call.time", "s", "seconds", {}),
+    ("gpuforge.call.compared", "{call}", "compared_calls", {}),
+    ("gpuforge.call.regret", "s", "lost_seconds", {}),
+    ("gpuforge.transfer.size", "By", "put_bytes", {"direction": "to_device"}),
+    ("gpuforge.transfer.size", "By", "got_bytes", {"direction": "from_device"}),
+    ("gpuforge.memory.events", "{event}", "pressure.warnings", {"event": "warning"}),
+    ("gpuforge.memory.events", "{event}", "pressure.criticals", {"event": "critical"}),
+    ("gpuforge.memory.events", "{event}", "pressure.exhausted", {"event": "exhausted"}),
+    ("gpuforge.memory.events", "{event}", "pressure.released", {"event": "released"}),
+    ("gpuforge.memory.released", "By", "pressure.released_bytes", {}),
 )
 
 
@@ -66,8 +82,9 @@ def start_export(newest: Callable[[], Sample | None]) -> MeterProvider:
         resource = resource.merge(Resource({"service.name": "gpuforge"}))
     provider = MeterProvider([reader], resource=resource)
     meter = provider.get_meter("gpuforge")
-    names = dict.fromkeys((name, unit, kind) for name, unit, kind, _, _ in _DEVICE)
-    for name, unit, kind in names:
+    kinds = [(name, unit, kind) for name, unit, kind, _, _ in _DEVICE]
+    kinds += [(name, unit, "counter") for name, unit, _, _ in _BACKEND]
+    for name, unit, kind in dict.fromkeys(kinds):
         make = getattr(meter, f"create_observable_{kind}")
         make(name, callbacks=[_observed(name, newest)], unit=unit)
     return provider
@@ -78,6 +95,7 @@ def _observed(
 ) -> Callable[[CallbackOptions], Iterable[Observation]]:
     """Return what gives the values of one name when they are exported."""
     ways = [(field, attributes) for n, _, _, field, attributes in _DEVICE if n == name]
+    uses = [(attrgetter(field), attributes) for n, _, field, attributes in _BACKEND if n == name]
 
     def observe(_: CallbackOptions) -> Iterable[Observation]:
         from opentelemetry.metrics import Observation
@@ -88,6 +106,16 @@ def _observed(
                 value = known(getattr(device, field))
                 if value is not None:
                     yield Observation(value, {**_who(device), **attributes})
+        for process in sample.processes if sample else ():
+            who = {
+                "process.pid": process.published.pid,
+                "gpuforge.program": process.published.program,
+            }
+            for use in process.published.backends:
+                for read, attributes in uses:
+                    yield Observation(
+                        read(use), {**who, "gpuforge.backend": use.name, **attributes}
+                    )
 
     return observe
 

@@ -53,6 +53,11 @@ _TOLD = {
     "gpuforge_process_calls_total": "Calls on a backend",
     "gpuforge_process_call_seconds_total": "Time of calls on a backend",
     "gpuforge_process_transfer_seconds_total": "Time in which arrays were moved for calls",
+    "gpuforge_process_transfer_bytes_total": "Bytes of arrays moved for calls",
+    "gpuforge_process_compared_calls_total": "Calls for which the time on another backend is known",
+    "gpuforge_process_regret_seconds_total": "What these took more than on the best backend known",
+    "gpuforge_process_memory_events_total": "Times that the memory of a backend's device was short",
+    "gpuforge_process_released_bytes_total": "Memory that a library gave back",
     "gpuforge_process_settled_total": "Calls that NumPy had to settle",
     "gpuforge_anomaly": "Something unusual is seen",
     "gpuforge_monitor_overhead_ratio": "CPU time of watching, over the time of one core",
@@ -184,6 +189,14 @@ def _process(process: ProcessSample) -> Iterator[Row]:
         yield "calls_total", use.calls, backend
         yield "call_seconds_total", use.seconds, backend
         yield "transfer_seconds_total", use.transfer_seconds, backend
+        yield "transfer_bytes_total", use.put_bytes, {**backend, "direction": "to_device"}
+        yield "transfer_bytes_total", use.got_bytes, {**backend, "direction": "from_device"}
+        yield "compared_calls_total", use.compared_calls, backend
+        yield "regret_seconds_total", use.lost_seconds, backend
+        for event in ("warnings", "criticals", "exhausted", "released"):
+            times = getattr(use.pressure, event)
+            yield "memory_events_total", times, {**backend, "event": event.removesuffix("s")}
+        yield "released_bytes_total", use.pressure.released_bytes, backend
 
 
 def _dcgm(d: DeviceReading) -> Iterator[Row]:

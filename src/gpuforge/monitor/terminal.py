@@ -12,10 +12,13 @@ from typing import Any
 
 from gpuforge.facts import Failed, Reading, known
 from gpuforge.monitor.sample import ProcessSample, Sample
+from gpuforge.published import Published
 from gpuforge.readings.model import DeviceReading, HostReading
 from gpuforge.units import format_bytes, format_seconds, significant
 
 BAR = 20
+TOLD_LOSS = 0.01
+"""From this share of the time of calls on it is told what they lost."""
 OTHERS = 9
 """Lines for all but GPUs: title, host, headings, and some processes."""
 # Pressure on a memory: the share in use from which it has this name, and its colour.
@@ -165,7 +168,20 @@ def _process(one: ProcessSample, devices: Sequence[DeviceReading]) -> str:
     most = max(shown.backends, key=lambda use: use.seconds, default=None)
     where = f" on {most.name} {format_seconds(most.seconds)}" if most else ""
     doing = f": {shown.span}" if shown.span else ""
-    return f"{row}  {shown.program}{where}{doing}"
+    return f"{row}  {shown.program}{where}{_unusual(shown)}{doing}"
+
+
+def _unusual(shown: Published) -> str:
+    """Return what calls lost to the best backend known, and how often memory was short."""
+    seconds = sum(use.seconds for use in shown.backends)
+    lost = sum(use.lost_seconds for use in shown.backends)
+    ran_out = sum(use.pressure.exhausted for use in shown.backends)
+    short = sum(use.pressure.warnings + use.pressure.criticals for use in shown.backends)
+    told = {
+        f"{_percent(lost / seconds).strip()} lost": bool(seconds) and lost >= TOLD_LOSS * seconds,
+        f"memory ran out {ran_out}x": ran_out, f"memory short {short}x": short,
+    } if seconds else {}  # fmt: skip
+    return "".join(f", {what}" for what, is_so in told.items() if is_so)
 
 
 def bar(share: float | None) -> str:

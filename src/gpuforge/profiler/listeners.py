@@ -48,14 +48,18 @@ def _torch() -> trace.Listener | None:
     torch: Any = sys.modules.get("torch")
     if torch is None:
         return None
-    record = torch.profiler.record_function
+    try:
+        record, is_on = torch.profiler.record_function, torch.autograd._profiler_enabled
+    except AttributeError:
+        trace.tell("PyTorch was being loaded as the profile began: its profiler hears of no spans")
+        return None
 
     def begin(name: str) -> Any:
         mark = record(name)
         mark.__enter__()
         return mark
 
-    return begin, lambda mark: mark.__exit__(None, None, None), torch.autograd._profiler_enabled
+    return begin, lambda mark: mark.__exit__(None, None, None), is_on
 
 
 def _opentelemetry() -> trace.Listener | None:

@@ -98,6 +98,9 @@ class Held:
     choice : what tracing is told of the calls; None where it was off
     numpy_seconds : what NumPy would take for one of the calls; 0 where that is not known
     limit : what limits NumPy's BLAS to one thread during the call; None for no limit
+    lost_seconds : what the considered call before took more than on the best backend known; None
+        where no other is known
+    moved_bytes : what that call moved to the backend and back
     """
 
     __slots__ = (
@@ -108,6 +111,8 @@ class Held:
         "kind",
         "left",
         "limit",
+        "lost_seconds",
+        "moved_bytes",
         "numpy_seconds",
         "plain",
         "replay",
@@ -129,6 +134,8 @@ class Held:
         self.replay = replay
         self.choice: Choice | None = None
         self.numpy_seconds = 0.0
+        self.lost_seconds: float | None = None
+        self.moved_bytes = (0, 0)
         self.limit = limit
         self.kind = kind
         self.backend = backend
@@ -159,6 +166,7 @@ class KindRecord:
     digest : names the kind in the history
     signatures : exact signature to its digest
     transfers : (signature digest, backend) to measured transfer seconds
+    moved_bytes : (signature digest, backend) to the bytes that a call moved there and back
     bytes_each : bytes of the arrays' elements, on average
     fresh : (signature digest, backend) to samples that the history does not have yet
     stays : why it runs as written only; empty when it can go elsewhere
@@ -176,6 +184,7 @@ class KindRecord:
     signatures: dict[Hashable, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     transfers: dict[tuple[str, str], float] = field(default_factory=dict)
+    moved_bytes: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     fresh: dict[tuple[str, str], int] = field(default_factory=dict)
     fallbacks: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
     settled: dict[str, int] = field(default_factory=dict)
@@ -251,6 +260,10 @@ class FunctionRecord:
             made = held.take_uncounted()
         if made:
             self.add(held.backend, made, held.seconds)
+            put, got = held.moved_bytes
+            published.transferred(held.backend, 0.0, made * put, made * got)
+            if held.lost_seconds is not None:
+                published.compared(held.backend, made, made * held.lost_seconds)
         return made
 
     def add(self, backend: str, calls: int, seconds: float) -> None:
@@ -269,6 +282,7 @@ class FunctionRecord:
 
     def end(self, held: Held) -> int:
         """Count a choice that is held no more; another thread may still make a call on it."""
+        held.timed = []  # up to 2,000 each, of as many choices as are still looked at
         self._ended.append(held)
         return self.count(held)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge import trace
+from gpuforge import published, trace
 from gpuforge.errors import DeviceLost, WorkerDied
 from gpuforge.log import logger
 from gpuforge.runtime.array.graph import Dtype, Graph, Lines, Operation, Tape
@@ -18,6 +18,7 @@ from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.evaluation.aside import COMPILING, Aside
 from gpuforge.runtime.evaluation.compilation import Compilation, compile_aside
 from gpuforge.runtime.evaluation.observed import moved, part, run
+from gpuforge.runtime.evaluation.pressure import release
 from gpuforge.runtime.evaluation.program import Program, is_inexact, shared_outputs
 from gpuforge.runtime.evaluation.program_store import ProgramStore
 from gpuforge.runtime.evaluation.reference import CANCELLING, ELEMENTWISE, compare
@@ -87,6 +88,7 @@ class Outcome:
     Attributes
     ----------
     transfer_seconds, run_seconds, compile_seconds : wall time on the backend
+    put_bytes, got_bytes : moved to the backend and back; none where memory is shared
     settled_seconds : what NumPy took to settle or to compare
     settled : why NumPy settled a part of it; empty where it did not
     refused : why the backend is left out for this kind of call from now on
@@ -101,6 +103,8 @@ class Outcome:
     transfer_seconds: float = 0.0
     run_seconds: float = 0.0
     compile_seconds: float = 0.0
+    put_bytes: int = 0
+    got_bytes: int = 0
     settled_seconds: float = 0.0
     settled: str = ""
     refused: str = ""
@@ -171,6 +175,8 @@ class BackendEngine:
                 hint="call again: NumPy takes over, and the device is used by another process",
             ) from error
         self.outcome.transfer_seconds += perf_counter() - start
+        if not self.backend.on_host:
+            self.outcome.got_bytes += host.nbytes
         return host
 
     def run(self, tape: Tape, wanted: list[int], modes: dict[str, str]) -> list[Any]:
@@ -265,6 +271,9 @@ class BackendEngine:
             given = self._put(tape.inputs)
             there = perf_counter()
             outcome.transfer_seconds += there - start
+            if not backend.on_host:
+                moved_there = [one.nbytes for one in tape.inputs if type(one) is np.ndarray]
+                outcome.put_bytes += sum(moved_there)
             fresh = backend.compiles and (program.compiled is None or program.is_untried)
             looked_over = not self.relaxed and _is_loud(modes) and _is_due(program)
             program.looks_over = looked_over and not backend.compiles
@@ -333,7 +342,8 @@ class BackendEngine:
         # They would keep the arrays of the failed run alive.
         trouble.__traceback__ = trouble.__cause__ = trouble.__context__ = None
         if outcome.exhausted:
-            self.backend.release()
+            published.pressed(self.backend.name, exhausted=1)
+            release(self.backend)
         values = self._by_numpy(graph, tape, modes, reason)  # what NumPy raises is the result
         outcome.settled = reason
         if not (outcome.exhausted or outcome.lost):

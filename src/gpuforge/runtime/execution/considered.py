@@ -122,8 +122,8 @@ def stats(offloaded: Offloaded) -> FunctionRecord:
 
 def _take_in(call: Call, held: Held) -> None:
     """Learn from the calls that were made on a held choice."""
-    made = call.function.end(held)
     times = sorted(held.timed)
+    made = call.function.end(held)
     if times and not call.session.crowded and call.session.settings.learn:
         middle = times[len(times) // 2]
         with call.session.lock:

@@ -86,6 +86,18 @@ def _row(call: Call, candidate: Candidate) -> Row:
     return Row(name, estimate, refused, kind.curve(name).verified)
 
 
+def lost_seconds(decision: Decision, backend: str, seconds: float) -> float | None:
+    """Return what a call took more than it would on the best backend known: its regret.
+
+    None where no other backend than the one that made it is known.
+    """
+    known = {row.backend: row.estimate.seconds for row in decision.rows if row.estimate is not None}
+    if not known.keys() - {backend}:
+        return None
+    best = min(known, key=known.__getitem__)
+    return 0.0 if best == backend and not decision.trial else max(seconds - known[best], 0.0)
+
+
 def candidates(call: Call) -> list[Candidate]:
     """Return the backends that may run this call."""
     return [one for one in call.candidates if not refusal(call, one.name)]

@@ -14,8 +14,9 @@ from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.demand import Wanted
 from gpuforge.runtime.evaluation.aside import COMPILING
 from gpuforge.runtime.evaluation.observed import part
+from gpuforge.runtime.evaluation.pressure import look, release
 from gpuforge.runtime.execution.call import Call, refusal_key
-from gpuforge.runtime.execution.decision import candidates, decide
+from gpuforge.runtime.execution.decision import candidates, decide, lost_seconds
 from gpuforge.runtime.execution.observed import chosen, telling
 from gpuforge.runtime.function.signature import overlapping, raising_errors, warnings_raise
 from gpuforge.runtime.placement.policy import NUMPY, Candidate, Decision, charge, observe
@@ -58,6 +59,7 @@ class Placed:
     hold: int = 0
     replay: Replay | None = None
     choice: trace.Choice | None = None
+    lost_seconds: float | None = None
 
 
 def place(call: Call) -> Placed:
@@ -79,6 +81,9 @@ def place(call: Call) -> Placed:
         where = NUMPY if backend is None or decision.trial else backend.name
         call.function.add(where, 1, perf_counter() - start)
         raise
+    made.lost_seconds = lost_seconds(decision, made.backend, made.seconds)
+    if made.lost_seconds is not None:
+        published.compared(made.backend, 1, made.lost_seconds)
     if trace.enabled:
         made.choice = chosen(call, decision, made.backend, made.seconds)
     return made
@@ -123,7 +128,8 @@ def hold(call: Call, placed: Placed) -> Held:
         made = Held(call.record, placed.backend, placed.seconds, placed.hold, again,
                     replay=placed.replay)  # fmt: skip
         made.numpy_seconds = _numpy_seconds(call) or 0.0
-    made.choice = placed.choice
+        made.moved_bytes = call.record.moved_bytes.get((call.key, placed.backend), (0, 0))
+    made.choice, made.lost_seconds = placed.choice, placed.lost_seconds
     return made
 
 
@@ -305,6 +311,8 @@ def learn_recorded(
     session, kind = call.session, call.record.kind
     comparing = bool(decision.trial)
     took = seconds - outcome.settled_seconds if comparing else seconds
+    moved = outcome.put_bytes, outcome.got_bytes
+    published.transferred(name, outcome.transfer_seconds, *moved)
     with session.lock:
         curve = kind.curve(name)
         if outcome.died:
@@ -330,7 +338,7 @@ def learn_recorded(
             return
         curve.verified = curve.verified or outcome.compared or not comparing
         call.record.transfers[call.key, name] = outcome.transfer_seconds
-        published.transferred(name, outcome.transfer_seconds)
+        call.record.moved_bytes[call.key, name] = moved
         where = NUMPY if comparing or outcome.settled else name
         if outcome.compile_seconds or comparing:
             _learn_first(call, decision, name, where, took, seconds, outcome)
@@ -459,9 +467,10 @@ def freshen(call: Call, name: str) -> None:
 def give_memory_back(session: Session, backend: Backend, *, now: bool = False) -> bool:
     """Give back what a library kept after a call if that is due; return whether it was."""
     chosen = session.settings
-    if chosen.memory_strategy == "pooled" and not now:
-        return False
     try:
+        look(backend, chosen.pressure_warning, chosen.pressure_critical)
+        if chosen.memory_strategy == "pooled" and not now:
+            return False
         if chosen.memory_strategy == "lazy" and not now:
             memory = backend.memory()
             if (
@@ -469,9 +478,9 @@ def give_memory_back(session: Session, backend: Backend, *, now: bool = False) -
                 or memory.free_bytes > (1 - chosen.pressure_warning) * memory.total_bytes
             ):
                 return False
-        backend.release()
+        release(backend)
     except Exception as error:  # noqa: BLE001 - a device that died must not take the result along
-        _log.warning("%s gives no memory back: %r", backend.name, error)
+        _log.warning("%s does not tell of its memory, or gives none back: %r", backend.name, error)
     return True
 
 

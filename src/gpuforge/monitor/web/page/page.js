@@ -218,12 +218,18 @@ function show_processes(processes) {
   if (!processes.length) {
     fill($("processes"), element("p", "No gpuforge process of yours runs."));
     fill($("placements"), element("p", "Calls are listed here while a program that offloads functions runs."));
+    fill($("regret"));
+    fill($("pressure"), element("p", "No call met a device whose memory was short."));
     return;
   }
   const rows = processes.map((p) => [`${p.program} (${p.pid})`, p.span || NONE, shown("bytes", p.resident_bytes), shown("ratio", p.cpu_ratio), `${p.queued} waiting, ${p.running} running`, `${p.done} done, ${p.failed} failed`, p.batches]);
   fill($("processes"), table("This user's programs that use gpuforge", ["Program", "Does now", "Memory", "CPU", "Queue", "Tasks", "Batches"], rows));
-  const uses = processes.flatMap((p) => p.backends.map((b) => [`${p.program} (${p.pid})`, b.name, b.calls, shown("seconds", b.seconds), shown("seconds", b.transfer_seconds), p.settled, p.retries]));
-  fill($("placements"), uses.length ? table("Where calls ran", ["Program", "Backend", "Calls", "Time", "of it transfers", "Settled by NumPy (all backends)", "Made again (all backends)"], uses) : element("p", "No call was placed yet."));
+  const uses = processes.flatMap((p) => p.backends.map((b) => [`${p.program} (${p.pid})`, b.name, b.calls, shown("seconds", b.seconds), shown("seconds", b.transfer_seconds), shown("bytes", b.put_bytes), shown("bytes", b.got_bytes), p.settled, p.retries]));
+  fill($("placements"), uses.length ? table("Where calls ran", ["Program", "Backend", "Calls", "Time", "of it transfers", "Moved there", "Moved back", "Settled by NumPy (all backends)", "Made again (all backends)"], uses) : element("p", "No call was placed yet."));
+  const compared = processes.flatMap((p) => p.backends.map((b) => [`${p.program} (${p.pid})`, b.name, b.compared_calls, b.compared_calls ? shown("seconds", b.lost_seconds) : NONE, b.compared_calls && b.seconds ? shown("ratio", b.lost_seconds / b.seconds) : NONE]));
+  fill($("regret"), element("p", "What calls took more than on the best backend known. Only calls for which another backend is known can be compared."), table("Regret", ["Program", "Backend", "Compared calls", "Lost", "of the time of all calls"], compared));
+  const events = processes.flatMap((p) => p.backends.filter((b) => b.pressure.last_at).map((b) => [`${p.program} (${p.pid})`, b.name, b.pressure.warnings, b.pressure.criticals, b.pressure.exhausted, b.pressure.released, shown("bytes", b.pressure.released_bytes), new Date(1000 * b.pressure.last_at).toLocaleTimeString()]));
+  fill($("pressure"), events.length ? table("Events on the memory of devices", ["Program", "Backend", "Above warning", "Above critical", "Ran out, rescued", "Given back", "Bytes given back", "Last"], events) : element("p", "No call met a device whose memory was short."));
 }
 
 function show_facts(facts) {
