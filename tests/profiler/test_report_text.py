@@ -35,7 +35,7 @@ def complete(tmp_path: Path) -> Profile:
     making = Making(
         started=1_700_000_000.0, gpuforge="0.1", python="3.12.1", platform="Linux",
         versions={"numpy": "2.1.0"}, unknown={"driver": "no device"},
-        link_bytes_per_second={"torch": {"to device": 2e9}},
+        peaks={"torch": {"to device": {"per_second": 2e9, "source": "measured"}}},
     )  # fmt: skip
     making.profile.header["program"] = ["python", str(program), "--fast"]
     queue = making.lane("torch:cuda:0 compute", "device")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuforge.profiler import names
+from gpuforge.units import format_bytes, significant
 
 WIDTH = 80
 _NARROWEST = 8
@@ -79,6 +80,15 @@ def code(text: object) -> str:
 def plain(text: object) -> str:
     """Return `text` as a line in which nothing is markup."""
     return re.sub(r"([\\`*_\[\]<>|#~!])", r"\\\1", names.line(text))
+
+
+def reading(value: float, unit: str) -> str:
+    """Return a value of a series as text."""
+    if unit == "bytes":
+        return format_bytes(round(value))
+    if unit == "hertz":
+        return f"{significant(value / 1e9)} GHz"
+    return percent(value) if unit == "ratio" else f"{significant(value)} {unit}"
 
 
 def percent(share: float) -> str:
