@@ -22,9 +22,8 @@ def look(facts: Facts) -> Found:
             direction = str(facts.said(place, "direction", ""))
             large[facts.caller(place), facts.backend(place), direction].append(place)
     for (function, backend, direction), moved in large.items():
-        places = [
-            place for place in moved if 0 < SLOW * facts.least_ns(place) < facts.time([place])
-        ]
+        least = {place: facts.least_ns(place) for place in moved}
+        places = [p for p in moved if 0 < SLOW * least[p] < facts.spans.duration[p]]
         if not places or len(places) < MOST * len(moved):
             continue
         yield facts.suggest(
