@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 from gpuforge.facts import Absent
@@ -12,6 +11,10 @@ from gpuforge.profiler.model import Profile
 LINKS = ("to device", "from device")
 UNITS = {**dict.fromkeys((*LINKS, "memory"), "GB/s"), "float32": "GFLOP/s", "float64": "GFLOP/s"}
 """What there is a peak of -> its unit in reports."""
+
+
+MOST = 1e18
+"""No peak is above."""
 
 
 class Rate(NamedTuple):
@@ -53,5 +56,5 @@ def _entry(table: Any, name: str) -> Any:
 
 def _sound(told: Any) -> Rate | None:
     value = _entry(told, "per_second")
-    sound = isinstance(value, int | float) and math.isfinite(value) and value > 0
+    sound = isinstance(value, int | float) and 0 < value < MOST
     return Rate(float(value), str(_entry(told, "source") or "")) if sound else None

@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuforge.profiler import names
-from gpuforge.units import format_bytes, significant
+from gpuforge.units import format_bytes
 
 WIDTH = 80
 _NARROWEST = 8
+_UNITS = {
+    "ratio": (100.0, "%"), "hertz": (1e-9, "GHz"), "celsius": (1.0, "°C"), "watts": (1.0, "W"),
+}  # fmt: skip
+"""Unit of a series -> by what its values are multiplied in a report, and the unit then."""
 
 
 class Table(NamedTuple):
@@ -86,9 +90,8 @@ def reading(value: float, unit: str) -> str:
     """Return a value of a series as text."""
     if unit == "bytes":
         return format_bytes(round(value))
-    if unit == "hertz":
-        return f"{significant(value / 1e9)} GHz"
-    return percent(value) if unit == "ratio" else f"{significant(value)} {unit}"
+    scale, shown = _UNITS.get(unit, (1.0, ""))
+    return f"{value * scale:.3g} {shown}".rstrip()
 
 
 def percent(share: float) -> str:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from gpuforge.facts import Absent
 from gpuforge.profiler.model import TRANSFER, Profile
 from gpuforge.profiler.rates import Rate, rate
-from gpuforge.profiler.tables import percent
-from gpuforge.units import significant
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Transfers:
         if not speed or isinstance(self.peak, Absent):
             return "-"
         best = self.peak.per_second
-        return f"{percent(speed / best)} of {significant(best / 1e9)} GB/s"
+        return f"{100 * speed / best:.3g} % of {best / 1e9:.3g} GB/s"
 
 
 def transfers(profile: Profile) -> list[Transfers]:
