@@ -34,7 +34,10 @@ MEMORY_BYTES = (64 << 20, 256 << 20)
 SIDES, LONG_SECONDS = (256, 512, 1024, 2048, 4096), 0.01
 _NOTHING_MOVES = "its arrays lie in the host's memory: nothing is moved"
 _ELSEWHERE = "it computes in a worker process, which is handed its arrays within each run"
-_NOT_MEASURED = "not measured yet: 'gpuforge calibrate' does it, and 'gpuforge run --save --peaks'"
+_NOT_MEASURED = {
+    **dict.fromkeys(LINKS, "not measured yet: record with 'gpuforge run --save FILE --peaks'"),
+    **dict.fromkeys(REST, "not measured yet: run 'gpuforge calibrate'"),
+}
 _CLOSED = "its library was closed before the profile ended"
 Told = dict[str, Any]
 """``per_second`` and ``source``, or ``unknown``: why there is none"""
@@ -53,7 +56,7 @@ def known(
         if backend is None:
             found[name] = {what: {"unknown": _CLOSED} for what in (*LINKS, *REST)}
             continue
-        mine = {what: {"unknown": _NOT_MEASURED} for what in (*LINKS, *REST)}
+        mine = {what: {"unknown": why} for what, why in _NOT_MEASURED.items()}
         kept = _kept(history).get(_key(backend), {})
         if name.endswith(":worker"):
             mine = {what: {"unknown": _ELSEWHERE} for what in mine}
