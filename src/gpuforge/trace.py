@@ -19,7 +19,7 @@ import itertools
 import os
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from time import perf_counter_ns
 from types import TracebackType
@@ -35,7 +35,10 @@ enabled = False
 """Whether spans, counts and choices are kept. Set by `enable`."""
 drainer: Callable[[], object] | None = None
 """What takes the spans out, called by the thread that ends the one which makes them too many."""
-
+peaks: Callable[[Iterable[str], bool], dict[str, Any]] | None = None
+"""Tells how fast the links, memories and arithmetic of some backends are at most: what was measured
+earlier and, where the second argument is true, of links what is measured now. Set by the runtime.
+"""
 
 Listener = tuple[Callable[[str], Any], Callable[[Any], object], Callable[[], bool] | None]
 """what is called at the begin and the end of a span, and whether it listens now; None: always"""

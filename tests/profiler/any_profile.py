@@ -33,7 +33,7 @@ headers = st.fixed_dictionaries(
     {},
     optional={
         "program": told, "started": numbers, "gpuforge": told, "python": told, "platform": told,
-        "versions": told, "machine": told, "link_bytes_per_second": told, "unknown": told,
+        "versions": told, "machine": told, "peaks": told, "unknown": told,
         "other": told,
     },
 )  # fmt: skip

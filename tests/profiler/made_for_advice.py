@@ -15,15 +15,17 @@ from gpuforge.profiler.model import NO_PARENT, Placement, Profile, Series
 from tests.profiler.made import MS, Making
 
 US = 1000
-LINK = {"link_bytes_per_second": {"torch:cuda:0": {"to device": 20e9, "from device": 20e9}}}
 CUDA = "torch:cuda:0"
+PEAK = {"per_second": 20e9, "source": "measured"}
+LINK = {"peaks": {CUDA: {"to device": PEAK, "from device": PEAK}}}
 Pair = tuple[Callable[[], Profile], Callable[[], Profile]]
 MADE: dict[str, Pair] = {}
 
 
 def gpu(**facts: Any) -> dict[str, Any]:
     """Return a header of a machine with one GPU."""
-    return {**LINK, "machine": {"devices": [{"index": 0, "name": "A GPU", **facts}]}}
+    device = {"index": 0, "vendor": "nvidia", "name": "A GPU", **facts}
+    return {**LINK, "machine": {"devices": [device]}}
 
 
 class Calling(Making):
@@ -31,7 +33,7 @@ class Calling(Making):
 
     def __init__(self, **header: Any) -> None:
         super().__init__(0, **{**LINK, **header})
-        self.now = 0
+        self.now = self.last_run = 0
 
     def call(
         self, function: str, *parts: tuple[Any, ...], backend: str = CUDA, label: str = "overhead",
@@ -43,12 +45,13 @@ class Calling(Making):
         place = self.span(function, self.now, took, inside=inside, label=label, **said)
         for name, part_label, duration, *rest in parts:
             nbytes, attributes = rest[0] if rest else 0, rest[1] if len(rest) > 1 else {}
-            self.span(name, self.now, duration, inside=place, label=part_label, nbytes=nbytes,
-                      **attributes)  # fmt: skip
+            made = self.span(name, self.now, duration, inside=place, label=part_label,
+                             nbytes=nbytes, **attributes)  # fmt: skip
             if name == "run":
+                self.last_run = made
                 device = self.lane(f"{backend} compute", "device")
                 self.span(
-                    "kernel", self.now, duration, inside=place, lane=device, label="device",
+                    "kernel", self.now, duration, inside=made, lane=device, label="device",
                     **attributes,
                 )  # fmt: skip
             self.now += duration
@@ -229,8 +232,9 @@ def in_turns(speaks: bool) -> Profile:
 def products(speaks: bool) -> Profile:
     making = Calling(**gpu(compute_capability="9.0"))
     for _ in range(40):
-        dtype = "float32" if speaks else "float64"
-        making.call("scores", run(MS, operation="matmul add", dtype=dtype))
+        making.call("scores", run(MS))
+        making.span("matmul", making.now - MS, MS // 2, label="wait", inside=making.last_run,
+                    dtype="torch.float32" if speaks else "torch.float64")  # fmt: skip
     return making.profile
 
 
@@ -262,24 +266,23 @@ def gathered(speaks: bool) -> Profile:
 
 @pair("small_batches")
 def room_left(speaks: bool) -> Profile:
-    making = Calling()
+    making = Calling(**gpu(memory_total_bytes=8 * 10**9))
     making.call("solve", run(100 * MS))
     times = array("q", range(0, 100 * MS, MS))
-    for name, value in (("utilisation", 0.4 if speaks else 0.9), ("memory", 1e9),
-                        ("memory_total", 8e9)):  # fmt: skip
+    for name, value in (("utilisation", 0.4 if speaks else 0.9), ("memory used", 1e9)):
         values = array("d", [value] * len(times))
-        making.profile.series.append(Series(name, "ratio", CUDA, times, values))
+        making.profile.series.append(Series(name, "ratio", "gpu 0", times, values))
     return making.profile
 
 
 @pair("throttling")
 def hot(speaks: bool) -> Profile:
-    making = Calling()
+    making = Calling(**gpu())
     making.call("solve", run(100 * MS))
     times = array("q", range(0, 100 * MS, MS))
     flags, clock = [float(speaks)] * 50 + [0.0] * 50, 1.2e9 if speaks else 1.98e9
-    for name, values in (("throttle", flags), ("clock", [clock] * 50 + [1.98e9] * 50)):
-        making.profile.series.append(Series(name, "", CUDA, times, array("d", values)))
+    for name, values in (("throttled", flags), ("clock", [clock] * 50 + [1.98e9] * 50)):
+        making.profile.series.append(Series(name, "", "gpu 0", times, array("d", values)))
     return making.profile
 
 

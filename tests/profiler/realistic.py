@@ -23,7 +23,10 @@ def realistic(steps: int = 60, seed: int = 7) -> Profile:
                      "cores": 32, "memory_total_bytes": 404 << 30},
             "devices": [{"name": "NVIDIA H200", "memory_total_bytes": 141 << 30}],
         },
-        link_bytes_per_second={"torch:cuda:0": {"to device": 55e9, "from device": 52e9}},
+        peaks={"torch:cuda:0": {
+            "to device": {"per_second": 55e9, "source": "measured"},
+            "from device": {"per_second": 52e9, "source": "measured"},
+        }},
         unknown={"cloud_instance": "no file names an instance type"},
     )  # fmt: skip
     lanes = [0, making.lane("loader-0"), making.lane("loader-1")]

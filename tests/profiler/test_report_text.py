@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from gpuforge.facts import Absent
 from gpuforge.profiler import formats, sections
 from gpuforge.profiler.advise import Suggestion
 from gpuforge.profiler.feeds import feeds
@@ -35,7 +36,7 @@ def complete(tmp_path: Path) -> Profile:
     making = Making(
         started=1_700_000_000.0, gpuforge="0.1", python="3.12.1", platform="Linux",
         versions={"numpy": "2.1.0"}, unknown={"driver": "no device"},
-        link_bytes_per_second={"torch": {"to device": 2e9}},
+        peaks={"torch": {"to device": {"per_second": 2e9, "source": "measured"}}},
     )  # fmt: skip
     making.profile.header["program"] = ["python", str(program), "--fast"]
     queue = making.lane("torch:cuda:0 compute", "device")
@@ -132,9 +133,13 @@ Devices
 device queue           busy  of wall
 torch:cuda:0 compute  14 ms   35.0 %
 
-Transfers
-direction        count     bytes  time      speed  of peak
-to device torch      2  7.63 MiB  8 ms  954 MiB/s   50.0 %
+Transfers. to device torch, peak: measured
+direction        count     bytes  time      speed  of the link's peak
+to device torch      2  7.63 MiB  8 ms  954 MiB/s      50 % of 2 GB/s
+
+Peaks
+backend  of         at most  source
+torch    to device   2 GB/s  measured
 
 Placements. Placed calls took 24 ms. You lost 8.3 % of it (2 ms) against the
   oracle, the best backend known for each call. Of 2 of the calls no other
@@ -307,7 +312,21 @@ def test_transfers_are_compared_with_the_link(tmp_path: Path) -> None:
     (found,) = transfers(complete(tmp_path))
     assert (found.backend, found.direction, found.count) == ("torch", "to device", 2)
     assert found.bytes_per_second == 1e9
-    assert found.peak_bytes_per_second == 2e9
+    assert not isinstance(found.peak, Absent)
+    assert (found.peak.per_second, found.of_peak) == (2e9, "50 % of 2 GB/s")
+
+
+def test_a_link_without_a_peak_is_told_with_the_reason(tmp_path: Path) -> None:
+    profile = complete(tmp_path)
+    told = {"unknown": "not measured: | `x`"}
+    profile.header["peaks"] = {"torch": {"to device": told}}
+    (found,) = transfers(profile)
+    assert found.of_peak == "-"
+    expected = "to device torch, no peak: not measured:"
+    assert expected in formats.render(profile, "text")
+    assert f"{expected} \\| \\`x\\`" in formats.render(profile, "markdown")
+    page = formats.render(profile, "html")
+    assert expected in page and "Bytes moved to and from devices" in page
 
 
 def test_peaks_are_those_of_devices_and_of_spans(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ NAMES = ["put", "get", "run", "compile", "settle", "fallback", "add", "exp", "f"
 @st.composite
 def profiles(draw: st.DrawFn) -> Profile:
     """Return a profile in which anything may be said of any span, and nothing need be."""
-    making = Calling(**gpu(compute_capability="8.6"))
+    making = Calling(**gpu(compute_capability="8.6", memory_total_bytes=10**10))
     places = [NO_PARENT]
     for start in range(draw(st.integers(0, 30))):
         lane = making.lane(*draw(st.sampled_from([("MainThread",), ("other",)])))
@@ -150,10 +150,10 @@ def profiles(draw: st.DrawFn) -> Profile:
             inside=draw(st.sampled_from(places)), lane=lane, label=label,
             nbytes=draw(st.integers(0, 10**9)), count=draw(st.integers(1, 1000)), **said,
         ))  # fmt: skip
-    for name in ("throttle", "clock", "utilisation", "memory", "memory_total"):
+    for name in ("throttled", "clock", "utilisation", "memory used"):
         values = array("d", draw(st.lists(st.floats(0, 1e10), max_size=5)))
         times = array("q", range(len(values)))
-        making.profile.series.append(Series(name, "", CUDA, times, values))
+        making.profile.series.append(Series(name, "", "gpu 0", times, values))
     making.profile.cost_ns = draw(st.integers(0, 10**9))
     return making.profile
 

@@ -52,6 +52,7 @@ def environment(
     accelerated: str = "",
     prepared: Mapping[str, str] | None = None,
     saved: str = "",
+    peaks: bool = False,
     lazy: Mapping[str, str] | None = None,
     summary: bool = True,
     verbose: bool = False,
@@ -70,6 +71,8 @@ def environment(
         What is set so that the thread pools of several libraries do not fight, by name.
     saved
         The file that the program's profile is written to, or empty.
+    peaks
+        Whether the links of the devices that were used are measured for that profile.
     lazy
         The modules whose imports are not deferred, and why, where heavy imports are to be; or None.
     summary
@@ -88,6 +91,7 @@ def environment(
     if summary or accelerated or saved or lazy is not None:
         found |= {"_GPUFORGE_ACCELERATED": accelerated} if accelerated else {}
         found |= {"_GPUFORGE_SAVE": saved} if saved else {}
+        found |= {"_GPUFORGE_PEAKS": "1"} if saved and peaks else {}
         found |= {} if summary else {"_GPUFORGE_QUIET": "1"}
         original = base.get("PYTHONPATH")
         found["PYTHONPATH"] = os.pathsep.join(

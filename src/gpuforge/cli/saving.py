@@ -11,12 +11,12 @@ from gpuforge.profiler.recording import Recording
 from gpuforge.units import format_bytes
 
 
-def begin(path: str) -> None:
+def begin(path: str, *, peaks: bool = False) -> None:
     """Record this process into a file until it ends; say what became of it on stderr.
 
     The exit functions of the program run first, for they are registered later.
     """
-    recording = Recording(path)
+    recording = Recording(path, peaks=peaks)
     try:
         recording.start()
     except GpuForgeError as error:

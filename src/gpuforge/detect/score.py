@@ -141,14 +141,20 @@ def _framework(row: dict[str, Any]) -> Part:
     return Part("framework", value, words.get(value, "no PyTorch build serves it"))
 
 
-def _bandwidth(device: Device) -> Part:
+def bandwidth_of(device: Device) -> int | None:
+    """Return the memory bandwidth of a device by the table, in GB/s; None where it has none."""
     name = known(device.name) or ""
     patterns = [pair for group in table()["bandwidth"] for pair in group.items()]
-    for pattern, rate in () if LAPTOP.search(name) else patterns:
-        if re.search(pattern, name, re.I):
-            scale = math.log2(1 + TOP_BANDWIDTH / LOW_BANDWIDTH)
-            value = min(1.0, math.log2(1 + rate / LOW_BANDWIDTH) / scale)
-            return Part("bandwidth", value, f"{rate} GB/s")
+    shown = () if LAPTOP.search(name) else patterns
+    return next((rate for pattern, rate in shown if re.search(pattern, name, re.I)), None)
+
+
+def _bandwidth(device: Device) -> Part:
+    rate = bandwidth_of(device)
+    if rate is not None:
+        scale = math.log2(1 + TOP_BANDWIDTH / LOW_BANDWIDTH)
+        value = min(1.0, math.log2(1 + rate / LOW_BANDWIDTH) / scale)
+        return Part("bandwidth", value, f"{rate} GB/s")
     if known(device.integrated) is True:
         return Part("bandwidth", 0.0, "shares the memory bus of the CPU")
     return Part("bandwidth", None, "not in the table, left out")

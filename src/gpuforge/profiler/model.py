@@ -153,9 +153,9 @@ class Series:
 
     Attributes
     ----------
-    name : ``memory``, ``pressure``, ``utilisation``, …
+    name : ``memory``, ``pressure``, ``utilisation``, ``clock``, ``throttled``, …
     unit : ``bytes``, ``ratio``, ``watts``, …
-    device : whose reading it is; ``host`` for the machine
+    device : whose reading it is: ``host``, ``gpu 0`` as detection counts them, or a backend
     times_ns, values : of one length; a time at which nothing could be read is left out
     """
 
@@ -175,8 +175,8 @@ class Profile:
     header
         What ran: ``program`` (the command line as a list), ``started`` (seconds since 1970),
         ``gpuforge``, ``python``, ``platform``, ``versions`` (library to version), ``machine`` (as
-        ``gpuforge detect --json`` shows it), ``link_bytes_per_second`` (backend to the measured
-        ``to device`` and ``from device`` peaks), ``unknown`` (field to why it could not be read).
+        ``gpuforge detect --json`` shows it, of GPUs also their highest clocks), ``peaks`` (backend
+        to what `gpuforge.profiler.rates` reads), ``unknown`` (field to why it is not known).
     wall_ns
         From the beginning to the end of the recording.
     cost_ns

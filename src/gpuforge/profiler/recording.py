@@ -27,6 +27,7 @@ from gpuforge.profiler.lanes import Lanes
 from gpuforge.profiler.model import Placement, Profile, Series
 from gpuforge.profiler.session_file import Open, Writer, read
 from gpuforge.profiler.summary import Bottleneck, bottlenecks, summary
+from gpuforge.profiler.surroundings import Surroundings
 
 SAMPLE_SECONDS, SAMPLES_PER_FLUSH = 0.2, 5
 """How often memory is read; and after how many readings what was recorded is written."""
@@ -38,7 +39,7 @@ _log = logger("profiler")
 _running: list[Recording] = []
 
 
-def profile(path: str | os.PathLike[str] | None = None) -> Recording:
+def profile(path: str | os.PathLike[str] | None = None, *, peaks: bool = False) -> Recording:
     """Return what records this program, within a ``with`` block or from ``start`` to ``stop``.
 
     Parameters
@@ -46,6 +47,9 @@ def profile(path: str | os.PathLike[str] | None = None) -> Recording:
     path
         The session file (``.gfp``) to write, about once a second: it can be read up to there
         whatever ends the program. None keeps the profile in memory.
+    peaks
+        Whether the links of the devices that were used are measured when it ends, unless
+        ``gpuforge calibrate`` has done so; about 50 ms.
 
     Returns
     -------
@@ -53,7 +57,7 @@ def profile(path: str | os.PathLike[str] | None = None) -> Recording:
         Holds the profile once it has ended: ``summary()``, ``bottlenecks(5)``,
         ``export("json", path)``, ``profile``.
     """
-    return Recording(path)
+    return Recording(path, peaks=peaks)
 
 
 class Recording:
@@ -66,11 +70,13 @@ class Recording:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str] | None = None, header: dict[str, Any] | None = None
-    ) -> None:
+        self, path: str | os.PathLike[str] | None = None, header: dict[str, Any] | None = None,
+        *, peaks: bool = False,
+    ) -> None:  # fmt: skip
         self.path = Path(path) if path is not None else None
         self.problem = ""
         self._header = header or {}
+        self._measures = peaks
         self._process = 0
         self._profile: Profile | None = None
 
@@ -96,6 +102,7 @@ class Recording:
         self._notes: list[str] = []
         self._memory = Series("memory", "bytes")
         self._written_samples = 0
+        self._around = Surroundings(self._measures)
         self._spans = self._cost_ns = 0
         trace.enable(False)
         self._span_ns = _measure_cost()
@@ -130,6 +137,7 @@ class Recording:
         self._thread.join()
         self._sample()
         self.flush()
+        self._around.settle()
         trace.drainer = None
         _running.remove(self)
         cost_ns = self._cost_ns + self._span_ns * self._spans
@@ -224,6 +232,7 @@ class Recording:
         self._counts.update(kept.counts)
         self._notes += kept.notes
         self._spans += len(kept.spans)
+        self._around.saw(kept)
         try:
             self._write(kept)
         except OSError as error:
@@ -290,7 +299,7 @@ class Recording:
             )
             series.times_ns.append(one.at_ns - self._begin_ns)
             series.values.append(one.value)
-        return [series for series in found.values() if series.times_ns]
+        return [*(one for one in found.values() if one.times_ns), *self._around.series()]
 
     def _failed(self, error: OSError) -> None:
         """Go on without the file: the program is not to fail for its profile."""
@@ -309,6 +318,9 @@ class Recording:
             published.now(trace.current(self._begun_by))
             turn += 1
             if turn % SAMPLES_PER_FLUSH == 0:
+                start = thread_time_ns()
+                self._around.sample(perf_counter_ns() - self._begin_ns)
+                self._cost_ns += thread_time_ns() - start
                 self.flush()
         published.now("")
 
@@ -336,10 +348,7 @@ class Recording:
                 if hasattr(module, "__version__")
             },
             "cost_ns_per_span": self._span_ns,
-            "unknown": {
-                "machine": "it was not detected for this profile",
-                "link_bytes_per_second": "the links were not measured for this profile",
-            },
+            **self._around.header(),
             **self._header,
         }
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import PurePath
+from statistics import fmean
 
+from gpuforge.facts import Absent
 from gpuforge.profiler.advise import Suggestion, suggestions
 from gpuforge.profiler.breakdown import Breakdown
 from gpuforge.profiler.feeds import feeds
 from gpuforge.profiler.model import DEVICE, LABELS, Profile
-from gpuforge.profiler.peaks import peaks
+from gpuforge.profiler.peaks import MOST_BYTES, peaks
+from gpuforge.profiler.rates import UNITS, backends, rate
 from gpuforge.profiler.regret import lost_share, regrets
 from gpuforge.profiler.summary import bottlenecks
-from gpuforge.profiler.tables import Table, percent
-from gpuforge.profiler.transfers import transfers
-from gpuforge.units import format_bytes, format_seconds
+from gpuforge.profiler.tables import Table, percent, reading
+from gpuforge.profiler.transfers import peaks_told, transfers
+from gpuforge.units import format_bytes, format_seconds, significant
 
 
 def advice(profile: Profile) -> list[Suggestion]:
@@ -34,8 +37,9 @@ def sections(profile: Profile, parts: list[Breakdown], shown: int) -> list[Table
     queues = [part for part in parts if profile.lanes[part.lane].kind == "device"]
     found = (
         _bottlenecks(profile, shown), _threads(profile, threads, shown),
-        _queues(profile, queues, shown), _transfers(profile, shown), _placements(profile, shown),
-        _peaks(profile, shown), _feeds(profile, shown),
+        _queues(profile, queues, shown), _transfers(profile, shown), _rates(profile, shown),
+        _placements(profile, shown), _peaks(profile, shown), _readings(profile, shown),
+        _feeds(profile, shown),
     )  # fmt: skip
     return [table for table in found if table.rows]
 
@@ -89,6 +93,7 @@ def _bottlenecks(profile: Profile, shown: int) -> Table:
 
 
 def _transfers(profile: Profile, shown: int) -> Table:
+    found = transfers(profile)
     rows = [
         (
             f"{one.direction} {one.backend}".strip() or "not known",
@@ -96,11 +101,37 @@ def _transfers(profile: Profile, shown: int) -> Table:
             format_bytes(one.bytes),
             format_seconds(one.seconds),
             f"{format_bytes(round(speed))}/s" if (speed := one.bytes_per_second) else "-",
-            percent(speed / peak) if speed and (peak := one.peak_bytes_per_second) else "-",
+            one.of_peak,
         )
-        for one in transfers(profile)[:shown]
+        for one in found[:shown]
     ]
-    return Table("Transfers", ("direction", "count", "bytes", "time", "speed", "of peak"), rows)
+    heading = ("direction", "count", "bytes", "time", "speed", "of the link's peak")
+    return Table("Transfers", heading, rows, said=peaks_told(found[:shown]))
+
+
+def _rates(profile: Profile, shown: int) -> Table:
+    rows = [
+        (backend, what, f"{significant(found.per_second / 1e9)} {unit}", found.source)
+        for backend in backends(profile)
+        for what, unit in UNITS.items()
+        if not isinstance(found := rate(profile, backend, what), Absent)
+    ]
+    return Table("Peaks", ("backend", "of", "at most", "source"), rows[:shown], (0, 1, 3))
+
+
+def _readings(profile: Profile, shown: int) -> Table:
+    rows = [
+        (
+            f"{one.device}: {one.name}",
+            *(reading(value, one.unit) for value in (min(known), fmean(known), max(known))),
+            f"{len(known):,}",
+        )
+        for one in profile.series
+        if one.name != "memory" and (known := [v for v in one.values if abs(v) < MOST_BYTES])
+    ]
+    said = "Clocks, temperatures and load, about once a second."
+    heading = ("reading", "lowest", "mean", "highest", "readings")
+    return Table("Machine", heading, rows[: 2 * shown], said=said)
 
 
 def _placements(profile: Profile, shown: int) -> Table:

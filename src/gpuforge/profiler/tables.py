@@ -7,9 +7,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuforge.profiler import names
+from gpuforge.units import format_bytes
 
 WIDTH = 80
 _NARROWEST = 8
+_UNITS = {
+    "ratio": (100.0, "%"), "hertz": (1e-9, "GHz"), "celsius": (1.0, "°C"), "watts": (1.0, "W"),
+}  # fmt: skip
+"""Unit of a series -> by what its values are multiplied in a report, and the unit then."""
 
 
 class Table(NamedTuple):
@@ -79,6 +84,14 @@ def code(text: object) -> str:
 def plain(text: object) -> str:
     """Return `text` as a line in which nothing is markup."""
     return re.sub(r"([\\`*_\[\]<>|#~!])", r"\\\1", names.line(text))
+
+
+def reading(value: float, unit: str) -> str:
+    """Return a value of a series as text."""
+    if unit == "bytes":
+        return format_bytes(round(value))
+    scale, shown = _UNITS.get(unit, (1.0, ""))
+    return f"{value * scale:.3g} {shown}".rstrip()
 
 
 def percent(share: float) -> str:

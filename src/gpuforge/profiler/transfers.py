@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from dataclasses import dataclass
 
+from gpuforge.facts import Absent
 from gpuforge.profiler.model import TRANSFER, Profile
+from gpuforge.profiler.rates import Rate, rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class Transfers:
     backend, direction : as the spans say; empty where they do not
     count : transfers
     bytes, seconds : of all together
-    peak_bytes_per_second : of the link as it was measured; None if it was not
+    peak : what the link reaches at most, and where that comes from; or why it is not known
     """
 
     backend: str
@@ -26,12 +27,21 @@ class Transfers:
     count: int
     bytes: int
     seconds: float
-    peak_bytes_per_second: float | None
+    peak: Rate | Absent
 
     @property
     def bytes_per_second(self) -> float | None:
         """How fast they were; None if no time was measured."""
         return self.bytes / self.seconds if self.seconds else None
+
+    @property
+    def of_peak(self) -> str:
+        """The speed as a share of the peak, with both, as text; ``-`` where one is not known."""
+        speed = self.bytes_per_second
+        if not speed or isinstance(self.peak, Absent):
+            return "-"
+        best = self.peak.per_second
+        return f"{100 * speed / best:.3g} % of {best / 1e9:.3g} GB/s"
 
 
 def transfers(profile: Profile) -> list[Transfers]:
@@ -46,17 +56,19 @@ def transfers(profile: Profile) -> list[Transfers]:
         row[0] += spans.count[index]
         row[1] += spans.bytes[index]
         row[2] += spans.duration[index]
-    links = profile.header.get("link_bytes_per_second") or {}
     found = [
-        Transfers(backend, direction, count, moved, ns / 1e9, _peak(links, backend, direction))
+        Transfers(backend, direction, count, moved, ns / 1e9, rate(profile, backend, direction))
         for (backend, direction), (count, moved, ns) in sums.items()
     ]
     return sorted(found, key=lambda row: -row.seconds)
 
 
-def _peak(links: object, backend: str, direction: str) -> float | None:
-    """Return the measured peak of a backend's link, which the header may not hold."""
-    of_link = links.get(backend) if isinstance(links, dict) else None
-    peak = of_link.get(direction) if isinstance(of_link, dict) else None
-    sound = isinstance(peak, int | float) and math.isfinite(peak) and peak > 0
-    return float(peak) if sound and peak is not None else None
+def peaks_told(found: list[Transfers]) -> str:
+    """Return where the peaks of links come from and why others are not known, as a sentence."""
+    links: dict[str, list[str]] = defaultdict(list)
+    for row in found:
+        if row.bytes:
+            why = row.peak.reason if isinstance(row.peak, Absent) else row.peak.source
+            known = "no peak" if isinstance(row.peak, Absent) else "peak"
+            links[f"{known}: {why}"].append(f"{row.direction} {row.backend}".strip())
+    return ". ".join(f"{' and '.join(ways)}, {told}" for told, ways in links.items())

@@ -499,6 +499,20 @@ def _count_held() -> None:
 published.count_held = _count_held
 
 
+def _peaks(names: Iterable[str], measure: bool) -> dict[str, Any]:
+    from gpuforge.runtime.calibration import peaks
+
+    session = current_session()
+    open_ones: dict[str, Backend | None] = {NUMPY: session.reference}
+    for name in names:
+        found = (each.backend(name) for each in (session, *_all))
+        open_ones.setdefault(name, next((one for one in found if one is not None), None))
+    return peaks.known(session.history, open_ones, measure=measure)
+
+
+trace.peaks = _peaks
+
+
 def _register(session: Session) -> Session:
     _all.append(session)
     return session

@@ -7,11 +7,12 @@ import os
 import sys
 from collections.abc import Iterator
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpuforge.cli import render
 from gpuforge.cli.main import FINE, NOTHING
 from gpuforge.installation import install_command
+from gpuforge.profiler.rates import UNITS
 from gpuforge.units import format_bytes, format_seconds, significant
 
 if TYPE_CHECKING:
@@ -59,9 +60,11 @@ def run(arguments: argparse.Namespace) -> int:
         render.message(f"hint: install another one, such as JAX: {install_command('jax')}")
         return NOTHING
     if arguments.reset:
-        from gpuforge.runtime.calibration.probes import forget
+        from gpuforge.runtime.calibration import peaks, probes
 
-        forget(session.history)
+        probes.forget(session.history)
+        peaks.forget(session.history)
+    _measure_peaks(session)
     points = _measure(session, start)
     _report(session, points, as_json=arguments.json)
     return FINE
@@ -92,6 +95,15 @@ def _open_all(session: Session) -> list[str]:
     for library in session.libraries.values():
         session.open(library)
     return [f"{f.name}: {f.reason}" for lib in session.libraries.values() for f in lib.failures]
+
+
+def _measure_peaks(session: Session) -> None:
+    from gpuforge.runtime.calibration import peaks
+
+    for backend in (session.reference, *session.backends()):
+        for what, told in peaks.measure(session.history, session.reference, backend):
+            if "unknown" in told:
+                render.message(f"the peak {what} of {backend.name} is not known: {told['unknown']}")
 
 
 def _measure(session: Session, start: float) -> list[Point]:
@@ -160,7 +172,9 @@ def _report(session: Session, points: list[Point], *, as_json: bool) -> None:
                 measured = table.setdefault(point.probe, {}).setdefault(point.backend, [])
                 measured.append([point.size, point.ratio])
     if as_json:
-        render.document({"machine": session.history.machine, "time_over_numpy": table})
+        render.document(
+            {"machine": session.history.machine, "time_over_numpy": table, "peaks": _peaks(session)}
+        )
         return
     rows = [
         (name, backend, *(_cell(points_of, size) for size in _sizes(table)))
@@ -171,6 +185,22 @@ def _report(session: Session, points: list[Point], *, as_json: bool) -> None:
     heading = ("operations", "backend", *map(_size_text, _sizes(table)))
     render.data("time relative to NumPy, including transfers (below 1 is faster)")
     render.data(render.table(rows, heading=heading))
+    peaks = [
+        (name, what, f"{significant(told['per_second'] / 1e9)} {UNITS[what]}", told["source"])
+        for name, found in _peaks(session).items()
+        for what, told in found.items()
+        if "per_second" in told
+    ]
+    if peaks:
+        render.data("peaks")
+        render.data(render.table(peaks, heading=("backend", "of", "at most", "source")))
+
+
+def _peaks(session: Session) -> dict[str, Any]:
+    from gpuforge.runtime.calibration import peaks
+
+    every = (session.reference, *session.backends())
+    return peaks.known(session.history, {one.name: one for one in every}, measure=False)
 
 
 def _sizes(table: dict[str, dict[str, list[list[float]]]]) -> list[int]:

@@ -14,12 +14,17 @@ SUMMARY = "run a program and report where its array functions ran"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options, which stand before the program; what follows it is the program's."""
-    options = "[--save FILE] [--accelerate] [--lazy-imports] [--backend NAME] [--quiet]"
+    options = "[--save FILE] [--peaks] [--accelerate] [--lazy-imports] [--backend NAME] [--quiet]"
     parser.usage = f"{parser.prog} {options} SCRIPT|-m MODULE [ARGS]"
     parser.add_argument(
         "--save",
         metavar="FILE",
         help="keep a profile of the program in this file (.gfp); 'gpuforge report' shows it",
+    )
+    parser.add_argument(
+        "--peaks",
+        action="store_true",
+        help="with --save: at the end, measure the links of the devices that were used",
     )
     parser.add_argument(
         "--accelerate",
@@ -75,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         accelerated=_own_folder(words) if arguments.accelerate else "",
         prepared=prepared,
         saved=os.path.abspath(arguments.save) if arguments.save is not None else "",
+        peaks=arguments.peaks,
         lazy=record.switched_off() if lazy else None,
         summary=chosen.profiler if arguments.quiet is None else not arguments.quiet,
         verbose=arguments.verbose,

@@ -18,6 +18,7 @@ _PREPARED = os.environ.pop("_GPUFORGE_PREPARED", "")
 _QUIET = os.environ.pop("_GPUFORGE_QUIET", "")
 _ACCELERATED = os.environ.pop("_GPUFORGE_ACCELERATED", "")
 _SAVE = os.environ.pop("_GPUFORGE_SAVE", "")
+_PEAKS = os.environ.pop("_GPUFORGE_PEAKS", "")
 _LAZY = os.environ.pop("_GPUFORGE_LAZY", "")
 
 
@@ -74,7 +75,7 @@ if __name__ == "sitecustomize":
     if _SAVE:
         from gpuforge.cli import saving
 
-        saving.begin(_SAVE)
+        saving.begin(_SAVE, peaks=bool(_PEAKS))
     if _LAZY:
         import json
 

@@ -12,9 +12,12 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, NamedTuple
 
+from gpuforge.facts import Absent
 from gpuforge.profiler.advise.suggestion import Suggestion
 from gpuforge.profiler.breakdown import own_ns
+from gpuforge.profiler.gpus import gpu_of, name_of
 from gpuforge.profiler.model import DEVICE, HOST, LABELS, NO_PARENT, TRANSFER, Profile
+from gpuforge.profiler.rates import rate
 from gpuforge.units import format_bytes, format_seconds, significant
 
 NUMPY = "numpy"
@@ -189,9 +192,8 @@ class Facts:
 
     def peak(self, place: int) -> float:
         """Return the bytes per second that the link reaches in its direction; 0: not measured."""
-        peaks = self.profile.header.get("link_bytes_per_second", {})
-        given = peaks.get(self.backend(place), {}).get(self.said(place, "direction", ""))
-        return float(given or 0)
+        found = rate(self.profile, self.backend(place), str(self.said(place, "direction", "")))
+        return 0.0 if isinstance(found, Absent) else found.per_second
 
     def least_ns(self, place: int) -> float:
         """Return the nanoseconds that the bytes of a transfer take at the link's peak."""
@@ -200,18 +202,21 @@ class Facts:
 
     def gpu(self, place: int) -> dict[str, Any]:
         """Return what ``detect`` says of the GPU that a span ran on; empty if it is none."""
-        _, _, rest = self.backend(place).partition(":")
-        kind, _, index = (rest or ("cuda" if self.backend(place) == "cupy" else "")).partition(":")
-        devices = (self.profile.header.get("machine") or {}).get("devices") or []
-        number = int(index) if index.isdigit() else 0
-        real = kind not in ("", "cpu") and number < len(devices)
-        return dict(devices[number]) if real else {}
+        return gpu_of(self.profile.header, self.backend(place))
 
-    def series(self, device: str, name: str) -> Sequence[float]:
-        """Return the readings of a device; empty where there are none."""
-        all_of_them = self.profile.series
-        found = [one for one in all_of_them if one.device == device and one.name == name]
-        return found[0].values if found else ()
+    @cached_property
+    def worked(self) -> dict[str, tuple[dict[str, Any], list[int]]]:
+        """What each GPU that did anything is, and what it computed, by the name of its readings."""
+        found: dict[str, tuple[dict[str, Any], list[int]]] = {}
+        for places in self.devices.values():
+            if gpu := self.gpu(places[0]):
+                found.setdefault(name_of(gpu), (gpu, []))[1].extend(places)
+        return found
+
+    def series(self, device: str, name: str) -> dict[int, float]:
+        """Return the readings of a device by their times; empty where there are none."""
+        found = (s for s in self.profile.series if s.device == device and s.name == name)
+        return {t: v for one in found for t, v in zip(one.times_ns, one.values, strict=True)}
 
     # ---------------------------------------------------------------- text
 

@@ -44,5 +44,7 @@ def render(profile: Profile) -> str:
         first=sections.parts_section(profile, parts)
         + sections.suggestions_section(advice(profile)),
         paths=sections.paths_table(rows),
-        rest=sections.placements_section(profile) + sections.header_section(profile),
+        rest=sections.placements_section(profile)
+        + sections.transfers_section(profile)
+        + sections.header_section(profile),
     )

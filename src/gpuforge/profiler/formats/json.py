@@ -71,7 +71,7 @@ def _unknown(profile: Profile) -> dict[str, str]:
     said = profile.header.get("unknown")
     found = dict(said) if isinstance(said, dict) else {}
     for name in ("program", "started"):
-        if profile.header.get(name) is None:
+        if json_text.clean(profile.header.get(name)) is None:
             found.setdefault(name, "the session file does not say")
     return found
 

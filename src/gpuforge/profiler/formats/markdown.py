@@ -45,7 +45,7 @@ def render(profile: Profile) -> str:
     lines += _scope(profile, recording(profile, parts))
     lines += ["## Findings", "", *_findings(profile)]
     for table in sections(profile, parts, SHOWN):
-        lines += [f"## {table.title}", "", *([table.said, ""] if table.said else [])]
+        lines += [f"## {table.title}", "", *([plain(table.said), ""] if table.said else [])]
         lines += table.markdown()
     lines += _sources(profile)
     return "\n".join(lines).rstrip()

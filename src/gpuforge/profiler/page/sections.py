@@ -15,7 +15,8 @@ from gpuforge.profiler.page.columns import LONGEST_NAME, Row
 from gpuforge.profiler.regret import Regret, lost_share, regrets
 from gpuforge.profiler.summary import started, where_time, where_written
 from gpuforge.profiler.tables import percent
-from gpuforge.units import format_bytes, format_seconds
+from gpuforge.profiler.transfers import peaks_told, transfers
+from gpuforge.units import format_bytes, format_seconds, significant
 
 WORDS = {
     "host": "the program's own work",
@@ -192,6 +193,24 @@ def _placement(key: tuple[str, ...], found: list[Regret]) -> list[Cell]:
         (predicted, format_seconds(predicted) if known else ""), (least, told),
         (lost, format_seconds(lost) if lost else ""), reason,
     ]  # fmt: skip
+
+
+def transfers_section(profile: Profile) -> str:
+    """Return how fast bytes moved to and from each device, against what its link reaches."""
+    found = transfers(profile)
+    rows: list[list[Cell]] = [
+        [
+            f"{one.direction} {one.backend}".strip() or "not known", (one.count, f"{one.count:,}"),
+            _bytes(one.bytes), _number(round(one.seconds * 1e9)),
+            (one.bytes_per_second or 0, f"{significant((one.bytes_per_second or 0) / 1e9)} GB/s"),
+            one.of_peak,
+        ]
+        for one in found
+    ]  # fmt: skip
+    titles = ["direction", "count", "bytes", "time", "speed", "of the link's peak"]
+    text = f"<p>{html(peaks_told(found), 2000)}</p>"
+    made = table("moved", "Bytes moved to and from devices", titles, rows)
+    return section("transfers", "Transfers", text + made) if found else ""
 
 
 def paths_table(rows: Sequence[Row]) -> str:

@@ -11,15 +11,16 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any, NamedTuple
 
 MAGIC = b"\x89GFP\r\n\x1a\n"
-VERSION = 1
+VERSION = READINGS_VERSION = 1
+"""Of the file, and of its chunks of readings: a reader passes over those of a later one."""
 MAX_CHUNK_BYTES = 64 << 20
 """What a chunk may hold once it is decompressed; a writer stays far below."""
 LEVEL = 1
 """Of the compression: a higher one takes longer than all else that a recording does."""
 _FRAME = struct.Struct("<4sII")
 _HEAD = struct.Struct("<I")
-HEADER, SPANS, BESIDE, END = b"HEAD", b"SPAN", b"MORE", b"DONE"
-"""Kinds of chunk: what ran; spans; placements and readings; how it came to its end."""
+HEADER, SPANS, BESIDE, READINGS, END = b"HEAD", b"SPAN", b"MORE", b"READ", b"DONE"
+"""Kinds of chunk: what ran; spans; placements; readings over time; how it came to its end."""
 
 
 class Damaged(ValueError):
@@ -31,17 +32,17 @@ class Chunk(NamedTuple):
 
     Attributes
     ----------
-    kind : one of `HEADER`, `SPANS`, `BESIDE` and `END`; a reader passes over others
+    kind : one of `HEADER`, `SPANS`, `BESIDE`, `READINGS` and `END`; a reader passes over others
     fields : of the JSON
     columns : by name
     """
 
     kind: bytes
     fields: dict[str, Any]
-    columns: dict[str, array[int]]
+    columns: dict[str, array[Any]]
 
 
-def encode(kind: bytes, fields: dict[str, Any], columns: Mapping[str, array[int]]) -> bytes:
+def encode(kind: bytes, fields: dict[str, Any], columns: Mapping[str, array[Any]]) -> bytes:
     """Return a chunk as it stands in the file. Values that JSON does not know become text."""
     described = [[name, column.typecode, len(column)] for name, column in columns.items()]
     text = json.dumps({**fields, "columns": described}, default=str).encode("ascii")
@@ -100,7 +101,7 @@ def _parse(kind: bytes, body: bytes) -> Chunk:
         columns, place = {}, _HEAD.size + length
         for name, code, count in fields.pop("columns"):
             column = array(code)
-            if code not in ("B", "I", "q") or not 0 <= count <= len(body):
+            if code not in ("B", "I", "q", "d") or not 0 <= count <= len(body):
                 raise Damaged(f"a column {name!r} of {count!r} values of kind {code!r}")
             end = place + count * column.itemsize
             if end > len(body):
@@ -115,7 +116,7 @@ def _parse(kind: bytes, body: bytes) -> Chunk:
     return Chunk(kind, fields, columns)
 
 
-def _little(column: array[int]) -> array[int]:
+def _little(column: array[Any]) -> array[Any]:
     if sys.byteorder == "big":
         column = column[:]
         column.byteswap()

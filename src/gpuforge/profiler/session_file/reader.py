@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from array import array
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +16,8 @@ from gpuforge.profiler.session_file.chunk import (
     END,
     HEADER,
     MAGIC,
+    READINGS,
+    READINGS_VERSION,
     SPANS,
     VERSION,
     Chunk,
@@ -24,7 +27,7 @@ from gpuforge.profiler.session_file.chunk import (
 
 MOST_BYTES = 2 << 30
 """What all chunks together may hold once they are decompressed."""
-_TEXTS, _NUMBERS = ("name", "unit", "device"), ("times_ns", "values")
+_LATER = "it holds readings of a later gpuforge, which are left out"
 
 
 def read(source: str | os.PathLike[str] | IO[bytes], *, most_bytes: int = MOST_BYTES) -> Profile:
@@ -94,7 +97,9 @@ class _Reading:
             elif chunk.kind == SPANS:
                 self._spans(chunk)
             elif chunk.kind == BESIDE:
-                self._beside(chunk.fields)
+                self.profile.placements += map(_placement, chunk.fields["placements"])
+            elif chunk.kind == READINGS:
+                self._readings(chunk)
             elif chunk.kind == END:
                 self._end(chunk.fields)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -126,17 +131,22 @@ class _Reading:
         for row_text, about in chunk.fields["attributes"].items():
             self.attributes[before + int(row_text)] = dict(about)
 
-    def _beside(self, fields: dict[str, Any]) -> None:
-        self.profile.placements += map(_placement, fields.get("placements", ()))
-        for part in fields.get("series", ()):
-            name, unit, device = (str(part[text]) for text in _TEXTS)
-            series = self.series.setdefault((name, device), Series(name, unit, device))
-            times, values = (part[name] for name in _NUMBERS)
-            if len(times) != len(values):
-                raise Damaged(f"the readings of {part['name']!r} and their times differ in length")
-            known = [(t, v) for t, v in zip(times, values, strict=True) if math.isfinite(v)]
-            series.times_ns.extend(t for t, _ in known)
-            series.values.extend(v for _, v in known)
+    def _readings(self, chunk: Chunk) -> None:
+        if chunk.fields["version"] != READINGS_VERSION:
+            if _LATER not in self.profile.notes:
+                self.profile.notes.append(_LATER)
+            return
+        told, times, values = chunk.fields["series"], chunk.columns["time"], chunk.columns["value"]
+        if not len(times) == len(values) == sum(count for *_, count in told):
+            raise Damaged("readings and their times differ in number")
+        rows = zip(accumulate(times), values, strict=True)
+        for name, unit, device, count in told:
+            new = Series(str(name), str(unit), str(device))
+            series = self.series.setdefault((new.name, new.device), new)
+            for at, value in islice(rows, count):
+                if math.isfinite(value):
+                    series.times_ns.append(at)
+                    series.values.append(value)
 
     def _end(self, fields: dict[str, Any]) -> None:
         profile = self.profile

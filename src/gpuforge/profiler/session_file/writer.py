@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from operator import sub
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -17,6 +18,8 @@ from gpuforge.profiler.session_file.chunk import (
     END,
     HEADER,
     MAGIC,
+    READINGS,
+    READINGS_VERSION,
     SPANS,
     VERSION,
     encode,
@@ -111,12 +114,10 @@ class Writer:
             raw += map(_merged, self.merging.take_changed())
         for start in range(0, len(raw), CHUNK_SPANS):
             self._put_spans(raw[start : start + CHUNK_SPANS], lanes)
-        beside = {
-            "placements": [vars(p) for p in placements],
-            "series": [_series_fields(s) for s in series],
-        }
-        if any(beside.values()):
-            self._put(BESIDE, beside)
+        if chosen := [vars(placement) for placement in placements]:
+            self._put(BESIDE, {"placements": chosen})
+        if read := list(series):
+            self._put_readings(read)
         self.file.flush()
 
     def close(
@@ -174,8 +175,16 @@ class Writer:
         }
         self._put(SPANS, fields, columns)
 
+    def _put_readings(self, read: Sequence[Series]) -> None:
+        """Write the readings of all series behind each other, the times as differences."""
+        times = array("q", chain.from_iterable(one.times_ns for one in read))
+        values = array("d", chain.from_iterable(one.values for one in read))
+        columns = {"time": array("q", map(sub, times, (0, *times[:-1]))), "value": values}
+        told = [[one.name, one.unit, one.device, len(one.values)] for one in read]
+        self._put(READINGS, {"version": READINGS_VERSION, "series": told}, columns)
+
     def _put(
-        self, kind: bytes, fields: dict[str, Any], columns: Mapping[str, array[int]] | None = None
+        self, kind: bytes, fields: dict[str, Any], columns: Mapping[str, array[Any]] | None = None
     ) -> None:
         self.file.write(encode(kind, fields, columns or {}))
 
@@ -238,10 +247,3 @@ def _places(known: dict[T, int], values: Sequence[T]) -> tuple[list[int], list[T
     for value in new:
         known[value] = len(known)
     return [known[value] for value in values], new
-
-
-def _series_fields(series: Series) -> dict[str, Any]:
-    return {
-        "name": series.name, "unit": series.unit, "device": series.device,
-        "times_ns": list(series.times_ns), "values": list(series.values),
-    }  # fmt: skip

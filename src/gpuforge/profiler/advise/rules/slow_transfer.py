@@ -1,4 +1,4 @@
-"""Large arrays move slower than the link to the device can, or in memory that is not pinned.
+"""Large arrays move less than half as fast as the link to the device can.
 
 Bound: their time less that of the same bytes at the link's measured peak.
 """
@@ -10,30 +10,30 @@ from collections import defaultdict
 from gpuforge.profiler.advise.facts import Facts, Found
 
 SOURCE = "https://docs.nvidia.com/nsight-systems/UserGuide/#expert-systems"
-LARGE_BYTES, SLOW = 256 * 1024, 2.0
+LARGE_BYTES, SLOW, MOST = 1 << 20, 2.0, 0.5
+"""Of smaller ones, what starting a copy takes is not small beside the copy itself."""
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each backend, direction and kind of memory."""
-    found: dict[tuple[str, str, bool], list[int]] = defaultdict(list)
+    """Speak once for each function, backend and direction where most of the moves are slow."""
+    large: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for place in facts.transfers:
-        if facts.spans.bytes[place] >= LARGE_BYTES and (least := facts.least_ns(place)):
-            pageable = facts.said(place, "pinned") is False
-            if pageable or facts.spans.duration[place] > SLOW * least:
-                key = facts.backend(place), facts.said(place, "direction"), pageable
-                found[key].append(place)
-    for (backend, direction, pageable), places in found.items():
+        if facts.spans.bytes[place] >= LARGE_BYTES * facts.spans.count[place]:
+            direction = str(facts.said(place, "direction", ""))
+            large[facts.caller(place), facts.backend(place), direction].append(place)
+    for (function, backend, direction), moved in large.items():
+        least = {place: facts.least_ns(place) for place in moved}
+        places = [p for p in moved if 0 < SLOW * least[p] < facts.spans.duration[p]]
+        if not places or len(places) < MOST * len(moved):
+            continue
         yield facts.suggest(
-            f"Copies {direction} ({backend}) are slower than the link"
-            + (": their memory is not pinned" if pageable else ""),
+            f"Copies {direction} ({backend}) by {function} are slower than the link",
             [facts.told(places)],
-            sum(facts.spans.duration[place] - facts.least_ns(place) for place in places),
-            "Make the arrays that are moved often in pinned memory, for instance "
-            "torch.empty(shape, pin_memory=True).numpy() or cupyx.empty_pinned(shape)."
-            if pageable
-            else "Look for what slows them down: an array that is not contiguous, other programs "
-            "that use the link, a GPU whose link has lost lanes.",
+            sum(facts.spans.duration[place] - least[place] for place in places),
+            "Look for what slows them down: an array that is not contiguous, other programs that "
+            "use the link, a GPU whose link has lost lanes; or, for a GPU, memory that is not "
+            "pinned: torch.empty(shape, pin_memory=True).numpy() or cupyx.empty_pinned(shape).",
             facts.count(places),
             places[0],
-            "" if pageable else "gpuforge calibrate",
+            "gpuforge calibrate",
         )

@@ -16,15 +16,17 @@ LOW_USE, LOW_MEMORY = 0.7, 0.5
 
 def look(facts: Facts) -> Found:
     """Speak once for each device."""
-    for device in {one.device for one in facts.profile.series}:
-        use, memory = facts.series(device, "utilisation"), facts.series(device, "memory")
-        total = facts.series(device, "memory_total")
-        if not use or not memory or not total:
+    for device, (gpu, _) in facts.worked.items():
+        use = facts.series(device, "utilisation").values()
+        memory = facts.series(device, "memory used").values()
+        room = float(gpu.get("memory_total_bytes") or 0)
+        if not use or not memory or not room:
             continue
-        busy, most, room = mean(use), max(memory), max(total)
+        busy, most = mean(use), max(memory)
         if busy < LOW_USE and most < LOW_MEMORY * room:
             yield facts.suggest(
-                f"{device} is used for {busy:.0%} of the time and {most / room:.0%} of its memory",
+                f"{gpu.get('name') or device} is used for {busy:.0%} of the time and"
+                f" {most / room:.0%} of its memory",
                 [
                     f"{len(use)} readings of its utilisation, {busy:.0%} on average",
                     f"at most {format_bytes(int(most))} of {format_bytes(int(room))} in use",

@@ -1,0 +1,154 @@
+"""The machine under a profile: what was detected of it, and what its devices and CPU did meanwhile.
+
+No tool is started for it: the program may
+wait for its children, and is not to meet others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gpuforge import settings
+from gpuforge.detect.cache import Cache
+from gpuforge.detect.machine import detect_machine
+from gpuforge.detect.score import bandwidth_of
+from gpuforge.facts import Absent, Device, Failed, Host, Machine, Reading
+from gpuforge.probe import LiveProbe, Output, Probe
+from gpuforge.profiler.model import Series
+from gpuforge.readings import DeviceReaders
+from gpuforge.readings.cpu import CpuReader
+from gpuforge.readings.host import HostReader
+from gpuforge.readings.model import DeviceReading
+
+GPU_READINGS = {
+    "utilization_ratio": ("utilisation", "ratio"), "memory_used_bytes": ("memory used", "bytes"),
+    "core_clock_hertz": ("clock", "hertz"), "memory_clock_hertz": ("memory clock", "hertz"),
+    "temperature_celsius": ("temperature", "celsius"), "power_watts": ("power", "watts"),
+}  # fmt: skip
+"""What is read of each GPU -> the name and unit of its series."""
+_FIXED = ("core_clock_max_hertz", "memory_clock_max_hertz", "temperature_limit_celsius",
+          "power_limit_watts")  # fmt: skip
+_HOST = ("platform", "machine", "cpu_model", "cores", "memory_total_bytes")
+_GPU = ("name", "memory_total_bytes", "compute_capability", "architecture", "pci_address", "uuid")
+_DATA_SHEET = "a data sheet (gpuforge/detect/architectures.toml names it)"
+
+
+class _WithoutTools(LiveProbe):
+    """This machine, of which no tool is asked."""
+
+    def run(self, argv: Sequence[str], *, timeout: float = 0.0) -> Reading[Output]:
+        return Absent("no tool is started within a program that is profiled")
+
+
+def machine_now() -> Machine:
+    """Return this machine as it was detected lately, or as files and libraries tell it now."""
+    chosen = settings.load().settings
+    folder = settings.cache_folder(chosen) / "detect"
+    cache = Cache(folder, chosen.cache_seconds)
+    found = cache.get(LiveProbe()) if chosen.detect_cache else None
+    return found or detect_machine(
+        _WithoutTools(), vendor_seconds=chosen.vendor_seconds, crumbs=folder
+    )
+
+
+class Watched:
+    """A machine that is read again and again; it is closed after use.
+
+    Parameters
+    ----------
+    machine, probe
+        Another machine and what reads it; this one by default.
+    """
+
+    def __init__(self, machine: Machine | None = None, probe: Probe | None = None) -> None:
+        probe = probe or LiveProbe()
+        self.machine = machine or machine_now()
+        self._gpus = DeviceReaders(probe, self.machine.devices)
+        self._host, self._cpu = HostReader(probe), CpuReader(probe)
+        self._throttled = 0
+        self._fixed: dict[int, dict[str, float]] = {}
+        self._taken: deque[tuple[str, str, str, int, float]] = deque()
+        self._known: set[str] = set()
+        self._why: dict[str, str] = {}
+
+    def header(self) -> dict[str, Any]:
+        """Return what a profile's header says of the machine."""
+        devices = [
+            {"index": one.index, "vendor": one.vendor, **_known(one, _GPU), **_data_sheet(one),
+             **self._fixed.get(one.index, {})}
+            for one in self.machine.devices
+        ]  # fmt: skip
+        return {"host": _known(self.machine.host, _HOST), "devices": devices}
+
+    def unknown(self) -> dict[str, str]:
+        """Return what was never read, and why."""
+        return {what: why for what, why in self._why.items() if what not in self._known}
+
+    def sample(self, at_ns: int) -> None:
+        """Read everything once; `at_ns` is the time since the profile began."""
+        host, cpu = self._host.read(), self._cpu.read()
+        self._keep(at_ns, "host", "utilisation", "ratio", host.utilization_ratio)
+        self._keep(at_ns, "host", "cpu pressure", "ratio", host.cpu_pressure_ratio)
+        self._keep(at_ns, "host", "pressure", "ratio", host.memory_pressure_ratio)
+        self._keep(at_ns, "host", "clock", "hertz", cpu.clock_hertz)
+        self._keep(at_ns, "host", "temperature", "celsius", cpu.temperature_celsius)
+        count = cpu.throttle_count
+        if isinstance(count, int):
+            grown, self._throttled = count > self._throttled, count
+            known = "host: throttled" in self._known
+            self._keep(at_ns, "host", "throttled", "ratio", float(grown and known))
+        else:
+            self._keep(at_ns, "host", "throttled", "ratio", count)
+        for gpu in self._gpus.read():
+            self._gpu(at_ns, gpu)
+
+    def _gpu(self, at_ns: int, gpu: DeviceReading) -> None:
+        who = f"gpu {gpu.index}"
+        for field, (name, unit) in GPU_READINGS.items():
+            self._keep(at_ns, who, name, unit, getattr(gpu, field))
+        used, room = gpu.memory_used_bytes, gpu.memory_total_bytes
+        if isinstance(used, int) and isinstance(room, int) and room:
+            self._keep(at_ns, who, "pressure", "ratio", used / room)
+        reasons = gpu.throttle_reasons
+        if isinstance(reasons, Absent | Failed):
+            self._keep(at_ns, who, "throttled", "ratio", reasons)
+        else:
+            self._keep(at_ns, who, "throttled", "ratio", float(bool(reasons)))
+            for reason in reasons:
+                self._keep(at_ns, who, f"throttled: {reason}", "ratio", 1.0)
+        self._fixed[gpu.index] = _known(gpu, _FIXED)
+
+    def _keep(self, at_ns: int, who: str, name: str, unit: str, value: Reading[float]) -> None:
+        if isinstance(value, Absent | Failed):
+            self._why.setdefault(f"{who}: {name}", value.reason)
+            return
+        self._known.add(f"{who}: {name}")
+        self._taken.append((who, name, unit, at_ns, float(value)))
+
+    def take(self) -> Iterable[Series]:
+        """Return what was read since the last time; any thread may ask."""
+        found: dict[tuple[str, str], Series] = {}
+        for _ in range(len(self._taken)):
+            who, name, unit, at_ns, value = self._taken.popleft()
+            series = found.setdefault((who, name), Series(name, unit, who))
+            series.times_ns.append(at_ns)
+            series.values.append(value)
+        return found.values()
+
+    def close(self) -> None:
+        """Let go of what the readers need."""
+        self._gpus.close()
+
+
+def _known(facts: Host | Device | DeviceReading, names: Sequence[str]) -> dict[str, Any]:
+    """Return those of the facts that have a value."""
+    found = {name: getattr(facts, name) for name in names}
+    return {name: v for name, v in found.items() if not isinstance(v, Absent | Failed)}
+
+
+def _data_sheet(device: Device) -> dict[str, Any]:
+    rate = bandwidth_of(device)
+    told = {"per_second": rate * 1e9, "source": _DATA_SHEET} if rate is not None else None
+    return {"memory_bandwidth": told} if told else {}

@@ -1,0 +1,77 @@
+"""The CPU now: its clock, its temperature, and how often it slowed itself down, from ``/sys``.
+
+Sources: Linux ``Documentation/ABI/testing/sysfs-devices-system-cpu`` (scaling_cur_freq,
+cpuinfo_max_freq, thermal_throttle) and ``Documentation/driver-api/thermal/sysfs-api.rst``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from statistics import mean
+
+from gpuforge.detect.source import names_in, text_at
+from gpuforge.facts import NOT_SHOWN, Absent, Reading, known
+from gpuforge.probe import Probe
+from gpuforge.readings.sysfs import MILLI, number
+
+CPUS, ZONES = "/sys/devices/system/cpu", "/sys/class/thermal"
+MOST_CPUS = 8
+"""So many of the CPUs are read: on some systems asking one for its clock takes microseconds."""
+_PACKAGE = re.compile(r"x86_pkg_temp|cpu[-_]?thermal|soc[-_]thermal", re.I)
+_KILO = 1e3
+_NO_CLOCK = Absent("the system shows no clock of the CPU (cpufreq), as is usual on virtual ones")
+_NO_COUNTER = Absent("the system does not count how often the CPU slowed down (thermal_throttle)")
+_NO_ZONE = Absent("the system shows no temperature of the CPU (thermal zones)")
+
+
+@dataclass(frozen=True)
+class CpuReading:
+    """The CPU now.
+
+    Attributes
+    ----------
+    clock_hertz, clock_max_hertz : mean of the CPUs that were read
+    temperature_celsius : of the hottest package
+    throttle_count : how often heat slowed it down since the system began
+    """
+
+    clock_hertz: Reading[float] = NOT_SHOWN
+    clock_max_hertz: Reading[float] = NOT_SHOWN
+    temperature_celsius: Reading[float] = NOT_SHOWN
+    throttle_count: Reading[int] = NOT_SHOWN
+
+
+class CpuReader:
+    """Reads the CPU; which files there are is found out once."""
+
+    def __init__(self, probe: Probe) -> None:
+        self._probe = probe
+        names = sorted(name for name in names_in(probe, CPUS) if re.fullmatch(r"cpu\d+", name))
+        self._cpus = [f"{CPUS}/{name}" for name in names[:: max(len(names) // MOST_CPUS, 1)]]
+        self._zones = [
+            f"{ZONES}/{name}/temp"
+            for name in names_in(probe, ZONES)
+            if _PACKAGE.search(text_at(probe, f"{ZONES}/{name}/type"))
+        ]
+
+    def read(self) -> CpuReading:
+        """Return the CPU now."""
+        clocks = self._each("cpufreq/scaling_cur_freq", _KILO)
+        highest = self._each("cpufreq/cpuinfo_max_freq", _KILO)
+        counts = [
+            *self._each("thermal_throttle/core_throttle_count", 1),
+            *self._each("thermal_throttle/package_throttle_count", 1),
+        ]
+        found = (known(number(self._probe, path, MILLI)) for path in self._zones)
+        degrees = [value for value in found if value is not None]
+        return CpuReading(
+            mean(clocks) if clocks else _NO_CLOCK,
+            mean(highest) if highest else _NO_CLOCK,
+            max(degrees) if degrees else _NO_ZONE,
+            int(sum(counts)) if counts else _NO_COUNTER,
+        )
+
+    def _each(self, name: str, unit: float) -> list[float]:
+        found = (known(number(self._probe, f"{cpu}/{name}", unit)) for cpu in self._cpus)
+        return [value for value in found if value is not None]
