@@ -21,7 +21,6 @@ from hypothesis import settings
 
 from gpuforge import published
 from gpuforge.runtime.prelude import prelude
-from tests.chromium import axe, chromium  # noqa: F401 - fixtures
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 

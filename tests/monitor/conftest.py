@@ -15,7 +15,10 @@ from pathlib import Path
 import pytest
 
 from gpuforge.cli.session_reports import SessionReports
+from tests.chromium import axe, chromium
 from tests.monitor.made_sample import FACTS, Producer
+
+__all__ = ["axe", "chromium"]
 
 TOKEN = "the-right-token-of-24-chars"
 INTERVAL_SECONDS = 0.1

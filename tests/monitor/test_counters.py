@@ -13,7 +13,6 @@ import pytest
 
 import gpuforge as gf
 from gpuforge import published
-from gpuforge.monitor.prometheus import Now, exposition
 from gpuforge.monitor.sample import Sampler
 from gpuforge.published import BackendUse
 from gpuforge.runtime.evaluation import pressure
@@ -158,6 +157,8 @@ def test_another_process_sees_the_counters_and_hostile_names_as_text(
     assert process["published"]["program"].startswith("<img src=x") and "\x1b" not in told.stdout
 
     client = pytest.importorskip("prometheus_client.parser", reason="prometheus_client is missing")
+    from gpuforge.monitor.prometheus import Now, exposition
+
     sampler = Sampler(devices=())
     text = exposition(Now(sampler.take(), (), 0.0, {}), "")[0].decode()
     sampler.close()

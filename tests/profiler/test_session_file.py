@@ -205,8 +205,8 @@ def test_a_bomb_is_not_unpacked() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is no session file"),
-        (b"hello, this is a text", "is no session file"),
+        (b"", "is not a session file"),
+        (b"hello, this is a text", "is not a session file"),
         (MAGIC + bytes([VERSION + 1]), f"of version {VERSION + 1}; this gpuforge reads {VERSION}"),
     ],
 )
