@@ -106,6 +106,21 @@ def test_what_is_given_back_is_counted_in_bytes(
     assert (use().pressure.released, use().pressure.released_bytes) == (2, 40)
 
 
+def test_a_device_that_does_not_say_how_full_it_is_is_used_all_the_same(
+    device: NullBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def memory() -> None:
+        raise RuntimeError("the driver does not answer")
+
+    monkeypatch.setattr(device, "memory", memory)
+    function, x = gf.offload(backend="null")(double), np.ones(1000)
+    for _ in range(20):
+        assert np.array_equal(function(x), x * 2)
+    assert any(held.left for held in function._hot[1].values())
+    pressure.release(device)
+    assert (use().pressure.released, use().pressure.released_bytes) == (1, 0)
+
+
 def row(backend: str, seconds: float | None) -> Row:
     return Row(backend, None if seconds is None else Estimate(seconds, 0.1, "measured"))
 

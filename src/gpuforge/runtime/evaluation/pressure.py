@@ -6,8 +6,11 @@ from math import inf
 from time import perf_counter
 
 from gpuforge import published
+from gpuforge.detect.free_memory import FreeMemory
+from gpuforge.log import logger
 from gpuforge.runtime.backends import Backend, device_of
 
+_log = logger("pressure")
 _EVERY_SECONDS = 0.05
 """It is not read more often: some libraries take 10 µs for it."""
 _looked_at: dict[str, float] = {}
@@ -24,7 +27,7 @@ def look(backend: Backend, warning: float, critical: float) -> None:
     if device_of(name) == "cpu" or now - _looked_at.get(name, -inf) < _EVERY_SECONDS:
         return
     _looked_at[name] = now
-    memory = backend.memory()
+    memory = _memory(backend)
     if memory is None or not memory.total_bytes:
         return
     share, before = 1 - memory.free_bytes / memory.total_bytes, _levels.get(name, 0)
@@ -35,8 +38,17 @@ def look(backend: Backend, warning: float, critical: float) -> None:
 
 def release(backend: Backend) -> None:
     """Have a library give back what it keeps for later calls, and show how much that was."""
-    before = backend.memory()
+    before = _memory(backend)
     backend.release()
-    after = backend.memory()
+    after = _memory(backend)
     freed = after.free_bytes - before.free_bytes if before and after else 0
     published.pressed(backend.name, released=1, released_bytes=max(freed, 0))
+
+
+def _memory(backend: Backend) -> FreeMemory | None:
+    """Return how full a backend's memory is; a call must not fail because that is not known."""
+    try:
+        return backend.memory()
+    except Exception as error:  # noqa: BLE001 - a driver may fail in any way
+        _log.info("%s does not say how full its memory is: %r", backend.name, error)
+        return None

@@ -480,7 +480,7 @@ def give_memory_back(session: Session, backend: Backend, *, now: bool = False) -
                 return False
         release(backend)
     except Exception as error:  # noqa: BLE001 - a device that died must not take the result along
-        _log.warning("%s does not tell of its memory, or gives none back: %r", backend.name, error)
+        _log.warning("%s gives no memory back: %r", backend.name, error)
     return True
 
 
