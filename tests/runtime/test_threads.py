@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -274,6 +275,19 @@ class TestBlasLimit:
             aside.wait()
             assert seen.pop() == expected
         assert [copy.threads for copy in copies] == before
+
+    @pytest.mark.parametrize("deterministic", [False, True])
+    def test_deterministic_mode_keeps_all_threads(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deterministic: bool
+    ) -> None:
+        monkeypatch.setattr(contention, "allowed_cores", lambda: 2)
+        copies, seen = contention.BlasLimit()._find(), []
+        before = [copy.threads for copy in copies]
+        plan = str(tmp_path / "a.plan")
+        with gf.session(history=False, deterministic=deterministic, plan=plan) as held:
+            assert held.aside.start(lambda: seen.append([copy.threads for copy in copies]))
+            held.aside.wait()
+        assert seen == [before if deterministic else [1] * len(copies)]
 
     def test_a_number_that_the_program_chose_meanwhile_stays(self) -> None:
         code = """

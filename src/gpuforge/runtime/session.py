@@ -81,7 +81,8 @@ class Session:
         self.blas = contention.BlasLimit()
         self.peers = Peers()
         self.account = Account()
-        self.aside = Aside(self.blas.beside_the_program)
+        same_bits = chosen.deterministic  # which the number of BLAS threads changes
+        self.aside = Aside(contextlib.nullcontext if same_bits else self.blas.beside_the_program)
         self.openings = Openings(self.aside, self._home)
         self.warms = chosen.warmup and not self.forked
         self._homes: dict[str, Home] = {}
