@@ -18,7 +18,9 @@ ONE_THREAD = {
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
 }  # fmt: skip
-CLEARED = ("GPUFORGE_", "GOMP_", "OMP_", "OPENBLAS_", "MKL_", "XLA_", "KMP_")
+# Without its compiled files, which an installation has, gpuforge would be compiled in each process.
+CLEARED = ("GPUFORGE_", "GOMP_", "OMP_", "OPENBLAS_", "MKL_", "XLA_", "KMP_",
+           "PYTHONDONTWRITEBYTECODE")  # fmt: skip
 NUMPY_FIRST, GPUFORGE_FIRST, RUN = "NumPy first", "gpuforge first", "gpuforge run"
 STARTS = (NUMPY_FIRST, GPUFORGE_FIRST, RUN)
 LIBRARIES = ("numpy", "torch", "jax")
@@ -31,6 +33,7 @@ class Broken(Exception):
 def environment(cache: Path | str, more: dict[str, str]) -> dict[str, str]:
     """Return this process's variables without settings of libraries, and with `cache` set."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(CLEARED)}
+    clean.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     paths = [str(Path(__file__).parent), clean.get("PYTHONPATH", "")]
     clean["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     return clean | {"GPUFORGE_CACHE_FOLDER": str(cache)} | more

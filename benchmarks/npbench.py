@@ -1,7 +1,7 @@
 """NPBench's kernels, unchanged: plain NumPy, offloaded, pinned to one library, JAX by hand.
 
 usage: npbench.py --npbench PATH [--quick] [--kernels NAME,...] [--presets S,M] [--repeats N]
-                  [--out FILE]
+                  [--variants NAME,...] [--out FILE]
 
 PATH is a clone of https://github.com/spcl/npbench, bare or not; its files are read from there and
 none is kept. Each kernel is its NumPy version as it stands, with NPBench's own inputs, copied
@@ -265,9 +265,11 @@ class Measurement:
         print(f"{kernel} {preset} {variant}: {what}", file=sys.stderr, flush=True)
 
 
-def measure_all(measurement: Measurement, kernels: list[str], presets: list[str]) -> None:
+def measure_all(
+    measurement: Measurement, kernels: list[str], presets: list[str], known: list[str]
+) -> None:
     """Measure every kernel, preset and variant, the variants of a kernel in turns."""
-    pace, known = measurement.pace, variants()
+    pace = measurement.pace
     alone = [v for v in known if not (pace.grouped and v in (*PINNED, BY_HAND))]
     for preset in presets:
         chosen = [k for k in kernels if preset == "S" or k not in SMALL_ONLY]
@@ -389,6 +391,7 @@ def main() -> int:
     parser.add_argument("--kernels", default="")
     parser.add_argument("--presets", default="")
     parser.add_argument("--repeats", type=int)
+    parser.add_argument("--variants", default="", help="of these, plain NumPy besides")
     parser.add_argument("--out", type=Path, default=RESULTS / "npbench.json")
     parser.add_argument("--task", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -409,7 +412,9 @@ def main() -> int:
         kernels = arguments.kernels.split(",") if arguments.kernels else names
         presets = (arguments.presets or ("S" if arguments.quick else "S,M")).split(",")
         measurement = Measurement(folder, scratch, pace)
-        measure_all(measurement, kernels, presets)
+        chosen = arguments.variants.split(",") if arguments.variants else variants()
+        known = [one for one in variants() if one == PLAIN or one in chosen]
+        measure_all(measurement, kernels, presets, known)
     table = summarise(measurement.rows)
     show(table)
     arguments.out.write_text(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -187,3 +188,13 @@ def test_calls_go_on_while_another_thread_opens_a_library(monkeypatch: pytest.Mo
             thread.join()
         assert [backend.name for backend in held.backends()] == ["slow:cpu"]
     opening.tested.cache_clear()
+
+
+def test_the_version_of_a_library_is_its_packages() -> None:
+    """It is read from the name of a folder where that is told, which is faster."""
+    names = {name: backends.load(name).LIBRARY.split(".")[0] for name in backends.names()}
+    packages = packages_distributions()
+    installed = {name: packages[library] for name, library in names.items() if library in packages}
+    assert "numpy" in installed
+    for name, found in installed.items():
+        assert backends.installed_version.__wrapped__(name) in {version(one) for one in found}

@@ -36,6 +36,7 @@ class Wanted:
     calls : how many there were
     expected : what the fastest of the open backends is expected to take for one
     operations, size, nbytes : names in the function's code; elements and bytes of its arrays
+    recording : what recording one takes, if that was found to count
     """
 
     seconds: float
@@ -44,6 +45,7 @@ class Wanted:
     operations: frozenset[str]
     size: int
     nbytes: int
+    recording: float = 0.0
 
 
 class Demand:
@@ -99,9 +101,10 @@ class Demand:
 
     def _saving(self, library: Library, call: Wanted) -> float:
         """Return what a library may save of a call beyond what is expected of the open ones."""
-        return self.priors.saving(
+        saving = self.priors.saving(
             library.name, call.operations, call.size, call.nbytes, call.seconds, call.expected
         )
+        return max(0.0, min(saving, call.expected - call.recording))
 
     def _saved(self, library: Library) -> float | None:
         found = self.kept.constant(self._saved_key(library)) if self._program else None

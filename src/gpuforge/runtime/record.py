@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.compilation import Compilation
     from gpuforge.runtime.evaluation.replay import Replay
     from gpuforge.runtime.function.dependence import Dependence
+    from gpuforge.runtime.libraries import Library
 
 TIMED_SECONDS = 20e-6
 """Held calls that take longer are timed."""
@@ -174,6 +175,8 @@ class KindRecord:
     settled : why NumPy settled recorded calls, and how often
     compiling : (signature digest, backend) to what is compiled for it beside the program
     compiled : (signature digest, backend) to how many graphs were
+    sounding : the library to load if recording the next call shows that it can gain
+    sounded : whether that was done
     """
 
     digest: str
@@ -190,6 +193,8 @@ class KindRecord:
     settled: dict[str, int] = field(default_factory=dict)
     compiling: dict[tuple[str, str], Compilation] = field(default_factory=dict)
     compiled: dict[tuple[str, str], int] = field(default_factory=dict)
+    sounding: Library | None = None
+    sounded: bool = False
 
     def signature(self, exact: Hashable, size: int) -> str:
         """Return the digest of an exact signature."""

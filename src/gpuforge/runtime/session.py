@@ -298,17 +298,15 @@ class Session:
         self, call: Wanted,
         refused: Collection[str] = (), known: Mapping[str, float] = MappingProxyType({}),
         isolate: bool | None = None,
-    ) -> None:  # fmt: skip
-        """Take in calls on NumPy, and open a library beside the program where they are worth it.
+    ) -> Library | None:  # fmt: skip
+        """Take in calls on NumPy; return a library that they are worth opening now.
 
         Not for devices that are `refused`; `known` is what libraries save where it was measured.
         """
         if self.forked or not self.policy.learn or self.openings:
-            return
+            return None
         library = self.demand.want(call, refused, known, isolate)
-        if library is not None and not self.aside.is_busy:
-            _log.info("opening %s", library.name)
-            self.open_beside([library], "calls that it may make faster")
+        return None if self.aside.is_busy else library
 
     def candidates(self, device: str = "", isolate: bool | None = None) -> list[Candidate]:
         """Return NumPy and every open backend that is allowed, as placement sees them."""

@@ -37,10 +37,12 @@ class Engine(Protocol):
     ----------
     able : what `supports` answered before, by operation and dtype
     latest : the program that ran last; None before
+    pace : what ends a recording that takes too long; None where nothing does
     """
 
     able: dict[tuple[Operation, Dtype], str]
     latest: Any
+    pace: Any
 
     def supports(self, operation: Operation, dtype: Dtype) -> str:
         """Return why the operation stays on NumPy for inputs of `dtype`; empty if it runs here."""
@@ -199,7 +201,9 @@ class Recorder:
         ]
         try:
             values = self.engine.run(tape, wanted, self.modes) if wanted else []
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, NotRecordable):
+                self.trouble = str(error)
             if tape.entries[-1][0].raises:
                 tape.entries.pop()
                 tape.nodes.pop()

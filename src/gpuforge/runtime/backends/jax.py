@@ -22,7 +22,6 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from importlib import import_module
-from importlib.metadata import version
 from operator import or_
 from typing import Any, cast
 
@@ -96,6 +95,8 @@ class JaxBackend(Backend):
 
     @cached_property
     def stored_under(self) -> str:
+        from importlib.metadata import version
+
         values = self.jax.config.values.items()
         # Where programs are kept has no part in what they compute.
         settings = {n: v for n, v in values if "compilation_cache" not in n}

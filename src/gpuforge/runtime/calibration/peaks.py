@@ -26,8 +26,7 @@ CONSTANT = "peaks"
 LINKS = {"to device": TO_DEVICE, "from device": TO_HOST}
 REST = ("memory", "float32", "float64")
 LINK_BYTES, LINK_SECONDS, LEAST_TURNS, TURNS = 16 << 20, 0.012, 3, 5
-"""A link is measured by copies of so many bytes, each way for so long, after one that is not timed.
-"""
+"""A link is measured by copies of so many bytes, each way for so long, after one untimed copy."""
 ALL_SECONDS = 0.05
 """After which no link is begun to be measured at the end of a profile."""
 MEMORY_BYTES = (64 << 20, 256 << 20)
@@ -54,20 +53,19 @@ def known(
     found: dict[str, dict[str, Told]] = {}
     deadline = perf_counter() + ALL_SECONDS
     for name, backend in backends.items():
+        kept = _kept(history).get(_key(backend), {}) if backend is not None else {}
+        why = dict(_NOT_MEASURED)
         if backend is None:
-            found[name] = {what: {"unknown": _CLOSED} for what in (*LINKS, *REST)}
-            continue
-        mine = {what: {"unknown": why} for what, why in _NOT_MEASURED.items()}
-        kept = _kept(history).get(_key(backend), {})
-        if name.endswith(":worker"):
-            mine = {what: {"unknown": _ELSEWHERE} for what in mine}
-        elif measure and not backend.on_host and perf_counter() < deadline:
+            why = dict.fromkeys(why, _CLOSED)
+        elif name.endswith(":worker"):
+            why = dict.fromkeys(why, _ELSEWHERE)
+        elif backend.on_host:
+            why |= dict.fromkeys(LINKS, _NOTHING_MOVES)
+        elif measure and perf_counter() < deadline:
             fresh = {what: _told(_link, backend, what) for what in LINKS if what not in kept}
             _keep(history, backend, fresh)
             kept = {**fresh, **kept}
-        elif backend.on_host:
-            mine |= {what: {"unknown": _NOTHING_MOVES} for what in LINKS}
-        found[name] = {**mine, **kept}
+        found[name] = {**{what: {"unknown": text} for what, text in why.items()}, **kept}
     return found
 
 
@@ -80,16 +78,16 @@ def measure(history: History, reference: Backend, backend: Backend) -> Iterator[
         return
     kept = _kept(history).get(_key(backend), {})
     for what in REST if backend.on_host else (*LINKS, *REST):
-        if what not in kept:
-            found = (
-                _told(_link, backend, what)
-                if what in LINKS
-                else _told(_memory, backend, reference)
-                if what == "memory"
-                else _told(_product, backend, reference, what)
-            )
-            _keep(history, backend, {what: found})
-            yield what, found
+        if what in kept:
+            continue
+        if what in LINKS:
+            found = _told(_link, backend, what)
+        elif what == "memory":
+            found = _told(_memory, backend, reference)
+        else:
+            found = _told(_product, backend, reference, what)
+        _keep(history, backend, {what: found})
+        yield what, found
 
 
 def forget(history: History) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.evaluation.aside import COMPILING, Aside
 from gpuforge.runtime.evaluation.compilation import Compilation, compile_aside
 from gpuforge.runtime.evaluation.observed import moved, part, run
+from gpuforge.runtime.evaluation.pace import Pace
 from gpuforge.runtime.evaluation.pressure import release
 from gpuforge.runtime.evaluation.program import Program, is_inexact, shared_outputs
 from gpuforge.runtime.evaluation.program_store import ProgramStore
@@ -130,6 +131,8 @@ class BackendEngine:
         met `SEEN_BEFORE_COMPILING` times.
     aside
         Where graphs are compiled beside the program; None where the call waits for it.
+    pace
+        What ends the recording where that takes too long; None where it goes on to its end.
     """
 
     def __init__(
@@ -144,11 +147,12 @@ class BackendEngine:
         relaxed: bool = False,
         compile_seconds: float = COMPILE_SECONDS,
         aside: Aside | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self.backend, self.reference, self.programs = backend, reference, programs
         self.exact, self.comparing, self.compiling = exact, comparing, compiling
         self.relaxed, self.compile_seconds = relaxed, compile_seconds
-        self.aside = aside
+        self.aside, self.pace = aside, pace
         self.able = programs.able(backend, exact)
         self.outcome = Outcome()
         self.latest: Program | None = None
@@ -181,7 +185,12 @@ class BackendEngine:
 
     def run(self, tape: Tape, wanted: list[int], modes: dict[str, str]) -> list[Any]:
         """Return the values of the wanted entries: the backend's, or NumPy's where it settles."""
+        if self.pace is not None:
+            so_far = self.outcome
+            self.pace.check(so_far.transfer_seconds + so_far.run_seconds + so_far.compile_seconds)
         graph = Graph(tuple(tape.entries), tuple(wanted))
+        if self.backend is self.reference:
+            return self._by_numpy(graph, tape, modes)
         if self.outcome.refused:
             return self._by_numpy(graph, tape, modes, self.outcome.refused)
         program = self.programs.of(self.backend, graph)
@@ -357,7 +366,9 @@ class BackendEngine:
         start = perf_counter()
         with part("settle", self.backend) as span:
             span.note(reason=reason or "it is compared")
+            began = thread_time()
             program = self.programs.of(self.reference, graph)
+            planned = thread_time()
             given = [
                 self.get(value) if is_array else value
                 for is_array, value in zip(program.arrays, tape.inputs, strict=True)
@@ -365,6 +376,8 @@ class BackendEngine:
             with np.errstate(**modes):  # type: ignore[arg-type]
                 program.looks_over = False
                 values, _, _ = program(*given)
+            if self.pace is not None:
+                self.pace.done(planned - began, thread_time() - planned)
         self.outcome.settled_seconds += perf_counter() - start
         return [
             np.array(value) if shared else np.asarray(value)

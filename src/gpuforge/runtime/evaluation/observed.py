@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from time import perf_counter_ns
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
@@ -17,7 +17,9 @@ import numpy as np
 from gpuforge import trace
 from gpuforge.runtime.array.graph import Lines
 from gpuforge.runtime.backends import Backend, device_of
-from gpuforge.runtime.evaluation.program import Program, Step
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.evaluation.program import Program, Step
 
 LABELS = {"put": trace.TRANSFER, "get": trace.TRANSFER, "run": trace.WAIT}
 """part -> what its time is; that of all others is gpuforge's own work"""
@@ -142,6 +144,8 @@ def run(backend: Backend, program: Program, lines: Lines) -> Running | _Unwatche
 
 def _watched(program: Any, lines: Lines) -> Any:
     """Return the program with a span around each of its steps."""
+    from gpuforge.runtime.evaluation.program import Program
+
     if type(program) is not Program:  # it runs in another process
         return program
     made = copy(program)

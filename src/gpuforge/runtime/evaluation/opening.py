@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from time import perf_counter, thread_time
@@ -19,6 +22,7 @@ from gpuforge.runtime.evaluation.reference import compare
 from gpuforge.runtime.threads import contention, fork_warning
 
 _FLOOR_CALLS = 15
+_SELDOM = 100_000  # objects more than were freed, between two looks for garbage
 
 
 @dataclass(frozen=True)
@@ -65,13 +69,29 @@ def settle(name: str, opened: Opened) -> Opened:
     return opened
 
 
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """Let Python look for garbage less often: what an import makes is none, and it makes much.
+
+    Looking takes a tenth of PyTorch's import. A threshold that the program sets meanwhile stays.
+    """
+    before = gc.get_threshold()
+    if 0 < before[0] < _SELDOM:
+        gc.set_threshold(_SELDOM, *before[1:])
+    try:
+        yield
+    finally:
+        if gc.get_threshold()[0] == _SELDOM:
+            gc.set_threshold(*before)
+
+
 @cache
 def tested(name: str) -> Opened:
     """Import the backends of one library and test them; the threads of NumPy's BLAS stay theirs."""
     contention.prepare_environment()
     start = perf_counter()
     try:
-        with fork_warning.spared():
+        with fork_warning.spared(), seldom_collected():
             devices = load(name).open_devices()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail to import in any way
         failed = Failure(name, describe_error(error))

@@ -54,11 +54,12 @@ class StartAgain(Exception):
     Attributes
     ----------
     kind : the type of the exception that the function met
+    factor : how many times as long as NumPy the recording takes, where that is why
     """
 
-    def __init__(self, text: str, kind: type[BaseException]) -> None:
+    def __init__(self, text: str, kind: type[BaseException], factor: float = 0.0) -> None:
         super().__init__(text)
-        self.kind = kind
+        self.kind, self.factor = kind, factor
 
 
 def record(
@@ -94,12 +95,15 @@ def record(
         result = body(*positional, **named)
     except BaseException as error:
         if recorder.trouble or _is_ours(error, function):
-            raise StartAgain(recorder.trouble or _reason(error), type(error)) from None
+            factor = getattr(error, "factor", 0.0)
+            raise StartAgain(recorder.trouble or _reason(error), type(error), factor) from None
+        engine.pace = None
         recorder.force()
         _write_back(recorder, given)
         _settle_error(recorder, given, error)
         recorder.closed = True
         raise
+    engine.pace = None  # what is left is worth its evaluation
     del positional, named, wrapped
     noted = noting(recorder, result) if noting else None
     recorder.force()

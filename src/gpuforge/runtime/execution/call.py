@@ -93,6 +93,9 @@ def _new_kind(session: Session, function: FunctionRecord, signature: Signature) 
     function.kinds[signature.kind] = record
     _recall(session, function)
     _recall_refusals(session, function, record)
+    overhead = session.kept.constant(_overhead_key(function, record))
+    if isinstance(overhead, float):
+        record.kind.recording_seconds = overhead
     return record
 
 
@@ -117,6 +120,16 @@ def _recall(session: Session, function: FunctionRecord) -> None:
 def refusal_key(function: FunctionRecord, record: KindRecord) -> str:
     """Return how the names of the history's refusals of one kind of call begin."""
     return f"refused:{__version__}:{function.digest}:{record.digest}:"
+
+
+def _overhead_key(function: FunctionRecord, record: KindRecord) -> str:
+    return f"recording:{__version__}:{function.digest}:{record.digest}"
+
+
+def note_overhead(call: Call, seconds: float) -> None:
+    """Keep what recording a call of this kind takes at least."""
+    call.record.kind.recording_seconds = seconds
+    call.session.kept.keep(_overhead_key(call.function, call.record), seconds)
 
 
 def _recall_refusals(session: Session, function: FunctionRecord, record: KindRecord) -> None:

@@ -15,7 +15,7 @@ from gpuforge.runtime.demand import Wanted
 from gpuforge.runtime.evaluation.aside import COMPILING
 from gpuforge.runtime.evaluation.observed import part
 from gpuforge.runtime.evaluation.pressure import look, release
-from gpuforge.runtime.execution.call import Call, refusal_key
+from gpuforge.runtime.execution.call import Call, note_overhead, refusal_key
 from gpuforge.runtime.execution.decision import candidates, decide, lost_seconds
 from gpuforge.runtime.execution.observed import chosen, telling
 from gpuforge.runtime.function.signature import overlapping, raising_errors, warnings_raise
@@ -26,8 +26,10 @@ from gpuforge.runtime.session import Session
 
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.engine import BackendEngine, Outcome
+    from gpuforge.runtime.evaluation.pace import Pace
     from gpuforge.runtime.evaluation.recording import Recorded, StartAgain
     from gpuforge.runtime.evaluation.replay import Replay
+    from gpuforge.runtime.libraries import Library
 
 _log = logger("placement")
 _NO_LIMIT = nullcontext()
@@ -45,6 +47,9 @@ WAITING = 1.5
 """The same for a call that NumPy makes by its graph, while that is compiled."""
 SURPRISING = 1.5
 """A call that took this many times the median of the ones before is looked into at once."""
+SOUNDED = "it is recorded for NumPy, to see what that takes before a library is loaded"
+GAINING = "calls that it may make faster"
+KEPT = "a recorded array outlived the call: the function keeps it somewhere"
 TIRING_SETTLEMENTS = 8
 """A backend is left out for a kind of call once NumPy had to settle so many calls in a row."""
 
@@ -67,13 +72,16 @@ def place(call: Call) -> Placed:
 
     Raises whatever the user's function raises.
     """
+    library = call.record.sounding
     with trace.within("decide", trace.OVERHEAD) if trace.enabled else trace.NOTHING:
-        decision = decide(call)
+        decision = decide(call) if library is None else Decision(NUMPY, why=SOUNDED)
     name = decision.trial or decision.backend
     backend = call.session.backend(name) if name != NUMPY else None
     start = perf_counter()
     try:
-        if backend is None:
+        if library is not None:
+            made = _sounded(call, library)
+        elif backend is None:
             made = _as_written(call, decision)
         else:
             made = _recorded(call, decision, backend)
@@ -172,7 +180,7 @@ def _again(before: Call, held: Held, args: tuple[Any, ...], kwargs: dict[str, An
     try:
         recorded = _traced_record(call, engine)
     except StartAgain as why:
-        placed = _started_again(call, why)
+        placed = _started_again(call, why, perf_counter() - start)
         held.end()
         return placed.result
     seconds = perf_counter() - start
@@ -210,7 +218,7 @@ def _recorded(call: Call, decision: Decision, backend: Backend) -> Placed:
     try:
         recorded = _traced_record(call, engine)
     except StartAgain as why:
-        return _started_again(call, why)
+        return _started_again(call, why, perf_counter() - start)
     seconds = perf_counter() - start
     given_back = give_memory_back(call.session, backend)
     outcome = engine.outcome
@@ -252,8 +260,7 @@ def _after(
     """Take in what a recorded call brought to light."""
     note_recording(call.record, recorded)
     if recorded.kept:
-        stay(call, recorded.recorder.trouble
-             or "a recorded array outlived the call: the function keeps it somewhere")  # fmt: skip
+        stay(call, recorded.recorder.trouble or KEPT)
     ran = bool(recorded.recorder.evaluated)
     learn_recorded(call, decision, backend.name, seconds, outcome, ran)
 
@@ -269,16 +276,33 @@ def engine_for(call: Call, backend: Backend, *, comparing: bool = False) -> Back
         exact=call.exact, comparing=comparing, relaxed=call.relaxed,
         compiling=comparing or bool(call.pin) or not cell.ready,
         aside=None if call.pin or session.plan is not None else session.aside,
+        pace=_pace(call),
     )  # fmt: skip
 
 
-def _started_again(call: Call, why: StartAgain) -> Placed:
+def _pace(call: Call) -> Pace | None:
+    """Return what ends a recording that takes too long: of a call that can be started again."""
+    as_written = _numpy_seconds(call)
+    if call.pin or call.session.plan is not None or as_written is None:
+        return None
+    if call.function.dependence is None:
+        return None
+    from gpuforge.runtime.evaluation.pace import Pace, can_start_again
+
+    values = (*call.args, *call.kwargs.values())
+    return Pace(as_written) if can_start_again(values) else None
+
+
+def _started_again(call: Call, why: StartAgain, lost: float) -> Placed:
     """Call as written what cannot be recorded, now and from now on.
 
     An exception that is raised here too is the function's own: it says nothing of the arrays.
     """
-    reason = f"it uses an array as only NumPy's own can be used ({why})"
+    call.session.account.add(0.0, lost)
     published.retried()
+    if why.factor:
+        return _given_up(call, why)
+    reason = f"it uses an array as only NumPy's own can be used ({why})"
     try:
         placed = _as_written(call, Decision(NUMPY, settled=True))
     except Exception as error:
@@ -286,6 +310,17 @@ def _started_again(call: Call, why: StartAgain) -> Placed:
             stay(call, reason)
         raise
     stay(call, reason)
+    return placed
+
+
+def _given_up(call: Call, why: StartAgain) -> Placed:
+    """Call as written what would take longer to record than NumPy takes for it.
+
+    So it is for calls of this kind until NumPy takes longer than recording them would.
+    """
+    placed = _as_written(call, Decision(NUMPY, settled=True))
+    note_overhead(call, why.factor * placed.seconds)
+    _log.info("%s is called as written: %s", call.function.name, why)
     return placed
 
 
@@ -430,15 +465,56 @@ def learn(
     if wanted:
         refused = {name for name, curve in kind.curves.items() if curve.refused}
         isolate = call.function.options.isolate
-        session.want(_wanted(call, seconds, rivals), refused, _known_savings(call), isolate)
+        library = session.want(
+            _wanted(call, seconds, rivals), refused, _known_savings(call), isolate
+        )
+        if library is not None:
+            _open_or_sound(call, library)
     session.flush()
+
+
+def _open_or_sound(call: Call, library: Library) -> None:
+    """Open a library beside the program; at first see what recording calls like this takes."""
+    record = call.record
+    if record.sounded or call.function.dependence is None or call.session.plan is not None:
+        call.session.open_beside([library], GAINING)
+    else:
+        record.sounding = library
+
+
+def _sounded(call: Call, library: Library) -> Placed:
+    """Record a call that NumPy evaluates, before a library is loaded for calls like it."""
+    from gpuforge.runtime.evaluation.engine import BackendEngine
+    from gpuforge.runtime.evaluation.recording import StartAgain
+
+    session = call.session
+    call.record.sounding, call.record.sounded = None, True
+    reference, pace = session.reference, _pace(call)
+    engine = BackendEngine(reference, reference, session.programs, exact=call.exact, pace=pace)
+    start = perf_counter()
+    try:
+        recorded = _traced_record(call, engine)
+    except StartAgain as why:
+        return _started_again(call, why, perf_counter() - start)
+    seconds = perf_counter() - start
+    if recorded.kept:
+        stay(call, recorded.recorder.trouble or KEPT)
+    elif pace is not None and pace.graphs > 1:  # each call of it will be recorded
+        note_overhead(call, pace.noting_seconds())
+    else:
+        session.open_beside([library], GAINING)
+    with session.lock:
+        call.function.add(NUMPY, 1, seconds)
+        call.record.kind.busy_seconds += seconds
+        session.account.add(_numpy_seconds(call) or seconds, seconds)
+    return Placed(recorded.result, NUMPY, seconds)
 
 
 def _wanted(call: Call, seconds: float, rivals: list[Candidate]) -> Wanted:
     known = [found.seconds for one in rivals if (found := call.estimates.get(one.name))]
     return Wanted(
         seconds, 1 + call.held, min([seconds, *known]), call.function.operations,
-        call.signature.size, call.signature.nbytes,
+        call.signature.size, call.signature.nbytes, call.record.kind.recording_seconds,
     )  # fmt: skip
 
 

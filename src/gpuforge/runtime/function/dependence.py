@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+import gpuforge.runtime.array.operations  # noqa: F401 - fills the table
 from gpuforge.runtime.array.namespace import CONVERSIONS, CREATIONS
 from gpuforge.runtime.array.table import FUNCTIONS, METHODS, UFUNCS
 from gpuforge.runtime.function.entry import written

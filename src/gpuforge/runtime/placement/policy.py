@@ -118,6 +118,7 @@ class Kind:
     busy_seconds : time spent in its calls so far
     spent_seconds : time that trying other backends has cost
     outlay_seconds : time that compiling for backends known to be faster has cost
+    recording_seconds : what recording a call takes at least, where that was too long once
     prior : calibrated ratios for its class of operations
     family : the kinds of the same function, itself among them
     peer : its function among the others of the session
@@ -127,6 +128,7 @@ class Kind:
     busy_seconds: float = 0.0
     spent_seconds: float = 0.0
     outlay_seconds: float = 0.0
+    recording_seconds: float = 0.0
     prior: Prior | None = None
     family: Sequence[Kind] = field(default=(), repr=False)
     peer: Peer | None = field(default=None, repr=False)
@@ -147,7 +149,11 @@ class Kind:
             measured = measured.joined(guess) if measured and guess else measured or guess
         if measured is None or measured.samples:
             return measured
-        return measured._replace(seconds=max(measured.seconds, candidate.floor_seconds))
+        return measured._replace(seconds=max(measured.seconds, self.floor(candidate)))
+
+    def floor(self, candidate: Candidate) -> float:
+        """Return the least that a call on a backend takes."""
+        return max(candidate.floor_seconds, self.recording_seconds)
 
     def _by_ratio(self, backend: str, signature: Hashable, size: int) -> Estimate | None:
         """Return an estimate from how `backend` compares with NumPy elsewhere."""
@@ -321,7 +327,7 @@ class Policy:
         """
         curve, cell = kind.curve(candidate.name), kind.curve(candidate.name).cell(signature)
         estimate = estimates[candidate.name] or unknown(leader_seconds)
-        now = saving_of(candidate, estimate, leader_seconds)
+        now = saving_of(kind.floor(candidate), estimate, leader_seconds)
         if not now:
             return 0.0, 0.0, float("inf")
         price = estimate.loss(leader_seconds) if curve.verified else TRIAL_CALLS * estimate.mean
@@ -366,9 +372,9 @@ def unknown(seconds: float) -> Estimate:
     return Estimate(seconds * UNKNOWN_RATIO, UNKNOWN_SPREAD, "not measured yet")
 
 
-def saving_of(candidate: Candidate, estimate: Estimate, against: float) -> float:
-    """Return what a call on `candidate` might save: never more than its floor leaves."""
-    return max(0.0, min(estimate.saving(against), against - candidate.floor_seconds))
+def saving_of(floor_seconds: float, estimate: Estimate, against: float) -> float:
+    """Return what a call on a backend might save: never more than its floor leaves."""
+    return max(0.0, min(estimate.saving(against), against - floor_seconds))
 
 
 def observe(
@@ -403,7 +409,8 @@ def observe(
         if candidate.name == backend or rival.refused:
             continue
         estimate = estimates.get(candidate.name) or kind.estimate(candidate, signature, size)
-        saved = saving_of(candidate, estimate or unknown(seconds), seconds) * calls
+        floor = kind.floor(candidate)
+        saved = saving_of(floor, estimate or unknown(seconds), seconds) * calls
         cell = rival.cell(signature)
         cell.row.clear()
         cell.missed_seconds += saved
@@ -439,7 +446,8 @@ def arrive(kind: Kind, candidate: Candidate, sizes: Mapping[str, int]) -> None:
             continue
         seconds = cell.typical
         estimate = kind.estimate(candidate, signature, sizes[signature]) or unknown(seconds)
-        saved = saving_of(candidate, estimate, seconds) * cell.busy_seconds / seconds
+        floor = kind.floor(candidate)
+        saved = saving_of(floor, estimate, seconds) * cell.busy_seconds / seconds
         curve.cell(signature).missed_seconds += saved
         curve.missed_seconds += saved
 

@@ -92,6 +92,7 @@ class _Shapes:
     def __init__(self) -> None:
         self.able: dict[tuple[Operation, Dtype], str] = {}
         self.latest: Any = None
+        self.pace: Any = None
 
     def supports(self, operation: Operation, dtype: Dtype) -> str:
         """Every operation has a shape."""

@@ -1,0 +1,215 @@
+"""Recording that takes longer than the call itself ends, and no library is loaded for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuforge as gf
+from gpuforge.runtime.evaluation import pace
+from gpuforge.runtime.placement.policy import NUMPY, Candidate, Kind, Policy, observe
+
+
+class Clock:
+    """Processor time as a test sets it."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(pace, "thread_time", made)
+    return made
+
+
+def test_noting_that_takes_longer_than_numpy(clock: Clock) -> None:
+    found = pace.Pace(numpy_seconds=10.0)
+    found.check(0.0)
+    clock.now = 5.0  # the first graph of a process
+    found.done(0.0, 0.01)
+    for _ in range(3):
+        clock.now += 0.01
+        found.done(0.0, 0.005)
+        found.check(0.0)
+    clock.now += 0.02
+    with pytest.raises(pace.TooManyOperations, match=r"takes 1\.4 times as long") as raised:
+        found.check(0.0)
+    assert raised.value.factor == pytest.approx(0.035 / 0.025)
+
+
+def test_time_on_the_backend_is_no_noting(clock: Clock) -> None:
+    found = pace.Pace(numpy_seconds=10.0)
+    found.done(0.0, 0.01)
+    clock.now += 1.0
+    found.check(elsewhere_seconds=1.0)
+    assert found.noting_seconds(1.0) == pytest.approx(0.0, abs=0.02)
+
+
+def test_graphs_that_take_numpy_longer_than_the_call(clock: Clock) -> None:
+    found = pace.Pace(numpy_seconds=0.1)
+    for _ in range(2):
+        clock.now += 0.1
+        found.done(0.0, 0.1)
+        found.check(0.0)
+    clock.now += 0.1
+    found.done(0.0, 0.1)
+    with pytest.raises(pace.TooManyOperations):
+        found.check(0.0)
+
+
+def test_planning_is_done_once(clock: Clock) -> None:
+    found = pace.Pace(numpy_seconds=1.0)
+    found.done(0.0, 0.0)
+    clock.now += 0.5
+    found.done(0.5, 0.0)
+    found.check(0.0)
+    assert found.noting_seconds() == 0.0
+
+
+ROUNDS = 2000
+
+
+def looping(x: Any) -> Any:
+    y = x
+    for _ in range(ROUNDS):
+        y = y * 0.5 + 1.0
+        if y[0] > 1e9:
+            break
+    return y
+
+
+def whole(x: Any) -> Any:
+    y = x
+    for n in range(20):
+        y = y * x + n
+    return y
+
+
+@pytest.mark.parametrize("function", [looping, whole])
+def test_a_library_is_loaded_for_what_can_gain(function: Any, torch: Any) -> None:
+    """Two thousand looks at a value cost more than NumPy; a graph of forty operations does not."""
+    del torch
+    x = np.linspace(0.0, 0.5, 500_000 if function is whole else 1000)
+    with gf.session(history=False, backends=["numpy", "torch"]) as held:
+        library = held.libraries["torch"]
+        library.price_seconds = 0.0
+        placed = gf.offload(function)
+        for _ in range(40):
+            np.testing.assert_allclose(placed(x), function(x), rtol=1e-12)
+            if library.opened:
+                break
+        (record,) = next(iter(held.functions.values())).kinds.values()
+        held.aside.wait()
+    assert record.sounded
+    assert library.opened == (function is whole)
+    assert (record.kind.recording_seconds > 0) == (function is looping)
+
+
+def test_an_exception_while_a_call_is_sounded_is_the_callers(torch: Any) -> None:
+    """It passes as it is, and the call counts as made."""
+    del torch
+
+    def fails(x: Any, bad: bool) -> Any:
+        y = x * 2.0
+        if bad:
+            raise ValueError("the user's own")
+        return y
+
+    x = np.linspace(0.0, 0.5, 500_000)
+    with gf.session(history=False, backends=["numpy", "torch"]) as held:
+        held.libraries["torch"].price_seconds = 0.0
+        placed = gf.offload(fails)
+        placed(x, False)
+        (record,) = next(iter(held.functions.values())).kinds.values()
+        record.sounding = held.libraries["torch"]
+        before = placed.stats().counts["numpy"].calls
+        with pytest.raises(ValueError, match="the user's own"):
+            placed(x, True)
+        assert placed.stats().counts["numpy"].calls == before + 1
+
+
+def noting(x: Any, out: list[int]) -> Any:
+    y = x
+    for n in range(3):
+        for _ in range(400):
+            y = y * 0.5 + 1.0
+        out.append(n)
+        if y[0] > 1e9:
+            break
+    return y
+
+
+def writing(x: Any, scale: float) -> Any:
+    x += 1.0
+    y = x
+    for _ in range(3):
+        for _ in range(400):
+            y = y * scale + 1.0
+        x[::2] *= 3.0
+        if y[0] > 1e9:
+            break
+    return y
+
+
+@pytest.mark.parametrize(("function", "given_up"), [(noting, False), (writing, True)])
+def test_what_a_call_wrote_is_not_written_twice(
+    function: Any, given_up: bool, torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that has written into a list goes on; what it writes into arrays waits for its end."""
+    del torch
+
+    def check(self: pace.Pace, elsewhere_seconds: float) -> None:
+        if self.graphs > 10:
+            raise pace.TooManyOperations(2.0)
+
+    monkeypatch.setattr(pace.Pace, "check", check)
+    x = np.linspace(0.0, 0.5, 300_000)
+    with gf.session(history=False, backends=["numpy", "torch"]) as held:
+        placed, second = gf.offload(function), function is noting
+        placed(x.copy(), [] if second else 0.5)
+        (record,) = next(iter(held.functions.values())).kinds.values()
+        record.sounding = held.libraries["torch"]
+        mine, wanted = x.copy(), x.copy()
+        more, wanted_more = ([], []) if second else (0.5, 0.5)
+        result = placed(mine, more)
+        np.testing.assert_allclose(result, function(wanted, wanted_more), rtol=1e-12)
+        held.aside.wait()
+    assert record.sounded
+    np.testing.assert_array_equal(mine, wanted)
+    assert more == wanted_more
+    assert (record.kind.recording_seconds > 0) == given_up
+
+
+def test_what_recording_takes_is_remembered(torch: Any, tmp_path: Path) -> None:
+    del torch
+    x = np.linspace(0.0, 0.5, 1000)
+    found = []
+    for run in range(2):
+        with gf.session(cache_folder=str(tmp_path), backends=["numpy", "torch"]) as held:
+            held.libraries["torch"].price_seconds = 0.0
+            placed = gf.offload(looping)
+            for _ in range(20 if run == 0 else 1):
+                placed(x)
+            (record,) = next(iter(held.functions.values())).kinds.values()
+            found.append(record.kind.recording_seconds)
+    assert found[0] == found[1] > 0
+
+
+def test_recording_is_a_floor_of_every_other_backend() -> None:
+    """It is tried where NumPy takes longer than recording does, and not where it does not."""
+    other = Candidate("torch:cpu")
+    for numpy_seconds, tried in ((0.5, False), (20.0, True)):
+        kind = Kind(recording_seconds=1.0)
+        kind.prior = lambda backend, size, seconds: None
+        kind.curve("torch:cpu").verified = True
+        for _ in range(200):
+            observe(kind, "a", 1000, NUMPY, numpy_seconds, [other])
+        made = Policy(1e9).decide(kind, "a", 1000, [Candidate(NUMPY), other])
+        assert (made.backend != NUMPY) == tried
