@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuforge.detect.notation import product_of
 from gpuforge.detect.pci_ids import id_in_name
-from gpuforge.detect.seen import HEARSAY, RENDERER, Sighting
+from gpuforge.detect.seen import DOUBT, HEARSAY, RENDERER, Sighting
 from gpuforge.facts import Absent, Device, Driver, Failed, Toolkit, Vendor, known
 
 FACTS = frozenset(f.name for f in fields(Device)) - {"index", "vendor", "runtimes", "origins"}
@@ -53,6 +53,8 @@ def merge(sightings: Sequence[Sighting]) -> list[Device]:
     _add_hearsay(
         [_with_id(s) for s in sightings if s.trust == HEARSAY and not s.everywhere], groups
     )
+    if not groups:
+        groups += [Group(s.vendor, [s]) for s in sightings if s.trust == DOUBT]
     for sighting in (s for s in sightings if s.everywhere):
         own = [group for group in groups if group.vendor == sighting.vendor]
         if {"name", "compute_capability"} & sighting.facts.keys() and len(own) > 1:

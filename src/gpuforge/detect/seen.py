@@ -11,7 +11,7 @@ from gpuforge.facts import NOT_SHOWN, Failed, NotGpu, Toolkit, Vendor, VendorFai
 from gpuforge.probe import Output, Probe
 
 Facts = dict[str, Any]
-HEARSAY, RENDERER = 3, "renderer"
+HEARSAY, DOUBT, RENDERER = 3, 4, "renderer"
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Sighting:
     route : what told it: ``sysfs``, ``nvml``, ``nvidia-smi -q -x``, ...
     facts : fields of `gpuforge.facts.Device` to values or readings; what is left out is not shown
     trust : whose word counts where routes differ, the lower first: 0 the vendor's own driver or
-        tool, 1 the PCI bus, 2 a bystander such as OpenCL, 3 what people write (``HEARSAY``)
+        tool, 1 the PCI bus, 2 a bystander such as OpenCL, 3 what people write (``HEARSAY``), 4 what
+        they mention, which counts only where nothing else shows a GPU (``DOUBT``)
     everywhere : whether the facts hold for each GPU of the vendor, of which there is at least one
     """
 

@@ -59,7 +59,7 @@ def read(text: str, route: str, seen: Seen) -> None:
         "cudnn version": "cudnn",
     }
     seen.toolkits += [
-        Toolkit(name, said[key])
+        Toolkit(name, said[key].split(",")[0])
         for key, name in versions.items()
         if key in said and re.match(r"\d", said[key])
     ]
@@ -75,7 +75,10 @@ def _add_models(models: str, rocm: bool, route: str, seen: Seen) -> None:
     for model in parted if not devices else ():
         if model:
             products = products_in(model[1], asked=True)
-            many = products[0] if len(products) == 1 and products[0].count > 1 else None
+            if len(products) > 1:
+                devices += [kept(name=one.name) for one in products for _ in range(one.count)]
+                continue
+            many = products[0] if products and products[0].count > 1 else None
             name = many.name if many else name_of(model[1]) or model[1]
             facts = kept(name=name, architecture=gfx(model[2]))
             devices += [dict(facts) for _ in range(many.count if many else 1)]

@@ -25,7 +25,22 @@ SYSTEMS = {
         r"\barch\b(?!-|itect)|"
         r"mint\b|nixos|gentoo|pop[!_ ]*os|\bkali\b|endeavour|cachyos|bazzite|zorin|alpine|sles|"
         r"(?:open)?suse|manjaro|elementary os|\bvoid\b|slackware|garuda|proxmox|unraid|steamos|"
-        r"deepin|kylin|raspbian|silverblue|bluefin|tumbleweed|truenas|\bLTS\b|jellyfish|bookworm|bullseye|trixie"
+        r"deepin|kylin|raspbian|silverblue|bluefin|tumbleweed|truenas|\bLTS\b|jellyfish|"
+        r"bookworm|bullseye|trixie"
+    ),
+}
+# Names of systems that tell where a text names only one of them.
+NAMED = {
+    "windows": r"(?<!like )\b(?:Windows?|Win)[ -]?(?:7|8|8\.1|10|11|XP|Vista)\b|\bin Windows\b|"
+    r"(?<![a-z])win_?(?:64|amd64)\b|\.(?:dll|exe)\b|\bD(?:irect)?3D1[12]\b|\bPowerShell\b",
+    "macos": r"\bmac ?OS\b|\bOS ?X\b|\bapple silicon\b|/opt/homebrew|\b(?:my|a|just) mac\b",
+    "linux": (
+        r"\bLinux\b|(?<![a-z])(?:[xk]?ubuntu|debian|fedora|centos|gentoo|manjaro|nixos|opensuse|"
+        r"proxmox|kali|rhel|rocky|hive ?os|[kl]ubuntu|artix|amazon linux|almalinux|endeavouros|"
+        r"garuda|zorin|mint|pop!?_os|bazzite|unraid|truenas|qubes)(?![a-z])|\barch-?linux\b|"
+        r"\bnouveau\b|\bHAOS\b|Home Assistant OS|\bpacman -|\bapt(?:-get)? install|"
+        r"\.so(?:\.\d+)+\b|dist-packages|\bradv\b|"
+        r"\bWayland\b|\bx\.org\b"
     ),
 }
 _CPU_ALONE = re.compile(
@@ -39,8 +54,8 @@ _SPOKEN = re.compile(
     rf"((?:windows|win)\s?(?:7|8|10|11)?\b|(?:{SYSTEMS['linux']})|mac\s?os\b)|"
     r"^\W*((?:Windows|Win)\s?(?:7|8|10|11|XP|Server)\b.{0,30}|"
     r"(?:Linux|Ubuntu|Debian|Fedora)\s\d.{0,30})$|"
-    r"\b((?:[xkl]?ubuntu|linux ?mint|debian|fedora|centos|manjaro|windows|macos)\s?\d\d?"
-    r"(?:\.\d+)?)\b|(?<![a-z])(win(?:7|8|10|11))\b",
+    r"\b(?<!works on )((?:[xkl]?ubuntu|linux ?mint|debian|fedora|centos|manjaro|windows|macos)"
+    r"\s?\d\d?(?:\.\d+)?)\b|(?<![a-z])(win(?:7|8|10|11))\b",
     re.I | re.M,
 )
 _CPU = re.compile(
@@ -49,26 +64,33 @@ _CPU = re.compile(
 )
 # Of each platform, lines that only it writes; the first platform that is told of counts.
 PLATFORMS = {
-    "wsl2": (WSL,),
+    "wsl2": (
+        WSL,
+        r"(?i)\b(?:on|in|under|inside|using|via|from|windows) (?:windows |the |a )?WSL(?:\s?2|"
+        r"g)?\b|^#+ WSL Version",
+    ),
     "windows": (
         r"^[ \t]*OS\s*: (Microsoft )?Windows",
         r"Python platform\s*: Windows|system='Windows'|^[ \t]*Operating System: Windows",
-        r"\bMSC v\.\d|with MSVC|\bnvcuda\.dll|^[ \t]*PNP Device ID\s+PCI",
+        r"\bMSC v\.\d|with MSVC|\bMSVC/20\d\d|\bnvcuda\.dll|^[ \t]*PNP Device ID\s+PCI",
+        r"^Running on 64 bit Windows",
         r"^(?:\([\w.-]+\) )?PS [A-Z]:\\|^[A-Z]:\\[\w\\ .-]*>",
         r"^[ \t]*\|.*(TCC/WDDM|\bWDDM\s+\|)",
         r"\b[A-Za-z]:\\{1,2}[\w .-]+\\|^.{0,60}\bLogWindows: |(?<!\w)[A-Z]:/(?!/)[A-Z]\w",
         r"\bWindows Version: \d|\bLogD3D1[12]RHI:|Memory Stats for Windows",
-        r"\bDirect3D\d+(Ex)? vs_|\bDriverVersion=\d+\.|Initializing D3D1\d|\[Windows\]",
+        r"\breg query|\bcmd\.exe\b|\bDirect3D\d+(Ex)? vs_|\bDriverVersion=\d+\.|"
+        r"Initializing D3D1\d|\[Windows\]",
     ),
     "freebsd": (r"\bFreeBSD[ -]\d+\.\d|root@FreeBSD\b",),
     "macos": (
         r"^[ \t]*OS\s*: (macOS|Mac OS)",
         r"Python platform\s*: (macOS|Darwin)|Darwin Kernel Version|ggml_metal_|MTLGPUFamily",
         r"\bMPS backend\b|SPDisplaysDataType|applegpu_|^Model: (MacBook|iMac|Mac\d|Macmini)",
-        r"/Contents/MacOS/|/System/Library/Frameworks/",
+        r"/Contents/MacOS/|/System/Library/Frameworks/|(?<![\w:.])/Users/\w|"
+        r"Metal device set to: |\(MoltenVK\)",
         r"MTLDriver\b|\bMac[Bb]ook\b|\bMac (?:Studio|Mini|Pro)\b|-apple-(?:darwin|macos)",
     ),
-    "jetson": (r"L4T|\bJetson (Orin|Xavier|Nano|AGX|TX)|-tegra\b",),
+    "jetson": (r"L4T|\bJetson (Orin|Xavier|Nano|AGX|TX)|-tegra\b|\bJet[Pp]ack \d",),
     "linux": (
         r"^[ \t]*OS\s*: (?!Microsoft|mac|Mac|[Ww]in)\S",
         r"[Pp]latform\s*: Linux|^Linux \S+ \d+\.\d+|Linux version \d|system='Linux'",
@@ -82,7 +104,19 @@ PLATFORMS = {
         r"\bsudo (apt|dnf|pacman|lshw|dmesg|modprobe)\b",
         r"operatingSystem: linux|kubernetes\.io/os[=:]\s*\"?linux",
         r"\b(?:Running|Starting) Lutris \d|/share/lutris/",
-        r"\bMESA-INTEL: |\bradv is not a conformant",
+        r"\b[3-7]\.\d{1,2}\.\d{1,3}-(?:\d{1,3}[-.])?(?:generic|lowlatency|amd64|pve|cloud|aws|"
+        r"azure|cachyos|arch\d|zen\d|lts|fc\d\d|el\d)"
+        r"|"
+        r"\bDRM \d\.\d+(?:\.\d+)?, (?:LLVM|[3-7]\.)|\bMESA-INTEL: |\bradv is not a conformant|"
+        r"\bkernel: |/usr/lib/xorg|"
+        r"\b(?:nouveau|amdgpu|i915|xe|nvidia) [0-9a-f]{4}:[0-9a-f]{2}:",
+        r"^\[[ \d.]{9,16}\] (?:pci |usb |nvidia|NVRM|amdgpu|i915|xe |rc |ACPI|input: |"
+        r"Linux version)",
+        r"(?i)^[\s*`-]*(?:linux )?kernel(?: version|"
+        r" release)?[\s*`]*[:=][\s*`]*\[?[2-7]\.\d{1,2}\b",
+        r"^[>`\s]*(?:0000:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d (?:VGA|3D|Display) |/opt/rocm\b|/dev/dri\b",
+        r"^\[?[\w.-]+@[\w.-]+[: ][~/][^\n$#]{0,60}[#$] |(?:^|[\s\"'(=`])/(?:etc|proc|sys|opt|"
+        r"var)/\w|^/?(?:root|home)/\w|(?<=[\s\"'=:])/home/\w",
     ),
 }
 FACTS = {
@@ -99,9 +133,10 @@ FACTS = {
         r" - ((?:(?! - )[^\n]){6,60}?) \(\d+ [Tt]hreads\)",
     ),
     "machine": (
+        r'"machine": "(x86_64|aarch64|arm64)"',
         r"^[ \t]*Architecture:\s+(x86_64|aarch64|arm64|ppc64le)\b",
         r"^[ \t]*OS\s*: .*\((x86_64|aarch64|arm64)\)",
-        r"^Linux \S+ \d.* (x86_64|aarch64) GNU/Linux",
+        r"\bLinux \S+ \d.* (x86_64|aarch64) GNU/Linux",
         r"[Pp]latform: .*-(x86_64|aarch64|arm64)-",
         r"(?:\b[Aa]rch=|\barch: |\bmachine='|Kernel: (?:\d\S+ )?)(x86_64|aarch64|arm64)\b",
     ),
@@ -137,7 +172,11 @@ def read(text: str, route: str, seen: Seen) -> None:
             seen.host.setdefault("cpu_model", model.strip("*`'\" |"))
     if "cpu_model" not in seen.host and (alone := _CPU_ALONE.search(text)):
         seen.host["cpu_model"] = alone[1].strip()
-    if "platform" not in seen.host and (spoken := _SPOKEN.search(text)):
+    told_of = re.sub(r"[^.!?\n]*\?(?=\s|$)", "", text)  # a question tells of no system
+    if "platform" not in seen.host and (spoken := _SPOKEN.search(told_of)):
         answer = next(filter(None, spoken.groups()))
         systems = (name for name, words in SYSTEMS.items() if re.search(words, answer, re.I))
         seen.host.update(kept(platform=next(systems, None)))
+    if "platform" not in seen.host:
+        named = [name for name, words in NAMED.items() if re.search(words, told_of, re.I)]
+        seen.host.update(kept(platform=named[0] if len(named) == 1 else None))

@@ -19,7 +19,7 @@ _PAIR = re.compile(
     r"(?:(?<!\d):|:(?!\d)|[=：|]|\s{2,}|\s[-–]\s)[\"'*`\s\[:]*(?=\S)"
 )
 _HEAD = re.compile(
-    r"^[\s>]*(?:[-*•]\s+|\d[.)]\s+)?(?:#{1,6}\s+[*_]{0,2}|[*_]{2})([^\W_][^:=：]{0,60}?)[*_:：?\s]*$|"
+    r"^[\s>]*(?:[-*•]\s+|\d[.)]\s+)?(?:#{1,6}\s+[*_]{0,2}|[*_]{2})([^\W_][^=：]{0,60}?)[*_:：?\s]*$|"
     r"^[\s>]*(?:[-*•]\s+|\d[.)]\s+)?([^\W_][^:=：]{0,60}?)\s?[:：?]\s*$"
 )
 _NUMBER = re.compile(
@@ -85,7 +85,7 @@ def facts_of(label: str) -> frozenset[str]:
 
 
 def _asked_by(label: str) -> frozenset[str]:
-    bare = re.sub(r"\([^)]*(?:\)|$)", " ", _UNIT.sub(" ", label.lower()))
+    bare = re.sub(r"\([^)]*(?:\)|$)|\[(?:required|optional)\]", " ", _UNIT.sub(" ", label.lower()))
     words = " ".join(re.sub(r"[\W_\d]+", " ", bare).split())
     if len(words) > 60 or not words:
         return frozenset()

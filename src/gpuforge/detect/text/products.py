@@ -20,21 +20,41 @@ _TIMES = re.compile(
 _OF_NAME = re.compile(r"\b(?:Ryzen|Athlon|A\d+-\d{4}\w*)[^,;|+()\n]{0,40}\b(?:with|w/)\s$", re.I)
 _PAIR = {"dual", "both", "quad"}  # of a board's name, such as ASUS Dual, it is a part
 _BOARD = re.compile(r"\b(?:ASUS|Palit|OC|edition|KFA2|Gainward)\W+dual\W+$", re.I)
+# Code names and families, which beside a product are its own.
+_VAGUE = re.compile(
+    r"(?:AMD |Intel )?(?:DG2|Battlemage|Navi \d\d|Radeon RX)|(?:NVIDIA )?Jetson (?:AGX|Orin)|"
+    r"(?:Intel )?U?HD|(?:NVIDIA )?DGX \w+|(?:AMD )?(?:Radeon )?RX ?\d000(?: Series)?",
+    re.I,
+)
 _HAVE = re.compile(
     r"\b(?:have|has|with|using|on|got|of|by|use|shows|sees) (?:only )?(\d{1,2}) $", re.I
 )
-_MORE = re.compile(r"^s?(?:\s(?:GPUs?|cards?))?[\s(,]{0,3}[x×*]\s?(\d{1,2})\b", re.I)
+# Revisions, and the signs of trade marks in NVIDIA's names.
+_NOISE = re.compile(
+    r"\(rev \w\w\)|(?<=GeForce)\s?(?:\(R\)|®)|(?<=[RG]TX)\s?(?:\(TM\)|™)|(?<=NVIDIA)\s?(?:\(R\)|®)",
+    re.I,
+)
+_RIG = re.compile(
+    r"\b(\d{1,2})[ -]?x?[ -]?(?:GPUs?|cards?) (?:system|rig|server|machine|node|box|setup|PC)s? "
+    r"(?:with|of|running)(?: an?)? $",
+    re.I,
+)
+_MORE = re.compile(
+    r"^s?(?:\s(?:GPUs?|cards?))?(?:\s?\(\d+\s?Gi?B\))?[\s(,]{0,3}[x×*]\s?(\d{1,2})\b", re.I
+)
 _PLURAL = re.compile(r"^s\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re.I)
 # Memory beside a name; what is called RAM alone is the computer's.
 _SIZE = r"(\d{1,3}(?:\.\d+)?)\s?G(?:i?Bs?|o)?\b"
 _AFTER = re.compile(
-    r"^(?:'?s)?(?:\sGPUs?|\sLHR|\s\(LHR\)|\sOC|\sFE|\sGaming(?:\sX)?|\sFounders Edition)?"
-    r"[\s(,/\[@:|-]{0,4}(?:with\s|w/\s?|mit\s|con\s|avec\s|VRAM:?\s|so\s|has\s)?"
+    r"^(?:'?s)?(?:\sGPUs?|\sLHR|\s\(LHR\)|\sOC|\sFE|\sGaming(?:\sX)?|\sFounders Edition|"
+    r"(?:\s(?:Armor|Nitro\+?|Pulse|Strix|ROG|TUF|Dual|Ventus|Eagle|Aorus|Windforce|Mini|Trio|X|"
+    r"OC)){1,3})?"
+    r"[\s(,/\[@:|*-]{0,4}(?:with\s|w/\s?|mit\s|con\s|avec\s|VRAM:?\s|so\s|has\s)?"
     rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})\s?Mi?B\b|{_SIZE})"
-    r"(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|disk|host|free))",
+    r"(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|PCIe|NVMe|HDD|M\.2|storage|disk|host|free))",
     re.I,
 )
-_BEFORE = re.compile(rf"(?:^|[\s(]){_SIZE}(?:\sVRAM)?\s+$", re.I)
+_BEFORE = re.compile(rf"(?:^|[\s(]|(?<=\d[x×])){_SIZE}(?:\sVRAM)?\s+$", re.I)
 
 
 @dataclass(frozen=True)
@@ -72,8 +92,14 @@ def _patterns() -> tuple[tuple[bool, Vendor, re.Pattern[str]], ...]:
 def _bounded(forms: str) -> re.Pattern[str]:
     """Return a pattern of whole words; a plural is one of them."""
     return re.compile(
-        rf"(?:(?<![a-z0-9_.-])|(?<=\d[x*]))(?:{forms})(?![a-rt-z\d]|\s?[KMG]i?B\b|\s?[%°])", re.I
+        rf"(?:(?<![a-z0-9_.-])|(?<=\d[x*]))(?:{forms})(?![a-rt-z\d]|\.\d|\s?[KMG]i?B\b|\s?[%°])",
+        re.I,
     )
+
+
+def is_vague(name: str) -> bool:
+    """Return whether a name is of a family or a chip, and tells no product."""
+    return bool(_VAGUE.fullmatch(name))
 
 
 def products_in(text: str, *, asked: bool = False) -> list[Product]:
@@ -85,18 +111,29 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
         Whether the text answers a question for a GPU, so that short names such as ``3090`` count.
     """
     found: list[Product] = []
-    text = text.replace("_", " ")
+    text = _NOISE.sub(lambda found: " " * len(found[0]), text.replace("_", " "))
     for is_short, vendor, pattern in _patterns():
         for match in pattern.finditer(text[:1000]) if asked or not is_short else ():
             if not any(match.start() < one.end and one.start < match.end() for one in found):
                 found.append(_product(vendor, match, text))
     found.sort(key=lambda one: one.start)
+    exact = {one.vendor for one in found if not is_vague(one.name)}
+    found = [one for one in found if one.vendor not in exact or not is_vague(one.name)]
+    found = [
+        one
+        for last, one in zip([None, *found], found, strict=False)
+        if not (
+            last
+            and last.vendor == one.vendor
+            and re.fullmatch(r"\s?[(\[]\s?", text[last.end : one.start])
+        )
+    ]
     # Beside another, the GPU that a processor's name ends with is a part of that name.
     return [one for one in found if len(found) == 1 or not _OF_NAME.search(text[: one.start])]
 
 
 def _product(vendor: Vendor, match: re.Match[str], text: str) -> Product:
-    before, after = text[max(0, match.start() - 24) : match.start()], text[match.end() :][:60]
+    before, after = text[max(0, match.start() - 32) : match.start()], text[match.end() :][:60]
     total = _AFTER.match(after)
     beside = f"{total[1]} MiB" if total and total[1] else f"{total[2]}G" if total else None
     if total is None and (first := _BEFORE.search(before)):
@@ -116,13 +153,14 @@ def _counts(before: str, after: str) -> Iterator[int]:
     more, times = _MORE.match(after), _TIMES.search(before)
     if more:
         yield min(int(more[1]) or 1, GPUS_AT_MOST)
-    elif have := _HAVE.search(before):
+    elif have := _RIG.search(before) or _HAVE.search(before):
         yield min(int(have[1]) or 1, GPUS_AT_MOST)
     elif times and times[1]:
         yield min(int(times[1]) or 1, GPUS_AT_MOST)
     elif times and (
         times[3]
         or _PLURAL.search(after)
+        or times[2].lower() in ("two", "three", "four", "six", "eight")
         or (times[2].lower() in _PAIR and not _BOARD.search(before))
     ):
         number = COUNTS.get(times[2].lower()) or int(times[2])

@@ -28,6 +28,10 @@ _LOGGED = re.compile(
 _MARKED = re.compile(r"^\s*(?:\d{1,2}\.\s+|[-*]\s+)?`(?!`)([^`]{20,})(?:`.*)?$")
 # A prompt or a heading of Markdown ends an output.
 _END = re.compile(r"^\s*([\w.@~:/\\ \[\]()-]{0,80}[$%➜❯] \S|#{1,6} \S|PS [A-Z]:\\|- \[[ x]\] )")
+# Punctuation of Chinese and Japanese.
+_WIDE = str.maketrans("，：（）；", ",:();")
+# A list by ``nvidia-smi -L``, which has no other lines.
+_LISTED = re.compile(r"^\s*(?:GPU \d+: .{3,80}\(UUID: |MIG )")
 # Files of a snapshot that detectors ask for by these names.
 _ASKED_FOR = (
     "nvidia-smi nvidia-settings tegrastats rocm-smi amd-smi rocminfo amdgpu_top xpu-smi sycl-ls "
@@ -110,7 +114,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
     numbered = list(enumerate(text.splitlines(), 1))
     for number, raw in numbered[:FIRST_LINES] + numbered[FIRST_LINES:][-LAST_LINES:]:
         line = _ESCAPE.sub("", raw[:LINE_LIMIT]) if "\x1b" in raw else raw[:LINE_LIMIT]
-        line = _QUOTE.sub("", line.replace("\t", "        ")).rstrip()
+        line = _QUOTE.sub("", line.replace("\t", "        ")).translate(_WIDE).rstrip()
         line = line[max(0, len(line) - len(line.lstrip()) - MARGIN_LIMIT) :]
         line = _MARKED.sub(r"\1", line) if "`" in line else line
         logged = _LOGGED.match(line)
@@ -138,6 +142,8 @@ def sections_of(lines: list[tuple[int, str]]) -> list[Section]:
                 found.append(current)
         elif not program and current and (current.alone or _END.match(line)):
             current = None
+        if current and line.strip() and _LISTED.match(current.lines[0] if current.lines else ""):
+            current = current if _LISTED.match(line) else None
         if current is not None:
             current.lines.append(line)
     return found

@@ -1,0 +1,108 @@
+"""Versions and names of drivers in the words of people, and makers that these words show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpuforge.detect import pci_ids
+from gpuforge.facts import Vendor
+
+_VERSION = (
+    r"(?<![\d.])(\d{3}\.\d{2,3}(?:\.\d{1,2})?|\d{1,2}\.\d{1,2}\.\d{1,5}\.\d{1,5}|"
+    r"\d{4}\.\d(?= \(HSA))(?![\d.])"
+)
+OF_DRIVER = re.compile(_VERSION)
+# What the makers call their packages on Windows: Adrenalin's year and month, Intel's build.
+PACKAGE = {
+    "amd": r"\b(\d\d\.\d{1,2}\.\d{1,2})\b",
+    "intel": r"(?<![\d.])(\d{2,3}\.\d{4})\b",
+    "nvidia": r"^(?:nvidia[ -]+)?v?([3-6]\d\d)\b(?!\.\d)",
+}
+OF_GL = re.compile(r"\bNVIDIA (\d{3}\.\d{2,3}(?:\.\d{1,2})?)\b")
+_SAID_DRIVER = re.compile(
+    r"\b(3[0-3]\.0\.1[0-9]\.\d{4})\b|"
+    r"\b([3-6]\d\d\.\d{2,3}(?:\.\d{1,2})?) "
+    r"(?:(?:nvidia|proprietary|official|open|studio|game ready) ){0,2}drivers?\b|"
+    r"\bdrivers?(?: version)?[\s:=(v-]{1,3}(?:nvidia[ /-])?([3-6]\d\d\.\d{2,3}(?:\.\d{1,2})?)\b",
+    re.I,
+)
+_ADRENALIN = re.compile(
+    r"(?<!using )(?<!above )(?<!recommend )\b(?:(radeon|amd|adrenalin|crimson|catalyst)[ :]+"
+    r"(?:software |edition |drivers? |version )*|drivers? (?:version )?)v?"
+    r"([12]\d\.\d{1,2}\.\d{1,2})\b",
+    re.I,
+)
+# What only one maker's driver writes or is blamed for.
+_DRIVERS_WORDS: tuple[tuple[Vendor, str], ...] = (
+    ("intel", "MESA-INTEL: "),
+    ("nvidia", r"OpenGL vendor string: NVIDIA"),
+    (
+        "apple",
+        r"\bMPS backend out of memory|\bdevice=mps\b|\bmps:0\b|"
+        r"mps\.is_available\(\)\W{0,6}True",
+    ),
+    ("amd", r"\bin the amdgpu kernel driver|MESA: error: amdgpu|\[drm:amdgpu"),
+)
+# Two makers side by side in a line that speaks of two GPUs.
+_HYBRID = re.compile(
+    r"\bhybrid|\boptimus\b|\biGPU\b|\bintegrated\b|\b(?:two|both|dual)\b.{0,20}\b(?:card|gpu)", re.I
+)
+_PAIRED = re.compile(
+    r"\b(intel|amd)(?: (?:integrated (?:gpu|graphics)|igpu|graphics|u?hd|\d{3,4})){0,3} ?"
+    r"(?:\+|and|&) ?(nv(?:idia)?|amd)\b|\b(nvidia) ?\+ ?(intel|amd)\b",
+    re.I,
+)
+_NVIDIA_DRIVER = re.compile(
+    r"\bnvidia (?:gpu |proprietary |open )?drivers?(?: version)?(?: is)?\W{1,4}"
+    r"v?([2-6]\d\d\.\d{2,3}(?:\.\d{1,2})?)\b|"
+    r"\bnvidia[ -](?:linux-x86_64-|drivers?-)?([3-6]\d\d\.\d{2,3}(?:\.\d{2})?)\b|"
+    r"^filename:\s+\S*/nvidia\S*\.ko\S*\n(?:.*\n){0,4}?version:\s+([2-6]\d\d\.[\d.]+)",
+    re.I | re.M,
+)
+_OF_NVIDIA = re.compile(r"\bnvidia-smi\b|\bCUDA Version\s*:", re.I)
+KERNEL_DRIVER = re.compile(r"(nvidia|amdgpu|radeon|nouveau|i915|xe)(?=$|[\s,(-])", re.I)
+BESIDE = re.compile(
+    rf"^\s*[,(/]?\s?(\d\d\.\d{{1,2}}\.\d{{1,5}}\.\d{{1,5}}|(?<=/ )\d{{3}}\.[\d.]+)\b|"
+    rf"^[^,]{{0,30}}[,(\[ ]\s*(?:(?:nvidia |gpu )?drivers?(?: version)?|nvidia;|intel corporation;|"
+    rf"advanced micro devices, inc\.;|amd;|[\w.]+\.dll|d3d11-)[\s:=v-]*{_VERSION}",
+    re.I,
+)
+
+
+def amd_package(text: str) -> tuple[str, bool] | None:
+    """Return the version of AMD's driver package on Windows, and whether AMD is named with it."""
+    found = None if re.search("mesa", text, re.I) else _ADRENALIN.search(text)
+    return (found[2], bool(found[1])) if found else None
+
+
+def nvidia_driver(text: str, labelled: str) -> tuple[str, bool]:
+    """Return the version of NVIDIA's driver or ``""``, and whether it is surely NVIDIA's.
+
+    Parameters
+    ----------
+    labelled
+        What a label of the text says of it; this counts first.
+    """
+    spoken = _NVIDIA_DRIVER.search(text)
+    own = labelled or (next(filter(None, spoken.groups())) if spoken else "")
+    driver = own or next((a or b or c for a, b, c in _SAID_DRIVER.findall(text)), "")
+    return driver, bool(own or _OF_NVIDIA.search(text))
+
+
+def makers_by_driver(text: str) -> Iterator[Vendor]:
+    """Yield the makers whose driver or library writes in a text, or is blamed there."""
+    for maker, words in _DRIVERS_WORDS:
+        if re.search(words, text):
+            yield maker
+
+
+def paired_makers(text: str) -> list[Vendor]:
+    """Return the makers of two GPUs that a text names together, as of a hybrid laptop."""
+    for line in text.splitlines():
+        pair = _PAIRED.search(line) if _HYBRID.search(line) else None
+        if pair:
+            named = (re.sub(r"(?i)^nv$", "nvidia", part) for part in pair.groups() if part)
+            makers = (pci_ids.vendor_named_in(part) for part in named)
+            return [maker for maker in makers if maker]
+    return []

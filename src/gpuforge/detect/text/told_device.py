@@ -1,0 +1,122 @@
+"""A GPU as far as the labels and sentences of a text tell of it, and its facts from these words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from gpuforge.detect import pci_ids
+from gpuforge.detect.notation import (
+    Facts,
+    as_makers_write,
+    gfx,
+    kept,
+    pci_address,
+    pci_id,
+    size,
+    word,
+)
+from gpuforge.detect.text.drivers import KERNEL_DRIVER, OF_DRIVER, OF_GL, PACKAGE
+from gpuforge.facts import Driver, Vendor
+
+# A field of 32 bits that is full, or ran over by some multiple of what it holds.
+FULL_BYTES, CAPPED_FROM_BYTES = 2**32 - 2**28, 2**32 - 2**21
+SHARED = re.compile(r"(?<!not )\b(igpu|apu|integrated|on-?board|built-?in|unified mem)\b", re.I)
+OWN = re.compile(r"\b(dgpu|discrete|egpu|dedicated mem|discretegpu)\b", re.I)
+
+
+@dataclass
+class ToldDevice:
+    """A GPU as far as labels told of it."""
+
+    vendor: Vendor | None
+    line: int
+    number: int | None = None
+    count: int = 1
+    facts: Facts = field(default_factory=dict)
+    said: dict[str, str] = field(default_factory=dict)
+
+
+def finished(device: ToldDevice) -> Facts:
+    """Return a device's facts from the words of the text."""
+    said, vendor = device.said, device.vendor or "nvidia"
+    facts = dict(device.facts)
+    name, size_in_name = _without_size(str(facts.pop("name", "")))
+    ident = re.search(r"0x([0-9a-f]{3,4})\b", said.get("device", ""), re.I)
+    found = pci_id(pci_ids.maker_of(vendor), ident[1]) if ident else None
+    if pair := re.match(r"(?:PCI )?([0-9a-f]{4}):([0-9a-f]{4})\b", said.get("address", ""), re.I):
+        found = pci_id(*pair.groups())
+    found = said.get("ids") or found
+    shared = _unified(said)
+    driver = OF_DRIVER.search(said.get("driver", "")) or OF_GL.search(said.get("gl", ""))
+    driver = driver or re.match(r"(\d+\.\d+\.\d+)", said.get("rocm_driver", ""))
+    if "mesa" not in said.get("driver", "mesa").lower() and vendor in PACKAGE:
+        driver = driver or re.search(PACKAGE[vendor], said["driver"], re.I)
+    bound = KERNEL_DRIVER.match((said.get("kernel") or said.get("driver", "")).strip("[`* "))
+    capability = re.search(r"(?<![\d.])(\d{1,2}\.\d)(?![\d.])", said.get("capability", ""))
+    arch = said.get("gfx", "").strip("\"', ") if vendor == "nvidia" else ""
+    if capability is None and re.fullmatch(r"\d{1,2}\.\d", arch):
+        capability = re.match(r"(.*)", arch)  # what LXD calls the architecture
+    if product := re.match(r"\W*([0-9a-f]{4})\W*$", said.get("product", ""), re.I):
+        found = pci_id(pci_ids.maker_of(vendor), product[1])
+    total = facts.pop("memory_total_bytes", None) or _memory(said) or size_in_name
+    by_name = pci_ids.integrated_by_name(vendor, as_makers_write(name), "") if name else None
+    integrated = pci_ids.integrated(found)
+    if integrated is None:  # a word may be of another GPU, a product's name is not
+        integrated = by_name if shared is None and vendor == "intel" else shared
+    if by_name is False and vendor != "intel":
+        integrated = None if shared else shared
+    return kept(
+        name=word(name) if name else None,
+        memory_total_bytes=None if integrated and vendor == "intel" else total,
+        driver=Driver(vendor, driver[1]) if driver else Driver(bound[1].lower()) if bound else None,
+        pci_id=found,
+        pci_address=pci_address(said.get("address", "")),
+        architecture=gfx(said.get("gfx", "")) if vendor == "amd" else None,
+        compute_capability=capability[1] if capability and vendor == "nvidia" else None,
+        uuid=uuid[0] if (uuid := re.match(r"GPU-[0-9a-f-]{36}", said.get("uuid", ""))) else None,
+        integrated=integrated,
+    )
+
+
+def _without_size(name: str) -> tuple[str | None, int | None]:
+    """Return a name without the memory that stands behind it, and that memory."""
+    behind = re.search(r"(?<=\w)[ (]+(\d{1,3})\s?GB\)?$", name)
+    return (name[: behind.start()], int(behind[1]) << 30) if behind else (name or None, None)
+
+
+def _unified(said: dict[str, str]) -> bool | None:
+    """Return whether a GPU shares the memory of the CPU, where the words say it."""
+    if SHARED.search(kind := said.get("kind", "")):
+        return True
+    if OWN.search(kind):
+        return False
+    return {"yes": True, "no": False, "true": True}.get(said.get("unified", "").strip().lower())
+
+
+def _memory(said: dict[str, str]) -> int | None:
+    """Return the size of a GPU's memory; a field of 32 bits that is full does not say it."""
+    windows = re.search(r"(?<![\d.])\d+\.\d+\.\d+\.\d+", said.get("driver", "")) is not None
+    text = (
+        said.get("total") or said.get("total_here") or (said.get("window", "") if windows else "")
+    )
+    if "total" not in said and re.search(r"\bMi?B / \d", text):
+        return None  # neofetch's line of the computer's memory in use
+    shown = re.match(r"[~≈ ]*([\d.,]+)(?:\.00)?\s*([kmg]i?b?|bytes|go)?\b", text, re.I)
+    unit = (shown[2] or "").lower().replace("go", "g").replace("bytes", "b") if shown else ""
+    bare = shown is not None and shown[1].isdigit() and len(shown[1]) > 7  # bytes
+    if shown and not unit and "total" in said and re.fullmatch(r"\d{3,6}", shown[1]):
+        unit = "m" if 512 <= int(shown[1]) < 300_000 else ""
+    total = (
+        size(f"{shown[1]} {unit}", "M" if "." in shown[1] else "")
+        if shown and (unit or windows or bare)
+        else None
+    )
+    return (
+        None
+        if total
+        and (FULL_BYTES if "window" in said else CAPPED_FROM_BYTES if bare else 2**32)
+        <= total
+        < 2**32
+        else total
+    )
