@@ -35,7 +35,8 @@ _WRAPPED_MESSAGE = re.compile(
 )
 # Of what is no text, such as a shared library or an archive, this share at least is removed.
 BINARY_SHARE, BLOCK, FEW = 0.02, 4096, 64
-# A line of arguments, settings, variables or installed packages: it tells where, not what failed.
+# A line of arguments, settings, variables, installed packages or of a traced shell: it tells where,
+# not what failed.
 _SETTING = re.compile(
     r"\W{0,20}(?:"
     r"(?:export |set |setx |declare -x |env )?(?!\w*(?:err|fail|exit|code|stat|sig))[\w.-]{2,60}="
@@ -45,6 +46,7 @@ _SETTING = re.compile(
     r"(?:\[?(?:pip3?|conda)\]? {1,9})?[a-z][\w.-]{1,60}(?:==| @ | {1,60})"
     r"v?\d{1,9}(?:\.[\w+!-]{1,40}){1,9}"
     r"(?: {1,60}[\w.:/+-]{1,60}){0,3}\s{0,9}$|"
+    r"(?<=\+ )(?:echo|export|source|eval|cd|module|srun|mpirun|python3?|[a-z_]{2,40}=)|"
     r"(?:successfully installed|installing collected packages|requirement already satisfied|"
     r"downloading|using cached|collecting) )"
 )

@@ -23,7 +23,7 @@ _SIGNS = (
     (STRONG, r" (?:cannot|can|could|may|might|should|would|must) "
              r"(?:the|an?|of|to|in|for|with|from|is|are|was|were|or|and|has)(?= |$)"),
     # A sentence ends and goes on: "memory. of".
-    (STRONG, rf"[.!?] (?:{_JOINS}|with|from|that|to)(?= |$)"),
+    (STRONG, rf"[.!] (?:{_JOINS}|with|from|that|to)(?= |$)"),
     # The name of an error belongs before its message.
     (STRONG, r"[a-z0-9)'](?<! an)(?<! a)(?<! the)(?<!this)(?<!ing) "
              r"(?:[\w.]{0,60}(?:Error|Exception|Warning)|Hint):(?= |$)"),
@@ -32,6 +32,10 @@ _SIGNS = (
     # Lines that a screen wrapped begin and end like this too.
     (WEAK, rf"^\W{{0,3}}(?:{_JOINS}|to|been|not|in|with|from|as|that) "),
     (WEAK, rf" (?:{_JOINS}|{_LEADS}|been|not|on|this|your)$"),
+    # Words that always have the same neighbour stand beside another one.
+    (STRONG, r"\(most (?!recent)|(?<!call) last\):|(?<!ile) or directory|\.py\", (?!line)"),
+    (STRONG, r"^.{400,}?[^)] such (?!file|device|host|module|package|process|option|as|an?\b)"),
+    (WEAK, r" line \d+, (?!in |col|char|File)| File (?![\"'/A-Z\d])|Traceback (?!\()| No$"),
     # A bracket is closed before one is opened.
     (STRONG, r"^[^()\n]{1,200}\)[.,:;]? [^()\n]{0,200}\("),
     (STRONG, r"^[^\[\]\n]{1,200}\][.,:;]? [^\[\]\n]{0,200}\["),
