@@ -138,6 +138,17 @@ def editable(folder: Path) -> Path:
     return Path(venv("-e", str(ROOT))(folder))
 
 
+def editable_in_odd_folder(folder: Path) -> Path:
+    """A project and an environment in folders whose names hold a space and an umlaut."""
+    home = folder / "my wörk"
+    (home / "src" / "mine").mkdir(parents=True)
+    (home / "src" / "mine" / "__init__.py").touch()
+    (home / "pyproject.toml").write_text("[project]\nname = 'mine'\nversion = '1'\n")
+    made = by_uv("numpy==2.4.6", "-e", str(home))(home)
+    run(made / "bin/python", "-c", "import mine, numpy")
+    return Path(made)
+
+
 def by_hand(*wheels: tuple[str, str, tuple[str, ...]]) -> Any:
     def make(folder: Path) -> Path:
         for name, version, requires in wheels:
@@ -180,6 +191,10 @@ KINDS: dict[str, tuple[Callable[[Path], Path | None], str]] = {
     "slimmed for a container": (slimmed, ""),
     "a project in its own folder": (project, ""),
     "gpuforge, editable": (editable, ""),
+    "editable, in a folder with a space": (editable_in_odd_folder, ""),
+    "tools with hooks and modules for several Pythons": (
+        by_uv("debugpy", "coverage", "setuptools", "googleapis-common-protos", "ipykernel",
+              "sphinxcontrib-jsmath", "pywavelets", "zope.interface"), ""),
     "PyTorch for the CPU": (by_uv("torch==2.13.0+cpu", "numpy==2.4.6"), ""),
     "JAX": (venv("jax==0.10.2", "jaxlib==0.10.2"), ""),
     "TensorFlow for the CPU": (by_uv("tensorflow-cpu"), ""),

@@ -7,6 +7,9 @@ the ordinary tests through those made by hand.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -156,6 +159,60 @@ def cut_download(environment: Environment) -> None:
     wheel.unlink()
 
 
+def make_conda(environment: Environment) -> None:
+    (environment.prefix / "conda-meta").mkdir()
+    (environment.prefix / "conda-meta" / "history").touch()
+
+
+def install_for_the_user(environment: Environment) -> None:
+    make_conda(environment)
+    folder = environment.prefix.parent / ".local" / "lib" / environment.packages.parent.name
+    info = folder / "site-packages" / "numpy-1.24.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Name: numpy\nVersion: 1.24.0\n")
+
+
+def replace_by_pip(environment: Environment) -> None:
+    make_conda(environment)
+    (environment.prefix / "conda-meta" / "numpy-2.4.6-py311h_0.json").write_text("{}")
+
+
+def editable(environment: Environment) -> None:
+    """Make `mine` an editable package whose project is gone."""
+    gone = environment.prefix.parent / "projects" / "mine"
+    info = next(environment.packages.glob("mine-*.dist-info"))
+    table = {"url": f"file://{gone}", "dir_info": {"editable": True}}
+    (info / "direct_url.json").write_text(json.dumps(table))
+    with open(info / "RECORD", "a") as record:
+        record.write(f"{info.name}/direct_url.json,,\n")
+
+
+def move(environment: Environment) -> None:
+    for path in (environment.prefix / "bin").glob("pip*"):
+        path.write_text(f"#!{environment.prefix}/bin/python3\nimport pip\n")
+    environment.prefix.rename(environment.prefix.with_name("moved"))
+
+
+def install_as_root(environment: Environment) -> None:
+    next(environment.packages.glob("numpy-*.dist-info")).chmod(0o555)
+
+
+def upgrade_half(environment: Environment) -> None:
+    """Leave what an install of another version replaced before it was broken off."""
+    version = environment.packages / "numpy" / "version.py"
+    digest = hashlib.sha256(version.read_bytes()).digest()
+    record = next(environment.packages.glob("numpy-*.dist-info/RECORD"))
+    text = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    record.write_text(record.read_text().replace("/version.py,,", f"/version.py,sha256={text},20"))
+    os.utime(record, ns=(version.stat().st_mtime_ns,) * 2)
+    write("numpy/version.py", "version = '1.26.4'\n")(environment)
+
+
+def for_another_python(environment: Environment) -> None:
+    text = "Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp36-cp36m-manylinux1_x86_64\n"
+    write("numpy-*.dist-info/WHEEL", text)(environment)
+
+
 NUMPY = "numpy==2.4.6"
 SCIENCE = ("numpy==2.4.6", "pandas==2.3.3", "scipy==1.17.1", "scikit-learn==1.9.1")
 WEB = ("requests==2.34.2", "pydantic==2.14.3", "matplotlib==3.11.2")
@@ -243,10 +300,15 @@ REAL = [
            imports=("cv2",)),
     Broken("jaxlib_missing", ("jaxlib",), ("jax==0.10.2", "jaxlib==0.10.2"),
            breaks=delete("jaxlib", "jaxlib-*"), imports=("jax",)),
+    # Importing it ends in "operator torchvision::nms does not exist"; its version names no build.
+    Broken("torchvision_of_pypi_beside_torch_for_the_cpu", ("torch_extension_abi_mismatch",),
+           ("torch==2.13.0+cpu", "torchvision==0.28.0", "numpy==2.4.6"),
+           imports=("torch", "torchvision")),
     Broken("tokenizers_missing", ("tokenizers",), ("transformers==5.23.0",),
            breaks=delete("tokenizers", "tokenizers-*"), imports=("transformers",)),
 ]  # fmt: skip
 
+CONDA = {"VIRTUAL_ENV": "", "CONDA_PREFIX": "{prefix}", "HOME": "{beside}"}
 MADE = [
     Broken("cuda13_torch_with_driver_535", ("driver_too_old_for_cuda",),
            made=(("torch", "2.11.0", ()),), machine=nvidia("12.2", "8.0", "535.104.05")),
@@ -306,6 +368,38 @@ MADE = [
     Broken("packages_read_only", ("site_packages_permission_denied",), breaks=lock),
     Broken("shadowing_random", ("random.py",), breaks=beside("work/random.py"),
            variables={"PYTHONPATH": "{beside}/work"}),
+    Broken("user_packages_hide_those_of_conda", ("pip install --user", "numpy 1.24.0"),
+           made=(("numpy", "2.4.6", ()),), breaks=install_for_the_user, variables=CONDA),
+    Broken("pip_over_conda", ("numpy 2.4.6 of conda",), made=(("numpy", "1.26.4", ()),),
+           breaks=replace_by_pip, variables=CONDA),
+    Broken("editable_project_gone", ("mine is installed from",), made=(("mine", "1.0", ()),),
+           files={"mine": {"__editable___mine_1_0_finder.py": "", "__editable__.mine-1.0.pth":
+                           "import __editable___mine_1_0_finder\n"}}, breaks=editable),
+    Broken("easy_install_folder_gone", ("/home/old/project, which does not exist",),
+           breaks=write("easy-install.pth", "/home/old/project\n")),
+    Broken("hook_of_a_gone_module", ("the module my_hook, which is not installed",),
+           breaks=write("my_hook.pth", "import my_hook; my_hook.install()\n")),
+    Broken("environment_moved", ("environment_moved",), breaks=move,
+           variables={"VIRTUAL_ENV": "{beside}/moved"}),
+    Broken("package_of_root", ("site_packages_permission_denied",),
+           made=(("numpy", "2.4.6", ()),), breaks=install_as_root),
+    Broken("cudnn_too_old_for_jax", ("cudnn_missing_or_mismatch",),
+           made=(("tensorflow", "2.20.0", ("nvidia-cudnn-cu12<10,>=9.3; extra == 'and-cuda'",)),
+                 ("jax-cuda12-plugin", "0.8.3",
+                  ("nvidia-cudnn-cu12<10,>=9.8; extra == 'with-cuda'",)),
+                 ("nvidia-cudnn-cu12", "9.3.0.75", ())),
+           offered=(("nvidia-cudnn-cu12", "9.10.2.21", ()),)),
+    Broken("torchvision_with_cuda_beside_torch_without", ("torch_extension_abi_mismatch",),
+           made=(("torch", "2.9.0+cpu", ()), ("torchvision", "0.24.0+cu128", ("torch==2.9.0",)))),
+    Broken("numpy_half_upgraded", ("numpy 2.4.6 is incomplete",), made=(("numpy", "2.4.6", ()),),
+           offered=(("numpy", "2.4.6", ()),), breaks=upgrade_half,
+           files={"numpy": {"numpy/__init__.py": "", "numpy/version.py": "version = '2.4.6'\n"}}),
+    Broken("compiled_for_another_python", ("was compiled for Python 3.6",),
+           made=(("numpy", "1.19.5", ()),), breaks=for_another_python,
+           files={"numpy": {"numpy/core/_u.cpython-36m-x86_64-linux-gnu.so": "x"}}),
+    Broken("pip_installs_for_the_user", ("PIP_USER",), variables={"PIP_USER": "1"}),
+    Broken("pip_installs_elsewhere", ("PIP_TARGET",),
+           variables={"PIP_TARGET": "{beside}/target"}),
     Broken("cuda_home_gone", ("CUDA_HOME",), variables={"CUDA_HOME": "/usr/local/cuda-gone"}),
 ]  # fmt: skip
 BROKEN = [*REAL, *MADE]

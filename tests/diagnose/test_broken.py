@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +67,50 @@ def test_broken_environment_is_named_and_no_repair_harms_it(
         if repair["undo"]:
             assert main(["doctor", "--undo", repair["undo"]]) == 0
     assert environment.hashes() == before
+
+
+def found_in(capsys: pytest.CaptureFixture[str], cause: str) -> list[dict[str, Any]]:
+    main(["doctor", "--json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    return [finding for finding in findings if finding["cause"] == cause]
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("user_packages_hide_those_of_conda", "shadowing_module"),
+        ("easy_install_folder_gone", "search_path_gone"),
+        ("editable_project_gone", "source_gone"),
+        ("environment_moved", "environment_moved"),
+        ("pip_installs_elsewhere", "pip_installs_elsewhere"),
+    ],
+)
+def test_the_step_that_is_advised_settles_it(
+    name: str,
+    cause: str,
+    environment: Environment,
+    index: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = next(one for one in MADE if one.name == name)
+    set_up(one, environment, index, monkeypatch)
+    (finding,) = found_in(capsys, cause)
+    (step,) = finding["steps"]
+    if variable := re.match(r"Unset (\w+)|Set (\w+)=1", step):
+        if variable[1]:
+            monkeypatch.delenv(variable[1])
+        else:
+            monkeypatch.setenv(variable[2], "1")
+    elif command := re.search(r"python (-m venv --clear \S+)$|pip (uninstall \S+)$", step):
+        words = (command[1] or f"-m pip {command[2]} -y").split()
+        python = sys.executable if command[1] else environment.prefix / "bin" / "python"
+        subprocess.run([python, *words], check=True, capture_output=True)
+    else:
+        path = re.search(r"the line in (\S+), or delete the file", step)
+        assert path, step
+        Path(path[1]).unlink()
+    assert found_in(capsys, cause) == []
 
 
 def test_there_are_enough_environments() -> None:

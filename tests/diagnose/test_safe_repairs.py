@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,11 @@ from gpuforge.changes.action import AppendLines, MoveAside, RunPip
 from gpuforge.changes.apply import apply_plan, undo
 from gpuforge.changes.environment import PythonEnvironment, active_environment
 from gpuforge.changes.plan import Plan
-from gpuforge.changes.record import records
+from gpuforge.changes.record import find_record, records
 from gpuforge.cli.build_planner import plan_builds
 from gpuforge.cli.main import main
 from gpuforge.diagnose.run import run_checks
-from gpuforge.errors import PlanRefused
+from gpuforge.errors import PlanRefused, WorkloadError
 from gpuforge.facts import Machine
 
 from .environments import Environment, make_wheel
@@ -423,6 +424,18 @@ def test_record_of_a_change_is_json(environment: Environment) -> None:
     record = apply_plan(appended(environment))
     text = next(Path(os.environ["XDG_DATA_HOME"]).rglob("record.json")).read_text()
     assert json.loads(text)["state"] == record.state == "applied"
+    assert find_record(record.id) == record
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda text: text[:40], lambda text: text.replace('"applied"', "7"), lambda _: "[]"]
+)
+def test_a_damaged_record_is_named(environment: Environment, damage: Callable[[str], str]) -> None:
+    record = apply_plan(appended(environment))
+    path = next(Path(os.environ["XDG_DATA_HOME"]).rglob("record.json"))
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(WorkloadError, match=r"record\.json is damaged"):
+        find_record(record.id)
 
 
 @pytest.mark.parametrize("name", ["json", "copy", "random", "packaging", "tempfile", "numpy"])

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Protocol
 
 from gpuforge.changes.environment import PythonEnvironment
-from gpuforge.changes.pip_process import run_pip
 from gpuforge.errors import PlanRefused
 
 # What uv calls an option of pip, for environments without pip; empty where it has none.
@@ -84,6 +83,8 @@ class RunPip:
         """
         if self.arguments[0] != "install":
             return ()
+        from gpuforge.changes.pip_process import run_pip
+
         argv = [*self.argv, "--dry-run", "--quiet", "--report", "-"]
         try:
             document = json.loads(run_pip(argv) or "{}")
@@ -102,6 +103,8 @@ class RunPip:
         )
 
     def perform(self, holding: tuple[int, ...] = ()) -> None:
+        from gpuforge.changes.pip_process import run_pip
+
         run_pip(self.argv, holding=holding)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from gpuforge import stored
 from gpuforge.errors import UnknownName, WorkloadError
-from gpuforge.stored import write
 
 RECORD = "record.json"
 State = Literal["keeping", "applying", "applied", "undone"]
@@ -40,8 +39,8 @@ class UndoRecord:
 
     def save(self) -> None:
         """Write the record; a reader sees the old one or the new one, never half of it."""
-        text = json.dumps(asdict(self), indent=1) + "\n"
-        write(records_folder() / self.id / RECORD, text, parents=True)
+        text = stored.dumps(self, indent=1) + "\n"
+        stored.write(records_folder() / self.id / RECORD, text, parents=True)
 
     def having(self, **changes: object) -> UndoRecord:
         """Return the record with some fields changed, and saved."""
@@ -77,16 +76,15 @@ def find_record(name: str) -> UndoRecord:
     UnknownName
         If there is none of that id.
     WorkloadError
-        If its file is damaged.
+        If its file is damaged or cannot be read.
     """
     path = records_folder() / name / RECORD
     if Path(name).name != name or not path.is_file():
         known = [found.parent.name for found in records_folder().glob(f"*/{RECORD}")]
         raise UnknownName.among("undo record", name, known)
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-        table["kept"] = [(str(target), str(store)) for target, store in table["kept"]]
-        lists = {name: tuple(table[name]) for name in ("commands", "kept", "left")}
-        return UndoRecord(**table | lists)
-    except (ValueError, KeyError, TypeError) as error:
+        return stored.loads_as(UndoRecord, path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise WorkloadError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
         raise WorkloadError(f"{path} is damaged: {error}") from None

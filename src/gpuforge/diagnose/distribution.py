@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gpuforge.facts import known
 from gpuforge.probe import Probe
+from gpuforge.probe.files import text_of
 
 _INFO = re.compile(r"(.+?)-([^-]+)(?:-py3\.\d+)?\.(dist|egg)-info")
 _LIBRARY_END = re.compile(rb"\.(?:so(?:\.\d+)*|pyd|dll|dylib),[^,\n]*,(\d*)")
@@ -39,7 +40,9 @@ class Distribution:
     @cached_property
     def metadata(self) -> str:
         """The fields of its metadata, without the description; empty when it has none."""
-        return self._text("METADATA").partition("\n\n")[0]
+        content = known(self.probe.read_bytes(str(self.info / "METADATA"))) or b""
+        # Most of the file is the description: it is left out before anything is decoded.
+        return text_of(content.replace(b"\r\n", b"\n").partition(b"\n\n")[0])
 
     @cached_property
     def requirements(self) -> tuple[str, ...]:
@@ -81,6 +84,11 @@ class Distribution:
     def installer(self) -> str:
         """The tool that installed it; empty where none is recorded."""
         return self._text("INSTALLER").strip()
+
+    @property
+    def wheel(self) -> str:
+        """What its wheel was built for; empty where none is recorded."""
+        return self._text("WHEEL")
 
     def _text(self, name: str) -> str:
         return known(self.probe.read_text(str(self.info / name))) or ""

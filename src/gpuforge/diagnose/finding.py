@@ -87,11 +87,13 @@ def of_cause(
 
 def fitted(finding: Finding, site: Site) -> Finding:
     """Return `finding` with the steps of its known error that apply on the machine of `site`."""
+    if finding.steps or not finding.cause:
+        return finding  # what reads known errors takes a while to import
     from gpuforge.diagnose.known_error import causes, known_error
     from gpuforge.diagnose.log import Log
     from gpuforge.diagnose.surroundings import Surroundings
 
-    if finding.steps or finding.cause not in causes():
+    if finding.cause not in causes():
         return finding
     error = known_error(finding.cause)
     steps = Surroundings(Log(""), site.machine).steps(error.steps, error.area)

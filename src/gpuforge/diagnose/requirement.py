@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +13,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from gpuforge.diagnose.distribution import normalised
+
+_EXTRA = re.compile(r";.*\bextra\s*==\s*['\"]([\w.-]+)")
+_GPU_PACKAGE = re.compile(r"nvidia-[\w-]+-cu1\d\b|jax-(?:cuda|rocm)")
 
 
 @dataclass(frozen=True)
@@ -97,17 +101,24 @@ class Requirements:
         """Package, required package and versions of each requirement that applies here."""
         here = {name: str(value) for name, value in default_environment().items()}
         environment = here | _markers(self.python)
-        found = []
+        found: list[tuple[str, str, SpecifierSet]] = []
+        optional: dict[tuple[str, str], list[tuple[str, str, SpecifierSet]]] = {}
         for package, lines in self.lines.items():
             for line in lines:
-                if "extra" in line.partition(";")[2]:
+                extra = _EXTRA.search(line)
+                if extra and not _GPU_PACKAGE.match(line):
                     continue  # nothing records which extras were asked for
                 try:
                     one = Requirement(line)
-                    if one.marker is None or one.marker.evaluate(environment):
-                        found.append((package, normalised(one.name), one.specifier))
+                    named = environment | ({"extra": extra[1]} if extra else {})
+                    if one.marker is None or one.marker.evaluate(named):
+                        of = optional.setdefault((package, extra[1]), []) if extra else found
+                        of.append((package, normalised(one.name), one.specifier))
                 except (InvalidRequirement, UndefinedEnvironmentName, InvalidVersion):
                     continue  # such a line binds no installer either
+        # Only frameworks use these packages: an extra of which all are installed is in use.
+        for parts in optional.values():
+            found += parts if all(needed in self.versions for _, needed, _ in parts) else ()
         return tuple(found)
 
     def _holds(self, needed: str, specifier: SpecifierSet) -> bool:

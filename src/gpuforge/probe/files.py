@@ -9,15 +9,21 @@ from pathlib import Path
 from gpuforge.facts import Absent, Failed, Reading
 
 FILE_LIMIT_BYTES = 64 * 2**20
+USUAL_BYTES = 2**16
 
 
 def read(path: str | Path, shown: str) -> Reading[bytes]:
     """Return what a regular file holds; a pipe or device would block or never end."""
     try:
         with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 return Failed(f"{shown} is not a regular file")
-            content = file.read(FILE_LIMIT_BYTES + 1)
+            # `read` reserves what it is asked for. Files of the kernel say that they are empty.
+            wanted = min(max(status.st_size, USUAL_BYTES), FILE_LIMIT_BYTES) + 1
+            content = file.read(wanted)
+            if len(content) == wanted:
+                content += file.read(FILE_LIMIT_BYTES + 1 - wanted)
     except (FileNotFoundError, NotADirectoryError):
         return Absent(f"no file {shown}")
     except IsADirectoryError:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from gpuforge.changes.action import RunPip
 from gpuforge.compat.tables import entries
+from gpuforge.compat.versions import at_least
 from gpuforge.diagnose.checks.gpu_builds import driver_cuda
+from gpuforge.diagnose.distribution import normalised
 from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.repair import pip
 from gpuforge.diagnose.site import Site
@@ -26,7 +28,20 @@ def check(site: Site) -> Iterator[Finding]:
         elif len(holding) > 1:
             found.append(_sharing(site, entry["name"], holding))
     found += [_several(site, name) for name, versions in site.packages.items() if len(versions) > 1]
+    found += _over_conda(site)
     yield from found or [Finding("ok", "no two packages install the same module")]
+
+
+def _over_conda(site: Site) -> Iterator[Finding]:
+    """Find packages of conda that pip replaced by another version, by the names of its records."""
+    for path in sorted((site.environment.prefix / "conda-meta").glob("*-*-*.json")):
+        name, have, _ = path.stem.rsplit("-", 2)
+        one = site.distribution(normalised(name))
+        same = one is None or (at_least(one.version, have) and at_least(have, one.version))
+        if one and not same and one.installer in ("pip", "uv"):
+            message = f"{name} {have} of conda was replaced by {one.version} of {one.installer}"
+            steps = (f"pip uninstall {name}; conda install --force-reinstall {name}",)
+            yield Finding("warning", message, "conda_overwritten", (str(path),), steps)
 
 
 def _holds(site: Site, package: str, module: str) -> bool:

@@ -20,12 +20,13 @@ WANTED = {
     "mps_op_not_implemented": ("PYTORCH_ENABLE_MPS_FALLBACK", "1"),
     "p2p_access_failure": ("NCCL_P2P_DISABLE", "1"),
 }
+PIP_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER")
 FOLDERS = ("CUDA_HOME", "CUDA_PATH", "CUDNN_PATH", "ROCM_PATH", "ROCM_HOME")
 
 
 def check(site: Site) -> Iterator[Finding]:
     """Return each variable that stands in the way."""
-    looks = (_hiding, _shadowing, _dangling, _contradicting, _compiler, _wanted)
+    looks = (_hiding, _shadowing, _dangling, _redirecting, _contradicting, _compiler, _wanted)
     found = [finding for look in looks for finding in look(site)]
     yield from found or [Finding("ok", "no environment variable causes a problem")]
 
@@ -93,6 +94,17 @@ def _dangling(site: Site) -> Iterator[Finding]:
             steps = (f"Unset {name}, or point it at a folder that exists.",)
             yield Finding("warning", f"{name} names a folder that does not exist",
                           "nvcc_not_found_cuda_home", (f"{name}={value}",), steps)  # fmt: skip
+
+
+def _redirecting(site: Site) -> Iterator[Finding]:
+    """Find variables by which pip installs elsewhere than in the environment."""
+    if site.live and site.environment.kind == "virtual environment":
+        for name in PIP_ELSEWHERE:
+            value = site.probe.environ.get(name, "")
+            if value and value.lower() not in ("0", "false", "no", "off"):
+                message = f"{name} makes pip install elsewhere than in {site.environment.prefix}"
+                yield Finding("warning", message, "pip_installs_elsewhere", (f"{name}={value}",),
+                              (f"Unset {name} while this environment is active.",))  # fmt: skip
 
 
 def _contradicting(site: Site) -> Iterator[Finding]:

@@ -41,7 +41,14 @@ def check(site: Site) -> Iterator[Finding]:
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
-    found = [*_torch(site), *_jax(site), *_tensorflow(site), *_cupy(site), *_compilers(site)]
+    found = [
+        *_torch(site),
+        *_mixed_torch(site),
+        *_jax(site),
+        *_tensorflow(site),
+        *_cupy(site),
+        *_compilers(site),
+    ]
     installed = [n for n in site.packages if n in FRAMEWORKS or n.startswith("cupy")]
     if found:
         yield from found
@@ -91,6 +98,29 @@ def _torch(site: Site) -> Iterator[Finding]:
         if cause != "torch_cpu_only_build" or not refused:
             shown = (*evidence, *filter(None, (why, refused)))
             yield of_cause(cause, "error", evidence=shown, repair=repair)
+
+
+def _mixed_torch(site: Site) -> Iterator[Finding]:
+    """Find torchvision and torchaudio of another build than torch; PEP 440 calls them equal."""
+    have = site.version("torch") or ""
+    for name in BESIDE_TORCH:
+        beside = site.version(name) or ""
+        builds = {_build(site, "torch", have), _build(site, name, beside)}
+        # What PyPI holds does not say for which CUDA it is.
+        both_cuda = "cu" in builds and all(build.startswith("cu") for build in builds)
+        if len(builds) == 2 and "" not in builds and not both_cuda:
+            repair, _ = _planned(site, "torch")
+            message = f"torch {have} and {name} {beside} are different builds"
+            yield of_cause("torch_extension_abi_mismatch", "error", message, repair=repair)
+
+
+def _build(site: Site, name: str, version: str) -> str:
+    """Return what a package was built for, as its version tells; empty where that is unknown."""
+    if named := _VARIANT.search(version):
+        return named[1]
+    on_pypi = site.probe.platform == "linux" and os.uname().machine == "x86_64"
+    known_there = version and "+" not in version and name in ("torch", "torchvision")
+    return "cu" if on_pypi and known_there else ""
 
 
 def _misfit(site: Site, build: _Torch) -> tuple[str, str] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import re
 from collections.abc import Iterator
@@ -24,6 +26,11 @@ CAUSES = {
     "nvidia-": "cuda_runtime_lib_missing",
     "bitsandbytes": "bitsandbytes_cuda_setup_failed",
 }
+_TAG = re.compile(r"\.(?:cpython-|cp)(3\d+)[a-z]?-")
+_SERVES_MORE = re.compile(r"^Tag: (?:\S*py3\S*|\S+-abi3)-", re.MULTILINE)
+_VERSION_FILE = re.compile(
+    rb"^(\w+/(?:_?version|__version__|__about__)\.py),sha256=([\w-]+),", re.MULTILINE
+)
 _LIBRARY = re.compile(r"\.(?:so(?:\.\d+)*|dll|dylib|pyd)$")
 # People leave these out to save room, and nothing imports them.
 _SPARE = re.compile(r"(?:^|/)tests?/|^\.\./")
@@ -50,16 +57,25 @@ def _damage(site: Site, one: Distribution) -> Iterator[Finding]:
         message = f"{name} is damaged: {fault}"
         yield Finding("error", message, "package_incomplete", (str(one.info),), steps, repair)
         return
+    if tags := _other_pythons(site, one):
+        message = (
+            f"{name} was compiled for Python {', '.join(tags)}, not {site.environment.version}"
+        )
+        steps = (f"Install it again: pip install --force-reinstall {one.name}=={one.version}",)
+        repair = reinstall(site, one)
+        yield Finding("error", message, "wheel_not_supported", (str(one.info),), steps, repair)
+        return
     if one.installer not in RECORDING_INSTALLERS:
         return  # other tools leave out what the list of a wheel names, or write none
-    gone, cut = _missing(one, every=site.thorough)
-    if not gone and not cut:
+    gone, cut, mixed = _missing(one, every=site.thorough)
+    if not gone and not cut and not mixed:
         return
     parts = (
         [f"{len(gone)} of its {len(one.files)} modules and libraries are missing"] if gone else []
     )
     parts += [f"{len(cut)} of its libraries are truncated"] if cut else []
-    evidence = tuple(str(one.folder / path) for path in (*gone, *cut)[:MISSING_SHOWN])
+    parts += [f"{mixed[0]} is that of another version"] if mixed else []
+    evidence = tuple(str(one.folder / path) for path in (*gone, *cut, *mixed)[:MISSING_SHOWN])
     message, repair = f"{name} is incomplete: {'; '.join(parts)}", reinstall(site, one)
     lost_library = any(_LIBRARY.search(path) for path in (*gone, *cut))
     starts = (cause for start, cause in CAUSES.items() if one.name.startswith(start))
@@ -85,8 +101,18 @@ def _fault_of_description(one: Distribution) -> str:
     return "" if whole else "its RECORD, the list of its files, is truncated"
 
 
-def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str]]:
-    """Return the modules and libraries that are not there, and the libraries that are cut off.
+def _other_pythons(site: Site, one: Distribution) -> list[str]:
+    """Return the Pythons that a package was compiled for, unless one is that of the environment."""
+    found = {tag[1] for path, _ in one.libraries if (tag := _TAG.search(path))}
+    own = "".join(site.environment.version.split(".")[:2])
+    if not found or not own or own in found or _SERVES_MORE.search(one.wheel):
+        return []
+    return [f"{tag[0]}.{tag[1:]}" for tag in sorted(found)]
+
+
+def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str], list[str]]:
+    """Return the modules and libraries that are not there, the libraries that are cut off, and
+    the modules with the version that are not those of the record.
 
     Whatever removes a file gives its folder a time later than that of the record, which is
     written last; only where that is so, or a package or library is gone, is every file looked at.
@@ -95,8 +121,9 @@ def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str]]:
     times = [_time(f"{folder}/{package}") for package in one.packages]
     if every or not times or not all(0 < found <= written for found in times):
         gone = [path for path in _gone(one) if not _SPARE.search(path)]
+        mixed = [*_of_another_version(one)]
     else:
-        gone = []
+        gone, mixed = [], []
     cut = []
     for path, recorded in one.libraries:
         try:
@@ -105,7 +132,17 @@ def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str]]:
         except OSError:
             if path not in gone and not _SPARE.search(path):
                 gone.append(path)
-    return gone, cut
+    return gone, cut, mixed
+
+
+def _of_another_version(one: Distribution) -> Iterator[str]:
+    """Yield the modules that hold the version, if an install that was broken off replaced them."""
+    for match in _VERSION_FILE.finditer(one.record):
+        path = match[1].decode()
+        content = known(one.probe.read_bytes(str(one.folder / path)))
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content or b"").digest()).rstrip(b"=")
+        if content is not None and digest != match[2]:
+            yield path
 
 
 def _gone(one: Distribution) -> Iterator[str]:

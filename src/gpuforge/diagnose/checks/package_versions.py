@@ -67,7 +67,7 @@ def _misfit(site: Site, unmet: Unmet) -> Finding:
     if unmet.needed == "numpy":
         cause = "numpy_abi_mismatch"
     if unmet.needed.startswith("nvidia-cudnn"):
-        cause = FAMILIES.get(unmet.package)
+        cause = "cudnn_missing_or_mismatch"
     repair, blocked = _refit(site, unmet)
     evidence = (str(unmet), *blocked)
     if cause:
@@ -85,7 +85,7 @@ def _refit(site: Site, unmet: Unmet) -> tuple[tuple[RunPip, ...], tuple[str, ...
     if package in JAX and needed in JAX:
         return pip(site, "install", "--upgrade", *(n for n in JAX if n in site.packages)), ()
     change_needed = required.bounds(needed)
-    if change_needed is not None and package not in FAMILIES:
+    if change_needed is not None and not (package in FAMILIES and needed in COMPILED_AGAINST):
         return pip(site, "install", f"{needed}{change_needed}"), ()
     blocked = tuple(required.requiring(needed)) if change_needed is None else ()
     return _upgrade(site, package, keeping=needed), blocked
@@ -145,6 +145,8 @@ def _looks_for_numpy_1(one: Distribution) -> bool:
             content = (one.folder / path).read_bytes()
         except OSError:
             continue  # that it is missing is another check's finding
+        if b"._multiarray_umath" not in content:
+            continue
         if b"numpy._core._multiarray_umath" in content:
             return False
         if b"numpy.core._multiarray_umath" in content:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from gpuforge.facts import known
 
 SUMMARY = "the active environment works and may be changed"
 
+SHOWN = 5
+# A path too long for the first line, or with a space, is started by way of a shell.
+_STARTS = re.compile(rb"""#!(?:/bin/sh\n'''exec' )?"?(/[^"\n]*/python[\d.]*)"?""")
 CREATE = "Create an environment for your packages: gpuforge env create --path FOLDER"
 
 
@@ -37,6 +41,14 @@ def check(site: Site) -> Iterator[Finding]:
         yield of_cause(cause, state, evidence=(str(mark),))
     elif not _is_writable(folder):
         yield of_cause("site_packages_permission_denied", "error", evidence=(str(folder),))
+    elif environment.kind != "system Python" and (moved := _moved(prefix)):
+        message = f"{moved[0]} starts {moved[1]}, which does not exist: {prefix} was moved"
+        steps = (f"Move it back, or create it again here: python -m venv --clear {prefix}",)
+        yield Finding("error", message, "environment_moved", moved, steps)
+    elif fixed := _not_ours(site, folder):
+        message = f"{len(fixed)} packages may not be changed by this user, such as {fixed[0]}"
+        cause = "site_packages_permission_denied"
+        yield of_cause(cause, "warning", message, evidence=fixed[:SHOWN])
     elif environment.refusal:
         yield Finding("ok", environment.refusal)
     elif not environment.has_pip and not environment.made_by_uv and "conda" not in environment.kind:
@@ -44,6 +56,25 @@ def check(site: Site) -> Iterator[Finding]:
         yield Finding("warning", "the environment has no pip", "pip_missing", (str(folder),), steps)
     else:
         yield Finding("ok", f"packages can be installed in {prefix}")
+
+
+def _moved(prefix: Path) -> tuple[str, str] | None:
+    """Return a script that starts a Python that is gone, and that Python; None if none does.
+
+    Scripts name the Python of their environment by its full path, and so work in one place only.
+    """
+    for path in sorted(prefix.glob("bin/pip*"))[:3]:
+        with open(path, "rb") as file:
+            starts = _STARTS.match(file.read(1024))
+        if starts and not os.path.exists(starts[1]):
+            return str(path), os.fsdecode(starts[1])
+    return None
+
+
+def _not_ours(site: Site, folder: Path) -> tuple[str, ...]:
+    """Return the packages that another user, mostly root, installed in a folder of this one."""
+    infos = (one.info for one in site.distributions if one.folder == folder)
+    return tuple(str(info) for info in infos if not _is_writable(info))
 
 
 def _is_writable(folder: Path) -> bool:

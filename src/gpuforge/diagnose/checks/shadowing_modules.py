@@ -32,7 +32,8 @@ def check(site: Site) -> Iterator[Finding]:
             modules.setdefault(name.removesuffix(".py"), f"installed in {folder}")
     entries = site.probe.environ.get("PYTHONPATH", "").split(os.pathsep)
     added = [Path(entry).absolute() for entry in entries if entry]
-    found = [f for folder in added for f in _packages_of_others(site, folder)]
+    found = [f for folder in added for f in _packages_of_others(site, folder, "PYTHONPATH")]
+    found += _packages_of_the_user(site)
     others = [folder for folder in added if not _holds_packages(folder)]
     for folder in dict.fromkeys([*_current(), *others]):
         if not _is_library(folder, site):
@@ -64,8 +65,18 @@ def _hiding(site: Site, folder: Path, modules: dict[str, str]) -> Iterator[Findi
             yield Finding("error", message, "shadowing_module", (str(hit),), steps)
 
 
-def _packages_of_others(site: Site, folder: Path) -> Iterator[Finding]:
-    """Find packages that PYTHONPATH takes from another environment, before those of this one."""
+def _packages_of_the_user(site: Site) -> Iterator[Finding]:
+    """Find packages of ``pip install --user`` that come before those of an environment."""
+    environ, version = site.probe.environ, site.environment.version.split(".")[:2]
+    if site.environment.kind == "virtual environment" or environ.get("PYTHONNOUSERSITE"):
+        return
+    base = Path(environ.get("PYTHONUSERBASE") or Path.home() / ".local")
+    folder = base / "lib" / f"python{'.'.join(version)}" / "site-packages"
+    yield from (f for f in _packages_of_others(site, folder, "pip install --user") if f.evidence)
+
+
+def _packages_of_others(site: Site, folder: Path, by: str) -> Iterator[Finding]:
+    """Find packages that come from elsewhere, before those of this environment."""
     if not _holds_packages(folder) or folder in site.environment.folders:
         return
     hidden = sorted({
@@ -73,9 +84,11 @@ def _packages_of_others(site: Site, folder: Path) -> Iterator[Finding]:
         for one in distributions_in(folder, site.probe)
         if one.name in site.packages and (one.version,) != site.packages[one.name]
     })  # fmt: skip
-    message = f"PYTHONPATH puts the packages of {folder} before those of this environment"
+    message = f"{by} puts the packages of {folder} before those of this environment"
     evidence = tuple(hidden[:SHOWN])
     steps = ("Unset PYTHONPATH, or take that folder out of it.",)
+    if by != "PYTHONPATH":
+        steps = (f"Set PYTHONNOUSERSITE=1, or remove those packages from {folder}.",)
     yield Finding("error" if hidden else "warning", message, "shadowing_module", evidence, steps)
 
 

@@ -1,0 +1,69 @@
+"""Does what an environment adds to Python's search path still exist?"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from gpuforge.diagnose.finding import Finding
+from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.facts import known
+
+SUMMARY = "folders and modules that the environment adds to the search path exist"
+
+_IMPORT = re.compile(r"import[ \t]+([A-Za-z_]\w*)\s*(?:;|$)")
+
+
+def check(site: Site) -> Iterator[Finding]:
+    """Return each ``.pth`` file and each editable package that leads to nothing."""
+    if not site.live:
+        yield Finding("skipped", NOT_RECORDED.reason)
+        return
+    # The folder of an editable package is mostly named by a ``.pth`` file too: one finding will do.
+    found = dict((*_lines(site), *_editable(site)))
+    yield from found.values() or [Finding("ok", "everything on the search path exists")]
+
+
+def _editable(site: Site) -> Iterator[tuple[str, Finding]]:
+    for one in site.distributions:
+        text = known(site.probe.read_text(str(one.info / "direct_url.json")))
+        try:
+            table = json.loads(text) if text else {}
+            url = urlsplit(table["url"]) if table.get("dir_info", {}).get("editable") else None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue  # pip writes it for others and reads it by itself
+        folder = Path(unquote(url.path)) if url and url.scheme == "file" else None
+        if folder and not folder.is_dir():
+            message = f"{one.name} is installed from {folder}, which does not exist"
+            steps = (f"Install it from where it is now: pip install -e FOLDER; or remove it: "
+                     f"pip uninstall {one.name}",)  # fmt: skip
+            yield one.name, Finding("error", message, "source_gone", (str(one.info),), steps)
+
+
+def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
+    """Find the lines of ``.pth`` files that name no folder and no module."""
+    for folder in site.environment.folders:
+        names = known(site.probe.list_dir(str(folder))) or ()
+        hooks = [name for name in names if name.endswith(".pth")]
+        modules = {name.partition(".")[0] for name in names if name not in hooks}
+        for name in hooks:
+            path = folder / name
+            for line in (known(site.probe.read_text(str(path))) or "").splitlines():
+                module, place = _IMPORT.match(line), line.strip()
+                if module and module[1] not in modules | sys.stdlib_module_names:
+                    what = f"the module {module[1]}, which is not installed"
+                elif place and not line.startswith(("#", "import ", "import\t")) and not (
+                    folder / place
+                ).exists():  # fmt: skip
+                    what = f"{place}, which does not exist"
+                else:
+                    continue
+                steps = (f"Correct the line in {path}, or delete the file.",)
+                of = re.search(r"__editable__[._](\w+)-", name)
+                finding = Finding("warning", f"{path} names {what}", "search_path_gone", (line,),
+                                  steps)  # fmt: skip
+                yield of[1].replace("_", "-").lower() if of else f"{path}: {line}", finding

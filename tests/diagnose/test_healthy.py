@@ -1,0 +1,141 @@
+"""What looks odd in an environment and works is no finding."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuforge.cli.main import main
+
+from .broken import make_conda
+from .environments import Environment, make_wheel
+
+NSPKG = (
+    "import sys, types, os;has_mfs = sys.version_info > (3, 5);"
+    "p = os.path.join(sys._getframe(1).f_locals['sitedir'], *('google',))\n"
+)
+DISTUTILS = (
+    "import os; var = 'SETUPTOOLS_USE_DISTUTILS'; enabled = os.environ.get(var, 'local') == "
+    "'local'; enabled and __import__('_distutils_hack').add_shim();\n"
+)
+
+
+def made(
+    environment: Environment,
+    name: str,
+    version: str,
+    requires: tuple[str, ...] = (),
+    files: dict[str, str] | None = None,
+) -> None:
+    shelf = environment.prefix.parent / "shelf"
+    shelf.mkdir(exist_ok=True)
+    environment.add(make_wheel(shelf, name, version, requires, files))
+
+
+def editable_project(environment: Environment) -> None:
+    project = environment.prefix.parent / "my projects" / "mine" / "src"
+    project.mkdir(parents=True)
+    made(environment, "mine", "1.0", files={"__editable__.mine-1.0.pth": f"{project}\n"})
+    info = next(environment.packages.glob("mine-*.dist-info"))
+    url = project.parent.as_uri()
+    (info / "direct_url.json").write_text(json.dumps({"url": url, "dir_info": {"editable": True}}))
+
+
+def installed_from_a_folder_that_is_gone(environment: Environment) -> None:
+    made(environment, "mine", "1.0")
+    info = next(environment.packages.glob("mine-*.dist-info"))
+    (info / "direct_url.json").write_text('{"url": "file:///gone/mine", "dir_info": {}}')
+
+
+def hooks(environment: Environment) -> None:
+    for name, text in {
+        "a1_coverage.pth": "import sys;exec('try:\\n import coverage\\nexcept ImportError: pass')",
+        "google-nspkg.pth": NSPKG,
+        "distutils-precedence.pth": DISTUTILS,
+        "_virtualenv.pth": "import _virtualenv",
+        "_virtualenv.py": "",
+        "mine.pth": "# a comment\n\n../site-packages\n",
+    }.items():
+        (environment.packages / name).write_text(text)
+
+
+def a_package_changed_by_hand(environment: Environment) -> None:
+    made(environment, "pandas", "2.3.3", files={"pandas/__init__.py": "", "pandas/a.py": "x = 1"})
+    (environment.packages / "pandas" / "a.py").write_text("x = 2  # mine")
+
+
+def modules_for_several_pythons(environment: Environment) -> None:
+    files = {f"debugpy/c.cpython-3{minor}-x86_64-linux-gnu.so": "x" for minor in (6, 7, 8)}
+    made(environment, "debugpy", "1.8.0", files=files)  # its wheel says that it is for any
+
+
+def conda_with_packages_of_pip(environment: Environment) -> None:
+    make_conda(environment)
+    made(environment, "numpy", "2.4.0")
+    made(environment, "six", "1.16.0")
+    (next(environment.packages.glob("numpy-*.dist-info")) / "INSTALLER").write_text("conda\n")
+    for record in ("numpy-2.4.0-py311h_0", "six-1.16-pyhd_1", "libblas-3.9.0-16_openblas"):
+        (environment.prefix / "conda-meta" / f"{record}.json").write_text("{}")
+
+
+def packages_of_the_user_that_a_venv_does_not_see(environment: Environment) -> None:
+    made(environment, "numpy", "2.4.6")
+    library = environment.prefix.parent / ".local" / "lib" / environment.packages.parent.name
+    (library / "site-packages" / "numpy-1.24.0.dist-info").mkdir(parents=True)
+
+
+def builds_of_one_kind(environment: Environment) -> None:
+    made(environment, "torch", "2.9.0+cpu")
+    made(environment, "torchvision", "0.24.0+cpu", ("torch==2.9.0",))
+
+
+def builds_of_a_vendor_or_of_ones_own(environment: Environment) -> None:
+    made(environment, "torch", "2.9.0a0+50eac811a6.nv25.09")
+    made(environment, "torchvision", "0.24.0a0+98f8b37")
+    made(environment, "torchaudio", "2.9.0")
+
+
+def an_extra_that_nobody_asked_for(environment: Environment) -> None:
+    lines = ("nvidia-cublas-cu12==12.3.4.1", "nvidia-cuda-nvcc-cu12==12.3.107")
+    made(environment, "tensorflow", "2.16.1", tuple(f"{one}; extra == 'and-cuda'" for one in lines))
+    made(environment, "nvidia-cublas-cu12", "12.8.4.1")
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        editable_project,
+        installed_from_a_folder_that_is_gone,
+        hooks,
+        a_package_changed_by_hand,
+        modules_for_several_pythons,
+        conda_with_packages_of_pip,
+        packages_of_the_user_that_a_venv_does_not_see,
+        builds_of_one_kind,
+        builds_of_a_vendor_or_of_ones_own,
+        an_extra_that_nobody_asked_for,
+    ],
+)
+def test_nothing_is_found(
+    prepare: Callable[[Environment], None],
+    environment: Environment,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HOME", str(environment.prefix.parent))
+    monkeypatch.setenv("PIP_CACHE_DIR", str(environment.prefix.parent / "cache"))
+    prepare(environment)
+    if (environment.prefix / "conda-meta").is_dir():
+        monkeypatch.delenv("VIRTUAL_ENV")
+        monkeypatch.setenv("CONDA_PREFIX", str(environment.prefix))
+    assert Path.home() == environment.prefix.parent
+    main(["doctor", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["environment"]["prefix"] == str(environment.prefix)
+    bad = [f for f in document["findings"] if f["state"] not in ("ok", "skipped")]
+    assert [
+        f for f in bad if f["check"] not in ("disk_space", "shared_memory", "host_memory")
+    ] == []
