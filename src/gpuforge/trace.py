@@ -9,8 +9,8 @@ then costs the look at `enabled`::
             return run()
     return run()
 
-No lock is on the way of a span: ending one appends it to a deque. Whoever reads takes all out by
-`drain`; `drainer` is called where they become many meanwhile.
+No lock is on the way of a span: beginning one appends it to a deque, and ending one sets its end.
+Whoever reads takes all out by `drain`; `drainer` is called where they become many meanwhile.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
@@ -51,7 +52,7 @@ class Span(NamedTuple):
     ----------
     label : `HOST`, `WAIT`, `TRANSFER`, `OVERHEAD`; `DEVICE` on the lanes of devices
     number, parent : its own and that of the span around it, 0 where there is none; numbers grow
-        with the start
+        with the beginning
     start_ns, end_ns : as ``time.perf_counter_ns`` gives them
     thread : a number that no other thread of this process has or had; below 0 for a device's lane
     nbytes : that it moved
@@ -102,7 +103,7 @@ class Trace(NamedTuple):
 
     Attributes
     ----------
-    spans : in the order in which they ended
+    spans : in the order in which they began
     standing : the spans that stand open, in the order in which they began; their end is 0
     lanes : thread or device's lane to its name, of all there were
     choices : each choice with the seconds of one call made by it, and those of its transfers
@@ -118,20 +119,20 @@ class Trace(NamedTuple):
     standing: list[Span]
 
 
-next_number = itertools.count(1).__next__
-"""Gives the number of the next span."""
-_finished: deque[OpenSpan] = deque()
-_open: dict[int, OpenSpan] = {}
+_next_number = itertools.count(1).__next__
+_begun: deque[OpenSpan] = deque()
+_standing: list[OpenSpan] = []
+"""What stood open when spans were taken out last."""
 _counts: Counter[str] = Counter()
 _choices: deque[tuple[Choice, float, float]] = deque(maxlen=MOST_SPANS)
 _readings: deque[Reading] = deque(maxlen=MOST_SPANS)
 _notes: dict[str, bool] = {}
 _lanes: dict[int, str] = {}
-_devices: dict[str, int] = {}
+_devices: dict[str, _Lane] = {}
 _lock = threading.RLock()
 _inside: ContextVar[OpenSpan | None] = ContextVar("gpuforge_span", default=None)
-_inside_here, _go_inside, _keep_finished = _inside.get, _inside.set, _finished.append
-_new, _tuple = object.__new__, tuple.__new__
+_inside_here, _go_inside, _begin = _inside.get, _inside.set, _begun.append
+_tuple = tuple.__new__
 _LOOK_EVERY = (1 << 10) - 1
 """Of so many spans one looks whether there are too many, and one."""
 _switched: list[Callable[[], object]] = []
@@ -140,18 +141,27 @@ _ENDINGS = (StopIteration, StopAsyncIteration, GeneratorExit)
 """Exceptions that say that something came to its end, not that it failed."""
 
 
+class _Lane:
+    """A thread or a device: its number, and the span that began last."""
+
+    __slots__ = ("last", "number")
+
+    def __init__(self, number: int, name: str) -> None:
+        self.number = number
+        self.last: OpenSpan | None = None
+        _lanes[number] = name
+
+
 class _Here(threading.local):
-    """The number of this thread, which is given at its first span."""
+    """The lane of this thread, which is made at its first span."""
 
     def __init__(self) -> None:
-        self.thread = next(_thread_numbers)
-        self.ident = threading.get_ident()
-        _lanes[self.thread] = threading.current_thread().name
-        _idents[self.thread] = self.ident
+        self.lane = _Lane(next(_thread_numbers), threading.current_thread().name)
+        _threads[threading.get_ident()] = self.lane
 
 
 _thread_numbers = itertools.count(1)
-_idents: dict[int, int] = {}
+_threads: dict[int, _Lane] = {}
 _here = _Here()
 
 
@@ -159,15 +169,15 @@ class OpenSpan:
     """A span on its way. `nbytes` may be set while it stands open."""
 
     __slots__ = (
-        "attributes", "end", "label", "name", "nbytes", "number", "parent", "start", "thread",
+        "attributes", "end", "label", "lane", "name", "nbytes", "number", "parent", "start",
     )  # fmt: skip
     name: str
     label: int
+    lane: _Lane
     number: int
     parent: OpenSpan | None
     start: int
     end: int
-    thread: int
     nbytes: int
     attributes: dict[str, Any] | None
 
@@ -179,11 +189,13 @@ class OpenSpan:
         parent = _inside_here()
         while parent is not None and parent.end:
             parent = parent.parent
-        self.parent = parent
-        self.number = number = next_number()
-        self.thread = _here.thread
+        self.parent = parent if parent is not self else None  # entered twice
+        self.lane = lane = _here.lane
+        lane.last = self
         self.end = 0
-        _open[number] = self
+        _begin(self)
+        if len(_begun) > MOST_SPANS:
+            _make_room()
         # Not set back at the end, which would cost as much again: who comes next looks for what
         # still stands open.
         _go_inside(self)
@@ -196,17 +208,10 @@ class OpenSpan:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.end = perf_counter_ns()
-        number = self.number
-        try:
-            del _open[number]
-        except KeyError:  # it began before a fork
-            return
+        end = perf_counter_ns()
         if kind is not None and not issubclass(kind, _ENDINGS):
             self.note(error=kind.__name__)
-        _keep_finished(self)
-        if not number & _LOOK_EVERY and len(_finished) > MOST_SPANS:
-            _make_room()
+        self.end = end
 
 
 def _above(span: OpenSpan | None) -> OpenSpan | None:
@@ -249,7 +254,7 @@ class Nothing:
     of what a method in Python would cost.
     """
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
     nbytes = property(lambda self: 0, lambda self, value: None)
 
     def note(self, **attributes: Any) -> None:
@@ -263,8 +268,8 @@ class Nothing:
 
 NOTHING = Nothing()
 if not TYPE_CHECKING:
-    Nothing.__enter__ = itertools.repeat(NOTHING).__next__
-    Nothing.__exit__ = "".format
+    Nothing.__enter__ = weakref.ref(NOTHING)
+    Nothing.__exit__ = memoryview(b"").__exit__
 _kind: type[OpenSpan] = OpenSpan
 
 
@@ -281,7 +286,7 @@ def span(name: str, /, **attributes: Any) -> OpenSpan | Nothing:
     """
     if not enabled:
         return NOTHING
-    made = _new(_kind)
+    made = _kind()
     made.name, made.label, made.nbytes = name, 0, 0
     made.attributes = attributes or None
     return made
@@ -291,7 +296,7 @@ def within(name: str, label: int, /, **attributes: Any) -> OpenSpan | Nothing:
     """Return what keeps a span of a label around a ``with`` block, as `span` does."""
     if not enabled:
         return NOTHING
-    made = _new(_kind)
+    made = _kind()
     made.name, made.label, made.nbytes = name, label, 0
     made.attributes = attributes or None
     return made
@@ -302,30 +307,29 @@ def keep(
 ) -> None:
     """Keep a span that was timed already, as a child of the one around this place."""
     if enabled:
-        _keep(name, label, start_ns, end_ns, nbytes, attributes, _here.thread)
+        _keep(name, label, start_ns, end_ns, nbytes, attributes, _here.lane)
 
 
 def keep_device(lane: str, name: str, start_ns: int, end_ns: int, /, **attributes: Any) -> None:
     """Keep that a queue of a device was busy: ``torch:cuda:0 compute``, ``torch:cuda:0 copy``."""
     if not enabled:
         return
-    number = _devices.get(lane)
-    if number is None:
+    device = _devices.get(lane)
+    if device is None:
         with _lock:
-            number = _devices.setdefault(lane, -1 - len(_devices))
-            _lanes[number] = lane
-    _keep(name, DEVICE, start_ns, end_ns, 0, attributes, number)
+            device = _devices.setdefault(lane, _Lane(-1 - len(_devices), lane))
+    _keep(name, DEVICE, start_ns, end_ns, 0, attributes, device)
 
 
 def _keep(
     name: str, label: int, start_ns: int, end_ns: int, nbytes: int, attributes: dict[str, Any],
-    thread: int,
+    lane: _Lane,
 ) -> None:  # fmt: skip
-    made = _new(OpenSpan)
+    made = OpenSpan()
     made.name, made.label, made.nbytes, made.attributes = name, label, nbytes, attributes or None
-    made.number, made.parent, made.thread = next_number(), _above(_inside_here()), thread
+    made.parent, made.lane = _above(_inside_here()), lane
     made.start, made.end = start_ns, end_ns
-    _finished.append(made)
+    _begun.append(made)
 
 
 def count(name: str, number: int = 1) -> None:
@@ -398,44 +402,41 @@ def listen(
 
 
 def waiting() -> int:
-    """Return how many finished spans wait to be taken out."""
-    return len(_finished)
-
-
-def standing() -> list[Span]:
-    """Return the spans that stand open now, in the order in which they began; their end is 0."""
-    with _lock:
-        return _standing()
+    """Return how many spans began that were not taken out."""
+    return len(_begun)
 
 
 def current(ident: int = 0) -> str:
-    """Return the name of a thread's innermost open span; empty where there is none.
+    """Return the name of the open span around what a thread did last; empty where there is none.
 
     Parameters
     ----------
     ident
         ``threading.get_ident()`` of the thread; 0 for the one that asks.
     """
-    wanted = ident or threading.get_ident()
-    for span in reversed(_open.copy().values()):
-        if _idents.get(span.thread) == wanted:
-            return span.name
-    return ""
+    lane = _threads.get(ident or threading.get_ident())
+    span = _above(lane.last) if lane is not None else None
+    return span.name if span is not None else ""
 
 
 def drain() -> Trace:
     """Return what was kept since the last time, and forget it."""
+    global _standing
     with _lock:
-        opened = _standing()  # before, or one that ends meanwhile would be in neither
-        take = _finished.popleft
-        spans = list(map(_told, [take() for _ in range(len(_finished))]))
-        if opened:
-            ended = {span.number for span in spans}
-            opened = [span for span in opened if span.number not in ended]
-        surplus = len(spans) - MOST_SPANS
+        ended: list[OpenSpan] = []
+        standing: list[OpenSpan] = []
+        for span in _standing + _take(len(_begun)):
+            (ended if span.end else standing).append(span)
+        _standing = standing
+        surplus = len(ended) - MOST_SPANS
         if surplus > 0 and drainer is None:
-            del spans[:surplus]
+            ended.sort(key=lambda span: span.end)
+            del ended[:surplus]
             _counts["dropped"] += surplus
+        spans = _told(ended)
+        # One that is beginning right now has no start; one that ended since is told the next time.
+        opened = _told([span for span in standing if hasattr(span, "start")])
+        opened = [span._replace(end_ns=0) for span in opened]
         counts, lanes = dict(_counts), _lanes.copy()
         choices = [_choices.popleft() for _ in range(len(_choices))]
         readings = [_readings.popleft() for _ in range(len(_readings))]
@@ -445,28 +446,48 @@ def drain() -> Trace:
         return Trace(spans, counts, lanes, choices, readings, notes, opened)
 
 
-def _standing() -> list[Span]:
-    found = [_told(span) for span in _open.copy().values() if hasattr(span, "start")]
-    return [span._replace(end_ns=0) for span in found]
+def restart() -> None:
+    """Forget what was kept, and number spans from 1; those that stand open are told no more."""
+    global _next_number
+    with _lock:
+        drain()
+        for span in _standing:
+            span.number = 0
+        _standing.clear()
+        _next_number = itertools.count(1).__next__
 
 
-def _told(span: OpenSpan) -> Span:
-    parent = span.parent
-    return _tuple(Span, (
-        span.name, span.label, span.number, 0 if parent is None else parent.number,
-        span.start, span.end, span.thread, span.nbytes, span.attributes,
-    ))  # fmt: skip
+def _take(most: int) -> list[OpenSpan]:
+    """Take out the spans that began first, and give them their numbers."""
+    take = _begun.popleft
+    taken = [take() for _ in range(most)]
+    for span in taken:
+        span.number = _next_number()
+    return taken
+
+
+def _told(spans: Iterable[OpenSpan]) -> list[Span]:
+    return [
+        _tuple(Span, (
+            span.name, span.label, span.number, span.parent.number if span.parent else 0,
+            span.start, span.end, span.lane.number, span.nbytes, span.attributes,
+        ))
+        for span in spans
+    ]  # fmt: skip
 
 
 def _make_room() -> None:
     """Have the spans taken out; drop the oldest where nobody does."""
+    if len(_begun) & _LOOK_EVERY:
+        return
     if drainer is not None:
         drainer()
     elif _lock.acquire(blocking=False):  # else somebody takes them out now
         try:
-            while len(_finished) > MOST_SPANS:
-                _finished.popleft()
-                _counts["dropped"] += 1
+            surplus = _take(len(_begun) - MOST_SPANS)
+            standing = [span for span in surplus if not span.end]
+            _standing.extend(standing)
+            _counts["dropped"] += len(surplus) - len(standing)
         finally:
             _lock.release()
 
@@ -475,7 +496,10 @@ def _fork() -> None:
     """Go on in a forked child: what was kept is the parent's, which is where it is read."""
     global _lock, drainer, enabled, _kind
     _lock, drainer, enabled, _kind = threading.RLock(), None, False, OpenSpan
-    for kept in (_finished, _open, _counts, _choices, _readings, _notes, _listeners):
+    _take(len(_begun))  # spans of the child may lie within
+    for lane in _threads.values():
+        lane.last = None
+    for kept in (_standing, _counts, _choices, _readings, _notes, _listeners):
         kept.clear()
 
 

@@ -51,6 +51,11 @@ def format_seconds(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return ``1 run``, ``2 runs``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def parse_bytes(text: object) -> int:
     """Return the number of bytes that `text` means.
 

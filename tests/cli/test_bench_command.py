@@ -153,7 +153,7 @@ def test_history_shows_where_times_changed(call: Any) -> None:
     assert lines[0] == "p/ops.py::bench_a: 20 runs, the last 2 ms"
     assert lines[1].startswith("  +99.9 % since 1970-01-01 ")
     assert "(v10): 1 ms → 2 ms, p=" in lines[1]
-    assert lines[2:] == ["p/ops.py::bench_b: 1 runs, the last 2 s"]
+    assert lines[2:] == ["p/ops.py::bench_b: 1 run, the last 2 s"]
     document = json.loads(call("bench", "--history", "--json")[1])
     assert document["benchmarks"][0]["changes"][0]["first_run"] == 10
     assert document["benchmarks"][1]["runs"] == [{"started": 1.0, "version": None, "seconds": 2.0}]
@@ -171,7 +171,7 @@ def test_stored_results_need_a_history(call: Any, tmp_path: Path) -> None:
     status, out, err = call("diff", base, new)
     assert status == 3 and out == (
         "ops.py::bench_a  inconclusive  1 ms → 1.21 ms  +20 %  "
-        "unpaired, weak evidence: 0 runs of 5 in the history\n"
+        "unpaired, weak evidence: 0 runs in the history, 5 are needed\n"
     )
     assert "not fully comparable: cpu: unknown (not recorded) → other" in err
     open_history("m").keep_runs(
@@ -238,6 +238,7 @@ def test_a_page_of_two_profiles(call: Any, tmp_path: Path) -> None:
     assert status == 0 and out.startswith("wall ") and f"written to {page}\n" in err
     assert "<li>not fully comparable: numpy: 2.4 → 2.5</li>" in page.read_text(encoding="utf-8")
     assert call("diff", base, new, "-o", tmp_path)[0] == 2
+    assert "an HTML page, not '.txt'" in call("diff", base, new, "-o", tmp_path / "d.txt")[2]
 
 
 def test_json_of_two_profiles(call: Any, tmp_path: Path) -> None:

@@ -104,6 +104,9 @@ def test_the_analysis_is_dated_and_written_to_its_folder(
         (["--format", "speedscop"], "error: unknown format 'speedscop'\n"
                                     "hint: did you mean 'speedscope'?\n"),
         (["-o", "folder"], "error: 'folder' is a folder\nhint: name a file in it with -o\n"),
+        (["-o", "x.xyz"], "error: gpuforge report: no format has files '.xyz'\n"
+                          "hint: name the format with --format; 'gpuforge report --help' lists "
+                          "them\n"),
         (["-o", "no/run.json"], "error: 'no/run.json' cannot be written: No such file or "
                                 "directory\nhint: name another file\n"),
         (["-o", "mine.md"], "error: 'mine.md' exists and is not replaced: somebody may have "
@@ -165,8 +168,32 @@ def test_a_damaged_file_is_reported_up_to_the_damage(
             Path("damaged.gfp").write_bytes(damaged)
             status = main(["report", "damaged.gfp"])
             out, err = capsys.readouterr()
-            assert (status, err == "") in ((0, True), (2, False)), err
+            assert (status, err == "") in ((0, True), (2, False), (3, False)), err
         assert status == 2 or "incomplete" in out
+
+
+def test_a_recording_without_spans_ends_with_a_status_of_its_own(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open("nothing.gfp", "wb") as file:
+        Writer(file, HEADER, 0).close(50 * MS, 0, {}, [])
+    assert main(["report", "nothing.gfp"]) == 3
+    out, err = capsys.readouterr()
+    assert "python heat.py" in out and err == "nothing was recorded: 'nothing.gfp' has no spans\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of a file as Linux does")
+def test_a_full_disk_leaves_no_analysis(folder: Path) -> None:
+    program = """
+import resource, signal, sys
+from gpuforge.cli.main import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+sys.exit(main(["report", "run.gfp", "-o", "new.md"]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 2 and "'new.md' cannot be written: File too large" in done.stderr
+    assert not Path("new.md").exists()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")

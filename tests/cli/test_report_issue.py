@@ -8,7 +8,7 @@ import string
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gpuforge.cli.commands.report_issue import collect
@@ -20,7 +20,13 @@ body = st.text(LETTERS, min_size=16, max_size=40)
 TOKENS = st.one_of(
     *(body.map(lambda text, start=start: start + text) for start in (
         "ghp_", "gho_", "github_pat_11", "glpat-", "hf_", "sk-", "sk-proj-", "sk-ant-api03-",
-        "nvapi-", "pypi-AgE", "npm_", "xoxb-123-", "AKIA", "ASIA", "dckr_pat_", "AIza", "")),
+        "nvapi-", "pypi-AgE", "npm_", "xoxb-123-", "xapp-1-A0", "AKIA", "ASIA", "dckr_pat_", "AIza",
+        "ya29.", "GOCSPX-", "rk_live_", "dop_v1_", "hvs.", "SG.", "wandb_v1_",
+        "")),
+    st.tuples(body, body).map(lambda t: f"{t[0][:3]}8Q~{t[1]}"),  # of an application in Azure
+    st.tuples(body, body).map(lambda t: f"T0{t[0][:8]}/B0{t[1][:8]}/{t[0]}"),  # a hook of Slack
+    st.binary(min_size=30, max_size=30).map(lambda raw: base64.b64encode(raw).decode()),  # of AWS
+    st.binary(min_size=64, max_size=64).map(lambda raw: base64.b64encode(raw).decode()),  # of Azure
     st.tuples(body, body, body).map(lambda t: f"eyJ{t[0]}.eyJ{t[1]}.{t[2]}"),
     st.binary(min_size=20, max_size=40).map(lambda raw: base64.b64encode(raw).decode()),
     st.text("0123456789abcdef", min_size=32, max_size=64),
@@ -37,6 +43,19 @@ PLACES = (
     "Set-Cookie: session={}", "password = {}", "extra-index-url = https://__token__:{}@host/",
     "--password {}", "--token={}", "-p{}", "echo {} | docker login", "/opt/app/{}/lib", "~/{}",
     "C:\\Users\\me\\{}", "{}", "'{}'", "({})", "a,{},b", "machine host login me password {}",
+    "DefaultEndpointsProtocol=https;AccountName=lab;AccountKey={};EndpointSuffix=windows.net",
+    "BlobEndpoint=https://lab.blob.example/;SharedAccessSignature={}", "AZURE_CLIENT_SECRET='{}'",
+    '{{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\n{}\\n-----END"}}',
+    "-----BEGIN OPENSSH PRIVATE KEY-----\n{0}\n{0}\n-----END OPENSSH PRIVATE KEY-----",
+    "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{}\n", "ssh-ed25519 {} me@host",
+    "sv=2024-11-04&se=2026-01-01&sig={}", "https://hooks.slack.example/services/{}",
+    "//registry.example/:_authToken={}",
+    "HTTPS_PROXY=http://user:{}@proxy.example:3128", "http://{}:pw@proxy:8080/",
+    "[global]\nindex-url = https://user:{}@index.example/simple\nproxy = http://u:{}@proxy:1",
+    "machine index.example\n  login me\n  password {}", "X-Api-Key: {}", "PRIVATE-TOKEN: {}",
+    "curl -u me:{} https://index.example", "WANDB_API_KEY {}", "Proxy-Authorization: Basic {}",
+    "aws_session_token = {}", "postgresql://me:{}@db/runs", "token: !!str {}", "--build-arg K={}",
+    "conda config --add channels https://conda.example/t/{}/main", "gpg --passphrase {}",
     "aws_secret_access_key={}", "failed with {} after 3 tries", "{}:x", "key:{}", "s3://{}/bucket",
 )  # fmt: skip
 NAMES = (
@@ -46,17 +65,22 @@ NAMES = (
 
 
 def left(secret: str, shown: str) -> bool:
-    """Return whether a secret, or a telling part of it, is still there."""
+    """Return whether a secret, or a telling part of it, is still there.
+
+    A part of a known word tells nothing: hypothesis also draws the names in gpuforge's own source.
+    """
     size = min(len(secret), 12)
     parts = {secret[n : n + size] for n in range(len(secret) - size + 1)}
-    return any(part in shown for part in parts if part.casefold() not in vocabulary())
+    found = [part.casefold() for part in parts if part in shown]
+    return any(not any(part in word for word in vocabulary()) for part in found)
 
 
 @settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow])
 @given(TOKENS, st.sampled_from(PLACES), st.sampled_from(("message", "value", "key", "0")))
+@example("PYTHONNOUSERSITE", "echo {} | docker login", "message")
 def test_no_secret_is_shown_wherever_it_stands(secret: str, place: str, name: str) -> None:
     redactor = Redactor(("numpy", "torch", "2.9.0"))
-    text = place.format(secret)
+    text = place.format(*[secret] * 2)
     for value in (text, f"numpy 2.9.0: {text}", f"cannot read\n{text}\nagain", {text: 1}, [[text]]):
         assert not left(secret, json.dumps(redactor.value({name: value}), ensure_ascii=False))
 
@@ -69,7 +93,7 @@ def test_no_secret_of_the_environment_is_in_the_bundle(
     with monkeypatch.context() as patch:
         for name, place, secret in planted:
             if "\0" not in secret:
-                patch.setenv(name, place.format(secret))
+                patch.setenv(name, place.format(*[secret] * 2))
         shown = json.dumps(collect(), ensure_ascii=False)
     for name, place, secret in {name: (name, *rest) for name, *rest in planted}.values():
         assert not left(secret, shown), (name, place)

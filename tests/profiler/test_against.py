@@ -214,10 +214,10 @@ def test_measuring_here(
     nulls = {f"conditions.{name}" for name, v in found["conditions"].items() if v is None}
     assert nulls == set(found["unknown"])
     assert main(["bench", "--history"]) == 0
-    assert "project/bench_ops.py::bench_total: 1 runs, the last " in capsys.readouterr().out
+    assert "project/bench_ops.py::bench_total: 1 run, the last " in capsys.readouterr().out
     assert main(["diff", str(saved), str(saved)]) == 3
     streams = capsys.readouterr()
-    assert "0 runs of 5 in the history" in streams.out and "inconclusive" in streams.err
+    assert "0 runs in the history, 5 are needed" in streams.out and "inconclusive" in streams.err
 
 
 def test_measuring_what_fails_and_what_may_still_run(
@@ -229,6 +229,8 @@ def test_measuring_what_fails_and_what_may_still_run(
         def bench_later(): print("printed"); return Later()
         def bench_wrong(): raise ValueError("no")
         def bench_two(a, b): pass
+        def bench_lines(): raise ValueError("one\\nline")
+        def bench_leaves(): __import__("os")._exit(3)
         async def bench_async(): pass
     """
     write(tmp_path, bench_odd=text)
@@ -238,6 +240,9 @@ def test_measuring_what_fails_and_what_may_still_run(
     ]
     assert "wait for it in the function" in found["benchmarks"][0]["notes"][0]
     assert found["failed"]["bench_wrong"] == "ValueError: no"
+    assert found["failed"]["bench_lines"] == "ValueError: one line"
+    ended = "the process that times the benchmarks ended with status 3"
+    assert found["failed"]["bench_leaves"] == ended
     assert "missing a required argument: 'a'" in found["failed"]["bench_two"]
     assert "failed: bench_async" in err
 

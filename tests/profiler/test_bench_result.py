@@ -100,7 +100,7 @@ STEADY = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0, 1.01]
 def test_few_runs_prove_nothing() -> None:
     found = difference([1.0] * 30, [2.0] * 30, STEADY[:4])
     assert (found.verdict, found.noise) == ("inconclusive", None)
-    assert found.reason == "unpaired, weak evidence: 4 runs of 5 in the history"
+    assert found.reason == "unpaired, weak evidence: 4 runs in the history, 5 are needed"
     assert found.change == 1.0 and found.test.p < 1e-6
 
 

@@ -6,6 +6,7 @@ of axe-core, whose ``axe.min.js`` is looked for at ``AXE_CORE`` and else fetched
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -322,6 +323,19 @@ def test_hostile_names_are_text(opened: Open) -> None:
     page.click("#spans-twin summary")
     page.wait_for_selector("#spans-table tbody tr >> nth=10")
     assert page.locator("#spans-table tbody tr").count() > 10
+
+
+def test_clocks_are_shown_in_gigahertz(opened: Open) -> None:
+    making = Making(2_000_000, peaks={"torch": {"to device": {"per_second": 2e9, "source": "m"}}},
+                    unknown={"host: temperature": "no <zone>"})  # fmt: skip
+    clock = Series("clock", "hertz", "host", array("q", [0, 10]), array("d", [3e9, 3e9]))
+    making.profile.series.append(clock)
+    page = opened(html.render(making.profile))
+    told = page.get_attribute("#charts svg", "aria-label")
+    assert told == "host: clock. 3 GHz throughout."
+    assert page.locator("#charts svg text").all_text_contents()[:3] == ["0 GHz", "2 GHz", "4 GHz"]
+    known = page.inner_text("#header dl")
+    assert "torch to device: 2 GB/s" in known and "host: temperature: no <zone>" in known
 
 
 def test_odd_profiles_open_and_answer(opened: Open) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import gpuforge as gf
-from gpuforge.facts import Absent, Device
+from gpuforge.facts import Absent, Device, Failed, Machine
 from gpuforge.history import History
+from gpuforge.probe import LiveProbe
 from gpuforge.profiler import machine as machine_module
 from gpuforge.profiler import recording as recording_module
 from gpuforge.profiler.gpus import gpu_of
@@ -22,6 +23,7 @@ from gpuforge.profiler.model import Profile, Series
 from gpuforge.profiler.rates import Rate, rate
 from gpuforge.profiler.session_file import Writer, read
 from gpuforge.profiler.session_file.chunk import READINGS, encode
+from gpuforge.readings.model import DeviceReading
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.calibration import peaks
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, WAYS, Lane, Staging
@@ -80,6 +82,15 @@ def test_what_goes_wrong_with_the_readings_is_said(
     assert profile.complete
     assert profile.header["unknown"]["machine"] == "RuntimeError: the driver is gone"
     assert profile.header["unknown"]["peaks"] == "no call ran on a backend"
+
+
+def test_a_reason_to_slow_down_is_read_on_after_it_ended() -> None:
+    watched = machine_module.Watched(Machine("no_gpu"), LiveProbe())
+    for at, reasons in enumerate([(), ("power cap",), (), Failed("lost")]):
+        watched._gpu(at, DeviceReading(0, "nvidia", throttle_reasons=reasons))
+    watched.close()
+    found = {series.name: list(series.values) for series in watched.take()}
+    assert found == {"throttled": [0.0, 1.0, 0.0], "throttled: power cap": [1.0, 0.0]}
 
 
 def machine_of(*gpus: tuple[str, str]) -> dict[str, Any]:

@@ -41,8 +41,8 @@ MS = 1_000_000
 def off_afterwards() -> Iterator[None]:
     warnings.resetwarnings()  # where they are errors, calls are made as written
     yield
-    assert not trace.enabled and trace.drainer is None and not trace.standing()
-    trace.drain()
+    assert not trace.enabled and trace.drainer is None
+    assert not trace.drain().standing
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -394,6 +394,34 @@ print(p.problem)
     )
     assert "'run.gfp' is incomplete: writing to it failed: File too large" in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of a file as Linux does")
+def test_a_disk_that_was_full_for_a_while_costs_what_was_written_then(tmp_path: Path) -> None:
+    program = """
+import os, resource, signal
+import gpuforge as gf
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+def spans(name):
+    for n in range(5_000):
+        with gf.span(name, number=n):
+            pass
+    p.flush()
+with gf.profile("run.gfp") as p:
+    spans("before")
+    size = os.path.getsize("run.gfp")
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, most))
+    spans("meanwhile")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    spans("after")
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+    profile = read(tmp_path / "run.gfp")
+    assert profile.complete and any("incomplete" in note for note in profile.notes)
+    names = [span.name for span in profile.spans]
+    assert (names.count("before"), names.count("after")) == (5_000, 5_000)
+    assert "meanwhile" not in names
 
 
 def test_held_calls_are_told_while_a_profile_is_on() -> None:

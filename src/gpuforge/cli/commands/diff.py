@@ -26,7 +26,7 @@ from gpuforge.profiler.compare.profiles import (
 from gpuforge.profiler.compare.stored_results import UNPAIRED, Difference, difference
 from gpuforge.profiler.model import LABELS, Profile
 from gpuforge.profiler.page.difference import render_difference
-from gpuforge.units import format_seconds
+from gpuforge.units import counted, format_seconds
 
 SUMMARY = "show what differs between two stored bench results or session files"
 PATHS_SHOWN = 10
@@ -64,6 +64,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise UnknownName(
             f"gpuforge diff: --fail-on {arguments.fail_on:g} is not a positive percentage",
             hint="use a number above 0, such as 5",
+        )
+    suffix = Path(arguments.output or "").suffix
+    if suffix not in ("", ".html", ".htm"):
+        raise UnknownName(
+            f"gpuforge diff: -o writes an HTML page, not {suffix!r}", hint="name a .html file"
         )
     base, new = (_read(Path(name)) for name in (arguments.base, arguments.new))
     if isinstance(base, Profile) and isinstance(new, Profile):
@@ -135,9 +140,8 @@ def _results(base: BenchResult, new: BenchResult, arguments: argparse.Namespace)
 
 def _row(name: str, one: Difference) -> tuple[str, ...]:
     times = f"{format_seconds(one.base.value)} → {format_seconds(one.new.value)}"
-    evidence = (
-        one.reason or f"{UNPAIRED}: {one.runs} runs differ by up to {percent(one.noise or 0)[1:]}"
-    )
+    noise = f"{counted(one.runs, 'run')} differ by up to {percent(one.noise or 0)[1:]}"
+    evidence = one.reason or f"{UNPAIRED}: {noise}"
     return name, one.verdict, times, percent(one.change), evidence
 
 

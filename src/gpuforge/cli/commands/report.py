@@ -9,8 +9,8 @@ from types import ModuleType
 
 from gpuforge import stored
 from gpuforge.cli import render
-from gpuforge.cli.main import FINE
-from gpuforge.errors import WorkloadError
+from gpuforge.cli.main import FINE, NOTHING
+from gpuforge.errors import UnknownName, WorkloadError
 from gpuforge.profiler import formats, session_file
 from gpuforge.profiler.model import Profile
 
@@ -47,13 +47,27 @@ def run(arguments: argparse.Namespace) -> int:
         _note(profile, module)
     if written:
         render.message(f"written to {written}")
+    if not len(profile.spans):
+        render.message(f"nothing was recorded: {arguments.file!r} has no spans")
+        return NOTHING
     return FINE
 
 
 def _by_suffix(output: str | None) -> str:
-    """Return the format whose files end as this name does; the longest end counts."""
+    """Return the format whose files end as this name does; the longest end counts.
+
+    Raises
+    ------
+    UnknownName
+        If the name has a suffix, and it is that of no format.
+    """
     ends = {name: formats.module(name).SUFFIX for name in formats.names()}
     fitting = [name for name, end in ends.items() if output and output.endswith(end)]
+    if output and not fitting and (suffix := Path(output).suffix):
+        raise UnknownName(
+            f"gpuforge report: no format has files {suffix!r}",
+            hint="name the format with --format; 'gpuforge report --help' lists them",
+        )
     return max(fitting, key=lambda name: len(ends[name]), default="text")
 
 
@@ -102,11 +116,16 @@ def _write_new(path: Path, text: str, *, numbered: bool) -> Path:
     for number in count(1):
         found = path if number == 1 else path.with_stem(f"{path.stem}-{number}")
         try:
-            with open(found, "x", encoding="utf-8", newline="\n") as file:
-                file.write(text)
+            file = open(found, "x", encoding="utf-8", newline="\n")  # noqa: SIM115
         except FileExistsError:
             if not numbered:
                 raise
         else:
             break
+    try:
+        with file:
+            file.write(text)
+    except OSError:
+        found.unlink()
+        raise
     return found

@@ -1,18 +1,15 @@
-"""The benchmarks of a file, measured in this process, their blocks in turns."""
+"""The benchmarks of a file, measured in a process of their own, their blocks in turns."""
 
 from __future__ import annotations
 
-import sys
+import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
-from gpuforge.errors import UnknownName, WorkloadError
-from gpuforge.profiler.bench import worker
+from gpuforge.errors import UnknownName, WorkerDied, WorkloadError
+from gpuforge.profiler.bench.process import Worker
 from gpuforge.profiler.bench.repository import git
 from gpuforge.profiler.bench.result import BenchResult, Measured
 from gpuforge.profiler.compare.conditions import Conditions
@@ -28,18 +25,12 @@ MAY_BE_RUNNING = "its result may be of work that a device still does: wait for i
 class _Timed:
     """One function on its way."""
 
-    function: Callable[[], Any]
+    name: str
     loops: int = 0
     samples: int = 0
     blocks: list[float] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     problem: str = ""
-
-    def begin(self) -> None:
-        """Warm up, and find out how long a block is."""
-        if worker.may_be_running(worker.warm_up(self.function)):
-            self.notes = (MAY_BE_RUNNING,)
-        self.loops, self.samples = worker.plan(self.function)
 
     def is_over(self) -> bool:
         """Return whether it needs no more blocks."""
@@ -89,58 +80,71 @@ def measure(
         If it has no such benchmark.
     """
     started, end = time.time(), perf_counter() + seconds
-    with redirect_stdout(sys.stderr), _on_path(path.resolve().parent):
-        timed = _load(path, only)
-        for one in timed.values():
-            _attempt(one, one.begin)
+    with _Process(path) as process:
+        timed = [_Timed(name) for name in chosen(process.names, only, path)]
         first = True
-        while left := [one for one in timed.values() if not one.is_over()]:
+        for one in timed:
+            process.time(one)
+        while left := [one for one in timed if not one.is_over()]:
             for one in left:
                 if first or perf_counter() < end:
-                    _attempt(one, lambda one=one: _add_block(one))  # type: ignore[misc]
+                    process.time(one)
             first = False
             if perf_counter() >= end:
                 break
     home = identity(path)
     measured = tuple(
-        Measured(f"{home}::{name}", one.loops, tuple(one.blocks), one.notes)
-        for name, one in timed.items()
+        Measured(f"{home}::{one.name}", one.loops, tuple(one.blocks), one.notes)
+        for one in timed
         if not one.problem
     )
-    failed = {name: one.problem for name, one in timed.items() if one.problem}
+    failed = {one.name: one.problem for one in timed if one.problem}
     return BenchResult(started, version(path), conditions, measured), failed
 
 
-def _load(path: Path, only: str) -> dict[str, _Timed]:
-    try:
-        functions = worker.load(str(path))
-    except (Exception, SystemExit) as error:
-        text = f"{path} does not load: {type(error).__name__}: {error}"
-        raise WorkloadError(text, hint=f"run 'python {path}' to see where") from error
-    return {name: _Timed(functions[name]) for name in chosen(list(functions), only, path)}
+class _Process:
+    """What times the benchmarks of a file: a process, and a new one where a benchmark ended it."""
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        entries = [str(path.resolve().parent), os.environ.get("PYTHONPATH", "")]
+        self._variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, entries))}
+        self._start()
+        self.names = self._worker.names
 
-def _attempt(one: _Timed, do: Callable[[], None]) -> None:
-    try:
-        do()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is said, and the others go on
-        one.problem = f"{type(error).__name__}: {error}"
+    def _start(self) -> None:
+        self._warm: set[str] = set()
+        try:
+            self._worker = Worker(self._path, self._variables, Path.cwd(), limited=False)
+        except (WorkloadError, WorkerDied) as error:
+            text, hint = f"{self._path} does not load: {error}", f"run 'python {self._path}'"
+            raise WorkloadError(text, hint=f"{hint} to see where") from error
 
+    def __enter__(self) -> _Process:
+        return self
 
-def _add_block(one: _Timed) -> None:
-    samples = sorted(worker.block(one.function, one.loops, one.samples))
-    middle = len(samples) // 2
-    one.blocks.append((samples[middle] + samples[-1 - middle]) / 2)
+    def __exit__(self, *_: object) -> None:
+        self._worker.close()
 
-
-@contextmanager
-def _on_path(folder: Path) -> Iterator[None]:
-    """Let a file import its neighbours, as a script does."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
+    def time(self, one: _Timed) -> None:
+        """Warm a benchmark up, the first time in a process; then add a block of it."""
+        try:
+            if one.name in self._warm:
+                samples = sorted(self._worker.block(one.name, one.loops, one.samples))
+                middle = len(samples) // 2
+                one.blocks.append((samples[middle] + samples[-1 - middle]) / 2)
+                return
+            told = self._worker.warm_up(one.name, plan=not one.loops)
+            self._warm.add(one.name)
+            if not one.loops:
+                one.loops, one.samples = told["loops"], told["samples"]
+                one.notes = (MAY_BE_RUNNING,) if told["may_be_running"] else ()
+        except WorkloadError as error:
+            one.problem = str(error)
+        except WorkerDied as error:
+            one.problem = str(error)
+            self._worker.close()
+            self._start()
 
 
 def identity(path: Path) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuforge.errors import WorkerDied, WorkloadError
+from gpuforge.profiler import names
 from gpuforge.profiler.bench import worker
 
 ANSWER_SECONDS = 60.0
@@ -34,7 +35,9 @@ class Worker:
     folder
         Where it runs.
     label
-        What errors call it.
+        The side that errors name; empty where there is but one.
+    limited
+        Whether a process is ended whose answer takes longer than `ANSWER_SECONDS`.
 
     Attributes
     ----------
@@ -48,9 +51,11 @@ class Worker:
     """
 
     def __init__(
-        self, path: Path, environment: Mapping[str, str], folder: Path, *, label: str
-    ) -> None:
-        self.label = label
+        self, path: Path, environment: Mapping[str, str], folder: Path, *, label: str = "",
+        limited: bool = True,
+    ) -> None:  # fmt: skip
+        self.label, self._limited = label, limited
+        self._where = f"on the {label}: " if label else ""
         self.failed = self._late = False
         self._process = subprocess.Popen(
             # -P: the folder of the worker's own file must not hide modules of the same names
@@ -128,19 +133,21 @@ class Worker:
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout
         watch = threading.Timer(ANSWER_SECONDS, self._kill_late)
-        watch.start()
+        if self._limited:
+            watch.start()
         try:
             line = self._process.stdout.readline()
         finally:
             watch.cancel()
-            watch.join()
+            if self._limited:
+                watch.join()
         if not line:
             self.failed = True
             ended = f"ended with status {self._process.wait()}"
             how = f"took longer than {ANSWER_SECONDS:g} s" if self._late else ended
-            raise WorkerDied(f"on the {self.label}: the process that times the benchmarks {how}")
+            raise WorkerDied(f"{self._where}the process that times the benchmarks {how}")
         answer: dict[str, Any] = json.loads(line)
         self.failed = "error" in answer
         if self.failed:
-            raise WorkloadError(f"on the {self.label}: {answer['error']}")
+            raise WorkloadError(self._where + names.line(answer["error"]))
         return answer

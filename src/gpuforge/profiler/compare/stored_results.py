@@ -15,6 +15,7 @@ from statistics import NormalDist, stdev
 from gpuforge.profiler.compare.change_points import change_points
 from gpuforge.profiler.compare.comparison import MINIMAL, SIGNIFICANT, Verdict, percent
 from gpuforge.profiler.compare.evidence import Interval, RankTest, mann_whitney, median_interval
+from gpuforge.units import counted
 
 RUNS_AT_LEAST = 5
 UNPAIRED = "unpaired, weak evidence"
@@ -88,7 +89,8 @@ def _noise(runs: Sequence[float]) -> float | None:
 
 def _verdict(change: float, noise: float | None, runs: int, minimal: float) -> tuple[Verdict, str]:
     if noise is None:
-        return "inconclusive", f"{UNPAIRED}: {runs} runs of {RUNS_AT_LEAST} in the history"
+        kept = f"{counted(runs, 'run')} in the history, {RUNS_AT_LEAST} are needed"
+        return "inconclusive", f"{UNPAIRED}: {kept}"
     size = abs(log(1 + change))
     if size >= max(noise, minimal):
         return ("slower" if change > 0 else "faster"), ""

@@ -110,8 +110,12 @@ def _events(profile: Profile, found: list[Row], tracks: Tracks) -> Iterator[_Eve
                     event["args"]["correlation"] = bar.span + 1
                     host[bar.span] = process, thread, bar.start_ns
                 yield event
+    threads = (row.lane for row in found if not tracks.is_device(row.lane))
+    program = next(map(tracks.process, threads), len(tracks.devices))
     for series in profile.series:
-        yield from _counters(series, tracks)
+        on_track = series.device in tracks.devices
+        process = tracks.devices.index(series.device) if on_track else program
+        yield from _counters(series, process)
 
 
 def _event(span: Span, bar: Bar, process: int, thread: int) -> _Event:
@@ -173,9 +177,8 @@ def _about(kind: str, process: int, thread: int, **args: object) -> _Event:
     return {"ph": "M", "name": kind, "pid": process, "tid": thread, "ts": 0, "args": args}
 
 
-def _counters(series: Series, tracks: Tracks) -> Iterator[_Event]:
+def _counters(series: Series, process: int) -> Iterator[_Event]:
     """Return the readings of a series, every second, third or nth where there are too many."""
-    process = tracks.devices.index(series.device) if series.device in tracks.devices else 0
     name = names.line(f"{series.device} {series.name}")
     step = -(-len(series.values) // MOST_READINGS) or 1
     for time, value in zip(series.times_ns[::step], series.values[::step], strict=False):

@@ -7,10 +7,14 @@ const svg = (tag, attributes, ...children) => {
   return made;
 };
 
-const UNITS = {watts: 'W', hertz: 'Hz', celsius: '°C'};
+const UNITS = {watts: [1, 'W'], hertz: [1e-9, 'GHz'], celsius: [1, '°C']};
 
-const shownValue = (value, unit) =>
-  unit === 'bytes' ? bytes(value) : unit === 'ratio' ? percent(value, 1) : `${significant(value)} ${UNITS[unit] || unit}`;
+function shownValue(value, unit) {
+  if (unit === 'bytes') return bytes(value);
+  if (unit === 'ratio') return percent(value, 1);
+  const [scale, name] = UNITS[unit] || [1, unit];
+  return `${significant(value * scale)} ${name}`;
+}
 
 // The next round number, so that the scale's middle is one too.
 function roundUp(value, unit) {
@@ -66,11 +70,12 @@ function bands(pressure, wall) {
 function summary(series, pressure) {
   const lowest = Math.min(...series.value), highest = Math.max(...series.value);
   const at = series.time[series.value.indexOf(highest)];
+  const [from, to] = [lowest, highest].map(value => shownValue(value, series.unit));
+  const range = from === to ? `${to} throughout` : `From ${from} to ${to}, highest at ${time(at)}`;
   const told = {};
   for (const [from, to, name] of pressure ? bands(pressure, data.wall) : []) told[name] = (told[name] || 0) + to - from;
   const levels = Object.entries(told).map(([name, ns]) => `${name} for ${time(ns)}`);
-  return `From ${shownValue(lowest, series.unit)} to ${shownValue(highest, series.unit)}, highest at ${time(at)}`
-    + (levels.length ? `; pressure ${levels.join(', ')}.` : '.');
+  return range + (levels.length ? `; pressure ${levels.join(', ')}.` : '.');
 }
 
 function makeCharts() {

@@ -12,6 +12,7 @@ from gpuforge.profiler.advise import Suggestion
 from gpuforge.profiler.breakdown import Breakdown
 from gpuforge.profiler.model import DEVICE, LABELS, Profile
 from gpuforge.profiler.page.columns import LONGEST_NAME, Row
+from gpuforge.profiler.rates import told
 from gpuforge.profiler.regret import Regret, lost_share, regrets
 from gpuforge.profiler.summary import started, where_time, where_written
 from gpuforge.profiler.tables import percent
@@ -231,7 +232,7 @@ def paths_table(rows: Sequence[Row]) -> str:
 
 def facts(rows: dict[str, str]) -> str:
     """Return names and what is known of them."""
-    told = "".join(f"<dt>{name}</dt><dd>{html(text, 500)}</dd>" for name, text in rows.items())
+    told = "".join(f"<dt>{name}</dt><dd>{html(text, 2000)}</dd>" for name, text in rows.items())
     return f'<dl class="facts">{told}</dl>'
 
 
@@ -272,12 +273,19 @@ def notes(found: Sequence[str]) -> str:
 
 def header_section(profile: Profile) -> str:
     """Return all that the recording says of the program, the libraries and the machine."""
+    unknown = profile.header.get("unknown")
+    missing = unknown.items() if isinstance(unknown, dict) else ()
+    known = {
+        "Peaks": "; ".join(f"{name} {what}: {rate}" for name, what, rate, _ in told(profile)),
+        "Not known": "; ".join(f"{what}: {why}" for what, why in missing),
+    }
     text = json.dumps(profile.header, indent=1, default=str)[:MOST_HEADER]
     lines = "\n".join(html(line.replace(" ", "\xa0"), 500) for line in text.split("\n"))
     return section(
         "header",
         "What is known of the run",
-        f'<details><summary>The header of the recording</summary><pre tabindex="0">{lines}</pre>'
+        facts({name: text for name, text in known.items() if text})
+        + f'<details><summary>The header of the recording</summary><pre tabindex="0">{lines}</pre>'
         "</details>",
     )
 

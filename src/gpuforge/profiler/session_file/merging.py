@@ -50,6 +50,13 @@ class Row:
         self.attributes: dict[str, Any] | None = None
         self.changed = True
 
+    def as_span(self) -> Finished:
+        """Return the row as one span, whose duration is that of all."""
+        return (
+            self.name, self.label, self.number, self.parent, self.start_ns,
+            self.start_ns + self.duration_ns, self.thread, self.bytes, self.attributes,
+        )  # fmt: skip
+
 
 class Merging:
     """The merged rows of a recording.

@@ -33,8 +33,6 @@ OPEN_NS = -1
 """The duration in the file of a span that stood open when it was flushed."""
 _MERGED_EVERY = 20
 """Flushes after which merged rows that changed are written again."""
-_Timed = tuple[Finished, int, int]
-"""A row of the file: a span, its duration, and how many it stands for."""
 
 
 class Writer:
@@ -74,6 +72,7 @@ class Writer:
         self._lanes: dict[int, int] = {}
         self._open: set[int] = set()
         self._flushes = 0
+        self._size = len(MAGIC) + 1
         try:
             self.file.write(MAGIC + bytes([VERSION]))
             self.tell(header)
@@ -108,12 +107,8 @@ class Writer:
         if os.getpid() != self._process:
             return
         self._flushes += 1
-        raw = self._divide(finished, opened)
-        lanes = lanes or {}
-        if self._flushes % _MERGED_EVERY == 0:
-            raw += map(_merged, self.merging.take_changed())
-        for start in range(0, len(raw), CHUNK_SPANS):
-            self._put_spans(raw[start : start + CHUNK_SPANS], lanes)
+        merged = [] if self._flushes % _MERGED_EVERY else self.merging.take_changed()
+        self._put_spans(self._divide(finished, opened), merged, lanes or {})
         if chosen := [vars(placement) for placement in placements]:
             self._put(BESIDE, {"placements": chosen})
         if read := list(series):
@@ -127,9 +122,7 @@ class Writer:
         """Write what is left, and that the recording came to its end."""
         if os.getpid() != self._process:
             return
-        rows = [_merged(row) for row in self.merging.take_changed()]
-        for start in range(0, len(rows), CHUNK_SPANS):
-            self._put_spans(rows[start : start + CHUNK_SPANS], lanes or {})
+        self._put_spans([], self.merging.take_changed(), lanes or {})
         told = list(notes)
         if self.merging.merged:
             told.append(
@@ -142,23 +135,34 @@ class Writer:
         )
         self.file.flush()
 
-    def _divide(self, finished: Sequence[Finished], opened: Sequence[Open]) -> list[_Timed]:
+    def _divide(self, finished: Sequence[Finished], opened: Sequence[Open]) -> list[Finished]:
         """Return the spans that stay, and those of them that stand open; merge the others."""
         limit = self.merging.raw_spans
-        raw = [(span, span[5] - span[4], 1) for span in finished if span[2] <= limit]
+        raw = [span for span in finished if span[2] <= limit]
         if len(raw) < len(finished):
             self.merging.merge([span for span in finished if span[2] > limit], opened)
-        self._open.difference_update([row[0][2] for row in raw])
+        self._open.difference_update([span[2] for span in raw])
         for o in opened:
             if o.number <= limit and o.number not in self._open:
                 self._open.add(o.number)
-                kept = (o.name, o.label, o.number, o.parent, o.start_ns, 0, o.thread, 0, None)
-                raw.append((kept, OPEN_NS, 1))
+                raw.append((*o[:5], o.start_ns + OPEN_NS, o.thread, 0, None))
         return raw
 
-    def _put_spans(self, rows: Sequence[_Timed], lanes: Mapping[int, Lane]) -> None:
-        spans, durations, counts = zip(*rows, strict=True)
-        name, label, number, parent, start, _end, thread, nbytes, said = zip(*spans, strict=True)
+    def _put_spans(
+        self, spans: list[Finished], merged: Iterable[Row], lanes: Mapping[int, Lane]
+    ) -> None:
+        counts = [1] * len(spans)
+        for row in merged:
+            spans.append(row.as_span())
+            counts.append(row.count)
+        for start in range(0, len(spans), CHUNK_SPANS):
+            part = slice(start, start + CHUNK_SPANS)
+            self._put_chunk(spans[part], counts[part], lanes)
+
+    def _put_chunk(
+        self, spans: Sequence[Finished], counts: Iterable[int], lanes: Mapping[int, Lane]
+    ) -> None:
+        name, label, number, parent, start, end, thread, nbytes, said = zip(*spans, strict=True)
         places, new_names = _places(self._names, name)
         lane_places, new_lanes = _places(self._lanes, thread)
         columns = {
@@ -166,14 +170,21 @@ class Writer:
             "parent": array("q", parent), "lane": array("I", lane_places),
             "label": array("B", label), "bytes": array("q", nbytes), "count": array("q", counts),
             "start": array("q", map(sub, start, (self.begin_ns, *start[:-1]))),
-            "duration": array("q", durations),
+            "duration": array("q", map(sub, end, start)),
         }  # fmt: skip
         fields = {
             "names": new_names,
             "lanes": [lanes.get(thread, Lane(f"thread {thread}")) for thread in new_lanes],
             "attributes": {row: about for row, about in enumerate(said) if about},
         }
-        self._put(SPANS, fields, columns)
+        try:
+            self._put(SPANS, fields, columns)
+        except OSError:  # the names in it are told again
+            for name in new_names:
+                del self._names[name]
+            for thread in new_lanes:
+                del self._lanes[thread]
+            raise
 
     def _put_readings(self, read: Sequence[Series]) -> None:
         """Write the readings of all series behind each other, the times as differences."""
@@ -186,7 +197,17 @@ class Writer:
     def _put(
         self, kind: bytes, fields: dict[str, Any], columns: Mapping[str, array[Any]] | None = None
     ) -> None:
-        self.file.write(encode(kind, fields, columns or {}))
+        left = memoryview(encode(kind, fields, columns or {}))
+        size = len(left)
+        try:
+            while left:
+                left = left[self.file.write(left) :]
+        except OSError:  # what comes after a part of a chunk could not be read
+            with suppress(OSError):
+                self.file.truncate(self._size)
+                self.file.seek(self._size)
+            raise
+        self._size += size
 
 
 def check_target(target: str | os.PathLike[str]) -> None:
@@ -221,7 +242,7 @@ def _check(path: Path) -> None:
 def _opened(path: Path) -> IO[bytes]:
     _check(path)
     try:
-        return open(path, "wb")
+        return open(path, "wb", buffering=0)
     except OSError as error:
         raise _unwritable(path, error) from None
 
@@ -233,17 +254,9 @@ def _unwritable(path: Path, error: OSError) -> WorkloadError:
     )
 
 
-def _merged(row: Row) -> _Timed:
-    span = (
-        row.name, row.label, row.number, row.parent, row.start_ns, 0, row.thread, row.bytes,
-        row.attributes,
-    )  # fmt: skip
-    return span, row.duration_ns, row.count
-
-
 def _places(known: dict[T, int], values: Sequence[T]) -> tuple[list[int], list[T]]:
     """Return the place of each value, and the values that were not known before."""
     new = [value for value in dict.fromkeys(values) if value not in known]
     for value in new:
         known[value] = len(known)
-    return [known[value] for value in values], new
+    return list(map(known.__getitem__, values)), new

@@ -15,7 +15,7 @@ CLEARLY = 0.8
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function, signature and backend."""
+    """Return one suggestion for each function, signature and backend."""
     placed = sorted(
         (one for one in facts.profile.placements if one.predicted_seconds),
         key=lambda one: (one.function, one.signature, one.backend),

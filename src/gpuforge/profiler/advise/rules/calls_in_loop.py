@@ -14,7 +14,7 @@ SHORT_NS = 200e3
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function and backend."""
+    """Return one suggestion for each function and backend."""
     for calls in facts.calls.values():
         made = facts.count(calls.spans)
         if made < OFTEN:

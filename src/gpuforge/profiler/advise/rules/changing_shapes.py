@@ -14,7 +14,7 @@ SAMPLES = MANY = 8
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function, wherever its calls ended: what is not compiled NumPy does."""
+    """Return one suggestion for each function, wherever its calls ran."""
     functions: dict[str, list[int]] = defaultdict(list)
     for calls in facts.calls.values():
         functions[calls.name] += calls.inside.get("compile", [])

@@ -18,7 +18,7 @@ LONG_NS, LONG_SHARE, LOOKED_AT = 5e6, 0.002, 1000
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each device and part of the program."""
+    """Return one suggestion for each device and part of the program."""
     long = max(LONG_NS, LONG_SHARE * facts.wall_ns)
     for lane, gaps in facts.gaps.items():
         pauses = [gap for gap in gaps if gap[1] - gap[0] >= long]

@@ -13,7 +13,7 @@ TIMES_AS_FAST = {"6.1": 32, "7.5": 32, "8.6": 64, "8.9": 64, "12.0": 64}
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function."""
+    """Return one suggestion for each function."""
     for calls in facts.placed:
         gpu = facts.gpu(calls.spans[0])
         times = TIMES_AS_FAST.get(str(gpu.get("compute_capability")), 0)

@@ -13,7 +13,7 @@ MUCH, LONG_NS = 10.0, 50e6
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function and backend."""
+    """Return one suggestion for each function and backend."""
     for calls in facts.placed:
         first, *later = calls.spans
         if not later:

@@ -14,7 +14,7 @@ TENSOR_CORES_FROM, TIMES_AS_FAST = 8, 8
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function."""
+    """Return one suggestion for each function."""
     for calls in facts.placed:
         capability = str(facts.gpu(calls.spans[0]).get("compute_capability") or "0")
         major = capability.partition(".")[0]

@@ -14,7 +14,7 @@ SOURCE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each part of the program and the function that follows it."""
+    """Return one suggestion for each part of the program and the function that follows it."""
     spans = facts.spans
     before: dict[tuple[int, int], int] = {}
     pairs: dict[tuple[int, int, str], list[tuple[int, int]]] = defaultdict(list)

@@ -13,7 +13,7 @@ LOW = 0.5
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each device."""
+    """Return one suggestion for each device."""
     long = max(LONG_NS, LONG_SHARE * facts.wall_ns)
     for lane, gaps in facts.gaps.items():
         places = facts.devices[lane]

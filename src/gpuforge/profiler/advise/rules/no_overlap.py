@@ -14,7 +14,7 @@ NEVER, LOOKED_AT = 0.05, 1000
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function whose calls ran on a GPU."""
+    """Return one suggestion for each function whose calls ran on a GPU."""
     busy = sorted(
         (facts.spans.start[place], facts.end(place))
         for places in facts.devices.values()

@@ -14,7 +14,7 @@ SOURCE = "https://docs.rapids.ai/api/cudf/stable/cudf_pandas/usage/"
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function and backend."""
+    """Return one suggestion for each function and backend."""
     for calls in facts.placed:
         steps = calls.inside.get("fallback", [])
         if not steps:

@@ -13,7 +13,7 @@ NOTICEABLE, LONG_NS = 0.05, 20e6
 
 
 def look(facts: Facts) -> Found:
-    """Speak at most once."""
+    """Return one suggestion at most."""
     made = facts.count(range(len(facts.spans)))
     cost = min(facts.profile.cost_ns, facts.wall_ns)
     if cost <= max(NOTICEABLE * facts.wall_ns, LONG_NS):

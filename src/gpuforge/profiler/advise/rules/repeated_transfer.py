@@ -14,7 +14,7 @@ SOURCE = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function and backend."""
+    """Return one suggestion for each function and backend."""
     moves: dict[tuple[str, str], dict[object, list[Move]]] = defaultdict(lambda: defaultdict(list))
     for move in facts.moves:
         if move.direction == "to device" and move.array[-1] is not None:

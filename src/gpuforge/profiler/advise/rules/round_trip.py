@@ -14,7 +14,7 @@ SOURCE = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each pair of functions."""
+    """Return one suggestion for each pair of functions."""
     back: dict[object, Move] = {}
     pairs: dict[tuple[str, str, str], list[Move]] = defaultdict(list)
     for move in facts.moves:

@@ -19,7 +19,7 @@ ELEMENTWISE = frozenset(
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function and backend."""
+    """Return one suggestion for each function and backend."""
     for calls in facts.placed:
         names = ELEMENTWISE & set(calls.inside)
         steps = [

@@ -15,7 +15,7 @@ COMPARED = "it is compared"
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function and backend."""
+    """Return one suggestion for each function and backend."""
     for calls in facts.placed:
         begun = {facts.owner[place] for place in calls.inside.get("run", ())}
         settled = [

@@ -13,7 +13,7 @@ SOURCE = "https://hta.readthedocs.io/en/latest/source/features/cuda_kernel_launc
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function and backend."""
+    """Return one suggestion for each function and backend."""
     for calls in facts.placed:
         made, usual = facts.count(calls.spans), facts.usual(calls.spans)
         parts = [calls.work, calls.inside.get("put", []), calls.inside.get("get", [])]

@@ -15,7 +15,7 @@ LARGE_BYTES, SLOW, MOST = 1 << 20, 2.0, 0.5
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function, backend and direction where most of the moves are slow."""
+    """Return one suggestion for each function, backend and direction with slow moves."""
     large: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for place in facts.transfers:
         if facts.spans.bytes[place] >= LARGE_BYTES * facts.spans.count[place]:

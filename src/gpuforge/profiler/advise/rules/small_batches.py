@@ -15,7 +15,7 @@ LOW_USE, LOW_MEMORY = 0.7, 0.5
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each device."""
+    """Return one suggestion for each device."""
     for device, (gpu, _) in facts.worked.items():
         use = facts.series(device, "utilisation").values()
         memory = facts.series(device, "memory used").values()

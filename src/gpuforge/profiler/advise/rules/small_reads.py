@@ -14,7 +14,7 @@ SMALL_BYTES, MANY = 64, 3
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function and backend. Each read is a run and a move back."""
+    """Return one suggestion for each function and backend. Each read is a run and a move back."""
     for calls in facts.placed:
         runs, made = calls.inside.get("run", []), facts.count(calls.spans)
         gets = calls.inside.get("get", [])

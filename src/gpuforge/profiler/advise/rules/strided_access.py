@@ -17,7 +17,7 @@ LINE_BYTES, CACHED_BYTES = 64, 256 * 1024
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function; other libraries than NumPy gather such arrays first."""
+    """Return one suggestion for each function that NumPy ran; other libraries gather first."""
     attributes = facts.spans.attributes
     for calls in facts.as_written:
         found = [(p, _unused(facts, p)) for p in calls.spans if "strides" in attributes[p]]

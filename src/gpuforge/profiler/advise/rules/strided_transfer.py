@@ -17,7 +17,7 @@ LARGE_BYTES = 256 * 1024
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each function and backend."""
+    """Return one suggestion for each function and backend."""
     found: dict[str, list[int]] = defaultdict(list)
     rates: dict[str, list[float]] = defaultdict(list)
     for place in facts.transfers:

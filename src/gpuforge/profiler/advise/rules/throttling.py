@@ -15,7 +15,7 @@ SOURCE = "https://docs.nvidia.com/datacenter/dcgm/latest/dcgm-api/dcgm-api-field
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each device."""
+    """Return one suggestion for each device."""
     for device, (gpu, places) in {**facts.worked, "host": ({}, [])}.items():
         yield from _look(facts, device, gpu, facts.time(places) if gpu else facts.wall_ns)
 

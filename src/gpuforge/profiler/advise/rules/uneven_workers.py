@@ -16,7 +16,7 @@ UNEVEN, BESIDE = 1.05, 1.2
 
 
 def look(facts: Facts) -> Found:
-    """Speak once for each name of a span that several threads begin with."""
+    """Return one suggestion for each name of a span that several threads begin with."""
     spans = facts.spans
     shares: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for place, parent in enumerate(spans.parent):
