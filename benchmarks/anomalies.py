@@ -1,6 +1,6 @@
 """How often the rules for anomalies are right: on made series, and on recorded ones.
 
-usage: anomalies.py [--seeds N] [--recorded FILE ...] [--out FILE]
+usage: anomalies.py [--seeds N] [--recorded FILE ...] [--public FOLDER] [--out FILE]
 
 A series is ten minutes; its label, the rules that must speak, was set before any rule was run on
 it. What a rule says of a series that is labelled otherwise is a false alarm, whatever the series
@@ -11,6 +11,7 @@ was made for: each rule is judged on all of them.
 - Recorded: files of real series. Those longer than ten minutes are read in windows of ten minutes,
   one each minute; a label holds for all windows of a series. The label of a series whose anomaly
   goes on all the time must be found in every window.
+- Public: series of real machines, see `public_series`.
 - Forecasts: memory that grows by a law until it is full, cut after ten minutes: how often the
   interval holds the moment at which it was full (nine times in ten is meant), and how far the
   expected one is off.
@@ -31,6 +32,7 @@ from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+import public_series
 from made_series import GIB, HARD, SCENES, SECONDS, TOTAL, Scene
 
 from gpuforge import registry
@@ -48,6 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--recorded", type=Path, nargs="*", default=[OWN])
+    parser.add_argument("--public", type=Path)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     made, wrong = made_scores(SCENES, given.seeds)
@@ -60,6 +63,7 @@ def main() -> None:
         "hard": table(hard),
         "hard_wrong": hard_wrong,
         "recorded": [one for file in given.recorded for one in recorded_scores(file)],
+        "public": public_series.scores(given.public) if given.public else None,
         "forecasts": {name: forecast_scores(law) for name, law in LAWS.items()},
     }
     print(json.dumps(result, indent=1))

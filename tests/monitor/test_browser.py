@@ -72,6 +72,19 @@ def test_hostile_names_are_text(look: Look) -> None:
     assert look.wrong == []
 
 
+def test_pressure_is_a_list_of_events_that_outlives_its_program(look: Look) -> None:
+    look.says("#pressure", "ran out, NumPy made the call")
+    look.says("#pressure", "5 GiB")
+    look.says("#pressure", "Of the programs that run")
+    look.dashboard.producer.programs = 0
+    look.says("#processes", "No gpuforge process of yours runs.")
+    look.page.wait_for_function(
+        "() => !document.querySelector('#pressure').innerText.includes('that run')"
+    )
+    look.says("#pressure", "train.py (4711)")
+    assert look.wrong == []
+
+
 def test_the_keyboard_reaches_the_table_behind_each_chart(look: Look) -> None:
     page = look.page
     look.dashboard.producer.fails = True  # what is read twice must not change in between

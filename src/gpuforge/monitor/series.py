@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import fmean, median, stdev
 from typing import Literal
 
@@ -20,6 +20,10 @@ Kind = Literal["gpu", "host", "process"]
 BLOCKS = 10
 # Student's t for 90 % of the mean of so many steps from one block to the next, less one degree.
 _T = 1.86
+PAUSES = 3.0
+INDEPENDENT, BEYOND_DOUBT = 1.4, 4.0
+REPEATS = 0.7
+MOST_LATELY = 4
 
 
 @dataclass(frozen=True)
@@ -63,14 +67,20 @@ class Subject:
 class Drift:
     """How a series moved from block to block, ten of equal length.
 
+    Waves that repeat themselves are taken out first. Then a rise is beyond chance in one of two
+    ways: each step up is, on average, more than steps scatter, as it must be for a level that
+    wanders; or the readings scatter independently of each other around a straight line, which
+    needs less, since a level that wanders does not do so.
+
     Attributes
     ----------
     seconds : of all of it
     change : of the first block to the last
     per_second : mean rate
     surely : whether a rise is beyond what chance explains, at 95 %
-    continuing : whether the last three steps rose at least 0.4 times as fast as all, the last two
-        a quarter as fast, and it was never higher than in the last two blocks
+    continuing : whether it rose lately at least 0.4 times as fast as in all, was never higher than
+        lately, and its floor has not stood still for three times as long as ever. *Lately* is
+        the last fifth, or as long as it has ever stood still.
     peak : largest value of the last block
     """
 
@@ -145,29 +155,133 @@ def drift(
         What stands for a block: its median, or its minimum, which allocations that come and go
         do not lift.
     """
-    if not series or (span := series[-1][0] - series[0][0]) < at_least_seconds:
+    if not series or series[-1][0] - series[0][0] < at_least_seconds:
         return None
-    blocks: list[list[float]] = [[] for _ in range(BLOCKS)]
-    for moment, value in series:
-        place = int((moment - series[0][0]) / span * BLOCKS)
-        blocks[min(place, BLOCKS - 1)].append(value)
-    if min(map(len, blocks)) < 2:
+    flat = _without_waves(series)
+    as_seen, levels = _blocks(series, BLOCKS, of_block), _blocks(flat, BLOCKS, of_block)
+    if levels is None or as_seen is None:
         return None
-    levels = [of_block(block) for block in blocks]
     steps = [after - before for before, after in pairwise(levels)]
-    step, spread = fmean(steps), stdev(steps)
-    step_seconds = span / BLOCKS
+    step = fmean(steps)
+    step_seconds = (flat[-1][0] - flat[0][0]) / BLOCKS
+    seconds = series[-1][0] - series[0][0]
+    last_still, still = _pauses(flat)
+    lately = min(max(3, math.ceil(still / step_seconds) + 1), MOST_LATELY)
+    wandering = step - _T * stdev(steps) / math.sqrt(len(steps)) > 0
+    straight = _straight(_blocks(flat, 3 * BLOCKS, of_block))
     return Drift(
-        seconds=span,
+        seconds=seconds,
         change=levels[-1] - levels[0],
         per_second=step / step_seconds,
-        surely=step - _T * spread / math.sqrt(len(steps)) > 0,
-        continuing=step > 0
-        and fmean(steps[-3:]) >= 0.4 * step
-        and fmean(steps[-2:]) >= 0.25 * step
-        and max(levels[-2:]) == max(levels),
-        peak=max(blocks[-1]),
-        _step_seconds=step_seconds,
-        _step=step,
-        _spread=spread,
+        surely=wandering or straight,
+        continuing=(straight or _goes_on(levels, steps, lately))
+        and last_still <= max(PAUSES * still, step_seconds / 4),
+        peak=max(value for moment, value in series if moment >= series[-1][0] - seconds / BLOCKS),
+        _step_seconds=seconds / BLOCKS,
+        _step=step / step_seconds * seconds / BLOCKS,
+        _spread=_spread([after - before for before, after in pairwise(as_seen)]),
     )
+
+
+def _blocks(
+    series: Series, count: int, of_block: Callable[[Sequence[float]], float]
+) -> list[float] | None:
+    """Return what stands for each of so many blocks; None where one has less than two readings."""
+    start, span = series[0][0], series[-1][0] - series[0][0]
+    blocks: list[list[float]] = [[] for _ in range(count)]
+    for moment, value in series:
+        blocks[min(int((moment - start) / span * count), count - 1)].append(value)
+    return None if min(map(len, blocks)) < 2 else [of_block(block) for block in blocks]
+
+
+def _spread(steps: Sequence[float]) -> float:
+    """Return how steps scatter; more where one that is large comes after another."""
+    middle, spread = fmean(steps), stdev(steps)
+    along = sum((a - middle) * (b - middle) for a, b in pairwise(steps))
+    ratio = along / ((len(steps) - 1) * spread**2) if spread else 0.0
+    return spread * math.sqrt(1 + 2 * max(0.0, ratio))
+
+
+def _goes_on(levels: Sequence[float], steps: Sequence[float], lately: int) -> bool:
+    step = fmean(steps)
+    return (
+        step > 0
+        and fmean(steps[-lately:]) >= 0.4 * step
+        and fmean(steps[1 - lately :]) >= 0.25 * step
+        and max(levels[1 - lately :]) == max(levels)
+    )
+
+
+def _pauses(series: Series) -> tuple[float, float]:
+    """Return for how long the floor has stood still now, and the longest that it did so before.
+
+    The floor at a moment is the least from then on: what goes up for a while does not lift it.
+    """
+    moment, least = series[-1]
+    pauses = []
+    for before, value in reversed(series):
+        if value < least:
+            pauses.append(moment - before)
+            moment, least = before, value
+    return pauses[0] if pauses else 0.0, max(pauses[1:], default=0.0)
+
+
+def _line(values: Sequence[float]) -> tuple[float, list[float]]:
+    """Return the slope of the line of least squares, and what is left beside it."""
+    middle, mean = (len(values) - 1) / 2, fmean(values)
+    squares = sum((n - middle) ** 2 for n in range(len(values)))
+    slope = sum((n - middle) * value for n, value in enumerate(values)) / squares
+    return slope, [value - mean - slope * (n - middle) for n, value in enumerate(values)]
+
+
+def _straight(levels: Sequence[float] | None) -> bool:
+    """Tell whether levels scatter independently around a line that rises, both beyond doubt.
+
+    Durbin's and Watson's ratio is 2 for what is independent; of 30 levels that wander it is
+    below 1.4 in all but one of a thousand.
+    """
+    if levels is None:
+        return False
+    slope, rest = _line(levels)
+    squares = sum(value**2 for value in rest)
+    if slope <= 0 or not squares:
+        return slope > 0
+    independent = sum((b - a) ** 2 for a, b in pairwise(rest)) / squares >= INDEPENDENT
+    count = len(levels)
+    error = math.sqrt(squares / (count - 2) / (count * (count**2 - 1) / 12))
+    return independent and slope > BEYOND_DOUBT * error
+
+
+def _without_waves(series: Series) -> Series:
+    """Return a series without the waves that repeat themselves in it, if there are any.
+
+    Each reading becomes the mean of one period up to it.
+    """
+    values = [value for _, value in series]
+    period = _period(values)
+    if not period:
+        return series
+    sums = [0.0, *accumulate(values)]
+    return [
+        (series[n - 1][0], (sums[n] - sums[n - period]) / period) for n in range(period, len(sums))
+    ]
+
+
+def _period(values: Sequence[float]) -> int:
+    """Return after how many readings a series repeats itself, at least three times; 0 if never.
+
+    That is where it is most like itself, once it has been unlike itself.
+    """
+    width = max(1, len(values) // 120)
+    bins = [fmean(values[n : n + width]) for n in range(0, len(values) - width + 1, width)]
+    _, rest = _line(bins)
+    squares = fmean(value**2 for value in rest)
+    if not squares:
+        return 0
+    likeness = [
+        fmean(a * b for a, b in zip(rest, rest[lag:], strict=False)) / squares
+        for lag in range(len(bins) // 3 + 1)
+    ]
+    unlike = next((lag for lag, value in enumerate(likeness) if value < 0), len(likeness))
+    best = max(range(unlike, len(likeness)), key=likeness.__getitem__, default=0)
+    return best * width if likeness[best] >= REPEATS and unlike < len(likeness) else 0

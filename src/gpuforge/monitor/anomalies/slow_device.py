@@ -1,7 +1,9 @@
 """A device that is slower than its equals.
 
 It speaks when GPUs of one model are all busy, and the clock of one has been more than 10 % below
-the middle of the others for a minute. Idle devices clock down and are left out.
+the middle of the others for a minute; or more than 5 %, where it is four times as far below the
+lowest of at least two others as these are apart (Dixon's test). Idle devices clock down and are
+left out.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from gpuforge.monitor.series import Subject
 SECONDS = 60.0
 BUSY = 0.5
 BELOW = 0.9
+BELOW_ALIKE = 0.95
+APART = 4.0
 
 
 def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
@@ -29,7 +33,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
     for equals in models.values():
         for subject, clock in equals:
             others = [other for who, other in equals if who is not subject]
-            if others and clock < BELOW * median(others):
+            if others and clock < _least(others):
                 yield Anomaly(
                     "slow_device", subject.name, "warning",
                     f"its clock is {1 - clock / median(others):.0%} below that of "
@@ -37,3 +41,12 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
                     " waits for this one",
                     "compare temperature, power and throttle reasons with the others",
                 )  # fmt: skip
+
+
+def _least(others: list[float]) -> float:
+    """Return the clock below which a device is slow, by those of its equals."""
+    least = BELOW * median(others)
+    if len(others) < 2:
+        return least
+    apart = max(others) - min(others)
+    return max(least, min(BELOW_ALIKE * median(others), min(others) - APART * apart))

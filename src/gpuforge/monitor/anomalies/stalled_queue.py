@@ -1,12 +1,14 @@
 """A queue in which work waits and nothing finishes.
 
-It speaks when tasks waited for all of the last 30 s, or three times the longest pause between two
-of the process's tasks before, whichever is more, and none finished in that time.
+It speaks when tasks waited for all of the last 30 s, or for much longer than the longest pause
+between two of the process's tasks before, whichever is more, and none finished in that time. Much
+longer is three times; where pauses are alike, one and a half times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 
 from gpuforge.monitor.anomaly import Anomaly
 from gpuforge.monitor.series import Series, Subject
@@ -14,14 +16,16 @@ from gpuforge.units import format_seconds
 
 AT_LEAST_SECONDS = 30.0
 PAUSES = 3.0
+PAUSES_ALIKE = 1.5
+ALIKE_FROM = 3
 
 
 def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
     """Yield the processes whose queue stands still."""
     for subject in subjects:
         finished = subject.series.get("tasks_finished", ())
-        still, longest = _pauses(finished)
-        if still < max(AT_LEAST_SECONDS, PAUSES * longest):
+        still, pauses = _pauses(finished)
+        if still < max(AT_LEAST_SECONDS, _usual(pauses)):
             continue
         waiting = subject.recent("tasks_waiting", still)
         if waiting and min(waiting) > 0:
@@ -32,12 +36,23 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
             )  # fmt: skip
 
 
-def _pauses(finished: Series) -> tuple[float, float]:
-    """Return how long a counter has stood still, and the longest that it did so before."""
+def _pauses(finished: Series) -> tuple[float, list[float]]:
+    """Return how long a counter has stood still, and each time that it did so before."""
     if not finished:
-        return 0.0, 0.0
-    (since, count), longest = finished[0], 0.0
+        return 0.0, []
+    (since, count), pauses = finished[0], []
     for moment, value in finished:
         if value != count:
-            longest, since, count = max(longest, moment - since), moment, value
-    return finished[-1][0] - since, longest
+            pauses.append(moment - since)
+            since, count = moment, value
+    return finished[-1][0] - since, pauses
+
+
+def _usual(pauses: list[float]) -> float:
+    """Return how long a pause may be: the more pauses differ, the longer than the longest."""
+    longest = max(pauses, default=0.0)
+    whole = pauses[1:]  # the first began before anybody looked
+    if len(whole) < ALIKE_FROM:
+        return PAUSES * longest
+    beyond = 2 * (longest - median(whole))
+    return min(max(PAUSES_ALIKE * longest, longest + beyond), PAUSES * longest)

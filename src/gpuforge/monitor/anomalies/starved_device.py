@@ -1,23 +1,22 @@
 """A device whose utilisation has fallen while work waits for it.
 
 It looks at the time for which a process has had tasks waiting without a break. It speaks when a GPU
-was busy more than half of the time in the best quarter of that, and has been busy for less than
-half as much for 30 s, more than twice as long as ever before, while tasks finished: a queue in
+was busy for a quarter of the time or more in the best quarter of that, and has been busy for less
+than half as much for 30 s, more than twice as long as ever before, while tasks finished: a queue in
 which none does is `stalled_queue`'s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from statistics import median, quantiles
 
 from gpuforge.monitor.anomaly import Anomaly
 from gpuforge.monitor.series import Series, Subject
 
 SECONDS = 30.0
-BUSY = 0.5
-FALLEN = 0.5
+BUSY = 0.25
+FALLEN, RECOVERED = 0.5, 0.75
 LONGER = 2.0
 _SMOOTH = 5
 
@@ -33,7 +32,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
         if subject.kind != "gpu" or len(series) < 2 * _SMOOTH:
             continue
         before = quantiles((value for _, value in series), n=4)[2]
-        *earlier, now = _stretches(series, FALLEN * before)
+        *earlier, now = _stretches(series, before)
         if before > BUSY and now >= SECONDS and now > LONGER * max(earlier, default=0.0):
             share = median(subject.recent("utilization_ratio", SECONDS))
             yield Anomaly(
@@ -45,21 +44,20 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
             )  # fmt: skip
 
 
-def _stretches(series: Series, level: float) -> list[float]:
-    """Return the seconds of each stretch below a level, the one that lasts until now at the end.
+def _stretches(series: Series, before: float) -> list[float]:
+    """Return the seconds of each stretch with less use, the one that lasts until now at the end.
 
-    It is 0 where the series is above the level now. Single outliers end no stretch.
+    It is 0 where there is none now. Use has to come back nearly to what it was to end a stretch.
     """
-    low = [
-        (moment, median(value for _, value in series[max(0, n - _SMOOTH + 1) : n + 1]) < level)
-        for n, (moment, _) in enumerate(series)
-    ]
-    found = []
-    for is_low, stretch in groupby(low, key=lambda one: one[1]):
-        moments = [moment for moment, _ in stretch]
-        if is_low:
-            found.append(moments[-1] - moments[0])
-    return found if low[-1][1] else [*found, 0.0]
+    found, since = [], None
+    for n, (moment, _) in enumerate(series):
+        use = median(value for _, value in series[max(0, n - _SMOOTH + 1) : n + 1])
+        if since is None and use < FALLEN * before:
+            since = moment
+        elif since is not None and use > RECOVERED * before:
+            found.append(moment - since)
+            since = None
+    return [*found, 0.0 if since is None else series[-1][0] - since]
 
 
 def _waits(subject: Subject) -> bool:

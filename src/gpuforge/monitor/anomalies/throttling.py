@@ -1,8 +1,9 @@
 """A GPU that holds its clock down.
 
-It speaks when a reason held for a fifth of the last minute or more: heat, the power supply, or a
-brake of the hardware. The power limit alone is how a busy GPU ends where it is meant to: that is
-said only where the clock is more than 15 % below its highest.
+It speaks when a reason held for a fifth of the last minute or more, or has held without a break for
+ten seconds until now: heat, the power supply, or a brake of the hardware. The power limit alone is
+how a busy GPU ends where it is meant to: that is said only where the clock is more than 15 % below
+its highest.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from gpuforge.monitor.series import Subject
 
 SECONDS = 60.0
 SHARE = 0.2
+UNBROKEN_SECONDS = 10.0
 CLOCK_SHARE = 0.85
 POWER_LIMIT = "power cap"
 STEPS = {
@@ -31,7 +33,8 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
             held = subject.recent(f"throttle_reasons:{reason}", SECONDS)
             clocks = subject.recent("core_clock_hertz", SECONDS)
             highest = subject.last("core_clock_max_hertz")
-            if not held or fmean(held) < SHARE:
+            now = subject.recent(f"throttle_reasons:{reason}", UNBROKEN_SECONDS)
+            if not held or (fmean(held) < SHARE and not min(now, default=0.0)):
                 continue
             share = fmean(clocks) / highest if clocks and highest else None
             if reason == POWER_LIMIT and (share is None or share >= CLOCK_SHARE):

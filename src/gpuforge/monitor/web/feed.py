@@ -18,6 +18,7 @@ from typing import Any
 
 from gpuforge.log import logger
 from gpuforge.monitor.anomaly import Anomaly, find_anomalies
+from gpuforge.monitor.pressure import PressureEvents
 from gpuforge.monitor.prometheus import Now
 from gpuforge.monitor.sample import Sample
 from gpuforge.monitor.values import document
@@ -64,7 +65,7 @@ class Feed:
         self.anomalies: list[Anomaly] = []
         self.problem = ""
         self.taken = self.viewers = 0
-        self._watch = Watch()
+        self._watch, self._pressure = Watch(), PressureEvents()
         self._costs: deque[float] = deque(maxlen=60)
         self._looked = self._arrived = float("-inf")
         self._messages: dict[str, bytes] = {}
@@ -108,6 +109,7 @@ class Feed:
             **told,
             "problem": self.problem,
             "anomalies": [_anomaly(anomaly) for anomaly in self.anomalies],
+            "pressure_events": [vars(event) for event in tuple(self._pressure.newest)],
             "interval_seconds": self.interval_seconds,
             "kept_seconds": KEPT_SECONDS,
             "overhead_ratio": self.overhead_ratio(),
@@ -145,6 +147,7 @@ class Feed:
                 sample = self._take()
                 with self._lock:
                     self._watch.add(sample)
+                    self._pressure.add(sample)
                 self.sample, self.problem, self._arrived = sample, "", time.monotonic()
                 self.taken += 1
                 if sample.taken_at - self._looked >= ANOMALIES_EVERY_SECONDS:

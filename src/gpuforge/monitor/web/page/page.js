@@ -175,7 +175,9 @@ function take(state) {
   $("cost").textContent = `watching costs ${three(100 * state.overhead_ratio)} % of one core, for ${state.viewers} ${state.viewers === 1 ? "viewer" : "viewers"}`;
   show_anomalies(state.anomalies);
   show_now(state);
-  show_processes(state.processes.map((one) => ({ ...one.published, ...one })));
+  const processes = state.processes.map((one) => ({ ...one.published, ...one }));
+  show_processes(processes);
+  show_pressure(state.pressure_events, processes);
 }
 
 function fail(problem) {
@@ -219,7 +221,6 @@ function show_processes(processes) {
     fill($("processes"), element("p", "No gpuforge process of yours runs."));
     fill($("placements"), element("p", "Calls are listed here while a program that offloads functions runs."));
     fill($("regret"));
-    fill($("pressure"), element("p", "No call met a device whose memory was short."));
     return;
   }
   const rows = processes.map((p) => [`${p.program} (${p.pid})`, p.span || NONE, shown("bytes", p.resident_bytes), shown("ratio", p.cpu_ratio), `${p.queued} waiting, ${p.running} running`, `${p.done} done, ${p.failed} failed`, p.batches]);
@@ -228,8 +229,16 @@ function show_processes(processes) {
   fill($("placements"), uses.length ? table("Where calls ran", ["Program", "Backend", "Calls", "Time", "of it transfers", "Moved there", "Moved back", "Settled by NumPy (all backends)", "Made again (all backends)"], uses) : element("p", "No call was placed yet."));
   const compared = processes.flatMap((p) => p.backends.map((b) => [`${p.program} (${p.pid})`, b.name, b.compared_calls, b.compared_calls ? shown("seconds", b.lost_seconds) : NONE, b.compared_calls && b.seconds ? shown("ratio", b.lost_seconds / b.seconds) : NONE]));
   fill($("regret"), element("p", "What calls took more than on the best backend known. Only calls for which another backend is known can be compared."), table("Regret", ["Program", "Backend", "Compared calls", "Lost", "of the time of all calls"], compared));
-  const events = processes.flatMap((p) => p.backends.filter((b) => b.pressure.last_at).map((b) => [`${p.program} (${p.pid})`, b.name, b.pressure.warnings, b.pressure.criticals, b.pressure.exhausted, b.pressure.released, shown("bytes", b.pressure.released_bytes), new Date(1000 * b.pressure.last_at).toLocaleTimeString()]));
-  fill($("pressure"), events.length ? table("Events on the memory of devices", ["Program", "Backend", "Above warning", "Above critical", "Ran out, rescued", "Given back", "Bytes given back", "Last"], events) : element("p", "No call met a device whose memory was short."));
+}
+
+// Programs that have ended are still in the list of events, so that it says what led to their end.
+function show_pressure(events, processes) {
+  if (!events.length) { fill($("pressure"), element("p", "No call met a device whose memory was short.")); return; }
+  const rows = events.map((e) => [new Date(1000 * e.at).toLocaleTimeString(), e.backend, e.kind, e.times, e.released_bytes ? shown("bytes", e.released_bytes) : NONE, `${e.program} (${e.pid})`]);
+  const sums = processes.flatMap((p) => p.backends.filter((b) => b.pressure.last_at).map((b) => [`${p.program} (${p.pid})`, b.name, b.pressure.warnings, b.pressure.criticals, b.pressure.exhausted, b.pressure.released, shown("bytes", b.pressure.released_bytes)]));
+  const parts = [table(`Events, newest first (the last ${events.length})`, ["When", "Device", "What", "Times", "Given back", "Program"], rows)];
+  if (sums.length) parts.push(table("Of the programs that run, in all", ["Program", "Backend", "Above warning", "Above critical", "Ran out, rescued", "Given back", "Bytes given back"], sums));
+  fill($("pressure"), ...parts);
 }
 
 function show_facts(facts) {

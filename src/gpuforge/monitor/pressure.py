@@ -1,0 +1,71 @@
+"""When memory was short: what the counters of programs rose by, from one sample to the next."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+from gpuforge.monitor.sample import Sample
+from gpuforge.published import Pressure
+
+MOST_EVENTS = 50
+KINDS = {
+    "warnings": "above the warning level",
+    "criticals": "above the critical level",
+    "exhausted": "ran out, NumPy made the call",
+    "released": "kept memory given back",
+}
+
+
+@dataclass(frozen=True)
+class PressureEvent:
+    """Something that happened to the memory of a backend's device.
+
+    Attributes
+    ----------
+    at : seconds since the epoch; of several within one sample or before the first, the last
+    backend : of the program's calls, which names the device: ``torch:cuda:0``
+    kind : one of the values of `KINDS`
+    times : how often it happened since the sample before
+    released_bytes : what was given back, as far as the library tells
+    """
+
+    at: float
+    program: str
+    pid: int
+    backend: str
+    kind: str
+    times: int
+    released_bytes: int = 0
+
+
+class PressureEvents:
+    """The newest events of all programs seen, those that have ended too.
+
+    Attributes
+    ----------
+    newest : the events, the last one first, at most `MOST_EVENTS`
+    """
+
+    def __init__(self) -> None:
+        self.newest: deque[PressureEvent] = deque(maxlen=MOST_EVENTS)
+        self._before: dict[tuple[int, float, str], Pressure] = {}
+
+    def add(self, sample: Sample) -> None:
+        """Take in one more sample."""
+        before, self._before = self._before, {}
+        found: list[PressureEvent] = []
+        for process in sample.processes:
+            shown = process.published
+            for use in shown.backends:
+                key = shown.pid, shown.started_at, use.name
+                self._before[key] = now = use.pressure
+                was = before.get(key, Pressure())
+                one = PressureEvent(now.last_at, shown.program, shown.pid, use.name, "", 0)
+                for name, kind in KINDS.items():
+                    if (times := getattr(now, name) - getattr(was, name)) > 0:
+                        given = now.released_bytes - was.released_bytes
+                        size = given if name == "released" else 0
+                        found.append(replace(one, kind=kind, times=times, released_bytes=size))
+        for event in sorted(found, key=lambda event: event.at):
+            self.newest.appendleft(event)
