@@ -1,6 +1,6 @@
 """From the start of a process to its first result, with gpuforge in front and without.
 
-usage: startup.py [--quick] [--repeats N] [--out FILE]
+usage: startup.py [--quick] [--repeats N] [--add] [--out FILE]
 
 Every run is a fresh process; what is compared runs in turns, and the time is from before the
 process is started until its first result is there. *small*: 16 numbers. *large*: a product of two
@@ -10,7 +10,8 @@ name them, one after the other. *during*: how much later calls of NumPy, of some
 while PyTorch is warmed up.
 *memory*: a program that computes on one of the five libraries, against one that imports all five.
 *lazy*: a program that imports three libraries and uses none. *end*: a whole process that ends while
-PyTorch is warmed up. Takes some four minutes, --quick one.
+PyTorch is warmed up. Takes some four minutes, --quick one. With --add, the runs in FILE count, too:
+a busy machine can be asked for a minute at a time.
 
 Targets: small <= 1.3 × plain NumPy; large <= 1.05 × the library alone; together no slower; calls
 during a warm-up <= 20 ms later at the 95th percentile; memory of one <= 0.60 × that of all five;
@@ -247,6 +248,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--repeats", type=int, default=0)
+    parser.add_argument("--add", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     libraries = [n for n, module in MODULES.items() if find_spec(module.partition(".")[0])]
@@ -256,6 +258,8 @@ def main() -> int:
     about = fresh.machine() | {"quick": arguments.quick, "found": libraries}
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(Path(folder))
+        if arguments.add and arguments.out.exists():
+            runs.rows = json.loads(arguments.out.read_text())["runs"]
         measure(runs, arguments.repeats or (2 if arguments.quick else 7), libraries)
     lines = report(runs, libraries)
     about["load_after"] = os.getloadavg()[0]

@@ -65,6 +65,8 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     for variable in [name for name in os.environ if name.startswith("GPUFORGE_")]:
         if variable != "GPUFORGE_CORPUS":
             monkeypatch.delenv(variable)
+    # Dask sets it for its workers in the process that starts them, and leaves it there.
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
     monkeypatch.setattr(prelude, "over", True)  # tests look at calls that are placed
     session = sys.modules.get("gpuforge.runtime.session")
     if session is not None:  # the default session of an earlier test knows another home

@@ -436,6 +436,15 @@ class TestWriting:
         }
         assert found - elsewhere == set()
 
+    def test_no_module_has_a_form_of_its_own_for_dataclasses(self) -> None:
+        """What is printed may be; what is stored goes through `stored.dumps`."""
+        source = Path(SOURCE) / "gpuforge"
+        own = re.compile(r"(?s)(?:write|write_text|write_bytes)\([^)]*json\.dumps\((?:asdict|vars)")
+        texts = {path: path.read_text(encoding="utf-8") for path in source.rglob("*.py")}
+        found = [path.name for path, text in texts.items()
+                 if own.search(text) or "json.dumps(asdict(" in text]  # fmt: skip
+        assert found == []
+
 
 class TestValues:
     RECORD = Record("nlp", "jax", "cpu", "3.12", ".venv", "uv", {"jax": "0.12"})

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyopencl")
-
 # Stands before the OpenCL loader and counts what asks the driver for something that is held.
 COUNTER = r"""
 #define _GNU_SOURCE
@@ -52,13 +50,24 @@ P clEnqueueNDRangeKernel(P a, P b, P c, P d, P e, P f, P g, P h, P i) {
     return own(a, b, c, d, e, f, g, h, i);
 }
 """
+OPENCL = """
+import ctypes
+counted = (ctypes.c_long * 4).in_dll(ctypes.CDLL(None), "counted")
+"""
+# dpnp's runtime writes each call of a driver to standard output; so are the marks between them.
+DPNP = """
+class Marks:
+    def __iter__(self):
+        print("MARK", flush=True)
+        return iter((0, 0, 0, 0))
+counted = Marks()
+"""
 PROGRAM = """
-import ctypes, json
+import json, sys, threading
 import numpy as np
 import gpuforge as gf
-counted = (ctypes.c_long * 4).in_dll(ctypes.CDLL(None), "counted")
 x = np.ones(100_000, np.float32)
-function = gf.offload(lambda x: x * 2 + 1, backend="opencl", isolate=False)
+function = gf.offload(lambda x: x * 2 + 1, backend=sys.argv[1], isolate=False)
 found = []
 for _ in range(3):
     with gf.session(history=False):
@@ -67,11 +76,37 @@ for _ in range(3):
             for _ in range(calls):
                 assert function(x)[0] == 3
             found.append([after - was for after, was in zip(counted, before)])
+
+def several():
+    for _ in range(10):
+        assert function(x)[0] == 3
+
+def together():
+    before = list(counted)
+    threads = [threading.Thread(target=several) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found.append([after - was for after, was in zip(counted, before)])
+
+together()  # four calls at a time may need more memory than one after the other
+together()
 print(json.dumps(found))
 """
 
 
-def test_sessions_and_calls_take_a_context_without_the_driver(tmp_path: Path) -> None:
+def run(prefix: str, backend: str, **more: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", prefix + PROGRAM, backend], capture_output=True, text=True,
+        timeout=120, env={**os.environ, **more},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_sessions_calls_and_threads_take_a_context_without_the_driver(tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
     compiler = shutil.which("cc")
     if compiler is None or sys.platform != "linux":
         pytest.skip("counting driver calls needs Linux and a C compiler")
@@ -80,14 +115,23 @@ def test_sessions_and_calls_take_a_context_without_the_driver(tmp_path: Path) ->
     subprocess.run(
         [compiler, "-shared", "-fPIC", "-o", library, tmp_path / "counter.c", "-ldl"], check=True
     )
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120,
-        env={**os.environ, "LD_PRELOAD": str(library)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    first, *others = json.loads(done.stdout)
+    first, *others = json.loads(run(OPENCL, "opencl", LD_PRELOAD=str(library)))
     contexts, queues, buffers, kernels = first
     assert contexts >= 1 and queues >= 1 and buffers >= 1 and kernels >= 1, "nothing was counted"
-    for contexts, queues, buffers, kernels in others:
+    *others, (contexts, queues, _, _), last = others
+    assert (contexts, queues) == (0, 0), "threads took one of their own"
+    for contexts, queues, buffers, kernels in (*others, last):
         assert (contexts, queues, buffers) == (0, 0, 0)
+        assert kernels >= 1
+
+
+def test_the_same_for_the_driver_below_dpnp() -> None:
+    pytest.importorskip("dpnp")
+    parts = run(DPNP, "dpnp", SYCL_UR_TRACE="2").split("MARK\n")[1::2]
+    names = ("urContextCreate(", "urQueueCreate(", "urEnqueueKernelLaunch")
+    first, *others = [[part.count(name) for name in names] for part in parts]
+    assert len(others) == 7
+    assert min(first) >= 1, "nothing was counted"
+    for contexts, queues, kernels in others:
+        assert (contexts, queues) == (0, 0)
         assert kernels >= 1
