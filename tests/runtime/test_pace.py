@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ import numpy as np
 import pytest
 
 import gpuforge as gf
+from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.evaluation import pace
+from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
+from gpuforge.runtime.evaluation.opening import open_library
+from gpuforge.runtime.evaluation.recording import record
 from gpuforge.runtime.placement.policy import NUMPY, Candidate, Kind, Policy, observe
 
 
@@ -110,6 +115,33 @@ def test_a_library_is_loaded_for_what_can_gain(function: Any, torch: Any) -> Non
     assert record.sounded
     assert library.opened == (function is whole)
     assert (record.kind.recording_seconds > 0) == (function is looping)
+
+
+@pytest.mark.parametrize(("limit", "there"), [(math.inf, 6), (0.0, 1)])
+def test_a_try_that_has_lost_goes_on_without_the_backend(
+    torch: Any, limit: float, there: int
+) -> None:
+    """Each look at a value is a graph; what the others would have taken is told by the first."""
+    del torch
+    backend = open_library("torch").devices[0]
+    programs = Programs()
+    engine = BackendEngine(backend, NumpyBackend(), programs, comparing=True, limit_seconds=limit)
+
+    def rounds(x: Any) -> Any:
+        for _ in range(5):
+            x = x * 0.5 + 1.0
+            if x.max() > 1e9:
+                break
+        return x - 1.0
+
+    x = np.linspace(0.0, 1.0, 100)
+    found = record(rounds, (x,), {}, engine).result
+    outcome = engine.outcome
+    np.testing.assert_allclose(found, rounds(x))
+    assert (outcome.programs, outcome.left_out) == (there, 6 - there)
+    assert outcome.compared
+    seen = outcome.transfer_seconds + outcome.run_seconds
+    assert outcome.unseen_seconds == pytest.approx(seen * (6 - there) / there)
 
 
 def test_an_exception_while_a_call_is_sounded_is_the_callers(torch: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -61,6 +63,10 @@ def captured(x: Any) -> Any:
     return x + OFFSETS
 
 
+def in_parts(x: Any) -> Any:
+    yield x * 2
+
+
 def drawn(x: Any) -> Any:
     return x + np.random.default_rng(0).random()
 
@@ -68,6 +74,14 @@ def drawn(x: Any) -> Any:
 def printed(x: Any) -> Any:
     print("once")
     return x * 2
+
+
+def aliased(x: Any) -> Any:
+    return np.add.reduce(np.abs(np.mod(x, 2.0)), axis=0)
+
+
+def generated(x: Any) -> Any:
+    return sum(x * n for n in range(3))
 
 
 @pytest.fixture
@@ -209,7 +223,9 @@ def test_one_array_given_twice_and_two_arrays_are_told_apart(library: str) -> No
             np.testing.assert_allclose(placed(x, y), 2 * x + y)
 
 
-@pytest.mark.parametrize("function", [plain, helper, pair, branches, taken, in_place])
+@pytest.mark.parametrize(
+    "function", [plain, helper, pair, branches, taken, in_place, aliased, generated]
+)
 def test_plain_functions_depend_on_fixed_names(function: Any) -> None:
     found = dependence_of(function)
     assert found is not None
@@ -236,8 +252,19 @@ class Scaled:
 
 @pytest.mark.parametrize(
     "function",
-    [looked_up, captured, drawn, printed, counter(), Scaled(), math.sqrt, lambda x: input(x),
-     lambda x, y=OFFSETS: x + y, lambda x: x.ctypes.data],
+    [looked_up, captured, drawn, in_parts, printed, counter(), Scaled(), math.sqrt,
+     lambda x: input(x), lambda x, y=OFFSETS: x + y, lambda x: x.ctypes.data],
 )  # fmt: skip
 def test_other_functions_may_vary(function: Any) -> None:
     assert dependence_of(function) is None
+
+
+def test_reading_a_function_loads_no_more_of_numpy() -> None:
+    """Asking NumPy for each of its names would import its Fortran wrapper and its tests."""
+    code = (
+        "import sys; import gpuforge.runtime.function.dependence as read;"
+        "assert read.dependence_of(lambda x: abs(x)) is not None;"
+        "found = {'numpy.f2py', 'numpy.testing', 'unittest'} & set(sys.modules);"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

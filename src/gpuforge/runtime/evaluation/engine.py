@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -97,6 +98,7 @@ class Outcome:
     lost : how the device failed for good; empty where it did not
     died : whether the worker process died that it was evaluated in
     programs : graphs evaluated on the backend
+    left_out : graphs of a try that it did not get, since it had lost by then
     compared : whether results were compared with NumPy's, and agreed
     compilation : a graph that is compiled beside the program, for calls to come
     """
@@ -113,8 +115,15 @@ class Outcome:
     lost: str = ""
     died: bool = False
     programs: int = 0
+    left_out: int = 0
     compared: bool = False
     compilation: Compilation | None = None
+
+    @property
+    def unseen_seconds(self) -> float:
+        """What the graphs that were left out would have taken, by those that were not."""
+        seen = self.transfer_seconds + self.run_seconds
+        return seen * self.left_out / self.programs if self.programs else 0.0
 
 
 class BackendEngine:
@@ -133,6 +142,8 @@ class BackendEngine:
         Where graphs are compiled beside the program; None where the call waits for it.
     pace
         What ends the recording where that takes too long; None where it goes on to its end.
+    limit_seconds
+        What the backend may take for the graphs of a call that is compared; NumPy makes the rest.
     """
 
     def __init__(
@@ -148,11 +159,12 @@ class BackendEngine:
         compile_seconds: float = COMPILE_SECONDS,
         aside: Aside | None = None,
         pace: Pace | None = None,
+        limit_seconds: float = math.inf,
     ) -> None:
         self.backend, self.reference, self.programs = backend, reference, programs
         self.exact, self.comparing, self.compiling = exact, comparing, compiling
         self.relaxed, self.compile_seconds = relaxed, compile_seconds
-        self.aside, self.pace = aside, pace
+        self.aside, self.pace, self.limit_seconds = aside, pace, limit_seconds
         self.able = programs.able(backend, exact)
         self.outcome = Outcome()
         self.latest: Program | None = None
@@ -193,6 +205,9 @@ class BackendEngine:
             return self._by_numpy(graph, tape, modes)
         if self.outcome.refused:
             return self._by_numpy(graph, tape, modes, self.outcome.refused)
+        if self.comparing and self._has_lost():
+            self.outcome.left_out += 1
+            return self._by_numpy(graph, tape, modes, "it takes longer than NumPy")
         program = self.programs.of(self.backend, graph)
         program.seen += 1
         if self._unready(program, tape):
@@ -246,6 +261,10 @@ class BackendEngine:
         program.runs += 1
         return hosts
 
+    def _has_lost(self) -> bool:
+        """Return whether the backend took too long for the graphs so far."""
+        return self.outcome.transfer_seconds + self.outcome.run_seconds > self.limit_seconds
+
     def _unready(self, program: Program, tape: Tape) -> bool:
         """Return whether a graph is not to be run there now, and note why NumPy runs it."""
         if not self.backend.compiles or program.compiled is not None:
@@ -286,7 +305,7 @@ class BackendEngine:
             fresh = backend.compiles and (program.compiled is None or program.is_untried)
             looked_over = not self.relaxed and _is_loud(modes) and _is_due(program)
             program.looks_over = looked_over and not backend.compiles
-            if fresh or self.comparing:  # what it takes is not known from its first run
+            if fresh or (self.comparing and not program.runs):  # the first run tells nothing
                 with part("compile", backend):
                     backend.wait(self._callable(program, given)(*given)[0])
                 there, start = perf_counter(), there

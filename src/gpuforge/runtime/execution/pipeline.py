@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -50,6 +51,8 @@ SURPRISING = 1.5
 SOUNDED = "it is recorded for NumPy, to see what that takes before a library is loaded"
 GAINING = "calls that it may make faster"
 KEPT = "a recorded array outlived the call: the function keeps it somewhere"
+LOST, LOST_SECONDS = 1.5, 5e-3
+"""A backend that took so many times as long as NumPy, and this besides, has lost a try."""
 TIRING_SETTLEMENTS = 8
 """A backend is left out for a kind of call once NumPy had to settle so many calls in a row."""
 
@@ -276,8 +279,14 @@ def engine_for(call: Call, backend: Backend, *, comparing: bool = False) -> Back
         exact=call.exact, comparing=comparing, relaxed=call.relaxed,
         compiling=comparing or bool(call.pin) or not cell.ready,
         aside=None if call.pin or session.plan is not None else session.aside,
-        pace=_pace(call),
+        pace=_pace(call), limit_seconds=_limit(call),
     )  # fmt: skip
+
+
+def _limit(call: Call) -> float:
+    """Return how long a backend may take for a call that it is tried with before it has lost."""
+    as_written = _numpy_seconds(call)
+    return math.inf if call.pin or as_written is None else LOST * as_written + LOST_SECONDS
 
 
 def _pace(call: Call) -> Pace | None:
@@ -414,7 +423,7 @@ def _learn_first(
     kind = call.record.kind
     curve = kind.curve(name)
     curve.cell(call.key).ready = True
-    steady = max(took - outcome.compile_seconds, 1e-9)
+    steady = max(took - outcome.compile_seconds + outcome.unseen_seconds, 1e-9)
     if not outcome.settled:
         curve.add(call.key, call.signature.size, steady, first=True)
         kind.tell(name, call.key, call.signature.size)

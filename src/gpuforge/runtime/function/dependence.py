@@ -31,7 +31,12 @@ _ATTRIBUTES = frozenset(
     "shape ndim size dtype T mT real imag itemsize nbytes kind char linalg fft pi e inf nan newaxis"
     " euler_gamma ndarray number integer floating inexact complexfloating generic bool_ bool finfo"
     " iinfo eps tiny max min append extend items keys values count index broadcast_shapes"
-    " result_type promote_types can_cast dtypes".split()
+    " result_type promote_types can_cast dtypes item tolist accumulate reduce reduceat at"
+    " argpartition partition lexsort sort_complex indices diag_indices tril_indices triu_indices"
+    " unravel_index ravel_multi_index fftfreq rfftfreq bartlett blackman kaiser i0 eig eigvals"
+    " roots poly polyint histogram2d histogramdd histogram_bin_edges packbits"
+    " unpackbits unique_all unique_counts unique_inverse unique_values asfortranarray isscalar"
+    " issubdtype".split()
 )
 _FORBIDDEN = frozenset(
     "STORE_GLOBAL DELETE_GLOBAL STORE_ATTR DELETE_ATTR IMPORT_NAME IMPORT_FROM IMPORT_STAR"
@@ -113,7 +118,7 @@ def _read_code(
 ) -> None:  # fmt: skip
     for step in dis.get_instructions(code):
         operation, name = step.opname, step.argval
-        if operation in _FORBIDDEN:
+        if operation in _FORBIDDEN and (operation, code.co_name) != ("YIELD_VALUE", "<genexpr>"):
             raise Varies
         if operation.startswith("LOAD_GLOBAL"):
             _read_global(name, names, found, seen)
@@ -164,13 +169,18 @@ def _check(value: Any, found: Dependence, seen: set[CodeType]) -> None:
 
 
 def _is_of_numpy(value: Any) -> bool:
-    try:
-        known = value in UFUNCS or value in FUNCTIONS
-    except TypeError:  # it cannot be hashed
-        return False
+    if _is_tabled(value):
+        return True
     by_name = getattr(value, "__name__", "") in _known_attributes()
     of_numpy = str(getattr(value, "__module__", "")).split(".")[0] in ("numpy", "math")
-    return known or (of_numpy and by_name and callable(value))
+    return of_numpy and by_name and callable(value)
+
+
+def _is_tabled(value: Any) -> bool:
+    try:
+        return value in UFUNCS or value in FUNCTIONS
+    except TypeError:  # it cannot be hashed
+        return False
 
 
 _names: set[str] = set()
@@ -180,8 +190,10 @@ def _known_attributes() -> set[str]:
     """Return the names whose meaning rests on nothing but what they are given."""
     if not _names:
         functions = [getattr(one, "__name__", "") for one in (*UFUNCS, *FUNCTIONS)]
-        types = [name for name in dir(np) if isinstance(getattr(np, name), type)
-                 and issubclass(getattr(np, name), np.generic)]  # fmt: skip
+        functions += [name for name, one in vars(np).items() if _is_tabled(one)]  # also np.abs
+        # Not dir(np): asking for each name there would import numpy.f2py and numpy.testing.
+        types = [name for name, one in vars(np).items()
+                 if isinstance(one, type) and issubclass(one, np.generic)]  # fmt: skip
         _names.update(functions, METHODS, CONVERSIONS, CREATIONS, types, dir(math), _ATTRIBUTES)
         _names.difference_update(("random", "ctypes", "data", "base", "flags", "strides"))
     return _names
