@@ -215,3 +215,36 @@ def test_hostile_runs_are_passed_over(tmp_path: Path, value: str) -> None:
         connection.execute(f"UPDATE benchmark SET seconds = {value} WHERE name = 'a'")
     connection.close()
     assert history.runs() == [run_of("b", 1)]
+
+
+def test_a_file_that_is_held_open_is_opened_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def counted(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        opened.append(connect(*args, **kwargs))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", counted)
+    kept = History(tmp_path, "here")
+    with kept.held_open():
+        assert not opened  # nothing is made for a program that keeps nothing
+        for number in range(3):
+            kept.keep_constant(f"number:{number}", number)
+        assert kept.constants("number:") == {f"number:{n}": n for n in range(3)}
+    assert len(opened) == 1
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")
+
+
+def test_a_file_that_breaks_while_it_is_held_open_is_begun_anew(tmp_path: Path) -> None:
+    kept = History(tmp_path, "here")
+    kept.keep_constant("old", 1)
+    (tmp_path / FILE).write_bytes(b"no database at all" * 300)
+    with kept.held_open():
+        kept.keep_constant("lost", 1)
+        kept.keep_constant("new", 2)
+        assert kept.constants("") == {"new": 2}
+    assert "set aside" in kept.problem or "damaged" in kept.problem

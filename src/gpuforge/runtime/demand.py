@@ -143,7 +143,7 @@ class Demand:
             if library.opened:
                 names = [backend.name for backend in library.devices]
                 saved = sum(kind.potential(name) for kind in kinds for name in names)
-                self.kept.keep(self._saved_key(library), saved)
+                self.kept.keep(self._saved_key(library), saved, later=True)
 
 
 def _beyond(library: Library) -> float:

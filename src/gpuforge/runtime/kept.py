@@ -11,10 +11,11 @@ from gpuforge.history import History
 
 
 class Kept:
-    """Constants by name, read once and kept in memory; they are written as they come."""
+    """Constants by name, read once and kept in memory; `write` writes those that are new."""
 
     def __init__(self, history: History) -> None:
         self.history = history
+        self._unwritten: dict[str, Any] = {}
 
     @cached_property
     def _constants(self) -> dict[str, Any]:
@@ -44,9 +45,19 @@ class Kept:
         place = bisect_left(self._names, start)
         return place < len(self._names) and self._names[place].startswith(start)
 
-    def keep(self, name: str, value: Any) -> None:
-        """Keep something for this session and the processes to come."""
+    def keep(self, name: str, value: Any, *, later: bool = False) -> None:
+        """Keep something for this session and the processes to come.
+
+        `later`, with what the session writes next: a write takes 10 to 50 ms.
+        """
         if name not in self._constants:
             insort(self._names, name)
-        self._constants[name] = value
-        self.history.keep_constant(name, value)
+        self._constants[name] = self._unwritten[name] = value
+        if not later:
+            self.write()
+
+    def write(self) -> None:
+        """Write what was kept and is not in the history yet."""
+        while self._unwritten:
+            now, self._unwritten = self._unwritten, {}
+            self.history.keep_constants(now)

@@ -280,9 +280,9 @@ class Session:
             for function in self.functions.values():  # chosen while there was nothing to choose
                 function.let_go()
                 self._arrived(function, opened.devices)
-            self.kept.keep(f"opening:{library.label}", opened.seconds)
+            self.kept.keep(f"opening:{library.label}", opened.seconds, later=True)
             devices = [backend.name for backend in opened.devices]
-            self.kept.keep(self._devices_key(library), devices)
+            self.kept.keep(self._devices_key(library), devices, later=True)
             for failure in opened.failures:
                 self.notes.append(f"{failure.name} is left out: {failure.reason}")
 
@@ -403,6 +403,7 @@ class Session:
         if force and self.policy.learn and not self.forked:
             kinds = [kept.kind for function in self.records() for kept in function.kinds.values()]
             self.demand.keep_savings(kinds)
+        self.kept.write()
         if self.plan is not None:
             self.plan.save()
 
@@ -427,9 +428,10 @@ class Session:
         ends = not threading.main_thread().is_alive()
         self.openings.stop()
         self.aside.wait(END_PATIENCE_SECONDS if ends else FORK_PATIENCE_SECONDS)
-        for keep in at_close:
-            keep(self)
-        self.flush(force=True)
+        with self.history.held_open():  # others write to the same file
+            self.flush(force=True)
+            for keep in at_close:
+                keep(self)
         for home in self._homes.values():
             home.close()
 

@@ -129,7 +129,7 @@ def _overhead_key(function: FunctionRecord, record: KindRecord) -> str:
 def note_overhead(call: Call, seconds: float) -> None:
     """Keep what recording a call of this kind takes at least."""
     call.record.kind.recording_seconds = seconds
-    call.session.kept.keep(_overhead_key(call.function, call.record), seconds)
+    call.session.kept.keep(_overhead_key(call.function, call.record), seconds, later=True)
 
 
 def _recall_refusals(session: Session, function: FunctionRecord, record: KindRecord) -> None:

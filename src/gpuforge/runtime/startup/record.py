@@ -77,8 +77,8 @@ def keep(part: str, value: dict[str, Any]) -> None:
     """Keep one part of what this run's start came to, beside the parts kept before."""
     history, path = store(), program()
     _kept.setdefault(part, {}).update(value)
-    history.keep_constant(_name(path), {"program": path, "ended": time.time(), **_kept})
-    history.keep_constant(LAST, _name(path))
+    found = {"program": path, "ended": time.time(), **_kept}
+    history.keep_constants({_name(path): found, LAST: _name(path)})
     if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
         with suppress(KeyboardInterrupt):  # or Python, having imported, forgets how it is to end
             exec("raise KeyboardInterrupt")
@@ -87,20 +87,19 @@ def keep(part: str, value: dict[str, Any]) -> None:
 def keep_imports(deferred: Iterable[Imported]) -> None:
     """Keep what became of deferred imports; a library whose import failed is switched off."""
     found = {one.module: dict(vars(one)) for one in deferred}
-    history = store()
+    constants: dict[str, Any] = {}
     for name, one in found.items():
         if one["failure"]:
-            history.keep_constant(f"off:{name}", one["failure"])
+            constants[f"off:{name}"] = one["failure"]
         elif one["seconds"] is not None and "." not in name:
-            history.keep_constant(f"import:{name}", one["seconds"])
+            constants[f"import:{name}"] = one["seconds"]
+    store().keep_constants(constants)
     keep("imports", found)
 
 
 def keep_import_seconds(seconds: dict[str, float]) -> None:
     """Keep what importing libraries takes, as it was measured in processes of their own."""
-    history = store()
-    for name, value in seconds.items():
-        history.keep_constant(f"import:{name}", value)
+    store().keep_constants({f"import:{name}": value for name, value in seconds.items()})
 
 
 def import_seconds() -> dict[str, float]:
