@@ -14,10 +14,10 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gpuforge.dataclass import dataclass
 from gpuforge.log import logger
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpuforge.dataclass import dataclass, replace
 from gpuforge.log import logger
 
 _MAGIC = b"GPUFORG2"  # the last letter is the version of the format

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from gpuforge.dataclass import dataclass, field
 from gpuforge.errors import InvalidSettings, UnknownName, nearest
 from gpuforge.facts import Absent, Failed
 from gpuforge.probe import LiveProbe, Probe
@@ -300,7 +300,7 @@ class Loaded:
 
 def names() -> tuple[str, ...]:
     """Return the names of all settings."""
-    return tuple(f.name for f in fields(Settings))
+    return tuple(_fields())
 
 
 def describe(name: str) -> str:
@@ -412,6 +412,8 @@ def _field(name: str) -> Any:
 
 @cache
 def _fields() -> dict[str, Any]:
+    from dataclasses import fields
+
     return {f.name: f for f in fields(Settings)}
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
+from gpuforge.dataclass import dataclass
 from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.libraries import Libraries, Library
 from gpuforge.runtime.placement.account import Account

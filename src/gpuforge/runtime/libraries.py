@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpuforge.dataclass import dataclass
 from gpuforge.errors import UnknownName
 from gpuforge.runtime.backends import (
     Backend,

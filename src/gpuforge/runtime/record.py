@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property, partial
 from threading import Lock
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from gpuforge import __version__, published
+from gpuforge.dataclass import dataclass, field
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.reading import read_operations
@@ -337,6 +337,6 @@ def stable_text(value: Any) -> str:
         return f"({','.join(map(stable_text, value))})"
     if isinstance(value, type | FunctionType | BuiltinFunctionType):
         return f"{value.__module__}.{value.__qualname__}"
-    if is_dataclass(value):
+    if hasattr(type(value), "__dataclass_fields__"):
         return type(value).__qualname__
     return repr(value)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from gpuforge import registry
+from gpuforge.dataclass import dataclass
 from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.errors import UnknownName
 from gpuforge.runtime.staging import Staging

@@ -19,7 +19,6 @@ import re
 import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from importlib import import_module
 from operator import or_
@@ -27,6 +26,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpuforge.dataclass import dataclass
 from gpuforge.runtime.array.index import NEW, PLACE
 from gpuforge.runtime.backends import Array, Backend, Program
 from gpuforge.runtime.lowering import placing

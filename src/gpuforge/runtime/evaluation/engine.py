@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
 
 from gpuforge import published, trace
+from gpuforge.dataclass import dataclass
 from gpuforge.errors import DeviceLost, WorkerDied
 from gpuforge.log import logger
 from gpuforge.runtime.array.graph import Dtype, Graph, Lines, Operation, Tape

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import cache
 from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
 
+from gpuforge.dataclass import dataclass, replace
 from gpuforge.runtime import staging
 from gpuforge.runtime.backends import Backend, load
 from gpuforge.runtime.backends.numpy import NumpyBackend

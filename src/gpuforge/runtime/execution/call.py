@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from gpuforge import __version__
+from gpuforge.dataclass import dataclass, field
 from gpuforge.runtime.function.signature import Signature
 from gpuforge.runtime.placement.evidence import Estimate
 from gpuforge.runtime.placement.policy import Candidate, recall_savings

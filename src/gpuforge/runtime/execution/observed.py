@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
 import numpy as np
 
 from gpuforge import trace
+from gpuforge.dataclass import replace
 from gpuforge.runtime.evaluation.observed import described
 from gpuforge.runtime.execution.call import Call
 from gpuforge.runtime.placement.policy import NUMPY, Decision

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gpuforge import published, trace
+from gpuforge.dataclass import dataclass, replace
 from gpuforge.log import logger
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.demand import Wanted

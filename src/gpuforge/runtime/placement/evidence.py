@@ -10,10 +10,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from math import erfc, exp, log, sqrt
 from statistics import median
 from typing import NamedTuple
+
+from gpuforge.dataclass import dataclass, field
 
 KEPT_SAMPLES = 25
 SAMPLE_SPREAD, LEAST_SPREAD = 0.25, 0.08

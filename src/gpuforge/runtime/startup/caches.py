@@ -13,9 +13,10 @@ import hashlib
 import os
 import platform
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+from gpuforge.dataclass import dataclass
 
 NVIDIA_SIGNS = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gpuforge.dataclass import dataclass
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.lowering.contract import Lowering
 
