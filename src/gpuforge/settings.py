@@ -11,6 +11,7 @@ packages or change that file.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
@@ -338,18 +339,26 @@ def to_text(value: Any) -> str:
 
 def user_file() -> Path:
     """Return the path of the user's settings file, which need not exist."""
-    import platformdirs
-
-    return _folder(platformdirs.user_config_dir("gpuforge", appauthor=False)) / "config.toml"
+    return _user_folder("config") / "config.toml"
 
 
 def cache_folder(settings: Settings) -> Path:
     """Return the folder that gpuforge keeps its files in, which need not exist."""
     if settings.cache_folder:
         return _folder(settings.cache_folder)
+    return _user_folder("cache")
+
+
+def _user_folder(kind: str) -> Path:
+    """Return the user's folder of one kind as platformdirs has it, which takes 8 ms to import."""
+    chosen = os.environ.get(f"XDG_{kind.upper()}_HOME", "").strip() or f"~/.{kind}"
+    plain = sys.platform == "linux" and "ANDROID_DATA" not in os.environ
+    if plain and chosen[0] in "~/":
+        return _folder(f"{chosen}/gpuforge")
     import platformdirs
 
-    return _folder(platformdirs.user_cache_dir("gpuforge", appauthor=False))
+    found: str = getattr(platformdirs, f"user_{kind}_dir")("gpuforge", appauthor=False)
+    return _folder(found)
 
 
 def _folder(text: str) -> Path:

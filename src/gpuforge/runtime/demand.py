@@ -9,12 +9,12 @@ from functools import cached_property
 from types import MappingProxyType
 
 from gpuforge.dataclass import dataclass
+from gpuforge.digest import digest
 from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.libraries import Libraries, Library
 from gpuforge.runtime.placement.account import Account
 from gpuforge.runtime.placement.policy import Kind
 from gpuforge.runtime.placement.priors import Priors
-from gpuforge.runtime.record import digest
 
 _ORDER = ("cupy", "jax", "torch", "dpnp")
 """Which of libraries that promise the same is opened first: those that gain on most calls."""

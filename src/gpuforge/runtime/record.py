@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Hashable
 from functools import cached_property, partial
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuforge import __version__, published
 from gpuforge.dataclass import dataclass, field
+from gpuforge.digest import digest
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.reading import read_operations
@@ -324,11 +324,6 @@ def code_text(function: Callable[..., Any]) -> str:
 def _code_text(code: CodeType) -> str:
     constants = [_code_text(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
     return f"{code.co_code.hex()} {code.co_names} {constants}"
-
-
-def digest(text: str) -> str:
-    """Return a short name for a text."""
-    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
 
 def stable_text(value: Any) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from itertools import chain
 from math import exp, log
-from statistics import median
 
 from gpuforge.dataclass import dataclass, field
+from gpuforge.runtime.placement.evidence import median
 
 KEPT_RATIOS = 48
 """Of one class of operations on one backend, the latest."""

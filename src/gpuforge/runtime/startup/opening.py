@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gpuforge.log import logger
-from gpuforge.runtime.backends import load
+from gpuforge.runtime.backends import about
 from gpuforge.runtime.evaluation.aside import Aside
 from gpuforge.runtime.libraries import Library
 from gpuforge.runtime.startup.ahead import read_ahead
@@ -72,8 +72,8 @@ class Opening:
             if self.tried:
                 self.state = "tried in a process of its own"
                 reason = try_out(name)
-            elif load(name).LIBRARY not in sys.modules:
-                ahead = read_ahead(load(name).LIBRARY)
+            elif (library := about(name)[0]) not in sys.modules:
+                ahead = read_ahead(library)
             self.state = "importing"
             made = Opened((), (Failure(name, reason),)) if reason else load_library(name)
             self.end(made, made.seconds)
@@ -189,7 +189,7 @@ class Openings:
         self._under_way.clear()
         self._queue.clear()
         for name in imported:
-            _forget_import(load(name).LIBRARY.partition(".")[0])
+            _forget_import(about(name)[0].partition(".")[0])
 
     def _work(self) -> None:
         while (one := self._next()) is not None:
