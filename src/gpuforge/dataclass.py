@@ -44,7 +44,11 @@ class _Fields:
             name: dataclasses.field(**one) if type(one) is field else one
             for name, one in self.said.items()
         }
-        about = {"__annotations__": self.annotations, "__module__": owner.__module__, "__doc__": ""}
+        about = {
+            "__annotations__": self.annotations,
+            "__module__": owner.__module__,
+            "__doc__": "-",
+        }
         like: Any = type(owner.__name__, (), about | given)
         made = dataclasses.dataclass(init=False, repr=False, eq=False)(like).__dataclass_fields__
         owner.__dataclass_fields__ = made  # type: ignore[attr-defined]

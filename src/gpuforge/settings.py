@@ -106,7 +106,12 @@ def number(low: float, high: float, kind: type[int] | type[float] = float) -> Pa
 
 def setting(default: Any, parse: Parser, doc: str, *, trusted_only: bool = False) -> Any:
     """Declare one setting: its default, its parser, its meaning and who may set it."""
-    return field(default=default, metadata={"parse": parse, "doc": doc, "trusted": trusted_only})
+    _DECLARED.append({"parse": parse, "doc": doc, "trusted": trusted_only})
+    return field(default=default)
+
+
+_DECLARED: list[dict[str, Any]] = []
+"""What is said of each setting, in their order."""
 
 
 @dataclass(frozen=True)
@@ -306,7 +311,7 @@ def names() -> tuple[str, ...]:
 
 def describe(name: str) -> str:
     """Return the meaning of a setting in one sentence."""
-    return str(_field(name).metadata["doc"])
+    return str(_field(name)["doc"])
 
 
 def parse(name: str, value: Any, *, where: str = "") -> Any:
@@ -321,7 +326,7 @@ def parse(name: str, value: Any, *, where: str = "") -> Any:
     """
     declared = _field(name)
     try:
-        return declared.metadata["parse"](value)
+        return declared["parse"](value)
     except (ValueError, OverflowError, RecursionError) as error:
         place = f"{where}: " if where else ""
         known = isinstance(error, InvalidSettings)
@@ -410,7 +415,7 @@ def load(
     return Loaded(Settings(**values), origins, tuple(problems))
 
 
-def _field(name: str) -> Any:
+def _field(name: str) -> dict[str, Any]:
     declared = _fields().get(name)
     if declared is None and len(name) > 80:
         raise UnknownName(f"unknown setting {shown(name)}")
@@ -420,10 +425,8 @@ def _field(name: str) -> Any:
 
 
 @cache
-def _fields() -> dict[str, Any]:
-    from dataclasses import fields
-
-    return {f.name: f for f in fields(Settings)}
+def _fields() -> dict[str, dict[str, Any]]:
+    return dict(zip(Settings.__annotations__, _DECLARED, strict=True))
 
 
 def _apply(
@@ -484,7 +487,7 @@ def _apply_project(
             problems.append(f"{path}: the rest is ignored: it contains too many errors")
             return
         try:
-            if _field(name).metadata["trusted"]:
+            if _field(name)["trusted"]:
                 problems.append(f"{path}: {name} is ignored: a project file may not set it")
                 continue
             _apply({name: value}, path, values, origins)

@@ -107,7 +107,9 @@ class Demand:
         return max(0.0, min(saving, call.expected - call.recording))
 
     def _saved(self, library: Library) -> float | None:
-        found = self.kept.constant(self._saved_key(library)) if self._program else None
+        if not self._program or not self.kept.has(f"saved:{library.label}@"):
+            return None  # to tell its version takes longer than to look
+        found = self.kept.constant(self._saved_key(library))
         return found if isinstance(found, float) else None
 
     def _saved_key(self, library: Library) -> str:

@@ -16,7 +16,6 @@ from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.reading import read_operations
 from gpuforge.runtime.placement.policy import NUMPY, Kind
-from gpuforge.runtime.threads.contention import BlasLimit
 from gpuforge.trace import Choice
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.replay import Replay
     from gpuforge.runtime.function.dependence import Dependence
     from gpuforge.runtime.libraries import Library
+    from gpuforge.runtime.threads.contention import BlasLimit
 
 TIMED_SECONDS = 20e-6
 """Held calls that take longer are timed."""

@@ -22,8 +22,6 @@ import numpy as np
 
 from gpuforge.dataclass import dataclass
 from gpuforge.errors import UnknownName
-from gpuforge.runtime.staging import Staging
-from gpuforge.runtime.timing import Timer
 
 GPUS = ("cuda", "rocm", "xpu", "mps", "metal", "gpu")
 DEVICES = ("cpu", "gpu", *GPUS[:-1], "tpu", "accelerator")
@@ -32,6 +30,8 @@ if TYPE_CHECKING:
     from gpuforge.detect.free_memory import FreeMemory
     from gpuforge.runtime.array.graph import Graph
     from gpuforge.runtime.lowering.contract import Lowering
+    from gpuforge.runtime.staging import Staging
+    from gpuforge.runtime.timing import Timer
 
 OWN = {
     "cupy": ("cupy", False),

@@ -13,8 +13,6 @@ from gpuforge.log import logger
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.demand import Wanted
 from gpuforge.runtime.evaluation.aside import COMPILING
-from gpuforge.runtime.evaluation.observed import part
-from gpuforge.runtime.evaluation.pressure import look, release
 from gpuforge.runtime.execution.call import Call, note_overhead, refusal_key
 from gpuforge.runtime.execution.decision import candidates, decide, lost_seconds
 from gpuforge.runtime.execution.observed import chosen, telling
@@ -242,6 +240,7 @@ def _replay(call: Call, engine: BackendEngine, recorded: Recorded) -> Replay | N
 
 
 def _traced_record(call: Call, engine: BackendEngine) -> Recorded:
+    from gpuforge.runtime.evaluation.observed import part
     from gpuforge.runtime.evaluation.recording import record
     from gpuforge.runtime.evaluation.replay import Noted
 
@@ -542,6 +541,8 @@ def freshen(call: Call, name: str) -> None:
 
 def give_memory_back(session: Session, backend: Backend, *, now: bool = False) -> bool:
     """Give back what a library kept after a call if that is due; return whether it was."""
+    from gpuforge.runtime.evaluation.pressure import look, release
+
     chosen = session.settings
     try:
         look(backend, chosen.pressure_warning, chosen.pressure_critical)

@@ -19,8 +19,6 @@ from gpuforge.log import logger
 from gpuforge.runtime.backends import about
 from gpuforge.runtime.evaluation.aside import Aside
 from gpuforge.runtime.libraries import Library
-from gpuforge.runtime.startup.ahead import read_ahead
-from gpuforge.runtime.startup.record import since_start
 from gpuforge.runtime.threads import contention
 
 if TYPE_CHECKING:
@@ -51,6 +49,8 @@ class Opening:
     """
 
     def __init__(self, library: Library, by: str, *, felt: float, tried: bool = False) -> None:
+        from gpuforge.runtime.startup.record import since_start
+
         self.library, self.by, self.felt, self.tried = library, by, felt, tried
         self.state, self.failure = "waiting", ""
         self.began_seconds = since_start()
@@ -63,6 +63,7 @@ class Opening:
     def run(self) -> None:
         """Import it in this thread, beside the program."""
         from gpuforge.runtime.evaluation.opening import Failure, Opened, load_library
+        from gpuforge.runtime.startup.ahead import read_ahead
 
         self._start = perf_counter()
         ahead: subprocess.Popen[bytes] | None = None
