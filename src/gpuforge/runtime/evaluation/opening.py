@@ -22,7 +22,7 @@ from gpuforge.runtime.evaluation.reference import compare
 from gpuforge.runtime.threads import contention, fork_warning
 
 _FLOOR_CALLS = 15
-_SELDOM = 100_000  # objects more than were freed, between two looks for garbage
+_SELDOM = 300_000  # objects more than were freed, between two looks for garbage
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ def settle(name: str, opened: Opened) -> Opened:
 def seldom_collected() -> Iterator[None]:
     """Let Python look for garbage less often: what an import makes is none, and it makes much.
 
-    Looking takes a tenth of PyTorch's import. A threshold that the program sets meanwhile stays.
+    Looking takes a tenth of PyTorch's import. What was made counts as old afterwards, or the next
+    look, at what is new, would take 0.1 s. A threshold that the program sets meanwhile stays.
     """
     before = gc.get_threshold()
     if 0 < before[0] < _SELDOM:
@@ -83,6 +84,9 @@ def seldom_collected() -> Iterator[None]:
     finally:
         if gc.get_threshold()[0] == _SELDOM:
             gc.set_threshold(*before)
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()  # into the oldest generation
 
 
 @cache
