@@ -133,6 +133,9 @@ class BackendEngine:
         Where graphs are compiled beside the program; None where the call waits for it.
     pace
         What ends the recording where that takes too long; None where it goes on to its end.
+    timing
+        Whether a program that was just compiled runs twice, since its first run does not tell what
+        the next ones take. One that is compared always does.
     """
 
     def __init__(
@@ -148,11 +151,12 @@ class BackendEngine:
         compile_seconds: float = COMPILE_SECONDS,
         aside: Aside | None = None,
         pace: Pace | None = None,
+        timing: bool = True,
     ) -> None:
         self.backend, self.reference, self.programs = backend, reference, programs
         self.exact, self.comparing, self.compiling = exact, comparing, compiling
         self.relaxed, self.compile_seconds = relaxed, compile_seconds
-        self.aside, self.pace = aside, pace
+        self.aside, self.pace, self.timing = aside, pace, timing or comparing
         self.able = programs.able(backend, exact)
         self.outcome = Outcome()
         self.latest: Program | None = None
@@ -288,7 +292,9 @@ class BackendEngine:
             program.looks_over = looked_over and not backend.compiles
             if fresh or self.comparing:  # what it takes is not known from its first run
                 with part("compile", backend):
-                    backend.wait(self._callable(program, given)(*given)[0])
+                    call = self._callable(program, given)
+                    if self.timing:
+                        backend.wait(call(*given)[0])
                 there, start = perf_counter(), there
                 outcome.compile_seconds += there - start
             with run(backend, program, tape.lines) as running:

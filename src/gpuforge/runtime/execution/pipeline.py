@@ -275,7 +275,7 @@ def engine_for(call: Call, backend: Backend, *, comparing: bool = False) -> Back
         exact=call.exact, comparing=comparing, relaxed=call.relaxed,
         compiling=comparing or bool(call.pin) or not cell.ready,
         aside=None if call.pin or session.plan is not None else session.aside,
-        pace=_pace(call),
+        pace=_pace(call), timing=not call.pin,
     )  # fmt: skip
 
 
