@@ -43,8 +43,8 @@ from gpuforge.runtime.startup.opening import Opening, Openings
 from gpuforge.runtime.threads import contention
 
 if TYPE_CHECKING:
+    from gpuforge.runtime.backends import Opened
     from gpuforge.runtime.evaluation.engine import Programs
-    from gpuforge.runtime.evaluation.opening import Opened
     from gpuforge.runtime.placement.plan import Plan
     from gpuforge.runtime.workers.home import Home
 

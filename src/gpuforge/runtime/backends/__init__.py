@@ -156,6 +156,28 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True)
+class Failure:
+    """A backend that is left out, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The outcome of opening one library.
+
+    Attributes
+    ----------
+    seconds : what it took in all
+    """
+
+    devices: tuple[Backend, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Listing:
     """Whether one backend can be used, without importing its library.
 

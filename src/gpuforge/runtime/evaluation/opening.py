@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.dataclass import dataclass, replace
+from gpuforge.dataclass import replace
 from gpuforge.runtime import staging
-from gpuforge.runtime.backends import Backend, load
+from gpuforge.runtime.backends import Backend, Failure, Opened, load
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.evaluation.aside import ProgramEnds, importing
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs, describe_error
@@ -21,30 +21,8 @@ from gpuforge.runtime.evaluation.recording import record
 from gpuforge.runtime.evaluation.reference import compare
 from gpuforge.runtime.threads import contention, fork_warning
 
-_FLOOR_CALLS = 15
+_FLOOR_CALLS = 7
 _SELDOM = 300_000  # objects more than were freed, between two looks for garbage
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A backend that is left out, and why."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Opened:
-    """The outcome of opening one library.
-
-    Attributes
-    ----------
-    seconds : what it took in all
-    """
-
-    devices: tuple[Backend, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    seconds: float = 0.0
 
 
 def open_library(name: str) -> Opened:

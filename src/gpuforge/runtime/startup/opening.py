@@ -24,7 +24,7 @@ from gpuforge.runtime.threads import contention
 if TYPE_CHECKING:
     import subprocess
 
-    from gpuforge.runtime.evaluation.opening import Opened
+    from gpuforge.runtime.backends import Opened
     from gpuforge.runtime.workers.home import Home
 
 _log = logger("startup")
@@ -62,7 +62,8 @@ class Opening:
 
     def run(self) -> None:
         """Import it in this thread, beside the program."""
-        from gpuforge.runtime.evaluation.opening import Failure, Opened, load_library
+        from gpuforge.runtime.backends import Failure, Opened
+        from gpuforge.runtime.evaluation.opening import load_library
         from gpuforge.runtime.startup.ahead import read_ahead
 
         self._start = perf_counter()
