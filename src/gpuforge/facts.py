@@ -6,8 +6,9 @@ with a reason (it should be there and reading it went wrong): never 0, -1 or a g
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar
+
+from gpuforge.dataclass import dataclass, field
 
 T = TypeVar("T")
 

@@ -15,10 +15,10 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gpuforge.dataclass import dataclass
 from gpuforge.log import logger
 
 if TYPE_CHECKING:

@@ -6,42 +6,75 @@ was skipped. DEBUG is for the log alone.
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from functools import cache
+from typing import TYPE_CHECKING, Any, TextIO
 
 from gpuforge.settings import Settings
-from gpuforge.units import format_seconds
+
+if TYPE_CHECKING:
+    import logging
 
 ROOT = "gpuforge"
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
-class StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes to whatever ``sys.stderr`` is at that moment, which a program may change."""
+class Logger:
+    """One part's place in the log. Nobody listens before the program has imported `logging`."""
 
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
-        self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    __slots__ = ("_name",)
 
-    @property
-    def stream(self) -> TextIO:
-        return sys.stderr
+    def __init__(self, name: str) -> None:
+        self._name = name
 
-    @stream.setter
-    def stream(self, value: TextIO) -> None:
-        raise AttributeError("the stream is sys.stderr")
+    def info(self, text: str, *values: Any) -> None:
+        """Log what was done."""
+        if "logging" in sys.modules:
+            _of_python(self._name).info(text, *values, stacklevel=2)
+
+    def warning(self, text: str, *values: Any) -> None:
+        """Log what the user may want to change."""
+        if "logging" in sys.modules:
+            _of_python(self._name).warning(text, *values, stacklevel=2)
 
 
-def logger(part: str = "") -> logging.Logger:
+def logger(part: str = "") -> Logger:
     """Return the logger of one part of gpuforge, silent unless it or the root was opened."""
+    return Logger(f"{ROOT}.{part}" if part else ROOT)
+
+
+@cache
+def _of_python(name: str) -> logging.Logger:
+    import logging
+
     root = logging.getLogger(ROOT)
     if not root.handlers:
         root.addHandler(logging.NullHandler())
-    return logging.getLogger(f"{ROOT}.{part}" if part else ROOT)
+    return logging.getLogger(name)
+
+
+@cache
+def _handler() -> logging.Handler:
+    """Return what writes to ``sys.stderr`` as it is at that moment: a program may change it."""
+    import logging
+
+    class StderrHandler(logging.StreamHandler[TextIO]):
+        def __init__(self) -> None:
+            logging.Handler.__init__(self)
+            self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+
+        @property
+        def stream(self) -> TextIO:
+            return sys.stderr
+
+        @stream.setter
+        def stream(self, value: TextIO) -> None:
+            raise AttributeError("the stream is sys.stderr")
+
+    return StderrHandler()
 
 
 def open_log(settings: Settings) -> None:
@@ -49,14 +82,15 @@ def open_log(settings: Settings) -> None:
 
     ``log`` names the level; ``verbose`` asks for INFO at least.
     """
-    root = logger()
-    for handler in [h for h in root.handlers if isinstance(h, StderrHandler)]:
-        root.removeHandler(handler)
     levels = [_LEVELS[settings.log]] if settings.log else []
-    levels += [logging.INFO] if settings.verbose else []
-    root.setLevel(min(levels, default=logging.NOTSET))
+    levels += [_LEVELS["info"]] if settings.verbose else []
+    if not levels and "logging" not in sys.modules:
+        return
+    root = _of_python(ROOT)
+    root.removeHandler(_handler())
+    root.setLevel(min(levels, default=0))
     if levels:
-        root.addHandler(StderrHandler())
+        root.addHandler(_handler())
 
 
 @contextmanager
@@ -66,4 +100,6 @@ def phase(name: str) -> Iterator[None]:
     try:
         yield
     finally:
+        from gpuforge.units import format_seconds
+
         logger().info("%s took %s", name, format_seconds(time.perf_counter() - start))

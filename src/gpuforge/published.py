@@ -23,9 +23,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpuforge.dataclass import dataclass, replace
 from gpuforge.log import logger
 
 _MAGIC = b"GPUFORG2"  # the last letter is the version of the format
@@ -42,7 +42,7 @@ _CALLS, _SECONDS, _TRANSFER, _PUT, _GOT, _COMPARED, _LOST, _PRESSURE = range(8)
 _PRESSED_AT = _PRESSURE + 5
 _QUEUED, _RUNNING, _DONE, _FAILED, _BATCHES, _SETTLED, _RETRIES = range(_COUNTS, _COUNTS + 7)
 _PROGRAM, _SPAN = _NAMES.size - 192, _NAMES.size - 96
-_FILE = re.compile(r"\d{1,10}-\d{1,20}")
+_FILE = r"\d{1,10}-\d{1,20}"
 _CROWD = 64
 """With more files than this in the folder, a process that adds one removes those of the dead."""
 _log = logger("published")
@@ -367,7 +367,7 @@ def read_all() -> list[Published]:
     """
     try:
         here = folder()
-        names = [name for name in os.listdir(here) if _FILE.fullmatch(name)]
+        names = [name for name in os.listdir(here) if re.fullmatch(_FILE, name)]
     except OSError:
         return []
     found = (_read(here / name) for name in names)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from gpuforge.dataclass import dataclass, field
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ def test_calls_go_on_while_another_thread_opens_a_library(monkeypatch: pytest.Mo
 
 def test_the_version_of_a_library_is_its_packages() -> None:
     """It is read from the name of a folder where that is told, which is faster."""
-    names = {name: backends.load(name).LIBRARY.split(".")[0] for name in backends.names()}
+    names = {name: backends.about(name)[0].split(".")[0] for name in backends.names()}
     packages = packages_distributions()
     installed = {name: packages[library] for name, library in names.items() if library in packages}
     assert "numpy" in installed

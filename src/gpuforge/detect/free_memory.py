@@ -5,20 +5,19 @@ A control group counts the files it read as used; what it can give back of them 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpuforge.detect.notation import size
 from gpuforge.detect.source import text_at
 from gpuforge.probe import LiveProbe, Probe
 from gpuforge.units import format_bytes
 
 CGROUP = "/sys/fs/cgroup"
+UNLIMITED_BYTES = 2**50
 # Of version 2 and of version 1: where a group's folder is, its limit, its use, what it can free.
 _MEMORY = (
-    ("", "memory.max", "memory.current", r"^inactive_file (\d+)"),
-    ("/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", r"^total_inactive_file (\d+)"),
+    ("", "memory.max", "memory.current", "inactive_file"),
+    ("/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 
 
@@ -34,12 +33,10 @@ def read_free_memory(probe: Probe | None = None) -> FreeMemory | None:
     """Return what this process may still use; None where the system does not show it."""
     probe = probe or LiveProbe()
     text = text_at(probe, "/proc/meminfo")
-    free = re.search(r"MemAvailable:\s+(\d+) kB", text)
+    free, whole = (_number(text, name) for name in ("MemAvailable:", "MemTotal:"))
     if free is None:
         return None
-    whole = re.search(r"MemTotal:\s+(\d+) kB", text)
-    total = int(whole[1]) * 1024 if whole else 0
-    found = FreeMemory(int(free[1]) * 1024, total, "/proc/meminfo")
+    found = FreeMemory(free * 1024, (whole or 0) * 1024, "/proc/meminfo")
     for limit, used in limits(probe):
         if limit - used < found.free_bytes:
             evidence = f"control group: {format_bytes(used)} of {format_bytes(limit)} used"
@@ -50,7 +47,8 @@ def read_free_memory(probe: Probe | None = None) -> FreeMemory | None:
 def control_groups(probe: Probe) -> list[str]:
     """Return this process's control group and those above it, as folders below a hierarchy."""
     text = text_at(probe, "/proc/self/cgroup")
-    groups = re.findall(r"^\d+:(?:|[^:]*\bmemory\b[^:]*):(/.*)$", text, re.M)
+    lines = (line.split(":", 2) for line in text.splitlines())
+    groups = [line[2] for line in lines if len(line) == 3 and _counts_memory(line[1], line[2])]
     # In a container its own group is the root; seen from outside, each group above counts too.
     parts = [p for p in max(groups, key=len, default="").split("/") if p not in ("", "..")][:16]
     return ["/".join(["", *parts[:depth]]) for depth in range(len(parts), -1, -1)]
@@ -61,7 +59,22 @@ def limits(probe: Probe) -> Iterator[tuple[int, int]]:
     for root, name, usage, freeable in _MEMORY:
         for folder in control_groups(probe):
             at = f"{CGROUP}{root}{folder}"
-            limit, used = (size(text_at(probe, f"{at}/{file}").strip()) for file in (name, usage))
-            if limit is not None:
-                free = re.search(freeable, text_at(probe, f"{at}/memory.stat"), re.M)
-                yield limit, max(0, (used or 0) - (int(free[1]) if free else 0))
+            limit, used = (_number(text_at(probe, f"{at}/{file}")) for file in (name, usage))
+            if limit and limit < UNLIMITED_BYTES:
+                free = _number(text_at(probe, f"{at}/memory.stat"), freeable)
+                yield limit, max(0, (used or 0) - (free or 0))
+
+
+def _counts_memory(controllers: str, folder: str) -> bool:
+    """Return whether a line of ``/proc/self/cgroup`` names the group that memory is counted in."""
+    return folder.startswith("/") and (not controllers or "memory" in controllers.split(","))
+
+
+def _number(text: str, name: str = "") -> int | None:
+    """Return the number that stands alone in a text, or after a name at the start of a line."""
+    for line in text.splitlines():
+        words = line.split()
+        if words and (not name or words[0] == name):
+            number = words[-1 if not name else min(1, len(words) - 1)]
+            return int(number) if number.isascii() and number.isdigit() else None
+    return None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from gpuforge.dataclass import dataclass, field
 from gpuforge.detect.source import outputs_of
 from gpuforge.facts import NOT_SHOWN, Failed, NotGpu, Toolkit, Vendor, VendorFailure
 from gpuforge.probe import Output, Probe

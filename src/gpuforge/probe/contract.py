@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from gpuforge.dataclass import dataclass
 from gpuforge.facts import Reading
 from gpuforge.probe.files import decoded
 

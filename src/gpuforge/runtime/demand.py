@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
+from gpuforge.dataclass import dataclass
+from gpuforge.digest import digest
 from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.libraries import Libraries, Library
 from gpuforge.runtime.placement.account import Account
 from gpuforge.runtime.placement.policy import Kind
 from gpuforge.runtime.placement.priors import Priors
-from gpuforge.runtime.record import digest
 
 _ORDER = ("cupy", "jax", "torch", "dpnp")
 """Which of libraries that promise the same is opened first: those that gain on most calls."""
@@ -107,7 +107,9 @@ class Demand:
         return max(0.0, min(saving, call.expected - call.recording))
 
     def _saved(self, library: Library) -> float | None:
-        found = self.kept.constant(self._saved_key(library)) if self._program else None
+        if not self._program or not self.kept.has(f"saved:{library.label}@"):
+            return None  # to tell its version takes longer than to look
+        found = self.kept.constant(self._saved_key(library))
         return found if isinstance(found, float) else None
 
     def _saved_key(self, library: Library) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpuforge.dataclass import dataclass
 from gpuforge.errors import UnknownName
 from gpuforge.runtime.backends import (
     Backend,
@@ -23,7 +23,7 @@ from gpuforge.runtime.placement.priors import is_for_gpus
 from gpuforge.settings import Settings
 
 if TYPE_CHECKING:
-    from gpuforge.runtime.evaluation.opening import Failure
+    from gpuforge.runtime.backends import Failure
 
 ISOLATES = os.name == "posix"
 """Whether worker processes can be had here: they are handed shared memory by a socket."""

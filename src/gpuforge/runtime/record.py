@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property, partial
 from threading import Lock
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from gpuforge import __version__, published
+from gpuforge.dataclass import dataclass, field
+from gpuforge.digest import digest
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.reading import read_operations
 from gpuforge.runtime.placement.policy import NUMPY, Kind
-from gpuforge.runtime.threads.contention import BlasLimit
 from gpuforge.trace import Choice
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.replay import Replay
     from gpuforge.runtime.function.dependence import Dependence
     from gpuforge.runtime.libraries import Library
+    from gpuforge.runtime.threads.contention import BlasLimit
 
 TIMED_SECONDS = 20e-6
 """Held calls that take longer are timed."""
@@ -326,17 +326,12 @@ def _code_text(code: CodeType) -> str:
     return f"{code.co_code.hex()} {code.co_names} {constants}"
 
 
-def digest(text: str) -> str:
-    """Return a short name for a text."""
-    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=12).hexdigest()
-
-
 def stable_text(value: Any) -> str:
     """Return a text for a key that is the same in every process."""
     if isinstance(value, tuple):
         return f"({','.join(map(stable_text, value))})"
     if isinstance(value, type | FunctionType | BuiltinFunctionType):
         return f"{value.__module__}.{value.__qualname__}"
-    if is_dataclass(value):
+    if hasattr(type(value), "__dataclass_fields__"):
         return type(value).__qualname__
     return repr(value)

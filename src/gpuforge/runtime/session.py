@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from time import perf_counter
 from types import MappingProxyType
@@ -18,7 +18,6 @@ from gpuforge import published, trace
 from gpuforge import settings as settings_module
 from gpuforge.errors import BackendUnavailable
 from gpuforge.history import History, Timing
-from gpuforge.installation import install_command
 from gpuforge.log import logger, open_log
 from gpuforge.runtime import heap
 from gpuforge.runtime.backends import Backend, matches
@@ -36,7 +35,6 @@ from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.libraries import Libraries, Library
 from gpuforge.runtime.placement.account import Account
 from gpuforge.runtime.placement.peers import Peer, Peers
-from gpuforge.runtime.placement.plan import Plan
 from gpuforge.runtime.placement.policy import NUMPY, SHARE_FELT, Candidate, Policy, arrive
 from gpuforge.runtime.placement.priors import Priors, classify
 from gpuforge.runtime.prelude import prelude
@@ -45,8 +43,9 @@ from gpuforge.runtime.startup.opening import Opening, Openings
 from gpuforge.runtime.threads import contention
 
 if TYPE_CHECKING:
+    from gpuforge.runtime.backends import Opened
     from gpuforge.runtime.evaluation.engine import Programs
-    from gpuforge.runtime.evaluation.opening import Opened
+    from gpuforge.runtime.placement.plan import Plan
     from gpuforge.runtime.workers.home import Home
 
 _log = logger("session")
@@ -86,9 +85,11 @@ class Session:
         self.openings = Openings(self.aside, self._home)
         self.warms = chosen.warmup and not self.forked
         self._homes: dict[str, Home] = {}
-        self.plan = (
-            Plan.open(chosen, folder, self.history.machine) if chosen.deterministic else None
-        )
+        self.plan: Plan | None = None
+        if chosen.deterministic:
+            from gpuforge.runtime.placement.plan import Plan
+
+            self.plan = Plan.open(chosen, folder, self.history.machine)
         self.libraries = Libraries(chosen)
         self.libraries.measured = self.priors.measured
         self.demand = Demand(self.libraries, self.priors, self.account, self.kept)
@@ -166,6 +167,8 @@ class Session:
                 hint="start processes by 'spawn'",
             )
         if library is None:
+            from gpuforge.installation import install_command
+
             raise BackendUnavailable(
                 f"backend {name!r} is not installed or not allowed by the settings",
                 hint=f"run '{install_command(library_name)}', or pass fallback=True",
@@ -428,10 +431,12 @@ class Session:
         ends = not threading.main_thread().is_alive()
         self.openings.stop()
         self.aside.wait(END_PATIENCE_SECONDS if ends else FORK_PATIENCE_SECONDS)
-        with self.history.held_open():  # others write to the same file
+        with self.history.held_open():  # its start is written to the same file
             self.flush(force=True)
-            for keep in at_close:
-                keep(self)
+            if self.openings.all:
+                from gpuforge.runtime.startup import warming
+
+                warming.keep(self)
         for home in self._homes.values():
             home.close()
 
@@ -454,8 +459,6 @@ class Session:
 _default: Session | None = None
 _default_lock = threading.Lock()
 _all: list[Session] = []
-at_close: list[Callable[[Session], None]] = []
-"""What is told of each session before it is closed."""
 
 
 @trace.when_switched

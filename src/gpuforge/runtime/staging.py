@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import methodcaller
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+
+from gpuforge.dataclass import dataclass
 
 CHUNK_BYTES = 4 << 20
 LEAST_BYTES = 2 * CHUNK_BYTES

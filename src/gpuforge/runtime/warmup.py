@@ -6,12 +6,9 @@ import os
 from collections.abc import Iterable, Mapping
 
 from gpuforge import settings
-from gpuforge.runtime.session import at_close, current_session
+from gpuforge.runtime.session import current_session
 from gpuforge.runtime.startup import caches, warming
 from gpuforge.runtime.startup.warming import Warmup
-
-if warming.keep not in at_close:
-    at_close.append(warming.keep)
 
 
 def warmup(names: Iterable[str] | Mapping[str, float] = (), *, wait: bool = False) -> Warmup:

@@ -8,16 +8,17 @@ no array of the user's: a *node* that nothing refers to any more need not be com
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from gpuforge.dataclass import dataclass
 
 Dtype = np.dtype[Any]
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Operation:
     """One row of the table of operations.
 

@@ -1,9 +1,9 @@
 """One file per array library. A backend is a library on a device: ``torch:cuda:0``.
 
-A module holds ``LIBRARY`` (the name to import), ``open_devices() -> list[Backend]``, which imports
-the library, and nothing that runs at import. Being found costs no import of the library; being
-opened ends in a first real result compared with NumPy's. What a library does not do as NumPy is
-declared as data: ``DEVIATIONS``, operation to reason.
+A module holds ``open_devices() -> list[Backend]``, which imports the library, and nothing that runs
+at import; in another package also ``LIBRARY``, the name to import, which for those here stands in
+`OWN`: to list them imports none. Being opened ends in a first real result compared with NumPy's.
+What a library does not do as NumPy is declared as data: ``DEVIATIONS``, operation to reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,19 +20,30 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
-from gpuforge import registry
-from gpuforge.detect.free_memory import FreeMemory
+from gpuforge.dataclass import dataclass
 from gpuforge.errors import UnknownName
-from gpuforge.runtime.staging import Staging
-from gpuforge.runtime.timing import Timer
 
 GPUS = ("cuda", "rocm", "xpu", "mps", "metal", "gpu")
 DEVICES = ("cpu", "gpu", *GPUS[:-1], "tpu", "accelerator")
 """What a device may be called; ``gpu`` stands for any, whatever its library calls it."""
 if TYPE_CHECKING:
+    from gpuforge.detect.free_memory import FreeMemory
     from gpuforge.runtime.array.graph import Graph
     from gpuforge.runtime.lowering.contract import Lowering
+    from gpuforge.runtime.staging import Staging
+    from gpuforge.runtime.timing import Timer
 
+OWN = {
+    "cupy": ("cupy", False),
+    "dpnp": ("dpnp", False),
+    "jax": ("jax", False),
+    "mlx": ("mlx", True),
+    "numpy": ("numpy", False),
+    "opencl": ("pyopencl", True),
+    "torch": ("torch", False),
+}
+"""The modules here, with the name that each library is imported by and whether it is used by those
+only who name it, since it ends the process where memory is short."""
 GROUP = "gpuforge.backends"
 """The entry points by which other packages add backends."""
 LOST = (
@@ -146,6 +156,28 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True)
+class Failure:
+    """A backend that is left out, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The outcome of opening one library.
+
+    Attributes
+    ----------
+    seconds : what it took in all
+    """
+
+    devices: tuple[Backend, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Listing:
     """Whether one backend can be used, without importing its library.
 
@@ -169,8 +201,7 @@ class Listing:
 
 def names(*, plugins: bool = False) -> tuple[str, ...]:
     """Return the names of the backends here and, with `plugins`, of those in other packages."""
-    own = registry.names(__name__)
-    return (*own, *sorted(set(_entry_points()) - set(own))) if plugins else own
+    return (*OWN, *sorted(set(_entry_points()) - set(OWN))) if plugins else tuple(OWN)
 
 
 def load(name: str) -> ModuleType:
@@ -178,9 +209,17 @@ def load(name: str) -> ModuleType:
 
     A module here goes before an entry point of the same name.
     """
-    if name in registry.names(__name__):
+    if name in OWN:
         return import_module(f"{__name__}.{name}")
     return cast(ModuleType, _entry_points()[name].load())
+
+
+def about(name: str) -> tuple[str, bool]:
+    """Return what a backend's library is imported by, and whether only who names it uses it."""
+    if name in OWN:
+        return OWN[name]
+    module = load(name)
+    return module.LIBRARY, bool(getattr(module, "NAMED_ONLY", False))
 
 
 def list_backends(*, plugins: bool = False) -> tuple[Listing, ...]:
@@ -195,21 +234,19 @@ def libraries() -> set[str]:
 
 def _list(name: str) -> Listing:
     try:
-        module = load(name)
-        library = module.LIBRARY
+        library, named_only = about(name)
         loaded = library in sys.modules
         found = loaded or find_spec(library) is not None
     except Exception as error:  # noqa: BLE001 - another package's module may fail in any way
         return Listing(name, name, False, False, f"{type(error).__name__}: {error}")
     reason = "" if found else f"{library} is not installed"
-    named_only = bool(getattr(module, "NAMED_ONLY", False))
     return Listing(name, library, found, loaded, reason, named_only)
 
 
 @cache
 def installed_version(name: str) -> str:
     """Return the version of a backend's library, as its package says; empty where none does."""
-    library = load(name).LIBRARY.split(".")[0]
+    library = about(name)[0].split(".")[0]
     if told := _version_beside(library):
         return told
     from importlib.metadata import PackageNotFoundError, packages_distributions, version

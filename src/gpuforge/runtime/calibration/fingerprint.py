@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 from functools import cache
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gpuforge.digest import digest
 from gpuforge.runtime.threads.contention import allowed_cores
 
 _THREAD_VARIABLES = (
@@ -33,8 +33,7 @@ def describe_machine() -> dict[str, str]:
 
 def machine_fingerprint() -> str:
     """Return a digest that changes with the CPU, its allowed cores, NumPy or thread settings."""
-    text = repr(sorted(describe_machine().items()))
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return digest(repr(sorted(describe_machine().items())), 8)
 
 
 def cpu_features() -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
 
 from gpuforge import published, trace
+from gpuforge.dataclass import dataclass
 from gpuforge.errors import DeviceLost, WorkerDied
 from gpuforge.log import logger
 from gpuforge.runtime.array.graph import Dtype, Graph, Lines, Operation, Tape
@@ -144,6 +144,9 @@ class BackendEngine:
         What ends the recording where that takes too long; None where it goes on to its end.
     limit_seconds
         What the backend may take for the graphs of a call that is compared; NumPy makes the rest.
+    timing
+        Whether a program that was just compiled runs twice, since its first run does not tell what
+        the next ones take. One that is compared always does.
     """
 
     def __init__(
@@ -160,11 +163,13 @@ class BackendEngine:
         aside: Aside | None = None,
         pace: Pace | None = None,
         limit_seconds: float = math.inf,
+        timing: bool = True,
     ) -> None:
         self.backend, self.reference, self.programs = backend, reference, programs
         self.exact, self.comparing, self.compiling = exact, comparing, compiling
         self.relaxed, self.compile_seconds = relaxed, compile_seconds
         self.aside, self.pace, self.limit_seconds = aside, pace, limit_seconds
+        self.timing = timing or comparing
         self.able = programs.able(backend, exact)
         self.outcome = Outcome()
         self.latest: Program | None = None
@@ -307,7 +312,9 @@ class BackendEngine:
             program.looks_over = looked_over and not backend.compiles
             if fresh or (self.comparing and not program.runs):  # the first run tells nothing
                 with part("compile", backend):
-                    backend.wait(self._callable(program, given)(*given)[0])
+                    call = self._callable(program, given)
+                    if self.timing:
+                        backend.wait(call(*given)[0])
                 there, start = perf_counter(), there
                 outcome.compile_seconds += there - start
             with run(backend, program, tape.lines) as running:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import cache
 from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
 
+from gpuforge.dataclass import replace
 from gpuforge.runtime import staging
-from gpuforge.runtime.backends import Backend, load
+from gpuforge.runtime.backends import Backend, Failure, Opened, load
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.evaluation.aside import ProgramEnds, importing
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs, describe_error
@@ -21,30 +21,8 @@ from gpuforge.runtime.evaluation.recording import record
 from gpuforge.runtime.evaluation.reference import compare
 from gpuforge.runtime.threads import contention, fork_warning
 
-_FLOOR_CALLS = 15
-_SELDOM = 100_000  # objects more than were freed, between two looks for garbage
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A backend that is left out, and why."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Opened:
-    """The outcome of opening one library.
-
-    Attributes
-    ----------
-    seconds : what it took in all
-    """
-
-    devices: tuple[Backend, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    seconds: float = 0.0
+_FLOOR_CALLS = 7
+_SELDOM = 300_000  # objects more than were freed, between two looks for garbage
 
 
 def open_library(name: str) -> Opened:
@@ -73,7 +51,8 @@ def settle(name: str, opened: Opened) -> Opened:
 def seldom_collected() -> Iterator[None]:
     """Let Python look for garbage less often: what an import makes is none, and it makes much.
 
-    Looking takes a tenth of PyTorch's import. A threshold that the program sets meanwhile stays.
+    Looking takes a tenth of PyTorch's import. What was made counts as old afterwards, or the next
+    look, at what is new, would take 0.1 s. A threshold that the program sets meanwhile stays.
     """
     before = gc.get_threshold()
     if 0 < before[0] < _SELDOM:
@@ -83,6 +62,9 @@ def seldom_collected() -> Iterator[None]:
     finally:
         if gc.get_threshold()[0] == _SELDOM:
             gc.set_threshold(*before)
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()  # into the oldest generation
 
 
 @cache

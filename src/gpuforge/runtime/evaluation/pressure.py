@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from math import inf
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from gpuforge import published
-from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.log import logger
 from gpuforge.runtime.backends import Backend, device_of
+
+if TYPE_CHECKING:
+    from gpuforge.detect.free_memory import FreeMemory
 
 _log = logger("pressure")
 _EVERY_SECONDS = 0.05

@@ -8,12 +8,12 @@ one may run what is in it, as importing a library does.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from functools import cache
 from pathlib import Path
 
 from gpuforge import stored
+from gpuforge.digest import blake2b, digest
 from gpuforge.log import logger
 from gpuforge.runtime.array.graph import Graph
 from gpuforge.runtime.backends import Backend, Program
@@ -51,8 +51,8 @@ class ProgramStore:
             os.utime(path)  # it is in use
         except OSError:
             return None
-        digest, data = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-        if hashlib.sha256(data).digest() != digest:
+        told, data = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+        if blake2b(data, digest_size=_DIGEST_BYTES).digest() != told:
             _log.info("%s is damaged: compiling anew", path)
             return None
         try:
@@ -69,7 +69,7 @@ class ProgramStore:
         try:
             data = backend.stored(program)
             if 0 < len(data) <= MAX_FILE_BYTES:
-                content = hashlib.sha256(data).digest() + data
+                content = blake2b(data, digest_size=_DIGEST_BYTES).digest() + data
                 stored.write(path, content, parents=True, durable=False)
                 self._prune(path.parent)
         except Exception as error:  # noqa: BLE001 - the program runs; it is compiled again next time
@@ -89,7 +89,7 @@ class ProgramStore:
         if not under or " at 0x" in text:  # it has no name that another process would find
             return None
         whole = (text, backend.name, under, self._machine, sources)
-        return self._folder / hashlib.sha256(repr(whole).encode()).hexdigest()[:40]
+        return self._folder / digest(repr(whole), 20)
 
     def _prune(self, folder: Path) -> None:
         """Remove, once a process, the files that were not used for longest if they are too many."""
@@ -103,10 +103,11 @@ class ProgramStore:
 
 @cache
 def _sources() -> str:
-    """Return a digest of the code that makes programs of graphs."""
+    """Return a digest of the code that makes programs of graphs, known as Python knows it."""
     runtime = Path(__file__).parents[1]
-    digest = hashlib.sha256()
+    found = blake2b()
     for folder in _SOURCES:
         for path in sorted((runtime / folder).glob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+            state = path.stat()
+            found.update(f"{path.name} {state.st_size} {state.st_mtime_ns} ".encode())
+    return found.hexdigest()

@@ -8,11 +8,11 @@ is unusual about a call leaves it to be recorded: the body has not run yet.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuforge.dataclass import dataclass
 from gpuforge.runtime.array.array import Array, node_of
 from gpuforge.runtime.array.graph import INPUT, Lines, Node, Tape
 from gpuforge.runtime.array.recorder import Host, Recorder

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from gpuforge.dataclass import dataclass
 from gpuforge.installation import install_command
 from gpuforge.runtime.execution.call import Call, open_call
 from gpuforge.runtime.execution.considered import Offloaded

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from gpuforge import __version__
+from gpuforge.dataclass import dataclass, field
+from gpuforge.digest import digest
 from gpuforge.runtime.function.signature import Signature
 from gpuforge.runtime.placement.evidence import Estimate
 from gpuforge.runtime.placement.policy import Candidate, recall_savings
@@ -14,7 +15,6 @@ from gpuforge.runtime.record import (
     MAX_KINDS,
     FunctionRecord,
     KindRecord,
-    digest,
     stable_text,
 )
 from gpuforge.runtime.session import Session

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from time import perf_counter, perf_counter_ns
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gpuforge import trace
 from gpuforge.runtime.context import current
 from gpuforge.runtime.execution import pipeline
 from gpuforge.runtime.execution.call import Call, open_call
-from gpuforge.runtime.execution.explanation import Explanation, explain_call
 from gpuforge.runtime.execution.observed import call_span
 from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.naming import name_of
@@ -17,7 +16,9 @@ from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.signature import INSIDE, AsWritten, sign
 from gpuforge.runtime.record import FunctionRecord, Held
 from gpuforge.runtime.session import Session, current_session
-from gpuforge.runtime.warmup import warm_after_first_call
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.execution.explanation import Explanation
 
 _KEPT_KEYS = 4096
 
@@ -43,6 +44,8 @@ def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]
     try:
         return _consider(session, offloaded, args, kwargs)
     finally:
+        from gpuforge.runtime.warmup import warm_after_first_call
+
         warm_after_first_call()
 
 
@@ -103,6 +106,8 @@ def _hold(offloaded: Offloaded, function: FunctionRecord, hot: Any, held: Held) 
 
 def explain(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
     """Return where a call would run and why, without running it."""
+    from gpuforge.runtime.execution.explanation import Explanation, explain_call
+
     session, written = current_session(), offloaded.__wrapped__
     if not session.settings.enabled:
         return Explanation.as_written(name_of(written), "GPUFORGE_ENABLED is off")

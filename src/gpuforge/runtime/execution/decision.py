@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from gpuforge.dataclass import replace
 from gpuforge.errors import BackendUnavailable
 from gpuforge.log import logger
 from gpuforge.runtime.backends import Backend, device_of

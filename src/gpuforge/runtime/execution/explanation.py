@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gpuforge.dataclass import dataclass
 from gpuforge.runtime.execution.call import Call
 from gpuforge.runtime.execution.decision import decide
 from gpuforge.runtime.placement.policy import NUMPY, Decision

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from math import erfc, hypot, log, sqrt
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuforge.dataclass import dataclass, field
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.evaluation.engine import BackendEngine
 from gpuforge.runtime.evaluation.recording import StartAgain, record

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
 import numpy as np
 
 from gpuforge import trace
-from gpuforge.runtime.evaluation.observed import described
+from gpuforge.dataclass import replace
 from gpuforge.runtime.execution.call import Call
 from gpuforge.runtime.placement.policy import NUMPY, Decision
 from gpuforge.runtime.record import FunctionRecord, Held
@@ -29,6 +28,8 @@ def call_span(
 def _about(function: FunctionRecord, given: Iterable[Any]) -> tuple[str, dict[str, Any]]:
     """Return what the span of a call is called, and what is said of it."""
     name, file, line = _home(function.function)
+    from gpuforge.runtime.evaluation.observed import described
+
     arrays = described([one for one in given if type(one) is np.ndarray])
     return name, {"function": function.name, "file": file, "line": line, **arrays}
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gpuforge import published, trace
+from gpuforge.dataclass import dataclass, replace
 from gpuforge.log import logger
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.demand import Wanted
 from gpuforge.runtime.evaluation.aside import COMPILING
-from gpuforge.runtime.evaluation.observed import part
-from gpuforge.runtime.evaluation.pressure import look, release
 from gpuforge.runtime.execution.call import Call, note_overhead, refusal_key
 from gpuforge.runtime.execution.decision import candidates, decide, lost_seconds
 from gpuforge.runtime.execution.observed import chosen, telling
@@ -245,6 +243,7 @@ def _replay(call: Call, engine: BackendEngine, recorded: Recorded) -> Replay | N
 
 
 def _traced_record(call: Call, engine: BackendEngine) -> Recorded:
+    from gpuforge.runtime.evaluation.observed import part
     from gpuforge.runtime.evaluation.recording import record
     from gpuforge.runtime.evaluation.replay import Noted
 
@@ -279,7 +278,7 @@ def engine_for(call: Call, backend: Backend, *, comparing: bool = False) -> Back
         exact=call.exact, comparing=comparing, relaxed=call.relaxed,
         compiling=comparing or bool(call.pin) or not cell.ready,
         aside=None if call.pin or session.plan is not None else session.aside,
-        pace=_pace(call), limit_seconds=_limit(call),
+        pace=_pace(call), limit_seconds=_limit(call), timing=not call.pin,
     )  # fmt: skip
 
 
@@ -551,6 +550,8 @@ def freshen(call: Call, name: str) -> None:
 
 def give_memory_back(session: Session, backend: Backend, *, now: bool = False) -> bool:
     """Give back what a library kept after a call if that is due; return whether it was."""
+    from gpuforge.runtime.evaluation.pressure import look, release
+
     chosen = session.settings
     try:
         look(backend, chosen.pressure_warning, chosen.pressure_critical)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gpuforge.dataclass import dataclass
 from gpuforge.runtime import heap
 from gpuforge.runtime.placement.account import SHARE
 from gpuforge.runtime.placement.policy import NUMPY

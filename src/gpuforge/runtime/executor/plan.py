@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpuforge import __version__
+from gpuforge.digest import digest
 from gpuforge.log import logger
 from gpuforge.runtime.array.rules import count
 from gpuforge.runtime.executor.batch import Batch
@@ -19,7 +20,7 @@ from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.signature import NUMERIC_KINDS
 from gpuforge.runtime.placement.policy import NUMPY
-from gpuforge.runtime.record import FunctionRecord, Held, Mapped, digest, stable_text
+from gpuforge.runtime.record import FunctionRecord, Held, Mapped, stable_text
 from gpuforge.runtime.session import Session, current_session
 
 _log = logger("map")

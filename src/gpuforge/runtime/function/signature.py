@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from gpuforge.dataclass import dataclass
 
 NUMERIC_KINDS = "biufc"
 _BY_VALUE = (int, bool, str, type(None))

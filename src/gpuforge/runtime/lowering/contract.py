@@ -8,11 +8,11 @@ does differently for ordinary values is not in the lowering at all, or refused f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from gpuforge.dataclass import dataclass, field
 from gpuforge.runtime.array.graph import Dtype, Operation
 from gpuforge.runtime.array.index import NEW, PLACE
 from gpuforge.runtime.array.indexing import ARRAY

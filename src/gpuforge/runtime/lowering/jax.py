@@ -9,10 +9,10 @@ shape that depends on values cannot be compiled.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from gpuforge.dataclass import replace
 from gpuforge.runtime.array.graph import Dtype
 from gpuforge.runtime.lowering.contract import Lowering, only
 

@@ -7,10 +7,10 @@ on a GPU. A guard sees it, and the places are kept within range meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from gpuforge.dataclass import replace
 from gpuforge.runtime.array.indexing import ARRAY
 from gpuforge.runtime.lowering.contract import Lowering, any_of, never, only, out_of_range
 

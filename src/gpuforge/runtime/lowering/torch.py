@@ -8,10 +8,10 @@ are not finite are left to it too: some of PyTorch's factorisations end the proc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from gpuforge.dataclass import replace
 from gpuforge.runtime.array.graph import Dtype
 from gpuforge.runtime.lowering.contract import Lowering, only
 

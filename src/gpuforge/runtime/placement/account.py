@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+
+from gpuforge.dataclass import dataclass, field
 
 SHARE, FLOOR_SECONDS = 0.03, 50e-3
 """Beyond this share of NumPy's time, and this much, the session stops trying."""

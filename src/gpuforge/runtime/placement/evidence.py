@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable
 from math import erfc, exp, log, sqrt
-from statistics import median
 from typing import NamedTuple
+
+from gpuforge.dataclass import dataclass, field
 
 KEPT_SAMPLES = 25
 SAMPLE_SPREAD, LEAST_SPREAD = 0.25, 0.08
@@ -118,6 +118,13 @@ class Cell:
 def _woken(before: float, after: float) -> bool:
     """Return whether a call of `before` seconds may have waited for threads that `after` found."""
     return after < min(WARM_SHARE * before, SHORT_SECONDS)
+
+
+def median(values: Iterable[float]) -> float:
+    """Return the middle one of some numbers; importing `statistics` for it takes milliseconds."""
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 class Estimate(NamedTuple):

@@ -7,10 +7,11 @@ calls like its own, long before it has tried one. Pure: no clock, no I/O; guarde
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
 from itertools import chain
 from math import exp, log
-from statistics import median
+
+from gpuforge.dataclass import dataclass, field
+from gpuforge.runtime.placement.evidence import median
 
 KEPT_RATIOS = 48
 """Of one class of operations on one backend, the latest."""

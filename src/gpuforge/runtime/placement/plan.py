@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuforge import stored
+from gpuforge.dataclass import dataclass, field
 from gpuforge.errors import InvalidSettings
 from gpuforge.log import logger
 from gpuforge.settings import Settings

@@ -11,13 +11,12 @@ expected to take `TRY_FACTOR` times the best.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
-from statistics import median
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gpuforge.runtime.placement.evidence import SHORT_SECONDS, Curve, Estimate
+from gpuforge.dataclass import dataclass, field
+from gpuforge.runtime.placement.evidence import SHORT_SECONDS, Curve, Estimate, median
 from gpuforge.runtime.placement.peers import Peer
 
 NUMPY = "numpy"

@@ -9,13 +9,14 @@ Triton, ``triton/knobs.py``; JAX documentation, "Persistent compilation cache".
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+from gpuforge.dataclass import dataclass
+from gpuforge.digest import digest
 
 NVIDIA_SIGNS = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia")
 
@@ -89,7 +90,7 @@ def _of_jax(folder: Path) -> Path:
     except OSError:
         lines = [platform.processor()]
     cpu = [line for line in lines if line.startswith(("flags", "Features", "model name"))][:2]
-    return folder / "jax" / hashlib.blake2b(repr(cpu).encode(), digest_size=6).hexdigest()
+    return folder / "jax" / digest(repr(cpu), 6)
 
 
 def _can_be_written(folder: Path) -> bool:

@@ -16,17 +16,15 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gpuforge.log import logger
-from gpuforge.runtime.backends import load
+from gpuforge.runtime.backends import about
 from gpuforge.runtime.evaluation.aside import Aside
 from gpuforge.runtime.libraries import Library
-from gpuforge.runtime.startup.ahead import read_ahead
-from gpuforge.runtime.startup.record import since_start
 from gpuforge.runtime.threads import contention
 
 if TYPE_CHECKING:
     import subprocess
 
-    from gpuforge.runtime.evaluation.opening import Opened
+    from gpuforge.runtime.backends import Opened
     from gpuforge.runtime.workers.home import Home
 
 _log = logger("startup")
@@ -51,6 +49,8 @@ class Opening:
     """
 
     def __init__(self, library: Library, by: str, *, felt: float, tried: bool = False) -> None:
+        from gpuforge.runtime.startup.record import since_start
+
         self.library, self.by, self.felt, self.tried = library, by, felt, tried
         self.state, self.failure = "waiting", ""
         self.began_seconds = since_start()
@@ -62,7 +62,9 @@ class Opening:
 
     def run(self) -> None:
         """Import it in this thread, beside the program."""
-        from gpuforge.runtime.evaluation.opening import Failure, Opened, load_library
+        from gpuforge.runtime.backends import Failure, Opened
+        from gpuforge.runtime.evaluation.opening import load_library
+        from gpuforge.runtime.startup.ahead import read_ahead
 
         self._start = perf_counter()
         ahead: subprocess.Popen[bytes] | None = None
@@ -72,8 +74,8 @@ class Opening:
             if self.tried:
                 self.state = "tried in a process of its own"
                 reason = try_out(name)
-            elif load(name).LIBRARY not in sys.modules:
-                ahead = read_ahead(load(name).LIBRARY)
+            elif (library := about(name)[0]) not in sys.modules:
+                ahead = read_ahead(library)
             self.state = "importing"
             made = Opened((), (Failure(name, reason),)) if reason else load_library(name)
             self.end(made, made.seconds)
@@ -189,7 +191,7 @@ class Openings:
         self._under_way.clear()
         self._queue.clear()
         for name in imported:
-            _forget_import(load(name).LIBRARY.partition(".")[0])
+            _forget_import(about(name)[0].partition(".")[0])
 
     def _work(self) -> None:
         while (one := self._next()) is not None:

@@ -6,7 +6,6 @@ compute that loads NumPy, which a program of lazy imports may never do.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gpuforge import settings
+from gpuforge.digest import digest
 from gpuforge.errors import InvalidSettings
 from gpuforge.history import History
 
@@ -115,4 +115,4 @@ def switched_off() -> dict[str, str]:
 
 
 def _name(path: str) -> str:
-    return f"start:{hashlib.blake2b(path.encode(), digest_size=8).hexdigest()}"
+    return f"start:{digest(path, 8)}"

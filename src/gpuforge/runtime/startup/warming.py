@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from gpuforge.dataclass import dataclass
 from gpuforge.runtime.libraries import Library
 from gpuforge.runtime.startup import record
 from gpuforge.runtime.startup.opening import Opening
@@ -200,4 +200,6 @@ def keep(session: Session) -> None:
             library = name.partition(":")[0]
             uses[library] = uses.get(library, 0) + count.calls
     found = components(session.openings.all, uses)
+    from dataclasses import asdict
+
     record.keep("libraries", {name: asdict(one) for name, one in found.items()})

@@ -18,11 +18,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpuforge import settings
+from gpuforge.dataclass import dataclass, field
 from gpuforge.errors import InvalidSettings
 from gpuforge.log import logger
 

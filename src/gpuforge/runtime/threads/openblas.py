@@ -23,11 +23,12 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import numpy as np
+
+from gpuforge.dataclass import dataclass
 
 FUNCTIONS = (
     "openblas_read_env",

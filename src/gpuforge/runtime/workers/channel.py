@@ -13,7 +13,6 @@ import pickle
 import select
 import socket
 import struct
-import tempfile
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -120,6 +119,8 @@ def anonymous_file(name: str) -> int:
     """Return the descriptor of a new file that has no path; in memory where that can be."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create(name)
+    import tempfile
+
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 

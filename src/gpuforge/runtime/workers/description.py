@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuforge.dataclass import dataclass
 from gpuforge.runtime.backends import Backend
-from gpuforge.runtime.lowering.contract import Lowering
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.lowering.contract import Lowering
 
 _DTYPES = "?bBhHiIlLqQefdgFDG"
 
@@ -35,6 +37,8 @@ class Description:
 
     def lowering(self) -> Lowering:
         """Return a lowering that answers what is refused; its functions are elsewhere."""
+        from gpuforge.runtime.lowering.contract import Lowering
+
         return Lowering(
             self.library,
             dict.fromkeys(self.functions, _elsewhere),

@@ -10,8 +10,7 @@ from typing import Any
 from gpuforge.detect.free_memory import read_free_memory
 from gpuforge.errors import WorkerDied
 from gpuforge.log import logger
-from gpuforge.runtime.backends import Backend, device_of
-from gpuforge.runtime.evaluation.opening import Failure, Opened
+from gpuforge.runtime.backends import Backend, Failure, Opened, device_of
 from gpuforge.runtime.workers.channel import Host
 from gpuforge.runtime.workers.description import Description
 from gpuforge.runtime.workers.process import Lost, Worker

@@ -13,8 +13,8 @@ import numpy as np
 
 from gpuforge.errors import WorkerDied
 from gpuforge.runtime.array.graph import INPUT, NUMBER, Graph
-from gpuforge.runtime.backends import Array, Backend
-from gpuforge.runtime.evaluation.opening import Failure, Opened, test_backend
+from gpuforge.runtime.backends import Array, Backend, Failure, Opened
+from gpuforge.runtime.evaluation.opening import test_backend
 from gpuforge.runtime.workers.description import Description
 from gpuforge.runtime.workers.home import Answer, Home
 
