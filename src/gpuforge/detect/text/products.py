@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 
 from gpuforge import registry
 from gpuforge.detect.notation import size
 from gpuforge.facts import Vendor
 
+T = TypeVar("T")
 GPUS_AT_MOST = 64
 COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "six": 6, "eight": 8}
 _TIMES = re.compile(
@@ -78,15 +80,15 @@ class Product:
 
 
 @cache
-def _patterns() -> tuple[tuple[bool, Vendor, re.Pattern[str]], ...]:
-    """Return the patterns of full names, then those of short ones, each with its vendor."""
-    full, short = [], []
+def _patterns(kind: str) -> tuple[tuple[Vendor, re.Pattern[str]], ...]:
+    """Return the patterns of ``full``, ``short`` or ``bare`` names, each with its vendor."""
+    found = []
     for entry in registry.table(__file__, "products")["product"]:
         maker, names, brief = (entry[key].replace("\n", "") for key in ("maker", "names", "short"))
-        forms = rf"(?:{maker}[ :]+)?(?:{names})|{maker}[ :]+(?:{brief})"
-        full.append((False, entry["vendor"], _bounded(forms)))
-        short.append((True, entry["vendor"], _bounded(brief)))
-    return (*full, *short)
+        full = rf"(?:{maker}[ :]+)?(?:{names})|{maker}[ :]+(?:{brief})"
+        forms = {"full": full, "short": brief, "bare": entry.get("bare")}[kind]
+        found += [(entry["vendor"], _bounded(forms))] if forms else []
+    return tuple(found)
 
 
 def _bounded(forms: str) -> re.Pattern[str]:
@@ -110,15 +112,9 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
     asked
         Whether the text answers a question for a GPU, so that short names such as ``3090`` count.
     """
-    found: list[Product] = []
     text = _NOISE.sub(lambda found: " " * len(found[0]), text.replace("_", " "))
-    for is_short, vendor, pattern in _patterns():
-        for match in pattern.finditer(text[:1000]) if asked or not is_short else ():
-            if not any(match.start() < one.end and one.start < match.end() for one in found):
-                found.append(_product(vendor, match, text))
-    found.sort(key=lambda one: one.start)
-    exact = {one.vendor for one in found if not is_vague(one.name)}
-    found = [one for one in found if one.vendor not in exact or not is_vague(one.name)]
+    found = _named(text, *(("full", "short") if asked else ("full",)))
+    found = without_families(found, lambda one: one)
     found = [
         one
         for last, one in zip([None, *found], found, strict=False)
@@ -130,6 +126,29 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
     ]
     # Beside another, the GPU that a processor's name ends with is a part of that name.
     return [one for one in found if len(found) == 1 or not _OF_NAME.search(text[: one.start])]
+
+
+def bare_products_in(text: str) -> list[Product]:
+    """Return what may be a product if the words around say so: ``3090``, ``M1``."""
+    return _named(text, "bare")
+
+
+def without_families(named: list[T], product: Callable[[T], Product]) -> list[T]:
+    """Return what is left without families where a product of the same vendor is named."""
+    exact = {product(one).vendor for one in named if not is_vague(product(one).name)}
+    return [
+        one for one in named if product(one).vendor not in exact or not is_vague(product(one).name)
+    ]
+
+
+def _named(text: str, *kinds: str) -> list[Product]:
+    """Return the names of some kinds in their order, those of the first kind before others."""
+    found: list[Product] = []
+    for vendor, pattern in (one for kind in kinds for one in _patterns(kind)):
+        for match in pattern.finditer(text[:1000]):
+            if not any(match.start() < one.end and one.start < match.end() for one in found):
+                found.append(_product(vendor, match, text))
+    return sorted(found, key=lambda one: one.start)
 
 
 def _product(vendor: Vendor, match: re.Match[str], text: str) -> Product:
