@@ -43,6 +43,9 @@ _DRIVERS_WORDS: tuple[tuple[Vendor, str], ...] = (
         r"mps\.is_available\(\)\W{0,6}True",
     ),
     ("amd", r"\bin the amdgpu kernel driver|MESA: error: amdgpu|\[drm:amdgpu"),
+    ("amd", r"failed to (?:open|load driver:) (?:radeonsi|r600)\b"),
+    ("intel", r"failed to (?:open|load driver:) (?:iris|crocus|i965)\b"),
+    ("nvidia", r"failed to (?:open|load driver:) nouveau\b"),
 )
 # Two makers side by side in a line that speaks of two GPUs.
 _HYBRID = re.compile(

@@ -77,7 +77,7 @@ PLATFORMS = {
         r"^(?:\([\w.-]+\) )?PS [A-Z]:\\|^[A-Z]:\\[\w\\ .-]*>",
         r"^[ \t]*\|.*(TCC/WDDM|\bWDDM\s+\|)",
         r"\b[A-Za-z]:\\{1,2}[\w .-]+\\|^.{0,60}\bLogWindows: |(?<!\w)[A-Z]:/(?!/)[A-Z]\w",
-        r"\bWindows Version: \d|\bLogD3D1[12]RHI:|Memory Stats for Windows",
+        r"\bWindows [Vv]ersion: \d|\bLogD3D1[12]RHI:|Memory Stats for Windows",
         r"\breg query|\bcmd\.exe\b|\bDirect3D\d+(Ex)? vs_|\bDriverVersion=\d+\.|"
         r"Initializing D3D1\d|\[Windows\]",
     ),
@@ -94,7 +94,7 @@ PLATFORMS = {
     "linux": (
         r"^[ \t]*OS\s*: (?!Microsoft|mac|Mac|[Ww]in)\S",
         r"[Pp]latform\s*: Linux|^Linux \S+ \d+\.\d+|Linux version \d|system='Linux'",
-        r"^name of display: :|LLVM [\d.]+, DRM \d|\bOS=Linux\b|x86_64 Linux \d|/dev/nvidia\d",
+        r"^name of display: :|\bPersistence-M\b|LLVM [\d.]+, DRM \d|\bOS=Linux\b|x86_64 Linux \d|/dev/nvidia\d",
         r'"(?:OS|os|[Ss]ystem|[Pp]latform|Name)"\s*:\s*"Linux',
         r"\b(x86_64|aarch64)-\w+-linux-gnu\b",
         r"\bKernel(?: Version)?: ?[2-7]\.\d+\.\d+[-.][a-z0-9]",
@@ -136,7 +136,7 @@ FACTS = {
         r'"machine": "(x86_64|aarch64|arm64)"',
         r"^[ \t]*Architecture:\s+(x86_64|aarch64|arm64|ppc64le)\b",
         r"^[ \t]*OS\s*: .*\((x86_64|aarch64|arm64)\)",
-        r"\bLinux \S+ \d.* (x86_64|aarch64) GNU/Linux",
+        r"\b(x86_64|aarch64) GNU/Linux",
         r"[Pp]latform: .*-(x86_64|aarch64|arm64)-",
         r"(?:\b[Aa]rch=|\barch: |\bmachine='|Kernel: (?:\d\S+ )?)(x86_64|aarch64|arm64)\b",
     ),

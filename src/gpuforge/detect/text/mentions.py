@@ -25,7 +25,7 @@ _HINTS = (
     "my xt m5 0ti super 090 080 070 060 050"
 ).split()
 # What the score of a name begins with: a full name is one, a number may be anything.
-_BASE = {"gpu": 1, "bare": -2}
+_BASE = {"gpu": 1, "bare": -2, "maker": -1}
 # What stands between two that are both there.
 _JOINED = re.compile(
     r"(?:\s?\(?\d+\s?GB\)?)?\W{0,3}\b(?:and|plus|as well as)\b.{0,14}|"
@@ -50,14 +50,11 @@ _SUCH = re.compile(r"\b(?:such as|like|e\.g\.?)(?: an?| the)?(?: \S+)? ?$")
 _ASKED = re.compile(r"^[^.!?]*\?")
 _OWN = re.compile(r"\b(my|our|I have|I've|I use)\b", re.I)
 _QUOTES = re.compile(r"^(#+ |[>*\u2022`+\s-]+|\[(?!previous|old)[^\]\d]{2,40}\]:?\s)+", re.I)
-_VENDOR = r"(nvidia|amd|intel|radeon|geforce) (?:gpu|card|graphics|igpu|dgpu)\b"
-_MY_VENDOR = re.compile(
-    rf"\bmy (?:only )?{_VENDOR}|\bmy (nvidia) driver|\bI(?:'ve| have)?(?: tried| also)* "
-    r"(?:re)?install(?:ed|ing)(?: the| my| latest)* (nvidia) drivers?|"
-    r"\b(nvidia) (?:closed|open).source (?:kernel )?driver",
+_MAKER = re.compile(
+    r"\b(nvidia|amd|ati|intel|radeon|geforce) (?:[\w-]+ ){0,2}(?:gpus?|cards?|graphics|igpu|dgpu|drivers?|"
+    r"hwacc\w*|hw ?accel\w*)\b",
     re.I,
 )
-_THE_VENDOR = re.compile(rf"\b(?:my|the) (?:only )?{_VENDOR}", re.I)
 
 
 @dataclass(frozen=True)
@@ -95,9 +92,10 @@ def mentions_in(text: str) -> Iterator[Mention]:
         count = max(last.product.count, one.product.count)
         found[key] = replace(best, product=replace(best.product, count=count))
     yield from _plausible(found)
+    makers = list(_makers(text, {vendor for vendor, _, _ in found}))
+    yield from (one for one in makers if not one.doubtful)
     if not found and len(doubtful) <= PRODUCTS_AT_MOST:
-        yield from doubtful.values()
-    yield from _makers(text, {vendor for vendor, _, _ in found})
+        yield from doubtful.values() or (one for one in makers if one.doubtful)
 
 
 def _all_in(text: str) -> Iterator[Mention]:
@@ -129,13 +127,18 @@ def _plausible(
 
 
 def _makers(text: str, told: set[Vendor]) -> Iterator[Mention]:
-    """Yield the makers of "my card" of which no product is named."""
-    own_vendors = [next(filter(None, match.groups())) for match in _MY_VENDOR.finditer(text)]
-    for name in [*own_vendors, *_THE_VENDOR.findall(text)] if own_vendors else ():
-        vendor = vendor_named_in(name)
-        if vendor and vendor not in told:
-            told.add(vendor)
-            yield Mention(0, Product(vendor, "", 0, 0))
+    """Yield each maker once of "my card" of which no product is named; another's beside it too."""
+    scores: dict[Vendor, int] = {}
+    for line in (line[:LINE_LIMIT] for line in told_lines(text)):
+        for match in _MAKER.finditer(line):
+            score = _BASE["maker"] + evidence_of("maker", line, *match.span()).score
+            vendor = vendor_named_in(match[1])
+            if vendor and vendor not in told:
+                scores[vendor] = max(score, scores.get(vendor, score))
+    sure = max(scores.values(), default=0) >= THERE
+    for vendor, score in scores.items():
+        if score >= PERHAPS:
+            yield Mention(0, Product(vendor, "", 0, 0), doubtful=not sure)
 
 
 def _of_line(number: int, line: str) -> Iterator[Mention]:
@@ -147,7 +150,7 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
     for kind, product in products:
         score, which = _judged(bare, kind, product, last, title=title)
         # T-Rex writes the bus in the place of the device: [00:01.0].
-        alone = len(products) == 1
+        alone = len({product_of(one.name) for _, one in products}) == 1
         words = bare if alone and (score < THERE or not re.search(r"\[\d\d:", bare)) else ""
         if score >= THERE:
             last = product

@@ -48,10 +48,11 @@ _PLURAL = re.compile(r"^s\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re.I)
 # Memory beside a name; what is called RAM alone is the computer's.
 _SIZE = r"(\d{1,3}(?:\.\d+)?)\s?G(?:i?Bs?|o)?\b"
 _AFTER = re.compile(
-    r"^(?:'?s)?(?:\sGPUs?|\sLHR|\s\(LHR\)|\sOC|\sFE|\sGaming(?:\sX)?|\sFounders Edition|"
-    r"(?:\s(?:Armor|Nitro\+?|Pulse|Strix|ROG|TUF|Dual|Ventus|Eagle|Aorus|Windforce|Mini|Trio|X|"
-    r"OC)){1,3})?"
+    r"^(?:'?s)?(?:,?\s(?:GPUs?|Laptop|Mobile|LHR|OC|FE|Gaming|Founders Edition|Armor|Nitro\+?|Pulse|"
+    r"Strix|ROG|TUF|Dual|Ventus|Eagle|Aorus|Windforce|Mini|Trio|X|"
+    r"\((?![^()]*\d\s?[GM]i?B)[^()]{1,40}\))){0,4}"
     r"[\s(,/\[@:|*-]{0,4}(?:with\s|w/\s?|mit\s|con\s|avec\s|VRAM:?\s|so\s|has\s)?"
+    r"(?:about\s|around\s|only\s|just\s|its\s|[~\u2248])?"
     rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})\s?Mi?B\b|{_SIZE})"
     r"(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|PCIe|NVMe|HDD|M\.2|storage|disk|host|free))",
     re.I,
@@ -94,7 +95,7 @@ def _patterns(kind: str) -> tuple[tuple[Vendor, re.Pattern[str]], ...]:
 def _bounded(forms: str) -> re.Pattern[str]:
     """Return a pattern of whole words; a plural is one of them."""
     return re.compile(
-        rf"(?:(?<![a-z0-9_.-])|(?<=\d[x*]))(?:{forms})(?![a-rt-z\d]|\.\d|\s?[KMG]i?B\b|\s?[%°])",
+        rf"(?:(?<![a-z0-9_.-])|(?<=\d[x*])|(?<=[a-z]\.)(?=[a-z]))(?:{forms})(?![a-rt-z\d]|\.\d|\s?[KMG]i?B\b|\s?[%°])",
         re.I,
     )
 

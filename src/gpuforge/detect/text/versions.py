@@ -33,8 +33,8 @@ _LABEL = (
     r"(?:(?:{words})[\s:=-]*)?(?:Python )?v?(?P<version>{form})(?![\d.]*\d)"
 )
 _SPOKEN = (
-    r"(?<![\w./+-])(?:{words})(?:[\s_-]?(?:version|ver\.?|v\.|libs?|libraries|stack|driver|env\w*))"
-    r"{{0,2}}(?:\s(?:is|of))?[\s:=(\-]{{0,3}}(?:TheRock )?v?(?:\.\s)?(?P<version>{form})"
+    r"(?<![\w./+-])(?:{words})(?:[\s_-]?(?:version|ver\.?|libs?|libraries|stack))"
+    r"{{0,2}}(?:\s(?:is|of))?[\s:=(\-]{{0,3}}(?:TheRock )?(?:v\.?\s?)?(?P<version>{form})"
     r"(?![\d.]*\d)(?!\s?/\s?\d)"
 )
 

@@ -190,10 +190,17 @@ class _Devices:
             device.count = max(device.count, product.count if not numbers else 1)
             named = {"name": product.name or None, "memory_total_bytes": product.total_bytes}
             device.facts = kept(**named) | device.facts
-            device.said = self._waiting | device.said
+            device.said = self._for(device.vendor) | device.said
         self._waiting = {}
         self._current = found
         return found
+
+    def _for(self, vendor: Vendor) -> dict[str, str]:
+        """Return what waits for a device of a vendor: NVIDIA's driver is for no other's."""
+        foreign = bool(self.driver) and vendor != "nvidia"
+        return {
+            fact: told for fact, told in self._waiting.items() if not (foreign and fact == "driver")
+        }
 
     def drop_families(self) -> None:
         """Drop the devices of which a family is known, where a product of the maker is."""
@@ -316,7 +323,8 @@ def _loosely(value: str) -> Product | None:
     if vendor is None and library is None:
         return None
     bare = re.sub(
-        r"\b(nvidia|amd|intel|apple|gpus?|igpu|corporation|inc|graphics|card|cuda|rocm|mps)\b|\W",
+        r"\b(nvidia|amd|intel|apple|gpus?|igpu|corporation|inc|graphics|card|cuda|rocm|mps|detected|found|"
+        r"available)\b|\W",
         "",
         head,
         flags=re.I,
