@@ -32,7 +32,8 @@ SYSTEMS = {
 # Names of systems that tell where a text names only one of them.
 NAMED = {
     "windows": r"(?<!like )\b(?:Windows?|Win)[ -]?(?:7|8|8\.1|10|11|XP|Vista)\b|\bin Windows\b|"
-    r"(?<![a-z])win_?(?:64|amd64)\b|\.(?:dll|exe)\b|\bD(?:irect)?3D1[12]\b|\bPowerShell\b",
+    r"(?<![a-z])win_?(?:64|amd64)\b|\.(?:dll|exe)\b|"
+    r"\bWindows\b(?! (?:key|\d))|\bMSVC\b|\bD(?:irect)?3D1[12]\b|\bPowerShell\b",
     "macos": r"\bmac ?OS\b|\bOS ?X\b|\bapple silicon\b|/opt/homebrew|\b(?:my|a|just) mac\b",
     "linux": (
         r"\bLinux\b|(?<![a-z])(?:[xk]?ubuntu|debian|fedora|centos|gentoo|manjaro|nixos|opensuse|"
@@ -45,7 +46,8 @@ NAMED = {
 }
 _CPU_ALONE = re.compile(
     r"^\W{0,3}((?:\d+th Gen )?(?:AMD |Intel(?:\(R\))? )?"
-    r"(?:Ryzen|Core(?:\(TM\))?|Xeon|EPYC|i[3579]-\d|Threadripper)\b[^,;\n]{2,50})(?=$|[,;])",
+    r"(?:Ryzen|Core\b(?=(?:\(TM\))? (?:i\d|Ultra|2|Duo|m\d))|Xeon|EPYC"
+    r"|i[3579]-\d|Threadripper)\b[^,;\n]{2,50})(?=$|[,;])",
     re.M,
 )
 _SPOKEN = re.compile(
@@ -90,17 +92,18 @@ PLATFORMS = {
         r"Metal device set to: |\(MoltenVK\)",
         r"MTLDriver\b|\bMac[Bb]ook\b|\bMac (?:Studio|Mini|Pro)\b|-apple-(?:darwin|macos)",
     ),
-    "jetson": (r"L4T|\bJetson (Orin|Xavier|Nano|AGX|TX)|-tegra\b|\bJet[Pp]ack \d",),
+    "jetson": (r"L4T|(?i:\bjetson (?:orin|xavier|nano|agx|tx)|\bjetpack \d|\bTX[12]\b)|-tegra\b",),
     "linux": (
         r"^[ \t]*OS\s*: (?!Microsoft|mac|Mac|[Ww]in)\S",
         r"[Pp]latform\s*: Linux|^Linux \S+ \d+\.\d+|Linux version \d|system='Linux'",
-        r"^name of display: :|\bPersistence-M\b|LLVM [\d.]+, DRM \d|\bOS=Linux\b|x86_64 Linux \d|/dev/nvidia\d",
+        r"\bPersistence-M\b",
+        r"^name of display: :|LLVM [\d.]+, DRM \d|\bOS=Linux\b|x86_64 Linux \d|/dev/nvidia\d",
         r'"(?:OS|os|[Ss]ystem|[Pp]latform|Name)"\s*:\s*"Linux',
         r"\b(x86_64|aarch64)-\w+-linux-gnu\b",
         r"\bKernel(?: Version)?: ?[2-7]\.\d+\.\d+[-.][a-z0-9]",
         r"\bkernel: [2-7]\.\d+\.\d+-|\broot=(?:/dev/|UUID=)|/proc/driver/nvidia/gpus",
         r"\bLinux [2-7]\.\d+|^\s*Kernel (?:driver in use|modules): ",
-        r"/usr/lib/x86_64-linux|^/usr/(bin|lib|share)/",
+        r"/lib/python3\.\d+/(?:site|dist)-packages|/usr/lib/x86_64-linux|^/usr/(bin|lib|share)/",
         r"\bsudo (apt|dnf|pacman|lshw|dmesg|modprobe)\b",
         r"operatingSystem: linux|kubernetes\.io/os[=:]\s*\"?linux",
         r"\b(?:Running|Starting) Lutris \d|/share/lutris/",
@@ -136,7 +139,9 @@ FACTS = {
         r'"machine": "(x86_64|aarch64|arm64)"',
         r"^[ \t]*Architecture:\s+(x86_64|aarch64|arm64|ppc64le)\b",
         r"^[ \t]*OS\s*: .*\((x86_64|aarch64|arm64)\)",
-        r"\b(x86_64|aarch64) GNU/Linux",
+        r"\b(x86_64|aarch64) GNU/Linux|\((x86_64|aarch64)\) (?:Ubuntu|Linux)",
+        r"(?i)\b(?:linux|ubuntu|debian|fedora)\b[\w. ]{0,40} (x86_64|aarch64)\b(?!-)",
+        r"\bLinux\b.{0,120}\bPREEMPT.{0,60}\b(x86_64|aarch64)\b",
         r"[Pp]latform: .*-(x86_64|aarch64|arm64)-",
         r"(?:\b[Aa]rch=|\barch: |\bmachine='|Kernel: (?:\d\S+ )?)(x86_64|aarch64|arm64)\b",
     ),
@@ -154,7 +159,7 @@ def read(text: str, route: str, seen: Seen) -> None:
             seen.host["platform"] = platform
     for fact, patterns in FACTS.items():
         found = (re.search(pattern, text, re.M) for pattern in patterns)
-        shown = next((word(match[1]) for match in found if match), None)
+        shown = next((word(match[match.lastindex or 1]) for match in found if match), None)
         if shown and fact == "cores":
             seen.host[fact] = whole(shown)
         elif shown:

@@ -22,7 +22,7 @@ _HINTS = (
     "rtx gtx geforce quadro tesla titan nvidia radeon rx instinct mi1 mi2 mi3 mi5 mi6 mi8 mi- amd "
     "ati vega intel arc graphics iris gma apple m1 m2 m3 m4 m5 gpu card jetson grid 0s strix mx gt "
     "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a8 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 hd "
-    "my xt m5 0ti super 090 080 070 060 050"
+    "t4 p4 k1 k2 k4 m6 xavier orin tx my xt 0ti super 090 080 070 060 050"
 ).split()
 # What the score of a name begins with: a full name is one, a number may be anything.
 _BASE = {"gpu": 1, "bare": -2, "maker": -1}
@@ -51,8 +51,8 @@ _ASKED = re.compile(r"^[^.!?]*\?")
 _OWN = re.compile(r"\b(my|our|I have|I've|I use)\b", re.I)
 _QUOTES = re.compile(r"^(#+ |[>*\u2022`+\s-]+|\[(?!previous|old)[^\]\d]{2,40}\]:?\s)+", re.I)
 _MAKER = re.compile(
-    r"\b(nvidia|amd|ati|intel|radeon|geforce) (?:[\w-]+ ){0,2}(?:gpus?|cards?|graphics|igpu|dgpu|drivers?|"
-    r"hwacc\w*|hw ?accel\w*)\b",
+    r"\b(nvidia|amd|ati|intel|radeon|geforce) (?:[\w-]+ ){0,2}(?:gpus?|cards?|graphics|igpu|dgpu|"
+    r"drivers?|control panel|system information|hwacc\w*|hw ?accel\w*)\b",
     re.I,
 )
 
@@ -128,22 +128,22 @@ def _plausible(
 
 def _makers(text: str, told: set[Vendor]) -> Iterator[Mention]:
     """Yield each maker once of "my card" of which no product is named; another's beside it too."""
-    scores: dict[Vendor, int] = {}
+    best: dict[Vendor, tuple[int, str]] = {}
     for line in (line[:LINE_LIMIT] for line in told_lines(text)):
         for match in _MAKER.finditer(line):
             score = _BASE["maker"] + evidence_of("maker", line, *match.span()).score
             vendor = vendor_named_in(match[1])
             if vendor and vendor not in told:
-                scores[vendor] = max(score, scores.get(vendor, score))
-    sure = max(scores.values(), default=0) >= THERE
-    for vendor, score in scores.items():
+                best[vendor] = max((score, match[0]), best.get(vendor, (score, match[0])))
+    sure = any(score >= THERE for score, _ in best.values())
+    for vendor, (score, words) in best.items():
         if score >= PERHAPS:
-            yield Mention(0, Product(vendor, "", 0, 0), doubtful=not sure)
+            yield Mention(0, Product(vendor, "", 0, 0), words=words, doubtful=not sure)
 
 
 def _of_line(number: int, line: str) -> Iterator[Mention]:
     """Yield the products of a line that are there, or may be."""
-    bare = _QUOTES.sub("", line).rstrip(" *`")
+    bare = _QUOTES.sub("", line).rstrip(" *`").replace("**", "")
     products = _candidates(bare)
     many, title = bool(_MANY.search(bare)), line.lstrip().startswith("#")
     last: Product | None = None  # the one before, if it is there
@@ -198,7 +198,8 @@ def _judged(
     joined = last is not None and _JOINED.fullmatch(line[last.end : product.start])
     if "mine" not in said and kind == "gpu" and (short or joined):
         score += 2
-    return score + (5 if joined and kind == "bare" else 0), which
+    beside = kind == "bare" and (joined or product.total_bytes)
+    return score + (5 if beside else 0), which
 
 
 def _listed_twice(line: str, products: list[Product], product: Product) -> int:

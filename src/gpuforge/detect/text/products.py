@@ -44,14 +44,14 @@ _RIG = re.compile(
 _MORE = re.compile(
     r"^s?(?:\s(?:GPUs?|cards?))?(?:\s?\(\d+\s?Gi?B\))?[\s(,]{0,3}[x×*]\s?(\d{1,2})\b", re.I
 )
-_PLURAL = re.compile(r"^s\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re.I)
+_PLURAL = re.compile(r"^s\b|^\s?\(each\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re.I)
 # Memory beside a name; what is called RAM alone is the computer's.
 _SIZE = r"(\d{1,3}(?:\.\d+)?)\s?G(?:i?Bs?|o)?\b"
 _AFTER = re.compile(
-    r"^(?:'?s)?(?:,?\s(?:GPUs?|Laptop|Mobile|LHR|OC|FE|Gaming|Founders Edition|Armor|Nitro\+?|Pulse|"
-    r"Strix|ROG|TUF|Dual|Ventus|Eagle|Aorus|Windforce|Mini|Trio|X|"
+    r"^(?:'?s)?(?:,?\s(?:GPUs?|Laptop|Mobile|LHR|OC|FE|Gaming|Founders Edition|Armor|Nitro\+?|"
+    r"Pulse|Strix|ROG|TUF|Dual|Ventus|Eagle|Aorus|Windforce|Mini|Trio|X|\dx ?\w+|"
     r"\((?![^()]*\d\s?[GM]i?B)[^()]{1,40}\))){0,4}"
-    r"[\s(,/\[@:|*-]{0,4}(?:with\s|w/\s?|mit\s|con\s|avec\s|VRAM:?\s|so\s|has\s)?"
+    r"[\s(,/\[@:|*-]{0,4}(?:with\s|each with\s|w/\s?|mit\s|con\s|avec\s|VRAM:?\s|so\s|has\s)?"
     r"(?:about\s|around\s|only\s|just\s|its\s|[~\u2248])?"
     rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})\s?Mi?B\b|{_SIZE})"
     r"(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|PCIe|NVMe|HDD|M\.2|storage|disk|host|free))",

@@ -33,10 +33,16 @@ _LABEL = (
     r"(?:(?:{words})[\s:=-]*)?(?:Python )?v?(?P<version>{form})(?![\d.]*\d)"
 )
 _SPOKEN = (
-    r"(?<![\w./+-])(?:{words})(?:[\s_-]?(?:version|ver\.?|libs?|libraries|stack))"
-    r"{{0,2}}(?:\s(?:is|of))?[\s:=(\-]{{0,3}}(?:TheRock )?(?:v\.?\s?)?(?P<version>{form})"
-    r"(?![\d.]*\d)(?!\s?/\s?\d)"
+    r"(?<![\w./+-])(?:{words})(?:[\s_-](?:tool ?kit|version|ver\.?|v\.?|libs?|libraries|stack|"
+    r"runtime|installed|with|in|is|of)(?![\w-])){{0,3}}(?:version|ver\.?)?[\s:=(\-]{{0,3}}"
+    r"(?:TheRock )?(?:v\.?\s?)?(?P<version>{form})(?![\d.]*\d)(?!\s?/\s?\d)"
 )
+# Folders in which a program of a version lies.
+_FOLDERS = {
+    "cuda toolkit": r"\bcuda(?:[-/_]|[\\/]v)(?P<version>\d{1,2}\.\d(?:\.\d)?)(?=[\\/\s:]|$)",
+    "rocm": r"/rocm-(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)(?=[/\s:]|$)",
+    "python": r"[/\\]python(?P<version>[23]\.\d{1,2})(?=[/\\\s:]|$)",
+}
 
 
 def _compiled(form: str) -> dict[str, re.Pattern[str]]:
@@ -47,6 +53,7 @@ def _compiled(form: str) -> dict[str, re.Pattern[str]]:
 
 
 _LABELS, _MENTIONS = _compiled(_LABEL), _compiled(_SPOKEN)
+_PLACES = {name: re.compile(form, re.I) for name, form in _FOLDERS.items()}
 
 
 def read(text: str, route: str, seen: Seen) -> None:
@@ -79,3 +86,7 @@ def _told(name: str, line: str) -> Iterator[tuple[int, str]]:
         score = THERE + toolkit + evidence_of("version", line, match.start(), match.end()).score
         if score >= PERHAPS:
             yield score, match["version"]
+    if (place := _PLACES.get(name)) and (folder := place.search(line)):
+        score = PERHAPS + evidence_of("version", line, *folder.span()).score
+        if score >= PERHAPS:
+            yield PERHAPS, folder["version"]
