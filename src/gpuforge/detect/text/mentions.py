@@ -25,7 +25,7 @@ _HINTS = (
     "t4 p4 k1 k2 k4 m6 xavier orin tx my xt 0ti super 090 080 070 060 050"
 ).split()
 # What the score of a name begins with: a full name is one, a number may be anything.
-_BASE = {"gpu": 1, "bare": -2, "maker": -1}
+_BASE = {"gpu": 1, "bare": -2, "maker": -1, "driver": -3}
 # What stands between two that are both there.
 _JOINED = re.compile(
     r"(?:\s?\(?\d+\s?GB\)?)?\W{0,3}\b(?:and|plus|as well as)\b.{0,14}|"
@@ -51,8 +51,8 @@ _ASKED = re.compile(r"^[^.!?]*\?")
 _OWN = re.compile(r"\b(my|our|I have|I've|I use)\b", re.I)
 _QUOTES = re.compile(r"^(#+ |[>*\u2022`+\s-]+|\[(?!previous|old)[^\]\d]{2,40}\]:?\s)+", re.I)
 _MAKER = re.compile(
-    r"\b(nvidia|amd|ati|intel|radeon|geforce) (?:[\w-]+ ){0,2}(?:gpus?|cards?|graphics|igpu|dgpu|"
-    r"drivers?|control panel|system information|hwacc\w*|hw ?accel\w*)\b",
+    r"(?<![\\/])\b(nvidia|amd|ati|intel|radeon|geforce) (?:[\w-]+ ){0,2}(?:gpus?(?! Comp)|cards?|"
+    r"graphics|igpu|dgpu|drivers?|control panel|system information|hwacc\w*|hw ?accel\w*)\b",
     re.I,
 )
 
@@ -131,7 +131,9 @@ def _makers(text: str, told: set[Vendor]) -> Iterator[Mention]:
     best: dict[Vendor, tuple[int, str]] = {}
     for line in (line[:LINE_LIMIT] for line in told_lines(text)):
         for match in _MAKER.finditer(line):
-            score = _BASE["maker"] + evidence_of("maker", line, *match.span()).score
+            # What a tool says of "the NVIDIA driver" tells of no card.
+            base = _BASE["driver" if "driver" in match[0].lower() else "maker"]
+            score = base + evidence_of("maker", line, *match.span()).score
             vendor = vendor_named_in(match[1])
             if vendor and vendor not in told:
                 best[vendor] = max((score, match[0]), best.get(vendor, (score, match[0])))
