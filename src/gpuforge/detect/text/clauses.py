@@ -83,9 +83,10 @@ def _parts(line: str, start: int, end: int) -> dict[str, str]:
         "before": before,
         "to its end": line[:end],
         "near": near,
-        "clause": re.split(r"[.!?]\s", near)[-1] + line[start:end] + behind,
+        "clause": re.split(r"(?<!e\.g)(?<!i\.e)[.!?]\s", near)[-1] + line[start:end] + behind,
         "sentence before": re.split(r"[.!?;](?=\s)", before[-40:])[-1],
         "after": after,
+        "with what follows": line[start:],
         "count": (count[0] if count else "") + after,
         "around": before[-1:] + after[:1],
     }

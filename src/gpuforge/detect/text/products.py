@@ -16,7 +16,8 @@ T = TypeVar("T")
 GPUS_AT_MOST = 64
 COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "six": 6, "eight": 8}
 _TIMES = re.compile(
-    rf"(?:\b(\d{{1,2}})\s?[x×*卡张块]\s?|\b(\d{{1,2}}|{'|'.join(COUNTS)})(\sx)?\s(?:\w+\s)?)$",
+    r"(?:\b(?:x(?=\d))?(\d{1,2})(?:\s?[x×*卡张块]\s?|(?<=x\d)\s)|"
+    rf"\b(\d{{1,2}}|{'|'.join(COUNTS)})(\sx)?\s(?:\w+\s)?)$",
     re.I,
 )
 _OF_NAME = re.compile(r"\b(?:Ryzen|Athlon|A\d+-\d{4}\w*)[^,;|+()\n]{0,40}\b(?:with|w/)\s$", re.I)
