@@ -40,6 +40,12 @@ LSPCI = "01:00.0 VGA compatible controller: NVIDIA Corporation GA102 [GeForce RT
         "trained for 1080 steps with 2080 images",
         "Is the GPU a GTX 1060 or a Tesla C1060?",
         "nvenc only works on Windows, with the latest drivers.",
+        "Powerful graphics cards such as the RTX 3090 load it.",
+        "I trained for 2 x 1080 steps at 1920x1080",
+        "It failed because it couldn't communicate with the NVIDIA driver.",
+        "C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA",
+        "I didn't install it, my laptop doesn't have Nvidia graphics cards.",
+        "In case we have multiple NVIDIA GPUs an option is wanted.",
     ],
 )
 def test_talk_of_gpus_shows_none(text: str) -> None:
@@ -51,6 +57,18 @@ def test_talk_of_gpus_shows_none(text: str) -> None:
     [
         ("I have 3 GPUs: two 3090s and one 4090", ["3090", "3090", "4090"]),
         ("My GPU is a 4090.", ["4090"]),
+        ("Windows.rtx3090, cuda13.0", ["rtx3090"]),
+        ("It fails on my server with 2 A10 oom", ["A10", "A10"]),
+        ("on the same workstation (2x4090)", ["4090", "4090"]),
+        ("It crashes on a 4070 laptop (8GB VRAM)", ["4070"]),
+        (
+            "I tried a few GPU types, i.e. GTX-1080, GTX-980, and K40 GPUs",
+            ["GTX-1080", "GTX-980", "K40"],
+        ),
+        ("Using Titan XPs, the fault is in both the new cards.", ["Titan XP", "Titan XP"]),
+        ("It works well with my RTX 2080. It crashes with my RTX 3090.", ["RTX 2080", "RTX 3090"]),
+        ("x2 RTX 3090 what FAIL", ["RTX 3090", "RTX 3090"]),
+        ("I have a PC with an AMD iGPU and an RTX 3060M dGPU.", ["RTX 3060M", None]),
         ("I'm on ArchLinux w/ 1070 Max-Q", ["1070 Max-Q"]),
         ("System: Ryzen 7 1700X, 2x Vega 56, 56gb of ram", ["Vega 56", "Vega 56"]),
         ("The old desktop features an Nvidia 9800GT", ["Nvidia 9800GT"]),

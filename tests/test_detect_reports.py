@@ -60,6 +60,10 @@ def judged(report: dict[str, Any], machine: Machine) -> Iterator[tuple[str, bool
     for name, value in host.items():
         if name in report:
             yield f"{name} {value}", value == report[name]
+    told = {tool.name: known(tool.version) for tool in machine.toolkits}
+    for name, version in report.get("versions", {}).items():
+        found = told.get("cuda toolkit" if name == "cuda" else name)
+        yield f"version {name} {found}, wanted {version}", found == version
     if gpus is None:
         return
     yield f"count {len(machine.devices)}", len(machine.devices) == len(gpus)

@@ -29,6 +29,11 @@ def names(text: str) -> list[str | None]:
         ("I am using CUDA 12.4 on this machine", "cuda toolkit", "12.4"),
         ("cuda capability 6.1, CUDA toolkit 10.2", "cuda toolkit", "10.2"),
         ("ROCm version: 6.2.1", "rocm", "6.2.1"),
+        ("I have the rocm libs v 6.4.0 installed", "rocm", "6.4.0"),
+        ("CUDA: v. 12.2", "cuda toolkit", "12.2"),
+        ("# It takes CUDA 11.8 here\n- CUDA 12.1 via conda", "cuda toolkit", "12.1"),
+        ("/env/lib/python3.10/site-packages/x.py", "python", "3.10"),
+        ("python v3.10, cuda toolkit v11.8, PyTorch v2.4.1", "torch", "2.4.1"),
         ("After ROCm 5.7 was installed the GPU hangs", "rocm", "5.7"),
         ("PyTorch version: 2.1.0+cu118", "torch", "2.1.0+cu118"),
         ("[('torch', '1.13.1'), ('numpy', '1.24')]", "torch", "1.13.1"),
@@ -75,6 +80,9 @@ def test_wanted_or_former_versions_are_not_there(text: str) -> None:
         ("Installed with pacman -S cuda", "linux"),
         ("Will this ever work on Windows 11?", None),
         ("It works on Windows 10, but is slow on Fedora 39", "linux"),
+        ("My old pc had windows 10, so maybe that is a cause?", "windows"),
+        ("/mnt/x/lib/python3.11/site-packages/vllm/worker.py", "linux"),
+        ("# jetpack 5.0.2: detectnet does not work", "jetson"),
     ],
 )
 def test_systems_show_in_what_is_quoted(text: str, platform: str | None) -> None:
@@ -130,7 +138,14 @@ def test_two_makers_of_a_hybrid_laptop() -> None:
 
 @pytest.mark.parametrize(
     ("text", "gib"),
-    [("GPU: RTX 3070, 512GB PCIe SSD", None), ("显卡：RTX 3090 24GB\n内存：64GB", 24)],
+    [
+        ("GPU: RTX 3070, 512GB PCIe SSD", None),
+        ("显卡：RTX 3090 24GB\n内存：64GB", 24),
+        ("GPU: Radeon AI PRO R9700 (gfx1201/RDNA4), 32GB VRAM", 32),
+        ("a laptop with an NVIDIA RTX A2000 Laptop GPU with about 20GB of VRAM", 20),
+        ("GPU: RTX 4090. Most models require 4GB VRAM while it has 24GB VRAM.", 24),
+        ("My GTX 1070 is fine, I've seen it on GPU's with 4gb of VRAM", None),
+    ],
 )
 def test_memory_of_other_parts_is_not_the_gpus(text: str, gib: int | None) -> None:
     (device,) = machine_from_text(text).devices

@@ -28,7 +28,7 @@ _SAID_DRIVER = re.compile(
     re.I,
 )
 _ADRENALIN = re.compile(
-    r"(?<!using )(?<!above )(?<!recommend )\b(?:(radeon|amd|adrenalin|crimson|catalyst)[ :]+"
+    r"(?<!using )(?<!above )(?<!recommend )\b(?:(radeon|amd|adrenaline?|crimson|catalyst)[ :]+"
     r"(?:software |edition |drivers? |version )*|drivers? (?:version )?)v?"
     r"([12]\d\.\d{1,2}\.\d{1,2})\b",
     re.I,
@@ -43,14 +43,18 @@ _DRIVERS_WORDS: tuple[tuple[Vendor, str], ...] = (
         r"mps\.is_available\(\)\W{0,6}True",
     ),
     ("amd", r"\bin the amdgpu kernel driver|MESA: error: amdgpu|\[drm:amdgpu"),
+    ("amd", r"failed to (?:open|load driver:) (?:radeonsi|r600)\b"),
+    ("intel", r"failed to (?:open|load driver:) (?:iris|crocus|i965)\b"),
+    ("nvidia", r"failed to (?:open|load driver:) nouveau\b"),
 )
 # Two makers side by side in a line that speaks of two GPUs.
 _HYBRID = re.compile(
-    r"\bhybrid|\boptimus\b|\biGPU\b|\bintegrated\b|\b(?:two|both|dual)\b.{0,20}\b(?:card|gpu)", re.I
+    r"\bhybrid|\boptimus\b|\biGPU\b|\bintegrated\b|(?:\b(?:two|both|dual)\b|2).{0,20}(?:card|gpu)",
+    re.I,
 )
 _PAIRED = re.compile(
-    r"\b(intel|amd)(?: (?:integrated (?:gpu|graphics)|igpu|graphics|u?hd|\d{3,4})){0,3} ?"
-    r"(?:\+|and|&) ?(nv(?:idia)?|amd)\b|\b(nvidia) ?\+ ?(intel|amd)\b",
+    r"\b(intel|amd|nvidia)(?: (?:integrated (?:gpu|graphics)|igpu|graphics|u?hd|\d{3,4})){0,3} ?"
+    r"(?:\+|and|&) ?(nv(?:idia)?|amd|intel)\b",
     re.I,
 )
 _NVIDIA_DRIVER = re.compile(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 
 from gpuforge import registry
 from gpuforge.detect.notation import size
 from gpuforge.facts import Vendor
 
+T = TypeVar("T")
 GPUS_AT_MOST = 64
 COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "six": 6, "eight": 8}
 _TIMES = re.compile(
-    rf"(?:\b(\d{{1,2}})\s?[x×*卡张块]\s?|\b(\d{{1,2}}|{'|'.join(COUNTS)})(\sx)?\s(?:\w+\s)?)$",
+    r"(?:\b(?:x(?=\d))?(\d{1,2})(?:\s?[x×*卡张块]\s?|(?<=x\d)\s)|"
+    rf"\b(\d{{1,2}}|{'|'.join(COUNTS)})(\sx)?\s(?:\w+\s)?)$",
     re.I,
 )
 _OF_NAME = re.compile(r"\b(?:Ryzen|Athlon|A\d+-\d{4}\w*)[^,;|+()\n]{0,40}\b(?:with|w/)\s$", re.I)
@@ -42,14 +45,15 @@ _RIG = re.compile(
 _MORE = re.compile(
     r"^s?(?:\s(?:GPUs?|cards?))?(?:\s?\(\d+\s?Gi?B\))?[\s(,]{0,3}[x×*]\s?(\d{1,2})\b", re.I
 )
-_PLURAL = re.compile(r"^s\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re.I)
+_PLURAL = re.compile(r"^s\b|^\s?\(each\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re.I)
 # Memory beside a name; what is called RAM alone is the computer's.
 _SIZE = r"(\d{1,3}(?:\.\d+)?)\s?G(?:i?Bs?|o)?\b"
 _AFTER = re.compile(
-    r"^(?:'?s)?(?:\sGPUs?|\sLHR|\s\(LHR\)|\sOC|\sFE|\sGaming(?:\sX)?|\sFounders Edition|"
-    r"(?:\s(?:Armor|Nitro\+?|Pulse|Strix|ROG|TUF|Dual|Ventus|Eagle|Aorus|Windforce|Mini|Trio|X|"
-    r"OC)){1,3})?"
-    r"[\s(,/\[@:|*-]{0,4}(?:with\s|w/\s?|mit\s|con\s|avec\s|VRAM:?\s|so\s|has\s)?"
+    r"^(?:'?s)?(?:,?\s(?:GPUs?|Laptop|Mobile|LHR|OC|FE|Gaming|Founders Edition|Armor|Nitro\+?|"
+    r"Pulse|Strix|ROG|TUF|Dual|Ventus|Eagle|Aorus|Windforce|Mini|Trio|X|\dx ?\w+|"
+    r"\((?![^()]*\d\s?[GM]i?B)[^()]{1,40}\))){0,4}"
+    r"[\s(,/\[@:|*-]{0,4}(?:with\s|each with\s|w/\s?|mit\s|con\s|avec\s|VRAM:?\s|so\s|has\s)?"
+    r"(?:about\s|around\s|only\s|just\s|its\s|[~\u2248])?"
     rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})\s?Mi?B\b|{_SIZE})"
     r"(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|PCIe|NVMe|HDD|M\.2|storage|disk|host|free))",
     re.I,
@@ -78,21 +82,21 @@ class Product:
 
 
 @cache
-def _patterns() -> tuple[tuple[bool, Vendor, re.Pattern[str]], ...]:
-    """Return the patterns of full names, then those of short ones, each with its vendor."""
-    full, short = [], []
+def _patterns(kind: str) -> tuple[tuple[Vendor, re.Pattern[str]], ...]:
+    """Return the patterns of ``full``, ``short`` or ``bare`` names, each with its vendor."""
+    found = []
     for entry in registry.table(__file__, "products")["product"]:
         maker, names, brief = (entry[key].replace("\n", "") for key in ("maker", "names", "short"))
-        forms = rf"(?:{maker}[ :]+)?(?:{names})|{maker}[ :]+(?:{brief})"
-        full.append((False, entry["vendor"], _bounded(forms)))
-        short.append((True, entry["vendor"], _bounded(brief)))
-    return (*full, *short)
+        full = rf"(?:{maker}[ :]+)?(?:{names})|{maker}[ :]+(?:{brief})"
+        forms = {"full": full, "short": brief, "bare": entry.get("bare")}[kind]
+        found += [(entry["vendor"], _bounded(forms))] if forms else []
+    return tuple(found)
 
 
 def _bounded(forms: str) -> re.Pattern[str]:
     """Return a pattern of whole words; a plural is one of them."""
     return re.compile(
-        rf"(?:(?<![a-z0-9_.-])|(?<=\d[x*]))(?:{forms})(?![a-rt-z\d]|\.\d|\s?[KMG]i?B\b|\s?[%°])",
+        rf"(?:(?<![a-z0-9_.-])|(?<=\d[x*])|(?<=[a-z]\.)(?=[a-z]))(?:{forms})(?![a-rt-z\d]|\.\d|\s?[KMG]i?B\b|\s?[%°])",
         re.I,
     )
 
@@ -110,15 +114,9 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
     asked
         Whether the text answers a question for a GPU, so that short names such as ``3090`` count.
     """
-    found: list[Product] = []
     text = _NOISE.sub(lambda found: " " * len(found[0]), text.replace("_", " "))
-    for is_short, vendor, pattern in _patterns():
-        for match in pattern.finditer(text[:1000]) if asked or not is_short else ():
-            if not any(match.start() < one.end and one.start < match.end() for one in found):
-                found.append(_product(vendor, match, text))
-    found.sort(key=lambda one: one.start)
-    exact = {one.vendor for one in found if not is_vague(one.name)}
-    found = [one for one in found if one.vendor not in exact or not is_vague(one.name)]
+    found = _named(text, *(("full", "short") if asked else ("full",)))
+    found = without_families(found, lambda one: one)
     found = [
         one
         for last, one in zip([None, *found], found, strict=False)
@@ -130,6 +128,29 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
     ]
     # Beside another, the GPU that a processor's name ends with is a part of that name.
     return [one for one in found if len(found) == 1 or not _OF_NAME.search(text[: one.start])]
+
+
+def bare_products_in(text: str) -> list[Product]:
+    """Return what may be a product if the words around say so: ``3090``, ``M1``."""
+    return _named(text, "bare")
+
+
+def without_families(named: list[T], product: Callable[[T], Product]) -> list[T]:
+    """Return what is left without families where a product of the same vendor is named."""
+    exact = {product(one).vendor for one in named if not is_vague(product(one).name)}
+    return [
+        one for one in named if product(one).vendor not in exact or not is_vague(product(one).name)
+    ]
+
+
+def _named(text: str, *kinds: str) -> list[Product]:
+    """Return the names of some kinds in their order, those of the first kind before others."""
+    found: list[Product] = []
+    for vendor, pattern in (one for kind in kinds for one in _patterns(kind)):
+        for match in pattern.finditer(text[:1000]):
+            if not any(match.start() < one.end and one.start < match.end() for one in found):
+                found.append(_product(vendor, match, text))
+    return sorted(found, key=lambda one: one.start)
 
 
 def _product(vendor: Vendor, match: re.Match[str], text: str) -> Product:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 
 from gpuforge.detect.seen import Seen
+from gpuforge.detect.text.clauses import PERHAPS, THERE, evidence_of
 from gpuforge.detect.text.labels import told_lines
 from gpuforge.facts import Toolkit
 
 PROGRAM = "prose"
-LINE_LIMIT, REACH = 1000, 40
+LINE_LIMIT, LABEL = 1000, 9
 _BUILD = r"(?:\.?(?:dev|rc|a|b|post)\d{1,12})?(?:\+\w{1,20}(?:\.\w{1,20}){0,3})?"
 # Of each program, its words and the form of its version.
 _PROGRAMS = {
@@ -32,23 +33,16 @@ _LABEL = (
     r"(?:(?:{words})[\s:=-]*)?(?:Python )?v?(?P<version>{form})(?![\d.]*\d)"
 )
 _SPOKEN = (
-    r"(?<![\w./+-])(?:{words})(?:[\s_-]?(?:version|ver\.?))?(?:\s(?:is|of))?[\s:=(\-]{{0,3}}"
-    r"(?:TheRock )?v?(?P<version>{form})(?![\d.]*\d)(?!\s?/\s?\d)"
+    r"(?<![\w./+-])(?:{words})(?:[\s_-](?:tool ?kit|version|ver\.?|v\.?|libs?|libraries|stack|"
+    r"runtime|installed|with|in|is|of)(?![\w-])){{0,3}}(?:version|ver\.?)?[\s:=(\-]{{0,3}}"
+    r"(?:TheRock )?(?:v\.?\s?)?(?P<version>{form})(?![\d.]*\d)(?!\s?/\s?\d)"
 )
-# Words of what is wanted, was there before, or was tried.
-_NOT_MINE = re.compile(
-    r"\b(?:requires?|required|supports?|supported|minimum|recommend\w*|at least|needs?|compatible|"
-    r"not|never|before|previous\w*|older|newer|earlier|instead|than|if|should|would|could|"
-    r"upgrad\w+|downgrad\w+|updat\w+ to|pip3? install|conda install|apt install|only|depend\w*|"
-    r"pin(?:ned|s)?|loosen|wheels?)\b|"
-    r"n't\b|>=|<=|https?://",
-    re.I,
-)
-_AFTER = re.compile(
-    r"^\W{0,3}(?:or (?:newer|later|above|higher|greater)|and (?:above|later|newer)|support|"
-    r"is (?:not|required|needed))|^\+(?!\w)",
-    re.I,
-)
+# Folders in which a program of a version lies.
+_FOLDERS = {
+    "cuda toolkit": r"\bcuda(?:[-/_]|[\\/]v)(?P<version>\d{1,2}\.\d(?:\.\d)?)(?=[\\/\s:]|$)",
+    "rocm": r"/rocm-(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)(?=[/\s:]|$)",
+    "python": r"[/\\]python(?P<version>[23]\.\d{1,2})(?=[/\\\s:]|$)",
+}
 
 
 def _compiled(form: str) -> dict[str, re.Pattern[str]]:
@@ -59,31 +53,40 @@ def _compiled(form: str) -> dict[str, re.Pattern[str]]:
 
 
 _LABELS, _MENTIONS = _compiled(_LABEL), _compiled(_SPOKEN)
+_PLACES = {name: re.compile(form, re.I) for name, form in _FOLDERS.items()}
 
 
 def read(text: str, route: str, seen: Seen) -> None:
-    """Add the version of each program that a text tells of: that of its label, else the first."""
+    """Add the version of each program that a text tells of: that of the best place, the first."""
     folded = text.lower()
     have = {one.name for one in seen.toolkits}
     lines = [line[:LINE_LIMIT] for line in told_lines(text)]
     for name in _PROGRAMS:
-        if name in have or name.split()[0] not in folded:
+        word = name.split()[0]
+        if name in have or word not in folded:
             continue
-        telling = [line for line in lines if name.split()[0] in line.lower()]
-        label = next((found for line in telling if (found := _LABELS[name].search(line))), None)
-        spoken = [version for line in telling for version in _spoken(name, line)]
-        first = label["version"] if label else next(iter(spoken), "")
-        # Another place may tell the same version to its last number.
-        whole = next((one for one in spoken if one.startswith(f"{first}.")), first)
-        if first:
+        telling = [line for line in lines if word in line.lower()]
+        told = [one for line in telling for one in _told(name, line)]
+        if told:
+            _, first = max(told, key=lambda one: one[0])
+            # Another place may tell the same version to its last number.
+            whole = next((one for _, one in told if one.startswith(f"{first}.")), first)
             seen.toolkits.append(Toolkit(name, whole))
 
 
-def _spoken(name: str, line: str) -> Iterator[str]:
-    """Yield the versions that a line tells of what is there, a toolkit's before others."""
-    matches = list(_MENTIONS[name].finditer(line))
-    for match in sorted(matches, key=lambda one: "toolkit" not in one[0].lower()):
-        before, after = line[: match.start()][-REACH:], line[match.end() :]
-        clause = re.split(r"[.!?;](?=\s)", before)[-1]
-        if not (_NOT_MINE.search(clause) or _AFTER.match(after) or "NVIDIA-SMI" in line):
-            yield match["version"]
+def _told(name: str, line: str) -> Iterator[tuple[int, str]]:
+    """Yield the versions that a line tells of what is there, each with its score.
+
+    A label of its own counts most, a toolkit's version more than a runtime's.
+    """
+    if label := _LABELS[name].search(line):
+        yield LABEL, label["version"]
+    for match in _MENTIONS[name].finditer(line):
+        toolkit = "toolkit" in match[0].lower()
+        score = THERE + toolkit + evidence_of("version", line, match.start(), match.end()).score
+        if score >= PERHAPS:
+            yield score, match["version"]
+    if (place := _PLACES.get(name)) and (folder := place.search(line)):
+        score = PERHAPS + evidence_of("version", line, *folder.span()).score
+        if score >= PERHAPS:
+            yield PERHAPS, folder["version"]

@@ -19,6 +19,7 @@ from gpuforge.detect.notation import (
     product_of,
 )
 from gpuforge.detect.seen import DOUBT, HEARSAY, RENDERER, Seen, Sighting
+from gpuforge.detect.text.clauses import THERE, evidence_of
 from gpuforge.detect.text.drivers import (
     BESIDE,
     KERNEL_DRIVER,
@@ -60,14 +61,8 @@ _PROCESSOR = re.compile(
 )
 _NUMBERED = re.compile(r"(?:^|[<\[#\s(])(\d{1,2})[:\]>)]\s*$")
 _BY_PATH = re.compile(r"/by-path/pci-([0-9a-f:.]{12})-(?:card|render)")
-_MY_MEMORY = re.compile(
-    r"\b(?:my|our) (?:gpu|card|graphics card|vga)(?: \w+){0,2}? "
-    r"(?:has|have|having|with|is) (?:only |just )?(\d{1,3}) ?G(?:i?B)?\b"
-    r"(?! (?:of )?(?:RAM|system))|"
-    r"\bI(?:'ve| have)?(?: got)? (?:only |just )?(\d{1,3}) ?G(?:i?B)?(?: of)? VRAM\b|"
-    r"^\W*(\d{1,3}) ?G(?:i?B|o)?(?: of)? (?:VRAM|GDDR\d\w?|video memory)\W*$",
-    re.I | re.M,
-)
+_BOTH = re.compile(r"\bboth (?:of )?(?:the |my )*(?:new )?(?:cards|gpus)\b", re.I)
+_MEMORY = re.compile(r"\b(\d{1,3}) ?G(?:i?B|o)?\b", re.I)
 _MY_CAPABILITY = re.compile(
     r"\b(?:my|our) (?:hardware|gpu|card|device)(?: \w+){0,2}? "
     r"(?:supports?|has|have|is|with)(?: \w+)? compute (?:capability|model)(?: of)? (\d{1,2}\.\d)\b",
@@ -85,7 +80,7 @@ def read(text: str, route: str, seen: Seen) -> None:
         found.take(label)
     found.drop_families()
     _add_mentions(text, found, seen)
-    text = "\n".join(line[:LINE_LIMIT] for line in told_lines(text))
+    text = "\n".join(line[:LINE_LIMIT] for line in told_lines(text)).replace("**", "")
     if len(found.devices) == 1:
         _tell_the_only(found.devices[0], text)
     package = amd_package(text)
@@ -103,7 +98,8 @@ def read(text: str, route: str, seen: Seen) -> None:
             seen.sightings += [
                 Sighting(device.vendor, told, finished(device), HEARSAY)
             ] * device.count
-    for maker, facts in _of_all(text, found, package):
+    amd = any(one.vendor == "amd" for one in seen.sightings)
+    for maker, facts in _of_all(text, found, package, amd=amd):
         seen.sightings.append(Sighting(maker, "labels", facts, HEARSAY, everywhere=True))
 
 
@@ -128,16 +124,23 @@ def _tell_the_only(device: ToldDevice, text: str) -> None:
     places = {pci_address(place) for place in _BY_PATH.findall(text)}
     if len(places) == 1:
         device.said.setdefault("address", str(places.pop()))
-    mine = _MY_MEMORY.search(text)
-    if mine and device.count == 1:
-        device.said.setdefault("total", f"{mine[1] or mine[2] or mine[3]} GB")
+    if device.count == 1 and _BOTH.search(text.replace("_", "")):
+        device.count = 2
+    sizes = {
+        match[1]
+        for line in text.splitlines()
+        for match in _MEMORY.finditer(line)
+        if evidence_of("memory", line, *match.span()).score > THERE
+    }
+    if len(sizes) == 1:
+        device.said.setdefault("total", f"{sizes.pop()} GB")
 
 
 def _of_all(
-    text: str, found: _Devices, package: tuple[str, bool] | None
+    text: str, found: _Devices, package: tuple[str, bool] | None, *, amd: bool
 ) -> Iterator[tuple[Vendor, Facts]]:
     """Yield what holds for each GPU of a maker, and makers that are shown without a GPU's name."""
-    if package and package[1] and not found.devices:
+    if package and (package[1] or amd) and not found.devices:
         yield "amd", {"driver": Driver("amd", package[0])}
     bound = KERNEL_DRIVER.match(found.driver_words())
     if bound and (maker := pci_ids.vendor_of(pci_ids.maker_of_driver(bound[1].lower()))):
@@ -190,10 +193,17 @@ class _Devices:
             device.count = max(device.count, product.count if not numbers else 1)
             named = {"name": product.name or None, "memory_total_bytes": product.total_bytes}
             device.facts = kept(**named) | device.facts
-            device.said = self._waiting | device.said
+            device.said = self._for(device.vendor) | device.said
         self._waiting = {}
         self._current = found
         return found
+
+    def _for(self, vendor: Vendor) -> dict[str, str]:
+        """Return what waits for a device of a vendor: NVIDIA's driver is for no other's."""
+        foreign = bool(self.driver) and vendor != "nvidia"
+        return {
+            fact: told for fact, told in self._waiting.items() if not (foreign and fact == "driver")
+        }
 
     def drop_families(self) -> None:
         """Drop the devices of which a family is known, where a product of the maker is."""
@@ -316,7 +326,8 @@ def _loosely(value: str) -> Product | None:
     if vendor is None and library is None:
         return None
     bare = re.sub(
-        r"\b(nvidia|amd|intel|apple|gpus?|igpu|corporation|inc|graphics|card|cuda|rocm|mps)\b|\W",
+        r"\b(nvidia|amd|intel|apple|gpus?|igpu|corporation|inc|graphics|card|cuda|rocm|mps|detected|found|"
+        r"available)\b|\W",
         "",
         head,
         flags=re.I,

@@ -1,0 +1,92 @@
+"""How surely a name in a line is of this machine, by the words around it: ``clauses.toml``.
+
+Whatever a text names, a GPU, its maker or a version, is a candidate first. What its clause says,
+that it is the writer's, that it is wanted, was there before, stands in another machine, is compared
+or asked for, adds up to one score.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from gpuforge import registry
+
+# From which score on a name is there, and from which on it is where nothing else is.
+THERE, PERHAPS = 3, 1
+# How many signs before a name and after it count as beside it.
+CLAUSE, SHORT_LINE = 60, 160
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the words around a name say.
+
+    Attributes
+    ----------
+    score : the weights of all that was found, each kind once
+    said : the words of each kind
+    """
+
+    score: int
+    said: dict[str, re.Match[str]]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    says: str
+    weight: int
+    where: str
+    words: re.Pattern[str]
+
+
+@cache
+def _entries(of: str) -> tuple[_Entry, ...]:
+    """Return what counts for a kind of name, the weightiest first."""
+    table = registry.table(__file__, "clauses")["evidence"]
+    mine = [one for one in table if of in one.get("of", [of])]
+    entries = (
+        _Entry(e["says"], e["weight"], e["where"], re.compile(e["words"].replace("\n", ""), re.I))
+        for e in mine
+    )
+    return tuple(sorted(entries, key=lambda one: -abs(one.weight)))
+
+
+def evidence_of(of: str, line: str, start: int, end: int) -> Evidence:
+    """Return how surely the name at `start` is there.
+
+    Parameters
+    ----------
+    of
+        The kind of name: ``gpu``, ``bare``, ``maker`` or ``version``.
+    """
+    parts = _parts(line, start, end)
+    said: dict[str, re.Match[str]] = {}
+    score = 0
+    for entry in _entries(of):
+        if entry.says not in said and (match := entry.words.search(parts[entry.where])):
+            said[entry.says] = match
+            score += entry.weight
+    return Evidence(score, said)
+
+
+def _parts(line: str, start: int, end: int) -> dict[str, str]:
+    """Return the words around a name by how near they stand."""
+    before, after = line[:start], line[end:]
+    near = before[-CLAUSE:]
+    behind = re.split(r"[.!?](?=\s)", after, maxsplit=1)[0][: CLAUSE // 2]
+    count = re.search(r"(?:(?<![\d.])\d{1,2}\s?[x×*]?\s?)?$", before)
+    return {
+        "line": line,
+        "short line": line if len(line) < SHORT_LINE else "",
+        "before": before,
+        "to its end": line[:end],
+        "near": near,
+        "clause": re.split(r"(?<!e\.g)(?<!i\.e)[.!?]\s", near)[-1] + line[start:end] + behind,
+        "sentence before": re.split(r"[.!?;](?=\s)", before[-40:])[-1],
+        "after": after,
+        "with what follows": line[start:],
+        "count": (count[0] if count else "") + after,
+        "around": before[-1:] + after[:1],
+    }
