@@ -39,7 +39,8 @@ def _may_share(site: Site) -> bool:
     """Return whether two packages install one module, or one does not list what it installs."""
     seen = dict[str, str]()
     for one in site.distributions:
-        modules = (path for path in one.packages if "/" not in path)
+        modules = [path for path in one.packages if "/" not in path]
+        modules += ["cupy"] if one.name.startswith("cupy") else []
         if not one.record or any(seen.setdefault(m, one.name) != one.name for m in modules):
             return True
     return False
