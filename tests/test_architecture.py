@@ -13,7 +13,7 @@ import pytest
 SRC = Path(__file__).parent.parent / "src" / "gpuforge"
 LINE_BUDGET = 65_330
 LAYERS = [
-    {"dataclass", "digest", "errors", "installation", "units", "registry", "stored"},
+    {"dataclass", "digest", "errors", "folders", "installation", "units", "registry", "stored"},
     {
         "facts",
         "probe",
@@ -38,6 +38,7 @@ FOUNDATION = {
     "digest": 0,
     "errors": 0,
     "units": 1,
+    "folders": 1,
     "registry": 1,
     "stored": 1,
     "facts": 2,

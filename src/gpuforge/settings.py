@@ -10,16 +10,15 @@ packages or change that file.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuforge.dataclass import dataclass, field
 from gpuforge.errors import InvalidSettings, UnknownName, nearest
 from gpuforge.facts import Absent, Failed
+from gpuforge.folders import expanded, user_folder
 from gpuforge.probe import LiveProbe, Probe
 from gpuforge.units import parse_bytes, parse_seconds
 
@@ -288,8 +287,7 @@ class UnreadableFile(InvalidSettings):
     """A settings file that cannot be read, or is not TOML."""
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """The settings in force.
 
     Attributes
@@ -344,33 +342,12 @@ def to_text(value: Any) -> str:
 
 def user_file() -> Path:
     """Return the path of the user's settings file, which need not exist."""
-    return _user_folder("config") / "config.toml"
+    return user_folder("config") / "config.toml"
 
 
 def cache_folder(settings: Settings) -> Path:
     """Return the folder that gpuforge keeps its files in, which need not exist."""
-    if settings.cache_folder:
-        return _folder(settings.cache_folder)
-    return _user_folder("cache")
-
-
-def _user_folder(kind: str) -> Path:
-    """Return the user's folder of one kind as platformdirs has it, which takes 8 ms to import."""
-    chosen = os.environ.get(f"XDG_{kind.upper()}_HOME", "").strip() or f"~/.{kind}"
-    plain = sys.platform == "linux" and "ANDROID_DATA" not in os.environ
-    if plain and chosen[0] in "~/":
-        return _folder(f"{chosen}/gpuforge")
-    import platformdirs
-
-    found: str = getattr(platformdirs, f"user_{kind}_dir")("gpuforge", appauthor=False)
-    return _folder(found)
-
-
-def _folder(text: str) -> Path:
-    """Return the folder that `text` names; without a home folder, one that cannot be there."""
-    path = os.path.expanduser(text)
-    # A "~" that is left would become a folder of that name in the current one.
-    return Path(os.devnull, "no-home-folder") if path.startswith("~") else Path(path)
+    return expanded(settings.cache_folder) if settings.cache_folder else user_folder("cache")
 
 
 def load(
