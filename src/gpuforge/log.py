@@ -11,10 +11,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from gpuforge.settings import Settings
 from gpuforge.units import format_seconds
+
+if TYPE_CHECKING:
+    from gpuforge.settings import Settings
 
 ROOT = "gpuforge"
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
