@@ -30,6 +30,7 @@ step map "$python" benchmarks/map.py --libraries numpy,torch --out "$out/map.jso
 step nothing_to_gain "$python" benchmarks/nothing_to_gain.py --repeats 3 --out "$out/nothing_to_gain.json"
 step lattice "$python" benchmarks/lattice.py --repeats 2 --out "$out/lattice.json"
 step spans "$python" benchmarks/spans.py --out "$out/spans.json"
+step profiled "$python" benchmarks/profiled.py --out "$out/profiled.json"
 step startup "$python" benchmarks/startup.py --out "$out/startup.json"
 step monitor "$python" benchmarks/monitor.py --out "$out/monitor.json"
 step top "$python" -m gpuforge top --json

@@ -1,11 +1,10 @@
-"""What a span costs, beside what other profilers cost; and a profiled run of the examples.
+"""What a span costs, beside what other profilers cost.
 
 usage: spans.py [--quick] [--out FILE]
 
 All are timed in turns, in blocks of calls, in one process. What is given is the time of one span,
 or of one traced call, less that of the same loop without. A peer that is not installed is told as
-skipped. The examples run as ``gpuforge run``, with and without ``--save``, in turns; the time of
-the processor is given beside the wall time, since other programs disturb it less.
+skipped.
 """
 
 from __future__ import annotations
@@ -16,14 +15,11 @@ import importlib
 import importlib.util
 import json
 import os
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import quantiles
 from time import perf_counter_ns
 from typing import Any
 
@@ -31,10 +27,7 @@ import gpuforge as gf
 from gpuforge import trace
 from gpuforge.runtime.calibration.fingerprint import describe_machine
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "results"
-EXAMPLES = ("particle_trajectories.py", "mixed_sizes.py", "digits_neighbours.py",
-            "deblur_photograph.py")  # fmt: skip
+RESULTS = Path(__file__).parent / "results"
 CALLS = 5_000
 Case = tuple[Callable[[], AbstractContextManager[Any]], Callable[[int], None]]
 """What is on while a block is timed, and the block: so many spans or calls."""
@@ -185,43 +178,9 @@ def spread(values: list[float]) -> dict[str, float]:
     return {"least": min(values), "lower_quartile": low, "median": middle, "upper_quartile": high}
 
 
-def run_example(name: str, folder: str, *flags: str) -> tuple[float, float]:
-    """Return the wall and processor seconds of an example; raise with its last line if it fails."""
-    command = [sys.executable, "-m", "gpuforge", "run", "--quiet", *flags,
-               str(HERE.parent / "examples" / name)]  # fmt: skip
-    before, start = os.times(), time.perf_counter()
-    made = subprocess.run(command, capture_output=True, text=True, cwd=folder)
-    seconds, after = time.perf_counter() - start, os.times()
-    if made.returncode:
-        raise RuntimeError(made.stderr.strip().splitlines()[-1][:200])
-    spent = after.children_user + after.children_system
-    return seconds, spent - before.children_user - before.children_system
-
-
-def time_examples(names: tuple[str, ...], rounds: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name in names:
-        taken: dict[str, list[tuple[float, float]]] = {"plain": [], "saved": []}
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                run_example(name, folder)  # opens libraries, and learns
-                for _ in range(rounds):
-                    taken["plain"].append(run_example(name, folder))
-                    taken["saved"].append(run_example(name, folder, "--save", "run.gfp"))
-        except RuntimeError as error:
-            found[name] = {"skipped": str(error)}
-            continue
-        ratios = {
-            kind: median(b[n] / a[n] for a, b in zip(*taken.values(), strict=True))
-            for n, kind in enumerate(("wall", "processor"))
-        }
-        found[name] = {"median_ratio": ratios, "wall_and_processor_seconds": taken}
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one round, one example")
+    parser.add_argument("--quick", action="store_true", help="one round")
     parser.add_argument("--out", type=Path, default=RESULTS / "spans.json")
     chosen = parser.parse_args()
     rounds = 1 if chosen.quick else 7
@@ -231,15 +190,12 @@ def main() -> None:
         "python": sys.version,
         "quick": chosen.quick,
         "spans": time_spans(5 * rounds),
-        "examples": time_examples(EXAMPLES[: 1 if chosen.quick else None], rounds),
     }
     chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     for name, found in result["spans"]["nanoseconds"].items():
         print(f"{found['median']:10,.0f} ns  (least {found['least']:,.0f})  {name}")
     for name, reason in result["spans"]["skipped"].items():
         print(f"{'skipped':>13}  {name}: {reason}")
-    for name, found in result["examples"].items():
-        print(f"{name}: {found.get('skipped') or found['median_ratio']}")
 
 
 if __name__ == "__main__":

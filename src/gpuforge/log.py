@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gpuforge.settings import Settings
-
 if TYPE_CHECKING:
     import logging
+
+    from gpuforge.settings import Settings
 
 ROOT = "gpuforge"
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}

@@ -208,8 +208,11 @@ class OpenSpan:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if kind is None:
+            self.end = perf_counter_ns()
+            return
         end = perf_counter_ns()
-        if kind is not None and not issubclass(kind, _ENDINGS):
+        if not issubclass(kind, _ENDINGS):
             self.note(error=kind.__name__)
         self.end = end
 

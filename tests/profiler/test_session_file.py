@@ -20,7 +20,8 @@ from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import NO_PARENT, Lane, Placement, Profile, Series
 from gpuforge.profiler.paths import paths
 from gpuforge.profiler.session_file import Finished, Open, Writer, merging, read
-from gpuforge.profiler.session_file.chunk import MAGIC, SPANS, VERSION, checksum, encode
+from gpuforge.profiler.session_file.chunk import SPANS, VERSION, checksum, encode
+from gpuforge.profiler.session_path import MAGIC
 
 BEGIN = 1_000_000
 HOSTILE = "</script>\u202e\x00\ud800 \N{SNOWMAN}"
@@ -171,7 +172,7 @@ def test_no_bytes_break_the_reader(body: bytes) -> None:
 
 @given(
     st.dictionaries(
-        st.sampled_from(["names", "lanes", "attributes"]),
+        st.sampled_from(["names", "lanes", "attributes", "said"]),
         st.recursive(
             st.none() | st.integers() | st.text(max_size=3),
             lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
@@ -179,7 +180,10 @@ def test_no_bytes_break_the_reader(body: bytes) -> None:
     ),
     st.dictionaries(
         st.sampled_from(
-            ["name", "number", "parent", "lane", "label", "start", "duration", "bytes", "count"]
+            [
+                *("name", "number", "parent", "lane", "label", "start", "duration", "bytes"),
+                *("count", "said"),
+            ]
         ),
         st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3).map(lambda v: array("q", v)),
     ),
@@ -190,6 +194,36 @@ def test_no_chunk_breaks_the_reader(fields: dict, columns: dict[str, array[int]]
     profile = read(io.BytesIO(data))
     for span in profile.spans:
         assert span.parent < span.index
+
+
+def test_what_was_said_of_many_spans_at_once_stands_in_the_file_once() -> None:
+    said = {"function": "f" * 40, "place": 3}
+    spans: list[Finished] = [
+        ("call", 0, n, 0, BEGIN + n, BEGIN + n + 1, 1, 0, said if n % 2 else None)
+        for n in range(1, 2001)
+    ]
+    alone: list[Finished] = [
+        (*span[:8], dict(span[8], place=span[2]) if span[8] else None) for span in spans
+    ]
+    shared, apart = written(spans), written(alone)
+    assert shared.getbuffer().nbytes < apart.getbuffer().nbytes / 2
+    found = read(shared).spans
+    assert [span.attributes for span in found] == [span[8] or {} for span in spans]
+
+
+def test_a_file_of_the_first_version_is_read() -> None:
+    columns = {
+        name: array(code, [1])
+        for name, code in zip(
+            "name number parent lane label start duration bytes count".split(), "IqqIBqqqq",
+            strict=True,
+        )
+    }  # fmt: skip
+    for name in ("name", "lane", "label", "parent"):
+        columns[name][0] = 0
+    fields = {"names": ["a"], "lanes": [["main", "thread", 1]], "attributes": {"0": {"k": 1}}}
+    data = MAGIC + bytes([1]) + encode(SPANS, fields, columns)
+    assert [span.attributes for span in read(io.BytesIO(data)).spans] == [{"k": 1}]
 
 
 def test_a_bomb_is_not_unpacked() -> None:

@@ -15,22 +15,23 @@ from importlib import import_module
 from pathlib import Path
 from time import perf_counter_ns, thread_time_ns
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from gpuforge import __version__, published, stored, trace
+from gpuforge import __version__, trace
 from gpuforge.errors import WorkloadError
-from gpuforge.facts import Absent, Failed
 from gpuforge.log import logger
-from gpuforge.probe import LiveProbe
 from gpuforge.profiler import listeners
 from gpuforge.profiler.lanes import Lanes
 from gpuforge.profiler.model import Placement, Profile, Series
 from gpuforge.profiler.session_file import Open, Writer, read
-from gpuforge.profiler.summary import Bottleneck, bottlenecks, summary
 from gpuforge.profiler.surroundings import Surroundings
 
-SAMPLE_SECONDS, SAMPLES_PER_FLUSH = 0.2, 5
-"""How often memory is read; and after how many readings what was recorded is written."""
+if TYPE_CHECKING:
+    from gpuforge.profiler.summary import Bottleneck
+
+SAMPLE_SECONDS, SAMPLES_PER_FLUSH, FLUSHES_BEFORE_MACHINE = 0.2, 5, 3
+"""How often memory is read; after how many readings what was recorded is written; and which time
+the machine is read as well: loading what reads it takes some 40 ms of the processor."""
 _PATIENCE_SECONDS = 1.0
 PROGRAM = "program"
 """The span around everything that the thread does which began the profile."""
@@ -107,7 +108,6 @@ class Recording:
         trace.enable(False)
         self._span_ns = _measure_cost()
         self._profile, self.problem = None, ""
-        platform.platform()  # takes some milliseconds the first time, which are not the program's
         self._begin_ns, self._started = perf_counter_ns(), time.time()
         self._memory_file: IO[bytes] = io.BytesIO()
         self._writer = Writer(self.path or self._memory_file, self._told_header(), self._begin_ns)
@@ -188,10 +188,14 @@ class Recording:
 
     def summary(self) -> str:
         """Return where the time went, in a few lines."""
+        from gpuforge.profiler.summary import summary
+
         return summary(self.profile)
 
     def bottlenecks(self, most: int = 5) -> list[Bottleneck]:
         """Return the call paths that took the most time by themselves, the longest first."""
+        from gpuforge.profiler.summary import bottlenecks
+
         return bottlenecks(self.profile, most)
 
     def export(self, format: str, path: str | os.PathLike[str]) -> None:  # noqa: A002
@@ -204,6 +208,7 @@ class Recording:
         WorkloadError
             If the file cannot be written.
         """
+        stored = import_module("gpuforge.stored")
         made = import_module("gpuforge.profiler.formats").render(self.profile, format)
         stored.write_output(Path(path), made)
 
@@ -267,7 +272,9 @@ class Recording:
         """Return what came of each choice since the last time, its calls taken together."""
         together: dict[int, list[Any]] = {}
         for choice, seconds, transfer in choices:
-            known = together.setdefault(id(choice), [choice, 0.0, 0, 0.0])
+            known = together.get(id(choice))
+            if known is None:
+                known = together[id(choice)] = [choice, 0.0, 0, 0.0]
             known[1] += seconds
             known[2] += 1
             known[3] += transfer
@@ -306,14 +313,17 @@ class Recording:
         turn = 0
         while not self._ended.wait(SAMPLE_SECONDS):
             self._sample()
-            published.now(trace.current(self._begun_by))
             turn += 1
+            if turn >= SAMPLES_PER_FLUSH:
+                _show(trace.current(self._begun_by))
             if turn % SAMPLES_PER_FLUSH == 0:
-                start = thread_time_ns()
-                self._around.sample(perf_counter_ns() - self._begin_ns)
-                self._cost_ns += thread_time_ns() - start
+                if turn >= SAMPLES_PER_FLUSH * FLUSHES_BEFORE_MACHINE:
+                    start = thread_time_ns()
+                    self._around.sample(perf_counter_ns() - self._begin_ns)
+                    self._cost_ns += thread_time_ns() - start
                 self.flush()
-        published.now("")
+        if turn >= SAMPLES_PER_FLUSH:
+            _show("")
 
     def _sample(self) -> None:
         start, now = thread_time_ns(), perf_counter_ns()
@@ -332,7 +342,7 @@ class Recording:
             "started": self._started,
             "gpuforge": __version__,
             "python": platform.python_version(),
-            "platform": platform.platform(),
+            "platform": f"{platform.system()}-{platform.release()}-{platform.machine()}",
             "versions": {
                 name: str(module.__version__)
                 for name, module in loaded.items()
@@ -344,12 +354,17 @@ class Recording:
         }
 
 
+def _show(span: str) -> None:
+    """Show others what this process does; a program of a moment need not load what that takes."""
+    import_module("gpuforge.published").now(span)
+
+
 def _measure_cost() -> int:
     """Return what one span takes in this process, in nanoseconds: the least of a few turns."""
     least = 1 << 62
     trace.restart()
     trace.enable()
-    for _ in range(10):
+    for _ in range(5):
         start = perf_counter_ns()
         for _ in range(100):
             with trace.span("calibration"):
@@ -364,7 +379,9 @@ def _read_memory() -> int | str:
     """Return the bytes of this process that lie in memory, or why they are not known."""
     if sys.platform != "linux":
         return f"memory of the process was not read: nothing here tells it on {sys.platform}"
-    read = LiveProbe().read_text("/proc/self/statm")
-    if isinstance(read, Absent | Failed):
-        return f"memory of the process was not read: {read.reason}"
-    return int(read.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open("/proc/self/statm", "rb", buffering=0) as file:
+            pages = int(file.read().split()[1])
+    except OSError as error:
+        return f"memory of the process was not read: {error.strerror or error}"
+    return pages * os.sysconf("SC_PAGE_SIZE")

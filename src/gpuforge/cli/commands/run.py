@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     program.check()
 
     if arguments.save is not None:
-        from gpuforge.profiler.session_file import check_target
+        from gpuforge.profiler.session_path import check_target
 
         check_target(arguments.save)
     from gpuforge.runtime.startup import caches, record

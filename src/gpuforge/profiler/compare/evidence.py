@@ -13,7 +13,7 @@ from statistics import NormalDist, median
 from typing import NamedTuple
 
 CONFIDENCE = 0.99
-"""That of every interval."""
+"""That of every interval for which no other is asked."""
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 _EXACT_AT_MOST = 40  # values up to which all ways to sign the ranks are counted
 
@@ -39,16 +39,16 @@ class RankTest(NamedTuple):
     delta: float
 
 
-def median_interval(values: Sequence[float]) -> Interval:
+def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Return the median of at least one value, its interval by order statistics.
 
-    The interval of fewer than 8 values is infinite: none of them bounds the median so surely.
+    By default, that of fewer than 8 values is infinite: none of them bounds the median so surely.
     """
     ordered, count = sorted(values), len(values)
     place, outside = -1, 0.0
     for below in range(count // 2):
         outside += comb(count, below) / 2 ** (count - 1)
-        if outside > 1 - CONFIDENCE:
+        if outside > 1 - confidence:
             break
         place = below
     if place < 0:

@@ -7,6 +7,6 @@ stand in columns, all else is JSON; nothing in it is ever executed. `docs/decisi
 
 from gpuforge.profiler.session_file.merging import Finished, Open
 from gpuforge.profiler.session_file.reader import read
-from gpuforge.profiler.session_file.writer import Writer, check_target
+from gpuforge.profiler.session_file.writer import Writer
 
-__all__ = ["Finished", "Open", "Writer", "check_target", "read"]
+__all__ = ["Finished", "Open", "Writer", "read"]

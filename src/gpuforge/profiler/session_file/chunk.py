@@ -10,9 +10,9 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, NamedTuple
 
-MAGIC = b"\x89GFP\r\n\x1a\n"
-VERSION = READINGS_VERSION = 1
-"""Of the file, and of its chunks of readings: a reader passes over those of a later one."""
+VERSION, READINGS_VERSION = 2, 1
+"""Of the file, and of its chunks of readings: a reader passes over those of a later one. In files
+of version 1, what was said of spans stands once for each of them."""
 MAX_CHUNK_BYTES = 64 << 20
 """What a chunk may hold once it is decompressed; a writer stays far below."""
 LEVEL = 1

@@ -15,7 +15,6 @@ from gpuforge.profiler.session_file.chunk import (
     BESIDE,
     END,
     HEADER,
-    MAGIC,
     READINGS,
     READINGS_VERSION,
     SPANS,
@@ -24,6 +23,7 @@ from gpuforge.profiler.session_file.chunk import (
     Damaged,
     decode,
 )
+from gpuforge.profiler.session_path import MAGIC
 
 MOST_BYTES = 2 << 30
 """What all chunks together may hold once they are decompressed."""
@@ -64,7 +64,7 @@ def _read(file: IO[bytes], called: str, most_bytes: int) -> Profile:
             f"{called} is not a session file: it does not start with the signature of one",
             hint="record one with 'gpuforge run --save FILE SCRIPT'",
         )
-    if start[-1] != VERSION:
+    if not 1 <= start[-1] <= VERSION:
         raise WorkloadError(
             f"{called} is a session file of version {start[-1]}; this gpuforge reads {VERSION}",
             hint="read it with the gpuforge that wrote it",
@@ -119,6 +119,8 @@ class _Reading:
                 raise Damaged("a span has a name that is not in the file")
             if max(columns["lane"]) >= len(self.profile.lanes):
                 raise Damaged("a span has a lane that is not in the file")
+            if max(columns.get("said", (0,))) > len(chunk.fields.get("said", ())):
+                raise Damaged("of a span something was said that is not in the file")
             if max(columns["label"]) >= len(LABELS):
                 raise Damaged("a span has a label that is not known")
         before, start = len(self.columns.get("start", ())), columns["start"]
@@ -128,8 +130,12 @@ class _Reading:
         for name in ("name", "number", "parent", "lane", "label", "start", "duration", "bytes",
                      "count"):  # fmt: skip
             self.columns.setdefault(name, array(columns[name].typecode)).extend(columns[name])
-        for row_text, about in chunk.fields["attributes"].items():
+        for row_text, about in chunk.fields.get("attributes", {}).items():  # of version 1
             self.attributes[before + int(row_text)] = dict(about)
+        said = [dict(about) for about in chunk.fields.get("said", ())]
+        for row, place in enumerate(columns.get("said", ()), before):
+            if place:
+                self.attributes[row] = said[place - 1]
 
     def _readings(self, chunk: Chunk) -> None:
         if chunk.fields["version"] != READINGS_VERSION:

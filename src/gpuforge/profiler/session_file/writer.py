@@ -11,13 +11,11 @@ from operator import sub
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from gpuforge.errors import WorkloadError
 from gpuforge.profiler.model import Lane, Placement, Series
 from gpuforge.profiler.session_file.chunk import (
     BESIDE,
     END,
     HEADER,
-    MAGIC,
     READINGS,
     READINGS_VERSION,
     SPANS,
@@ -25,6 +23,7 @@ from gpuforge.profiler.session_file.chunk import (
     encode,
 )
 from gpuforge.profiler.session_file.merging import Finished, Merging, Open, Row
+from gpuforge.profiler.session_path import MAGIC, opened, unwritable
 
 T = TypeVar("T")
 RAW_SPANS = 1_000_000
@@ -64,7 +63,7 @@ class Writer:
         self, target: str | os.PathLike[str] | IO[bytes], header: Mapping[str, Any], begin_ns: int,
         *, raw_spans: int = RAW_SPANS,
     ) -> None:  # fmt: skip
-        self.file = _opened(Path(target)) if isinstance(target, str | os.PathLike) else target
+        self.file = opened(Path(target)) if isinstance(target, str | os.PathLike) else target
         self.begin_ns = begin_ns
         self.merging = Merging(raw_spans)
         self._process = os.getpid()
@@ -79,7 +78,7 @@ class Writer:
         except OSError as error:
             with suppress(OSError):
                 self.file.close()
-            raise _unwritable(Path(str(target)), error) from None
+            raise unwritable(Path(str(target)), error) from None
 
     def tell(self, header: Mapping[str, Any]) -> None:
         """Write the header, in place of the one before: some is known at the end only."""
@@ -165,18 +164,18 @@ class Writer:
         name, label, number, parent, start, end, thread, nbytes, said = zip(*spans, strict=True)
         places, new_names = _places(self._names, name)
         lane_places, new_lanes = _places(self._lanes, thread)
-        columns = {
+        columns: dict[str, array[Any]] = {
             "name": array("I", places), "number": array("q", number),
             "parent": array("q", parent), "lane": array("I", lane_places),
             "label": array("B", label), "bytes": array("q", nbytes), "count": array("q", counts),
             "start": array("q", map(sub, start, (self.begin_ns, *start[:-1]))),
             "duration": array("q", map(sub, end, start)),
         }  # fmt: skip
-        fields = {
+        fields: dict[str, Any] = {
             "names": new_names,
             "lanes": [lanes.get(thread, Lane(f"thread {thread}")) for thread in new_lanes],
-            "attributes": {row: about for row, about in enumerate(said) if about},
         }
+        columns["said"], fields["said"] = _said(said)
         try:
             self._put(SPANS, fields, columns)
         except OSError:  # the names in it are told again
@@ -210,53 +209,27 @@ class Writer:
         self._size += size
 
 
-def check_target(target: str | os.PathLike[str]) -> None:
-    """Raise what `Writer` would raise for this path, as far as that shows without writing.
-
-    Raises
-    ------
-    WorkloadError
-        If the folder is not there, or what is there is something else than a session file.
-    """
-    path = Path(target)
-    if not path.parent.is_dir():
-        raise _unwritable(path, FileNotFoundError(f"no folder {str(path.parent)!r}"))
-    _check(path)
-
-
-def _check(path: Path) -> None:
-    try:
-        with open(path, "rb") as old:
-            start = old.read(len(MAGIC))
-        if start and start != MAGIC:
-            raise WorkloadError(
-                f"{str(path)!r} exists and is not a session file; it was not overwritten",
-                hint="name another file",
-            )
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise _unwritable(path, error) from None
-
-
-def _opened(path: Path) -> IO[bytes]:
-    _check(path)
-    try:
-        return open(path, "wb", buffering=0)
-    except OSError as error:
-        raise _unwritable(path, error) from None
-
-
-def _unwritable(path: Path, error: OSError) -> WorkloadError:
-    return WorkloadError(
-        f"the session file {str(path)!r} cannot be written: {error.strerror or error}",
-        hint="name a file in another folder",
-    )
-
-
 def _places(known: dict[T, int], values: Sequence[T]) -> tuple[list[int], list[T]]:
     """Return the place of each value, and the values that were not known before."""
     new = [value for value in dict.fromkeys(values) if value not in known]
     for value in new:
         known[value] = len(known)
     return list(map(known.__getitem__, values)), new
+
+
+def _said(abouts: Sequence[dict[str, Any] | None]) -> tuple[array[int], list[dict[str, Any]]]:
+    """Return the place, from 1, of what was said of each span, 0 for nothing; and what was said.
+
+    What is one object stands there once: that of all calls that were made by one choice.
+    """
+    places: dict[int, int] = {}
+    said: list[dict[str, Any]] = []
+    column = array("I", bytes(4 * len(abouts)))
+    for row, about in enumerate(abouts):
+        if about:
+            place = places.get(id(about))
+            if place is None:
+                said.append(about)
+                place = places[id(about)] = len(said)
+            column[row] = place
+    return column, said

@@ -19,18 +19,15 @@ from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.runtime.backends import Array, Backend
 from gpuforge.runtime.lowering.contract import (
     COMPLEX_GUARDED,
+    GUARDS,
     NOT_COMPLEX,
+    REUSING,
+    VIEWS,
     Lowering,
-    beyond_dtype,
-    beyond_remainder,
-    beyond_width,
-    negative_exponent,
+    copied_and_written,
     never,
     numpy_like,
-    odd_root,
     only,
-    out_of_range,
-    written,
 )
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
 from gpuforge.runtime.timing import MarkTimer
@@ -131,24 +128,14 @@ def lowering(cupy: Any) -> Lowering:
         made.real, made.imag = real, imag
         return made
 
-    functions |= {
+    functions |= copied_and_written() | {
         "integer_power": cupy.power, "join_complex": join,
         "full": lambda shape, value, dtype: cupy.full(shape, value, dtype),
         "eye": lambda n, m, k, dtype: cupy.eye(n, m, k, dtype),
-        "setitem": lambda x, value, *rest: written(x.copy(), value, *rest),
-        "checked_gather": functions["gather"],
-        "scatter": lambda x, value, *rest: written(x.copy(), value, *rest),
-        "checked_scatter": lambda x, value, *rest: written(x.copy(), value, *rest),
-        "select": lambda x, mask: x[mask],
     }  # fmt: skip
     return Lowering(
         "CuPy", functions, frozenset("?bBhHiIlLqQefdFD"),
-        guards={
-            **dict.fromkeys(("floor_divide", "remainder", "fmod"), beyond_remainder),
-            "integer_power": negative_exponent, "fixed_power": odd_root, "left_shift": beyond_width,
-            "right_shift": beyond_width, "astype": beyond_dtype, "checked_gather": out_of_range,
-            "checked_scatter": lambda x, value, *rest: out_of_range(x, *rest),
-        },
+        guards=GUARDS,
         result_guards=dict.fromkeys(COMPLEX_GUARDED, not_finite),
         refused={
             **dict.fromkeys(NOT_COMPLEX, only("biuf", "CuPy's complex function is not NumPy's")),
@@ -156,8 +143,8 @@ def lowering(cupy: Any) -> Lowering:
             "reciprocal": only("fc", "CuPy's of whole numbers is not NumPy's"),
             "absolute": never("?", "CuPy's of bool is not NumPy's"),
         },
-        reusing={"setitem": written, "scatter": written, "checked_scatter": written},
-        views=frozenset("getitem transpose reshape broadcast_to real imag diagonal".split()),
+        reusing=REUSING,
+        views=VIEWS,
         finite=lambda x: cupy.isfinite(x).all(),
     )  # fmt: skip
 

@@ -22,17 +22,15 @@ from gpuforge import trace
 from gpuforge.runtime.backends import Array, Backend
 from gpuforge.runtime.lowering.contract import (
     COMPLEX_GUARDED,
+    GUARDS,
     NOT_COMPLEX,
+    REUSING,
+    VIEWS,
     Lowering,
     beyond_dtype,
-    beyond_remainder,
-    beyond_width,
-    negative_exponent,
+    copied_and_written,
     numpy_like,
-    odd_root,
     only,
-    out_of_range,
-    written,
 )
 from gpuforge.runtime.timing import MarkTimer
 
@@ -91,34 +89,24 @@ def lowering(dpnp: Any, queue: Any, *, double: bool) -> Lowering:
         made.real, made.imag = real, imag
         return made
 
-    functions |= {
+    functions |= copied_and_written() | {
         "integer_power": dpnp.power, "join_complex": join,
         "einsum": lambda *given: dpnp.einsum(  # it takes no diagonal of a part of an array
             given[-1], *map(dpnp.ascontiguousarray, given[:-1])),
         "full": lambda shape, value, dtype: dpnp.full(shape, value, dtype=dtype, sycl_queue=queue),
         "eye": lambda n, m, k, dtype: dpnp.eye(n, m, k, dtype=dtype, sycl_queue=queue),
-        "setitem": lambda x, value, *rest: written(x.copy(), value, *rest),
-        "checked_gather": functions["gather"],
-        "scatter": lambda x, value, *rest: written(x.copy(), value, *rest),
-        "checked_scatter": lambda x, value, *rest: written(x.copy(), value, *rest),
-        "select": lambda x, mask: x[mask],
     }  # fmt: skip
     return Lowering(
         "dpnp", functions, frozenset("?bBhHiIlLqQefdFD" if double else "?bBhHiIlLqQefF"),
-        guards={
-            **dict.fromkeys(("floor_divide", "remainder", "fmod"), beyond_remainder),
-            "integer_power": negative_exponent, "fixed_power": odd_root, "left_shift": beyond_width,
-            "right_shift": beyond_width, "astype": beyond, "checked_gather": out_of_range,
-            "checked_scatter": lambda x, value, *rest: out_of_range(x, *rest),
-        },
+        guards=GUARDS | {"astype": beyond},
         result_guards=dict.fromkeys(COMPLEX_GUARDED, not_finite),
         refused={
             **dict.fromkeys(NOT_COMPLEX, only("biuf", "dpnp's complex function is not NumPy's")),
             "floor_divide": only("iu", "dpnp's of floating-point numbers is not NumPy's"),
             "reciprocal": only("f", "dpnp's of other numbers is not NumPy's"),
         },
-        reusing={"setitem": written, "scatter": written, "checked_scatter": written},
-        views=frozenset("getitem transpose reshape broadcast_to real imag diagonal".split()),
+        reusing=REUSING,
+        views=VIEWS,
         finite=lambda x: dpnp.isfinite(x).all(),
     )  # fmt: skip
 

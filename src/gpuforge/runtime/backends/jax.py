@@ -32,16 +32,11 @@ from gpuforge.runtime.backends import Array, Backend, Program
 from gpuforge.runtime.lowering import placing
 from gpuforge.runtime.lowering.contract import (
     COMPLEX_GUARDED,
+    GUARDS,
     NOT_COMPLEX,
     Lowering,
-    beyond_dtype,
-    beyond_remainder,
-    beyond_width,
     index_of,
-    negative_exponent,
-    odd_root,
     only,
-    out_of_range,
     reduced_by,
 )
 from gpuforge.runtime.lowering.jax import extended
@@ -361,12 +356,7 @@ def lowering(jax: Any) -> Lowering:
     real = only("biuf", "JAX's complex function is not NumPy's")
     plain = Lowering(
         "JAX", functions, frozenset("?bBhHiIlLqQefdFD"),
-        guards={
-            **dict.fromkeys(("floor_divide", "remainder", "fmod"), beyond_remainder),
-            "integer_power": negative_exponent, "fixed_power": odd_root, "left_shift": beyond_width,
-            "right_shift": beyond_width, "astype": beyond_dtype, "checked_gather": out_of_range,
-            "checked_scatter": lambda x, value, *rest: out_of_range(x, *rest),
-        },
+        guards=GUARDS,
         refused={
             **dict.fromkeys(NOT_COMPLEX, real),
             "reciprocal": only("fc", "JAX gives floating-point numbers"),

@@ -19,17 +19,12 @@ from gpuforge.detect.free_memory import FreeMemory, read_free_memory
 from gpuforge.runtime.backends import Array, Backend
 from gpuforge.runtime.lowering.contract import (
     COMPLEX_GUARDED,
+    GUARDS,
     NOT_COMPLEX,
     Lowering,
-    beyond_dtype,
-    beyond_remainder,
-    beyond_width,
     index_of,
-    negative_exponent,
     numpy_like,
-    odd_root,
     only,
-    out_of_range,
     written,
 )
 
@@ -142,13 +137,7 @@ def lowering(mx: Any) -> Lowering:
     }  # fmt: skip
     return Lowering(
         "MLX", functions, frozenset("?bBhHiIlLqQefF"),
-        guards={
-            "floor_divide": beyond_remainder, "remainder": beyond_remainder,
-            "integer_power": negative_exponent, "fixed_power": odd_root, "left_shift": beyond_width,
-            "right_shift": beyond_width, "astype": beyond_dtype,
-            "checked_gather": out_of_range,
-            "checked_scatter": lambda x, value, *rest: out_of_range(x, *rest),
-        },
+        guards=GUARDS,
         result_guards=dict.fromkeys(COMPLEX_GUARDED, _not_finite(mx)),
         refused={
             **dict.fromkeys(NOT_COMPLEX, only("biuf", "MLX's complex function is not NumPy's")),

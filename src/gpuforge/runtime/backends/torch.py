@@ -20,16 +20,11 @@ from gpuforge.runtime.backends import Array, Backend
 from gpuforge.runtime.lowering import placing
 from gpuforge.runtime.lowering.contract import (
     COMPLEX_GUARDED,
+    GUARDS,
     NOT_COMPLEX,
     Lowering,
-    beyond_dtype,
-    beyond_remainder,
-    beyond_width,
-    negative_exponent,
     never,
-    odd_root,
     only,
-    out_of_range,
 )
 from gpuforge.runtime.lowering.torch import extended
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
@@ -336,13 +331,7 @@ def lowering(torch: Any, device: Any) -> Lowering:
     }  # fmt: skip
     plain = Lowering(
         "PyTorch", functions, frozenset("?bBhiqlefdFD"),
-        guards={
-            **dict.fromkeys(("floor_divide", "remainder", "fmod"), beyond_remainder),
-            "integer_power": negative_exponent, "fixed_power": odd_root, "left_shift": beyond_width,
-            "right_shift": beyond_width, "astype": beyond_dtype,
-            "checked_gather": out_of_range,
-            "checked_scatter": lambda x, value, *rest: out_of_range(x, *rest),
-        },
+        guards=GUARDS,
         refused={
             **dict.fromkeys(NOT_COMPLEX, only("biuf", "PyTorch's complex function is not NumPy's")),
             **dict.fromkeys(("argmax", "argmin"), only("iuf", "PyTorch orders other dtypes")),

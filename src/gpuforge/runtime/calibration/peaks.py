@@ -1,14 +1,14 @@
 """Peaks: how fast the link, the memory and the arithmetic of each backend are at most.
 
 Each is the fastest of some turns, since a disturbance only ever adds; it is kept with the date and
-what was measured, for this version of the library. Products grow until `PRODUCT_SECONDS` have
-passed, so that starting them does not count. Times that disagree give no peak.
+what was measured, for this version of the library. Arrays grow until a turn takes `LONG_SECONDS`,
+so that starting it does not count. Times that disagree give no peak.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import perf_counter
 from typing import Any
 
@@ -25,13 +25,14 @@ from gpuforge.units import format_bytes
 CONSTANT = "peaks"
 LINKS = {"to device": TO_DEVICE, "from device": TO_HOST}
 REST = ("memory", "float32", "float64")
-LINK_BYTES, LINK_SECONDS, LEAST_TURNS, TURNS = 16 << 20, 0.012, 3, 5
-"""A link is measured by copies of so many bytes, each way for so long, after one untimed copy."""
+LINK_BYTES = 16 << 20
+"""Of each copy by which a link is measured where the library has no pinned memory."""
+LEAST_TURNS, TURNS, ENOUGH_SECONDS, LONG_SECONDS = 3, 5, 0.015, 0.01
 ALL_SECONDS = 0.05
 """After which no link is begun to be measured at the end of a profile."""
 MEMORY_BYTES = (64 << 20, 256 << 20)
-"""Of each of three arrays: far more than caches hold; the larger ones where the first are quick."""
-SIDES, PRODUCT_SECONDS, LONG_SECONDS = (256, 512, 1024, 2048, 4096), 0.3, 0.01
+"""Of each of three arrays: far more than caches hold."""
+SIDES = (256, 512, 1024, 2048, 4096)
 _NOTHING_MOVES = "its arrays lie in the host's memory: nothing is moved"
 _ELSEWHERE = "it computes in a worker process, which is handed its arrays within each run"
 _NOT_MEASURED = {
@@ -53,8 +54,7 @@ def known(
     found: dict[str, dict[str, Told]] = {}
     deadline = perf_counter() + ALL_SECONDS
     for name, backend in backends.items():
-        kept = _kept(history).get(_key(backend), {}) if backend is not None else {}
-        why = dict(_NOT_MEASURED)
+        why, fresh = dict(_NOT_MEASURED), {}
         if backend is None:
             why = dict.fromkeys(why, _CLOSED)
         elif name.endswith(":worker"):
@@ -62,10 +62,9 @@ def known(
         elif backend.on_host:
             why |= dict.fromkeys(LINKS, _NOTHING_MOVES)
         elif measure and perf_counter() < deadline:
-            fresh = {what: _told(_link, backend, what) for what in LINKS if what not in kept}
-            _keep(history, backend, fresh)
-            kept = {**fresh, **kept}
-        found[name] = {**{what: {"unknown": text} for what, text in why.items()}, **kept}
+            fresh = dict(_missing(history, backend, backend, LINKS))
+        kept = _kept(history, backend) if backend is not None else {}
+        found[name] = {**{what: {"unknown": text} for what, text in why.items()}, **fresh, **kept}
     return found
 
 
@@ -74,20 +73,8 @@ def measure(history: History, reference: Backend, backend: Backend) -> Iterator[
 
     None of one in a worker process: handing over the arrays would count.
     """
-    if backend.name.endswith(":worker"):
-        return
-    kept = _kept(history).get(_key(backend), {})
-    for what in REST if backend.on_host else (*LINKS, *REST):
-        if what in kept:
-            continue
-        if what in LINKS:
-            found = _told(_link, backend, what)
-        elif what == "memory":
-            found = _told(_memory, backend, reference)
-        else:
-            found = _told(_product, backend, reference, what)
-        _keep(history, backend, {what: found})
-        yield what, found
+    if not backend.name.endswith(":worker"):
+        yield from _missing(history, reference, backend, (*LINKS, *REST))
 
 
 def forget(history: History) -> None:
@@ -95,30 +82,39 @@ def forget(history: History) -> None:
     history.keep_constant(CONSTANT, {})
 
 
+def _missing(
+    history: History, reference: Backend, backend: Backend, wanted: Iterable[str]
+) -> Iterator[tuple[str, Told]]:
+    """Measure what is not kept of a backend, or tell why it cannot be; keep what was measured."""
+    for what in wanted:
+        kept = _kept(history, backend)
+        if what in kept or (what in LINKS and backend.on_host):
+            continue
+        try:
+            per_second, of = (
+                _link(backend, what) if what in LINKS else _work(backend, reference, what)
+            )
+        except Exception as error:  # noqa: BLE001 - a device may fail in any way, memory included
+            yield what, {"unknown": describe_error(error)}
+            continue
+        day = time.strftime("%Y-%m-%d")
+        told = {"per_second": per_second, "source": f"measured on {day}: {of}"}
+        all_kept = {**_all_kept(history), _key(backend): {**kept, what: told}}
+        history.keep_constant(CONSTANT, all_kept)
+        yield what, told
+
+
 def _key(backend: Backend) -> str:
     return f"{backend.name}@{backend.version}"
 
 
-def _kept(history: History) -> dict[str, dict[str, Told]]:
+def _kept(history: History, backend: Backend) -> dict[str, Told]:
+    return _all_kept(history).get(_key(backend), {})
+
+
+def _all_kept(history: History) -> dict[str, dict[str, Told]]:
     kept = history.constant(CONSTANT)
     return kept if isinstance(kept, dict) else {}
-
-
-def _keep(history: History, backend: Backend, found: dict[str, Told]) -> None:
-    if good := {what: told for what, told in found.items() if "per_second" in told}:
-        kept = _kept(history)
-        kept[_key(backend)] = {**kept.get(_key(backend), {}), **good}
-        history.keep_constant(CONSTANT, kept)
-
-
-def _told(ask: Callable[..., tuple[float, str]], *given: Any) -> Told:
-    """Return a rate with what was measured, or why there is none."""
-    try:
-        per_second, what = ask(*given)
-    except Exception as error:  # noqa: BLE001 - a device may fail in any way, memory included
-        return {"unknown": describe_error(error)}
-    day = time.strftime("%Y-%m-%d")
-    return {"per_second": per_second, "source": f"measured on {day}: {what}"}
 
 
 def _link(backend: Backend, what: str) -> tuple[float, str]:
@@ -130,19 +126,40 @@ def _link(backend: Backend, what: str) -> tuple[float, str]:
             return CHUNK_BYTES / seconds, f"{format_bytes(CHUNK_BYTES)} of pinned memory"
         host = np.zeros(LINK_BYTES, np.uint8)
         there = backend.put(host)
-
-        def put() -> None:
-            backend.wait([backend.put(host)])
-
-        copy = put if what == "to device" else lambda: backend.get(there)
-        copy()
-        seconds = _fastest(copy, LINK_SECONDS)
+        if what == "to device":
+            seconds = _fastest(lambda: backend.wait([backend.put(host)]))
+        else:
+            seconds = _fastest(lambda: backend.get(there))
     return LINK_BYTES / seconds, f"the fastest copies of {format_bytes(LINK_BYTES)}"
 
 
-def _fastest(call: Callable[[], object], enough_seconds: float = 0.0) -> float:
+def _work(backend: Backend, reference: Backend, what: str) -> tuple[float, str]:
+    """Return the bytes per second of sums, or the operations per second of products, of arrays.
+
+    A sum reads two arrays and writes one; products are of square matrices.
+    """
+    function: np.ufunc = np.add if what == "memory" else np.matmul
+    dtype = "float32" if what == "memory" else what
+    found: list[tuple[float, str]] = []
+    shape: tuple[int, ...]
+    for size in MEMORY_BYTES if what == "memory" else SIDES:
+        if what == "memory":
+            shape, amount, of = (size // 4,), 3 * size, f"x + y of {format_bytes(size)} each"
+        else:
+            shape, amount, of = (size, size), 2 * size**3, f"x @ y of {size} x {size}"
+        arrays = [np.full(shape, 0.5, dtype) for _ in range(2)]
+        seconds = _fastest(_ready(backend, reference, function, arrays))
+        found.append((amount / seconds, of))
+        if seconds > LONG_SECONDS:
+            break
+    return max(found)
+
+
+def _fastest(call: Callable[[], object]) -> float:
+    """Return the seconds of the fastest of some calls, after one that is not timed."""
+    call()
     times: list[float] = []
-    while len(times) < LEAST_TURNS or (len(times) < TURNS and sum(times) < enough_seconds):
+    while len(times) < LEAST_TURNS or (len(times) < TURNS and sum(times) < ENOUGH_SECONDS):
         start = perf_counter()
         call()
         times.append(perf_counter() - start)
@@ -150,32 +167,6 @@ def _fastest(call: Callable[[], object], enough_seconds: float = 0.0) -> float:
     if second > STEADY_FACTOR * first:
         raise ValueError("its times disagree: other programs used the machine")
     return first
-
-
-def _memory(backend: Backend, reference: Backend) -> tuple[float, str]:
-    """Return the bytes per second of sums of arrays: two are read, one is written."""
-    rate, told = 0.0, ""
-    for size in MEMORY_BYTES:
-        arrays = [np.full(size // 4, 0.5, np.float32) for _ in range(2)]
-        seconds = _fastest(_ready(backend, reference, np.add, arrays), 0.1)
-        if 3 * size / seconds > rate:
-            rate, told = 3 * size / seconds, f"x + y of {format_bytes(size)} each"
-        if seconds > LONG_SECONDS:
-            break
-    return rate, told
-
-
-def _product(backend: Backend, reference: Backend, dtype: str) -> tuple[float, str]:
-    """Return the operations per second of a product of square matrices."""
-    rate, told, began = 0.0, "", perf_counter()
-    for side in SIDES:
-        arrays = [np.full((side, side), 0.5, dtype) for _ in range(2)]
-        seconds = _fastest(_ready(backend, reference, np.matmul, arrays), 0.02)
-        if 2 * side**3 / seconds > rate:
-            rate, told = 2 * side**3 / seconds, f"x @ y of {side} x {side}"
-        if perf_counter() - began > PRODUCT_SECONDS:
-            break
-    return rate, told
 
 
 def _ready(
@@ -200,5 +191,4 @@ def _ready(
         with backend.scope():
             backend.wait(call(*given)[0])  # type: ignore[misc]
 
-    run()
     return run

@@ -233,8 +233,11 @@ class Schedule:
 
 
 def _same(one: Context | None, other: Context | None) -> bool:
-    """Return whether two calls find the same context variables, which they may read."""
-    try:
-        return bool(one is other or one == other)
-    except Exception:  # noqa: BLE001 - a variable may hold an array, which has no single truth
-        return False
+    """Return whether two calls find the same context variables, which they may read.
+
+    Values are the same if they are one object: an array has no single truth to compare by.
+    """
+    if one is other or one is None or other is None:
+        return one is other
+    alike = (other.get(variable, other) is value for variable, value in one.items())
+    return len(one) == len(other) and all(alike)

@@ -141,6 +141,15 @@ def numpy_like(xp: Any) -> dict[str, Lowered]:
     }
 
 
+def copied_and_written() -> dict[str, Lowered]:
+    """Return the rows that write at an index, and read there, of arrays that can be written to."""
+    write = lambda x, value, *rest: written(x.copy(), value, *rest)  # noqa: E731
+    return {
+        "setitem": write, "scatter": write, "checked_scatter": write,
+        "checked_gather": lambda x, *rest: x[index_of(rest)], "select": lambda x, mask: x[mask],
+    }  # fmt: skip
+
+
 def written(x: Any, value: Any, *rest: Any) -> Any:
     """Write at an index into an array that may be overwritten, and return that."""
     x[index_of(rest)] = value
@@ -221,3 +230,14 @@ def _is_whole(value: Any) -> bool:
         return True
     name = str(getattr(value, "dtype", ""))
     return "int" in name or "bool" in name
+
+
+GUARDS: dict[str, Lowered] = {
+    **dict.fromkeys(("floor_divide", "remainder", "fmod"), beyond_remainder),
+    "integer_power": negative_exponent, "fixed_power": odd_root, "left_shift": beyond_width,
+    "right_shift": beyond_width, "astype": beyond_dtype, "checked_gather": out_of_range,
+    "checked_scatter": lambda x, value, *rest: out_of_range(x, *rest),
+}  # fmt: skip
+"""Those of a library that cannot raise from its kernels."""
+REUSING: dict[str, Lowered] = dict.fromkeys(("setitem", "scatter", "checked_scatter"), written)
+VIEWS = frozenset("getitem transpose reshape broadcast_to real imag diagonal".split())

@@ -91,8 +91,9 @@ def _refusal(
     parts = [("its code", sent)]
     parts += [(f"argument {place}", value) for place, value in enumerate(args, 1)]
     parts += [(f"argument {name!r}", value) for name, value in kwargs.items()]
-    what = next((text for text, value in parts if not _is_sendable(value)), "the call")
-    text = " ".join(str(error).split())[:200]
+    found = ((what, why) for what, value in parts if (why := _trouble(value)))
+    what, why = next(found, ("the call", str(error)))
+    text = " ".join(why.split())[:200]
     by_value = what == "its code" and _dumps() is pickle.dumps
     return WorkloadError(
         f"{name_of(function)} cannot be sent to a worker: {what} cannot be pickled ({text})",
@@ -102,9 +103,10 @@ def _refusal(
     )
 
 
-def _is_sendable(value: Any) -> bool:
+def _trouble(value: Any) -> str:
+    """Return why a value cannot be pickled; empty where it can."""
     try:
         dumped(value)
-    except Exception:  # noqa: BLE001 - pickling runs code of the value's own
-        return False
-    return True
+    except Exception as error:  # noqa: BLE001 - pickling runs code of the value's own
+        return str(error) or type(error).__name__
+    return ""

@@ -1,0 +1,58 @@
+"""Where a session file is written: whether it may be, looked at before anything else is loaded."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import IO
+
+from gpuforge.errors import WorkloadError
+
+MAGIC = b"\x89GFP\r\n\x1a\n"
+"""What a session file begins with."""
+
+
+def check_target(target: str | os.PathLike[str]) -> None:
+    """Raise what `Writer` would raise for this path, as far as that shows without writing.
+
+    Raises
+    ------
+    WorkloadError
+        If the folder is not there, or what is there is something else than a session file.
+    """
+    path = Path(target)
+    if not path.parent.is_dir():
+        raise unwritable(path, FileNotFoundError(f"no folder {str(path.parent)!r}"))
+    _check(path)
+
+
+def _check(path: Path) -> None:
+    try:
+        with open(path, "rb") as old:
+            start = old.read(len(MAGIC))
+        if start and start != MAGIC:
+            raise WorkloadError(
+                f"{str(path)!r} exists and is not a session file; it was not overwritten",
+                hint="name another file",
+            )
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Return the file, empty and open for writing; raise as `check_target` does."""
+    _check(path)
+    try:
+        return open(path, "wb", buffering=0)
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def unwritable(path: Path, error: OSError) -> WorkloadError:
+    """Return the error that tells why a session file cannot be written."""
+    return WorkloadError(
+        f"the session file {str(path)!r} cannot be written: {error.strerror or error}",
+        hint="name a file in another folder",
+    )
