@@ -41,6 +41,7 @@ LSPCI = "01:00.0 VGA compatible controller: NVIDIA Corporation GA102 [GeForce RT
         "Is the GPU a GTX 1060 or a Tesla C1060?",
         "nvenc only works on Windows, with the latest drivers.",
         "Powerful graphics cards such as the RTX 3090 load it.",
+        "I have an i7 6700 and 8 GB RAM",
         "I trained for 2 x 1080 steps at 1920x1080",
         "It failed because it couldn't communicate with the NVIDIA driver.",
         "C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA",

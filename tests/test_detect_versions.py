@@ -79,6 +79,7 @@ def test_wanted_or_former_versions_are_not_there(text: str) -> None:
         ("Traceback: C:\\tools\\app\\main.py", "windows"),
         ("Installed with pacman -S cuda", "linux"),
         ("Will this ever work on Windows 11?", None),
+        ("I pass the card through to a Windows VM", None),
         ("It works on Windows 10, but is slow on Fedora 39", "linux"),
         ("My old pc had windows 10, so maybe that is a cause?", "windows"),
         ("/mnt/x/lib/python3.11/site-packages/vllm/worker.py", "linux"),

@@ -81,7 +81,7 @@ def mentions_in(text: str) -> Iterator[Mention]:
     """Yield each product once that a person or a program says to be there."""
     found: dict[tuple[Vendor, frozenset[str], int | None], Mention] = {}
     doubtful: dict[frozenset[str], Mention] = {}
-    for one in _all_in(text):
+    for one in (one for number, line in _telling(text) for one in _of_line(number, line)):
         words = product_of(one.product.name)
         if one.doubtful:
             doubtful.setdefault(words, one)
@@ -98,11 +98,11 @@ def mentions_in(text: str) -> Iterator[Mention]:
         yield from doubtful.values() or (one for one in makers if one.doubtful)
 
 
-def _all_in(text: str) -> Iterator[Mention]:
+def _telling(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the first lines that may name a GPU, with their numbers."""
     lines = (line[:LINE_LIMIT] for line in told_lines(text))
     telling = ((number, line) for number, line in enumerate(lines) if _may_name(line))
-    for number, line in islice(telling, LINES_AT_MOST):
-        yield from _of_line(number, line)
+    return islice(telling, LINES_AT_MOST)
 
 
 def _may_name(line: str) -> bool:
@@ -114,7 +114,7 @@ def _plausible(
     found: dict[tuple[Vendor, frozenset[str], int | None], Mention],
 ) -> Iterator[Mention]:
     """Yield what is there: no family beside its product, none of a vendor with too many."""
-    kept = without_families(list(found.items()), lambda one: one[1].product)
+    kept = without_families(list(found.items()), lambda one: (one[0][0], one[1].product.name))
     numbered = {(vendor, words) for (vendor, words, number), _ in kept if number is not None}
     own = [one for (v, words, n), one in kept if n is not None or (v, words) not in numbered]
     for vendor in dict.fromkeys(one.product.vendor for one in own):
@@ -129,7 +129,7 @@ def _plausible(
 def _makers(text: str, told: set[Vendor]) -> Iterator[Mention]:
     """Yield each maker once of "my card" of which no product is named; another's beside it too."""
     best: dict[Vendor, tuple[int, str]] = {}
-    for line in (line[:LINE_LIMIT] for line in told_lines(text)):
+    for _, line in _telling(text):
         for match in _MAKER.finditer(line):
             # What a tool says of "the NVIDIA driver" tells of no card.
             base = _BASE["driver" if "driver" in match[0].lower() else "maker"]
@@ -183,7 +183,11 @@ def _candidates(line: str) -> list[tuple[str, Product]]:
 def _judged(
     line: str, kind: str, product: Product, last: Product | None, *, title: bool
 ) -> tuple[int, int | None]:
-    """Return how surely a product is there, and which device it is as the text counts."""
+    """Return how surely a product is there, and which device it is as the text counts.
+
+    What a pattern cannot say, whether a question asks for others or a list goes on, weighs as much
+    as `mark`, `general`, `mine` and `name` do in the table.
+    """
     evidence = evidence_of(kind, line, product.start, product.end)
     score, said = _BASE[kind] + evidence.score, evidence.said
     mark = said.get("mark")

@@ -116,7 +116,7 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
     """
     text = _NOISE.sub(lambda found: " " * len(found[0]), text.replace("_", " "))
     found = _named(text, *(("full", "short") if asked else ("full",)))
-    found = without_families(found, lambda one: one)
+    found = without_families(found, lambda one: (one.vendor, one.name))
     found = [
         one
         for last, one in zip([None, *found], found, strict=False)
@@ -135,12 +135,17 @@ def bare_products_in(text: str) -> list[Product]:
     return _named(text, "bare")
 
 
-def without_families(named: list[T], product: Callable[[T], Product]) -> list[T]:
-    """Return what is left without families where a product of the same vendor is named."""
-    exact = {product(one).vendor for one in named if not is_vague(product(one).name)}
-    return [
-        one for one in named if product(one).vendor not in exact or not is_vague(product(one).name)
-    ]
+def without_families(named: list[T], key: Callable[[T], tuple[Vendor | None, str]]) -> list[T]:
+    """Return what is left without families where a product of the same vendor is named.
+
+    Parameters
+    ----------
+    key
+        What gives the vendor and the name, ``""`` where there is none.
+    """
+    told = [(one, *key(one)) for one in named]
+    exact = {vendor for _, vendor, name in told if name and not is_vague(name)}
+    return [one for one, vendor, name in told if vendor not in exact or not is_vague(name)]
 
 
 def _named(text: str, *kinds: str) -> list[Product]:

@@ -11,7 +11,9 @@ from gpuforge.detect.text.labels import told_lines
 from gpuforge.facts import Toolkit
 
 PROGRAM = "prose"
-LINE_LIMIT, LABEL = 1000, 9
+LINE_LIMIT, LINES_AT_MOST = 1000, 1000
+# What a label of its own scores.
+LABEL = 9
 _BUILD = r"(?:\.?(?:dev|rc|a|b|post)\d{1,12})?(?:\+\w{1,20}(?:\.\w{1,20}){0,3})?"
 # Of each program, its words and the form of its version.
 _PROGRAMS = {
@@ -65,7 +67,7 @@ def read(text: str, route: str, seen: Seen) -> None:
         word = name.split()[0]
         if name in have or word not in folded:
             continue
-        telling = [line for line in lines if word in line.lower()]
+        telling = [line for line in lines if word in line.lower()][:LINES_AT_MOST]
         told = [one for line in telling for one in _told(name, line)]
         if told:
             _, first = max(told, key=lambda one: one[0])

@@ -31,7 +31,12 @@ from gpuforge.detect.text.drivers import (
 )
 from gpuforge.detect.text.labels import Label, labels_of, told_lines
 from gpuforge.detect.text.mentions import Mention, mentions_in
-from gpuforge.detect.text.products import GPUS_AT_MOST, Product, is_vague, products_in
+from gpuforge.detect.text.products import (
+    GPUS_AT_MOST,
+    Product,
+    products_in,
+    without_families,
+)
 from gpuforge.detect.text.told_device import OWN, SHARED, ToldDevice, finished
 from gpuforge.facts import Driver, Vendor
 
@@ -207,12 +212,9 @@ class _Devices:
 
     def drop_families(self) -> None:
         """Drop the devices of which a family is known, where a product of the maker is."""
-        exact = {one.vendor for one in self.devices if not is_vague(one.facts.get("name", "HD"))}
-        self.devices = [
-            one
-            for one in self.devices
-            if one.vendor not in exact or not is_vague(one.facts.get("name", ""))
-        ]
+        self.devices = without_families(
+            self.devices, lambda one: (one.vendor, str(one.facts.get("name", "")))
+        )
 
     def driver_words(self) -> str:
         """Return what a text says of a driver where it names no GPU."""
