@@ -2,8 +2,8 @@
 
 usage: advice.py [--npbench PATH] [--quick] [--only TEXT] [--out FILE]
 
-Profiled are the examples, each body of the package `everyday` (plain form, freely placed, 20,000
-elements) and the kernels of NPBench (preset S; PATH is a clone of
+Profiled are the examples, the programs of `fields.py`, each body of the package `everyday` (plain
+form, freely placed, 20,000 elements) and the kernels of NPBench (preset S; PATH is a clone of
 https://github.com/spcl/npbench, bare or not), each in a process of its own: 40 calls, or as many as
 take five seconds. The suggestions are written down as they came. Whether one is right has to be
 judged by reading it: `docs/suggestions.md` holds the verdicts. `--quick`: a tenth of all.
@@ -50,6 +50,11 @@ def prepare(kind: str, name: str, folder: str) -> Any:
 
     if kind == "example":
         return lambda: runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    if kind == "field":
+        import numpy as np
+        from fields import PROGRAMS
+
+        return lambda: PROGRAMS[name](np.random.default_rng(0))
     if kind == "everyday":
         import numpy as np
         from everyday import BODIES
@@ -81,8 +86,10 @@ def repeat(function: Any, given: Any) -> None:
 def programs(npbench: str, folder: str) -> list[tuple[str, str]]:
     """Return kind and name of every program."""
     from everyday import BODIES
+    from fields import PROGRAMS
 
     found = [("example", path.stem) for path in sorted(EXAMPLES.glob("*.py"))]
+    found += [("field", name) for name in PROGRAMS]
     found += [("everyday", name) for name in BODIES]
     if npbench:
         found += [("npbench", path.stem) for path in sorted(Path(folder).glob("bench_info/*.json"))]

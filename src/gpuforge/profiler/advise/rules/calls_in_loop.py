@@ -27,7 +27,8 @@ def look(facts: Facts) -> Found:
             [facts.told(calls.spans), f"a usual call: {format_seconds(usual / 1e9)}"],
             facts.time(calls.spans) - usual,
             f"Call it once with all rows as one array, or use {calls.name}.map(items), which "
-            "computes many at once.",
+            "computes many at once. Where each call needs the result of the one before, go through "
+            "several such loops together, with a row for each.",
             made,
             calls.spans[0],
         )
