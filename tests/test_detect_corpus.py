@@ -99,7 +99,7 @@ def test_every_recorded_machine_agrees(corpus: Path) -> None:
     wrong = {}
     for folder in folders:
         expected = tomllib.loads((folder / "expected.toml").read_text())
-        found = disagreements(detect_machine(SnapshotProbe(folder)), expected)
+        found = disagreements(detect_machine(SnapshotProbe(folder), vendor_seconds=60), expected)
         if found:
             wrong[folder.name] = found
     listing = "\n".join(f"{name}: {'; '.join(lines)}" for name, lines in wrong.items())
@@ -127,7 +127,7 @@ def test_outputs_agree_however_they_were_copied(corpus: Path, tmp_path: Path, wa
             whole = "prompt" not in way or path.suffix not in (".xml", ".csv")
             if b"\0" not in content and path.suffix != ".toml" and whole:
                 path.write_bytes(COPIES[way](content))
-        found = disagreements(detect_machine(SnapshotProbe(copied)), expected)
+        found = disagreements(detect_machine(SnapshotProbe(copied), vendor_seconds=60), expected)
         if found:
             wrong[folder.name] = found
     assert not wrong
@@ -136,6 +136,6 @@ def test_outputs_agree_however_they_were_copied(corpus: Path, tmp_path: Path, wa
 @pytest.mark.parametrize("field", ["memory_total_bytes", "name", "pci_address"])
 def test_every_known_fact_has_an_origin(corpus: Path, field: str) -> None:
     for folder in sorted(path for path in (corpus / "devices").iterdir() if path.is_dir()):
-        for device in detect_machine(SnapshotProbe(folder)).devices:
+        for device in detect_machine(SnapshotProbe(folder), vendor_seconds=60).devices:
             if known(getattr(device, field)) is not None:
                 assert device.origins.get(field), (folder.name, field)
