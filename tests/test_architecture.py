@@ -13,13 +13,14 @@ import pytest
 SRC = Path(__file__).parent.parent / "src" / "gpuforge"
 LINE_BUDGET = 65_330
 LAYERS = [
-    {"errors", "installation", "units", "registry", "stored"},
+    {"errors", "folders", "installation", "units", "registry", "stored"},
     {
         "facts",
         "probe",
         "settings",
         "settings_file",
         "log",
+        "log_handler",
         "trace",
         "published",
         "compat",
@@ -36,11 +37,13 @@ ROOT_MODULES = {"__init__", "__main__"}
 FOUNDATION = {
     "errors": 0,
     "units": 1,
+    "folders": 1,
     "registry": 1,
     "stored": 1,
     "facts": 2,
     "probe": 3,
     "settings": 4,
+    "log_handler": 4,
     "log": 5,
 }
 # Modules and packages of the runtime import downwards only, and none of their own level.

@@ -6,38 +6,26 @@ was skipped. DEBUG is for the log alone.
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING
 
 from gpuforge.settings import Settings
 from gpuforge.units import format_seconds
+
+if TYPE_CHECKING:
+    import logging
 
 ROOT = "gpuforge"
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
-class StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes to whatever ``sys.stderr`` is at that moment, which a program may change."""
-
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
-        self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-
-    @property
-    def stream(self) -> TextIO:
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, value: TextIO) -> None:
-        raise AttributeError("the stream is sys.stderr")
-
-
 def logger(part: str = "") -> logging.Logger:
     """Return the logger of one part of gpuforge, silent unless it or the root was opened."""
+    import logging
+
     root = logging.getLogger(ROOT)
     if not root.handlers:
         root.addHandler(logging.NullHandler())
@@ -49,6 +37,12 @@ def open_log(settings: Settings) -> None:
 
     ``log`` names the level; ``verbose`` asks for INFO at least.
     """
+    if _is_unheard() and not settings.log and not settings.verbose:
+        return
+    import logging
+
+    from gpuforge.log_handler import StderrHandler
+
     root = logger()
     for handler in [h for h in root.handlers if isinstance(h, StderrHandler)]:
         root.removeHandler(handler)
@@ -66,4 +60,10 @@ def phase(name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        logger().info("%s took %s", name, format_seconds(time.perf_counter() - start))
+        if not _is_unheard():
+            logger().info("%s took %s", name, format_seconds(time.perf_counter() - start))
+
+
+def _is_unheard() -> bool:
+    """Return whether nobody can be listening: `logging` takes 4 ms to import, a listener has it."""
+    return "logging" not in sys.modules

@@ -10,15 +10,13 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class LoadFailure:
+class LoadFailure(NamedTuple):
     """A registered module that could not be loaded.
 
     Attributes
@@ -31,11 +29,10 @@ class LoadFailure:
     reason: str
 
 
-@dataclass(frozen=True)
-class Registered:
+class Registered(NamedTuple):
     """The modules of one registry by name, and the ones that failed to load."""
 
-    modules: dict[str, ModuleType] = field(default_factory=dict)
+    modules: dict[str, ModuleType]
     failures: tuple[LoadFailure, ...] = ()
 
 

@@ -10,15 +10,15 @@ packages or change that file.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuforge.errors import InvalidSettings, UnknownName, nearest
 from gpuforge.facts import Absent, Failed
+from gpuforge.folders import expanded, user_folder
 from gpuforge.probe import LiveProbe, Probe
 from gpuforge.units import parse_bytes, parse_seconds
 
@@ -282,8 +282,7 @@ class UnreadableFile(InvalidSettings):
     """A settings file that cannot be read, or is not TOML."""
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """The settings in force.
 
     Attributes
@@ -338,25 +337,12 @@ def to_text(value: Any) -> str:
 
 def user_file() -> Path:
     """Return the path of the user's settings file, which need not exist."""
-    import platformdirs
-
-    return _folder(platformdirs.user_config_dir("gpuforge", appauthor=False)) / "config.toml"
+    return user_folder("config") / "config.toml"
 
 
 def cache_folder(settings: Settings) -> Path:
     """Return the folder that gpuforge keeps its files in, which need not exist."""
-    if settings.cache_folder:
-        return _folder(settings.cache_folder)
-    import platformdirs
-
-    return _folder(platformdirs.user_cache_dir("gpuforge", appauthor=False))
-
-
-def _folder(text: str) -> Path:
-    """Return the folder that `text` names; without a home folder, one that cannot be there."""
-    path = os.path.expanduser(text)
-    # A "~" that is left would become a folder of that name in the current one.
-    return Path(os.devnull, "no-home-folder") if path.startswith("~") else Path(path)
+    return expanded(settings.cache_folder) if settings.cache_folder else user_folder("cache")
 
 
 def load(

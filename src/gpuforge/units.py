@@ -14,7 +14,7 @@ _DECIMAL = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "pb": 10**15}
 _BINARY = {unit.lower(): 1024**power for power, unit in enumerate(_BYTE_UNITS)}
 _SHORT = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 _TIME_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zµ]*)\s*", re.IGNORECASE)
+_QUANTITY = r"(?i)\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-zµ]*)\s*"
 
 
 def significant(value: float) -> str:
@@ -68,7 +68,7 @@ def parse_bytes(text: object) -> int:
     """
     if isinstance(text, int) and not isinstance(text, bool) and text >= 0:
         return text
-    match = _QUANTITY.fullmatch(str(text))
+    match = re.fullmatch(_QUANTITY, str(text))
     sizes: dict[str, int] = {**_BINARY, **_DECIMAL, **_SHORT}
     scale = sizes.get(match[2].lower()) if match else None
     if match is None or scale is None:
@@ -86,7 +86,7 @@ def parse_seconds(text: object) -> float:
     """
     if isinstance(text, int | float) and not isinstance(text, bool) and 0 <= text < float("inf"):
         return float(text)
-    match = _QUANTITY.fullmatch(str(text))
+    match = re.fullmatch(_QUANTITY, str(text))
     scale = _TIME_UNITS.get(match[2].lower() or "s") if match else None
     if match is None or scale is None:
         raise InvalidSettings(

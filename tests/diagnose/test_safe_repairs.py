@@ -20,7 +20,7 @@ from gpuforge.changes.action import AppendLines, MoveAside, RunPip
 from gpuforge.changes.apply import apply_plan, undo
 from gpuforge.changes.environment import PythonEnvironment, active_environment
 from gpuforge.changes.plan import Plan
-from gpuforge.changes.record import find_record, records
+from gpuforge.changes.record import find_record, records, records_folder
 from gpuforge.cli.build_planner import plan_builds
 from gpuforge.cli.main import main
 from gpuforge.diagnose.run import run_checks
@@ -283,6 +283,44 @@ def test_interruption_while_keeping_leaves_nothing_behind(
     assert record.state == "keeping"
     undo(record.id)
     assert environment.hashes() == before
+
+
+DAMAGES = {
+    "cut": lambda record: record.write_bytes(record.read_bytes()[:40]),
+    "empty": lambda record: record.write_bytes(b""),
+    "no text": lambda record: record.write_bytes(b"\xff\xfe\x00\x80" * 50),
+    "another shape": lambda record: record.write_text('["not", "a", "record"]'),
+    "a folder": lambda record: (record.unlink(), record.mkdir()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_record_hides_no_other_one(
+    damage: Callable[[Path], object], environment: Environment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = environment.hashes()
+    first, second = (apply_plan(appended(environment)) for _ in range(2))
+    damage(records_folder() / second.id / "record.json")
+    assert main(["doctor", "--undo", "list"]) == 1
+    shown = capsys.readouterr()
+    assert first.id in shown.out
+    assert second.id not in shown.out
+    # The damaged one is named, with what to do: by the list, and where it is asked for itself.
+    for said in (shown.err, _failure(capsys, second.id)):
+        assert second.id in said
+        assert "hint: " in said
+    status, table = doctor(capsys, "--undo", "list")
+    assert (status, [one["id"] for one in table["records"]]) == (1, [first.id])
+    assert [second.id in one["message"] and one["hint"] != "" for one in table["unreadable"]] == [
+        True
+    ]
+    undo(first.id, even_if_changed=True)
+    assert environment.hashes() == before
+
+
+def _failure(capsys: pytest.CaptureFixture[str], name: str) -> str:
+    assert main(["doctor", "--undo", name]) == 2
+    return capsys.readouterr().err
 
 
 def test_repair_without_room_for_its_undo_is_refused_first(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from gpuforge import stored
 from gpuforge.errors import UnknownName, WorkloadError
+from gpuforge.folders import user_folder
 
 RECORD = "record.json"
 State = Literal["keeping", "applying", "applied", "undone"]
@@ -51,9 +53,7 @@ class UndoRecord:
 
 def records_folder() -> Path:
     """Return the folder of all records, which need not exist."""
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("gpuforge", appauthor=False)) / "undo"
+    return user_folder("data") / "undo"
 
 
 def new_id() -> str:
@@ -63,9 +63,20 @@ def new_id() -> str:
 
 def records() -> tuple[UndoRecord, ...]:
     """Return the records that can be read, the oldest first."""
-    folder = records_folder()
-    names = sorted(path.parent.name for path in folder.glob(f"*/{RECORD}"))
-    return tuple(find_record(name) for name in names)
+    return tuple(one for one in _each() if isinstance(one, UndoRecord))
+
+
+def unreadable_records() -> tuple[WorkloadError, ...]:
+    """Return what is wrong with the records that cannot be read, and what to do about each."""
+    return tuple(one for one in _each() if isinstance(one, WorkloadError))
+
+
+def _each() -> Iterator[UndoRecord | WorkloadError]:
+    for path in sorted(records_folder().glob(f"*/{RECORD}")):
+        try:
+            yield find_record(path.parent.name)
+        except WorkloadError as error:
+            yield error
 
 
 def find_record(name: str) -> UndoRecord:
@@ -79,12 +90,17 @@ def find_record(name: str) -> UndoRecord:
         If its file is damaged or cannot be read.
     """
     path = records_folder() / name / RECORD
-    if Path(name).name != name or not path.is_file():
+    if Path(name).name != name or not path.exists():
         known = [found.parent.name for found in records_folder().glob(f"*/{RECORD}")]
         raise UnknownName.among("undo record", name, known)
     try:
         return stored.loads_as(UndoRecord, path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise WorkloadError(f"{path} cannot be read: {error.strerror}") from None
+        hint = "correct its permissions"
+        raise WorkloadError(f"{path} cannot be read: {error.strerror}", hint=hint) from None
     except ValueError as error:
-        raise WorkloadError(f"{path} is damaged: {error}") from None
+        hint = (
+            "gpuforge cannot undo this repair; what it kept of the state before is in "
+            f"{path.parent}: copy it back by hand, or delete that folder if the environment works"
+        )
+        raise WorkloadError(f"{path} is damaged: {error}", hint=hint) from None

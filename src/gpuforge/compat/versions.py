@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import TYPE_CHECKING
 
-from packaging.version import Version
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _VERSION = re.compile(r"\d+(?:\.\d+)*(?:\.?(?:a|b|rc|dev|post)\d+)*")
@@ -37,5 +39,7 @@ def at_least(have: str, need: str) -> bool:
 @cache
 def _comparable(text: str) -> Version:
     """Return the first version in `text`; one below all others if there is none."""
+    from packaging.version import Version  # most machines are read without comparing any
+
     found = _VERSION.search(text)
     return Version(found[0] if found else "0.dev0")

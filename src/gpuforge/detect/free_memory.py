@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpuforge.detect.notation import size
 from gpuforge.detect.source import text_at
 from gpuforge.probe import LiveProbe, Probe
 from gpuforge.units import format_bytes
@@ -20,6 +19,8 @@ _MEMORY = (
     ("", "memory.max", "memory.current", r"^inactive_file (\d+)"),
     ("/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", r"^total_inactive_file (\d+)"),
 )
+# What version 1 shows where nothing is limited is close to 2^63.
+_NO_LIMIT_BYTES = 2**50
 
 
 class FreeMemory(NamedTuple):
@@ -61,7 +62,13 @@ def limits(probe: Probe) -> Iterator[tuple[int, int]]:
     for root, name, usage, freeable in _MEMORY:
         for folder in control_groups(probe):
             at = f"{CGROUP}{root}{folder}"
-            limit, used = (size(text_at(probe, f"{at}/{file}").strip()) for file in (name, usage))
+            limit, used = (_bytes(text_at(probe, f"{at}/{file}")) for file in (name, usage))
             if limit is not None:
                 free = re.search(freeable, text_at(probe, f"{at}/memory.stat"), re.M)
                 yield limit, max(0, (used or 0) - (int(free[1]) if free else 0))
+
+
+def _bytes(text: str) -> int | None:
+    """Return the bytes that a control group's file names; None for "max", and what means it."""
+    found = int(text) if text.strip().isdecimal() else 0
+    return found if 0 < found < _NO_LIMIT_BYTES else None

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from gpuforge.errors import WorkloadError
@@ -129,6 +128,8 @@ class SnapshotProbe(Probe):
 
     def _output(self, name: str) -> Reading[Output]:
         text = decoded(read(self._programs[name], name))
+        from textwrap import dedent
+
         # What was copied from a page or a report may be indented as a whole.
         return Output(0, dedent(text), "", source=name) if isinstance(text, str) else text
 

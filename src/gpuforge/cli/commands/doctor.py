@@ -172,16 +172,9 @@ def _told(repair: Repair) -> str:
 
 def _undo(arguments: argparse.Namespace) -> int:
     from gpuforge.changes.apply import undo
-    from gpuforge.changes.record import records
 
     if arguments.undo == "list":
-        found = [asdict(record) for record in records()]
-        if arguments.json:
-            render.document({"records": found})
-        else:
-            rows = [(record["id"], record["state"], record["title"]) for record in found]
-            render.data(render.table(rows) if rows else "no repairs were made yet")
-        return FINE
+        return _list_records(as_json=arguments.json)
     try:
         record = undo(arguments.undo, even_if_changed=arguments.yes)
     except PlanRefused as error:
@@ -192,6 +185,23 @@ def _undo(arguments: argparse.Namespace) -> int:
     else:
         render.data(f"undone: {record.title}")
     return FINE
+
+
+def _list_records(*, as_json: bool) -> int:
+    """List the repairs that were made; a record that is damaged hides no other one."""
+    from gpuforge.changes.record import records, unreadable_records
+
+    found, faults = records(), unreadable_records()
+    if as_json:
+        unreadable = [{"message": str(fault), "hint": fault.hint} for fault in faults]
+        render.document({"records": [asdict(one) for one in found], "unreadable": unreadable})
+    elif found:
+        render.data(render.table([(one.id, one.state, one.title) for one in found]))
+    elif not faults:
+        render.data("no repairs were made yet")
+    for fault in faults:
+        render.failure(fault)
+    return PROBLEM if faults else FINE
 
 
 def _list(*, as_json: bool) -> int:
