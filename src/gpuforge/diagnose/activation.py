@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuforge.changes.action import AppendLines
 from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
@@ -14,6 +13,8 @@ def by_activation(
     site: Site, cause: str, lines: tuple[str, ...], message: str = "", *evidence: str
 ) -> Finding:
     """Return a cause that `lines` in the activation script repair, unless they are there."""
+    from gpuforge.changes.action import AppendLines
+
     script = _script(site)
     if lines and lines[-1] in (known(site.probe.read_text(str(script))) or "").splitlines():
         steps = (f"source {script}",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,8 +14,11 @@ from gpuforge.probe import Probe
 from gpuforge.probe.files import text_of
 
 _INFO = re.compile(r"(.+?)-([^-]+)(?:-py3\.\d+)?\.(dist|egg)-info")
-_LIBRARY_END = re.compile(rb"\.(?:so(?:\.\d+)*|pyd|dll|dylib),[^,\n]*,(\d*)")
-_MODULE_ENDS = (".py", ".so", ".pyd", ".dll", ".dylib")
+# Each begins with what stands there as it is: a list of 1 MB is searched in a millisecond.
+_SIZE_AFTER = rb",[^,\n]*,(\d*)"
+_LIBRARY_ENDS = [re.compile(rb"\.so(?:\.\d+)*" + _SIZE_AFTER)]
+if sys.platform != "linux":
+    _LIBRARY_ENDS += [re.compile(end + _SIZE_AFTER) for end in (rb"\.pyd", rb"\.dll", rb"\.dylib")]
 
 
 @dataclass(frozen=True)
@@ -40,19 +44,21 @@ class Distribution:
     @cached_property
     def metadata(self) -> str:
         """The fields of its metadata, without the description; empty when it has none."""
-        content = known(self.probe.read_bytes(str(self.info / "METADATA"))) or b""
+        content = self._bytes("METADATA")
         # Most of the file is the description: it is left out before anything is decoded.
-        return text_of(content.replace(b"\r\n", b"\n").partition(b"\n\n")[0])
+        head = content.partition(b"\r\n\r\n" if b"\r\n" in content[:100] else b"\n\n")[0]
+        return text_of(head)
 
     @cached_property
     def requirements(self) -> tuple[str, ...]:
         """What it requires, one PEP 508 line each."""
-        return tuple(re.findall(r"^Requires-Dist:\s*(.+?)\s*$", self.metadata, re.MULTILINE))
+        fields = self.metadata.split("\nRequires-Dist:")[1:]
+        return tuple(field.partition("\n")[0].strip() for field in fields)
 
     @cached_property
     def record(self) -> bytes:
         """Its list of installed files; empty when it has none."""
-        return known(self.probe.read_bytes(str(self.info / "RECORD"))) or b""
+        return self._bytes("RECORD")
 
     @cached_property
     def libraries(self) -> tuple[tuple[str, int], ...]:
@@ -60,21 +66,25 @@ class Distribution:
         # The whole list may have tens of thousands of lines: only the ends of some are looked at.
         return tuple(
             (self._line_until(match.end(0)).partition(",")[0], int(match[1] or 0))
-            for match in _LIBRARY_END.finditer(self.record)
+            for ending in _LIBRARY_ENDS
+            for match in ending.finditer(self.record)
         )
 
     @cached_property
     def packages(self) -> tuple[str, ...]:
         """The folders of its import packages, relative to `folder`."""
-        ends = re.finditer(rb"/__init__\.py,", self.record)
-        return tuple(self._line_until(match.start()) for match in ends)
+        return self._lines_before(b"/__init__.py,")
 
     @cached_property
-    def files(self) -> tuple[str, ...]:
-        """Every module and library that it installs, relative to `folder`."""
-        lines = self.record.decode("utf-8", "replace").splitlines()
-        paths = (line.partition(",")[0] for line in lines)
-        return tuple(path for path in paths if path.endswith(_MODULE_ENDS) or ".so." in path)
+    def modules(self) -> tuple[str, ...]:
+        """Every module that is written in Python, relative to `folder`."""
+        return tuple(f"{path}.py" for path in self._lines_before(b".py,"))
+
+    def _lines_before(self, ending: bytes) -> tuple[str, ...]:
+        """Return the lines of the record that have an ending, each up to it."""
+        parts = self.record.split(ending)[:-1]
+        lines = b"\n".join(part[part.rfind(b"\n") + 1 :] for part in parts)
+        return tuple(lines.decode("utf-8", "replace").split("\n")) if parts else ()
 
     def _line_until(self, end: int) -> str:
         start = self.record.rfind(b"\n", 0, end) + 1
@@ -83,15 +93,21 @@ class Distribution:
     @cached_property
     def installer(self) -> str:
         """The tool that installed it; empty where none is recorded."""
-        return self._text("INSTALLER").strip()
+        return text_of(self._bytes("INSTALLER")).strip()
 
     @property
     def wheel(self) -> str:
         """What its wheel was built for; empty where none is recorded."""
-        return self._text("WHEEL")
+        return text_of(self._bytes("WHEEL"))
 
-    def _text(self, name: str) -> str:
-        return known(self.probe.read_text(str(self.info / name))) or ""
+    @property
+    def origin(self) -> str:
+        """Where it was installed from if that was no index, as JSON; empty if it was one."""
+        listed = not self.record or b"/direct_url.json," in self.record
+        return text_of(self._bytes("direct_url.json")) if listed else ""
+
+    def _bytes(self, name: str) -> bytes:
+        return known(self.probe.read_bytes(f"{self.info}/{name}")) or b""
 
 
 def distributions_in(folder: Path, probe: Probe) -> Iterator[Distribution]:

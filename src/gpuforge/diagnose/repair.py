@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from gpuforge.changes.action import Action, RunPip
 from gpuforge.diagnose.distribution import Distribution, normalised
-from gpuforge.diagnose.requirement import Unmet, newly_unmet
 from gpuforge.diagnose.site import Site
+
+# Actions and requirements take 30 ms to import, and most diagnoses end without a repair.
+if TYPE_CHECKING:
+    from gpuforge.changes.action import Action, RunPip
+    from gpuforge.diagnose.requirement import Unmet
 
 
 def pip(site: Site, *arguments: str) -> tuple[RunPip, ...]:
     """Return one run of the environment's own pip."""
+    from gpuforge.changes.action import RunPip
+
     return (RunPip(site.environment, arguments),)
 
 
@@ -37,6 +43,9 @@ def breaks(site: Site, actions: Iterable[Action]) -> tuple[Unmet, ...]:
     PlanRefused
         If pip finds no versions that fit.
     """
+    from gpuforge.changes.action import RunPip
+    from gpuforge.diagnose.requirement import newly_unmet
+
     before = after = site.requirements
     for action in actions:
         if isinstance(action, RunPip):

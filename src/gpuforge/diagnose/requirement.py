@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,9 +12,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from gpuforge.diagnose.distribution import normalised
-
-_EXTRA = re.compile(r";.*\bextra\s*==\s*['\"]([\w.-]+)")
-_GPU_PACKAGE = re.compile(r"nvidia-[\w-]+-cu1\d\b|jax-(?:cuda|rocm)")
+from gpuforge.diagnose.plain_requirement import EXTRA, GPU_PACKAGE
 
 
 @dataclass(frozen=True)
@@ -105,8 +102,8 @@ class Requirements:
         optional: dict[tuple[str, str], list[tuple[str, str, SpecifierSet]]] = {}
         for package, lines in self.lines.items():
             for line in lines:
-                extra = _EXTRA.search(line)
-                if extra and not _GPU_PACKAGE.match(line):
+                extra = EXTRA.search(line)
+                if extra and not GPU_PACKAGE.match(line):
                     continue  # nothing records which extras were asked for
                 try:
                     one = Requirement(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 from gpuforge.changes.environment import PythonEnvironment, active_environment
 from gpuforge.detect import read_machine
 from gpuforge.diagnose.distribution import Distribution, distributions_in
+from gpuforge.diagnose.plain_requirement import doubtful
 from gpuforge.facts import Absent, Machine, Reading
 from gpuforge.probe import LiveProbe, Probe
 
 if TYPE_CHECKING:
-    from gpuforge.diagnose.requirement import Requirements
+    from gpuforge.diagnose.requirement import Requirements, Unmet
 
 NOT_RECORDED = Absent("a recorded machine does not show it")
 
@@ -109,11 +110,23 @@ class Site:
         """What the installed packages require of each other, gpuforge among them."""
         from gpuforge.diagnose.requirement import Requirements
 
-        versions = {name: self.version(name) or "" for name in self.packages}
-        lines: Mapping[str, tuple[str, ...]] = {
-            name: one.requirements for name, one in self._first.items()
-        }
-        return Requirements(versions, lines, self.environment.version)
+        return Requirements(self._versions, self.requirement_lines, self.environment.version)
+
+    @cached_property
+    def requirement_lines(self) -> Mapping[str, tuple[str, ...]]:
+        """What each installed package requires, as PEP 508 lines."""
+        return {name: one.requirements for name, one in self._first.items()}
+
+    def unmet(self) -> tuple[Unmet, ...]:
+        """Return the requirements that do not hold; only what is in doubt is parsed."""
+        python = self.environment.version
+        doubted = doubtful(self.requirement_lines, self._versions, python)
+        return replace(self.requirements, lines=doubted).unmet() if doubted else ()
+
+    @cached_property
+    def _versions(self) -> dict[str, str]:
+        """The installed version by package; empty where several are."""
+        return {name: self.version(name) or "" for name in self.packages}
 
     @cached_property
     def _first(self) -> dict[str, Distribution]:

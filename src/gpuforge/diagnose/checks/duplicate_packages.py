@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from gpuforge.changes.action import RunPip
 from gpuforge.compat.tables import entries
 from gpuforge.compat.versions import at_least
 from gpuforge.diagnose.checks.gpu_builds import driver_cuda
@@ -13,13 +13,16 @@ from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.repair import pip
 from gpuforge.diagnose.site import Site
 
+if TYPE_CHECKING:
+    from gpuforge.changes.action import RunPip
+
 SUMMARY = "no two packages install the same module"
 
 
 def check(site: Site) -> Iterator[Finding]:
     """Return each set of packages that overwrite each other."""
     found = []
-    for entry in entries("companions", "module"):
+    for entry in entries("companions", "module") if _may_share(site) else ():
         installed = [name for name in entry["packages"] if name in site.packages]
         # What only brings another of them in, as tensorflow does on some systems, holds no files.
         holding = [name for name in installed if _holds(site, name, entry["name"])]
@@ -30,6 +33,17 @@ def check(site: Site) -> Iterator[Finding]:
     found += [_several(site, name) for name, versions in site.packages.items() if len(versions) > 1]
     found += _over_conda(site)
     yield from found or [Finding("ok", "no two packages install the same module")]
+
+
+def _may_share(site: Site) -> bool:
+    """Return whether two packages install one module, or one does not list what it installs."""
+    seen = dict[str, str]()
+    for one in site.distributions:
+        modules = [path for path in one.packages if "/" not in path]
+        modules += ["cupy"] if one.name.startswith("cupy") else []
+        if not one.record or any(seen.setdefault(m, one.name) != one.name for m in modules):
+            return True
+    return False
 
 
 def _over_conda(site: Site) -> Iterator[Finding]:

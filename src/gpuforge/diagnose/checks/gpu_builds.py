@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from gpuforge.changes.action import RunPip
 from gpuforge.compat import cuda, rocm
 from gpuforge.compat.tables import entries
 from gpuforge.compat.versions import at_least, parse_version
@@ -16,6 +15,9 @@ from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.repair import pip
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.facts import Device, known
+
+if TYPE_CHECKING:
+    from gpuforge.changes.action import RunPip
 
 SUMMARY = "frameworks are builds for the GPUs of this machine"
 
@@ -32,8 +34,7 @@ COMPILED_WITH = {
         ("nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime"),
     ),
 }
-_VARIANT = re.compile(r"\+(cpu|xpu|cu\d{2,3}|rocm[\d.]+)")
-_CUPY = re.compile(r"cupy-cuda(\d\d)x")
+_VARIANT = r"\+(cpu|xpu|cu\d{2,3}|rocm[\d.]+)"
 
 
 def check(site: Site) -> Iterator[Finding]:
@@ -73,8 +74,7 @@ def driver_cuda(site: Site) -> int | None:
     return max((parse_version(v)[0] for v in versions if v), default=None)
 
 
-@dataclass(frozen=True)
-class _Torch:
+class _Torch(NamedTuple):
     """The build of PyTorch that is installed: its variant, CUDA version and compiled code."""
 
     variant: str
@@ -116,7 +116,7 @@ def _mixed_torch(site: Site) -> Iterator[Finding]:
 
 def _build(site: Site, name: str, version: str) -> str:
     """Return what a package was built for, as its version tells; empty where that is unknown."""
-    if named := _VARIANT.search(version):
+    if named := re.search(_VARIANT, version):
         return named[1]
     on_pypi = site.probe.platform == "linux" and os.uname().machine == "x86_64"
     known_there = version and "+" not in version and name in ("torch", "torchvision")
@@ -164,7 +164,7 @@ def _installed_torch(site: Site, version: str) -> _Torch | None:
     here = PLATFORMS.get(
         (site.probe.platform, os.uname().machine if os.name == "posix" else "AMD64")
     )
-    named, plain = _VARIANT.search(version), version.split("+")[0]
+    named, plain = re.search(_VARIANT, version), version.split("+")[0]
     candidates = [build for build in builds("pytorch") if build.platform == here]
     for build in candidates:
         is_default = named is None and "+" not in version and not build.index
@@ -235,7 +235,7 @@ def _tensorflow(site: Site) -> Iterator[Finding]:
 
 
 def _cupy(site: Site) -> Iterator[Finding]:
-    wheels = [name for name in site.packages if _CUPY.fullmatch(name)]
+    wheels = [name for name in site.packages if name.startswith("cupy-cuda")]
     served = driver_cuda(site)
     if len(wheels) != 1 or not served:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 
@@ -27,14 +28,14 @@ def check(site: Site) -> Iterator[Finding]:
         yield Finding("skipped", site.packages_folder.reason)  # type: ignore[union-attr]
         return
     library = site.environment.prefix / "lib"
-    paths = [library / name for name in known(site.probe.list_dir(str(library))) or ()]
+    paths = [f"{library}/{name}" for name in known(site.probe.list_dir(str(library))) or ()]
     for one in site.distributions:
-        paths += [one.folder / path for path, _ in one.libraries if "omp" in path]
+        paths += [f"{one.folder}/{path}" for path, _ in one.libraries if "omp" in path]
     found: dict[str, str] = {}
     for path in paths:
-        match = _RUNTIME.fullmatch(path.name)
-        if match and path.exists():
-            found.setdefault(match[1] or "iomp5", str(path.resolve()))
+        match = _RUNTIME.fullmatch(path.rpartition("/")[2])
+        if match and os.path.exists(path):
+            found.setdefault(match[1] or "iomp5", os.path.realpath(path))
     evidence = tuple(found.values())
     if {"iomp5", "omp"} <= set(found):
         steps = (

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuforge.changes.action import MoveAside
 from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 
@@ -39,6 +38,8 @@ def check(site: Site) -> Iterator[Finding]:
         if _is_damaged(path, read=site.thorough):
             damaged.append(path)
     if damaged:
+        from gpuforge.changes.action import MoveAside
+
         repair = tuple(MoveAside(path, "damaged wheel in the cache") for path in damaged)
         evidence = tuple(map(str, damaged[:SHOWN]))
         message = f"{len(damaged)} of {looked_at} wheels in pip's cache are damaged"

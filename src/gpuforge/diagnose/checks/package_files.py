@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuforge.changes.action import MoveAside
 from gpuforge.diagnose.distribution import Distribution
 from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.repair import reinstall
@@ -27,13 +24,12 @@ CAUSES = {
     "bitsandbytes": "bitsandbytes_cuda_setup_failed",
 }
 _TAG = re.compile(r"\.(?:cpython-|cp)(3\d+)[a-z]?-")
-_SERVES_MORE = re.compile(r"^Tag: (?:\S*py3\S*|\S+-abi3)-", re.MULTILINE)
-_VERSION_FILE = re.compile(
-    rb"^(\w+/(?:_?version|__version__|__about__)\.py),sha256=([\w-]+),", re.MULTILINE
-)
-_LIBRARY = re.compile(r"\.(?:so(?:\.\d+)*|dll|dylib|pyd)$")
+# Compiled where they are used: most environments need none of these.
+_SERVES_MORE = r"(?m)^Tag: (?:\S*py3\S*|\S+-abi3)-"
+_VERSION_FILE = rb"(?m)^(\w+/(?:_?version|__version__|__about__)\.py),sha256=([\w-]+),"
+_LIBRARY = r"\.(?:so(?:\.\d+)*|dll|dylib|pyd)$"
 # People leave these out to save room, and nothing imports them.
-_SPARE = re.compile(r"(?:^|/)tests?/|^\.\./")
+_SPARE = r"(?:^|/)tests?/|^\.\./"
 
 
 def check(site: Site) -> Iterator[Finding]:
@@ -70,14 +66,13 @@ def _damage(site: Site, one: Distribution) -> Iterator[Finding]:
     gone, cut, mixed = _missing(one, every=site.thorough)
     if not gone and not cut and not mixed:
         return
-    parts = (
-        [f"{len(gone)} of its {len(one.files)} modules and libraries are missing"] if gone else []
-    )
+    count = len(one.modules) + len(one.libraries)
+    parts = [f"{len(gone)} of its {count} modules and libraries are missing"] if gone else []
     parts += [f"{len(cut)} of its libraries are truncated"] if cut else []
     parts += [f"{mixed[0]} is that of another version"] if mixed else []
     evidence = tuple(str(one.folder / path) for path in (*gone, *cut, *mixed)[:MISSING_SHOWN])
     message, repair = f"{name} is incomplete: {'; '.join(parts)}", reinstall(site, one)
-    lost_library = any(_LIBRARY.search(path) for path in (*gone, *cut))
+    lost_library = any(re.search(_LIBRARY, path) for path in (*gone, *cut))
     starts = (cause for start, cause in CAUSES.items() if one.name.startswith(start))
     if lost_library and (cause := next(starts, "")):
         yield of_cause(cause, "error", message, evidence=evidence, repair=repair)
@@ -105,7 +100,7 @@ def _other_pythons(site: Site, one: Distribution) -> list[str]:
     """Return the Pythons that a package was compiled for, unless one is that of the environment."""
     found = {tag[1] for path, _ in one.libraries if (tag := _TAG.search(path))}
     own = "".join(site.environment.version.split(".")[:2])
-    if not found or not own or own in found or _SERVES_MORE.search(one.wheel):
+    if not found or not own or own in found or re.search(_SERVES_MORE, one.wheel):
         return []
     return [f"{tag[0]}.{tag[1:]}" for tag in sorted(found)]
 
@@ -117,27 +112,40 @@ def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str], l
     Whatever removes a file gives its folder a time later than that of the record, which is
     written last; only where that is so, or a package or library is gone, is every file looked at.
     """
-    folder, written = str(one.folder), _time(f"{one.info}/RECORD")
-    times = [_time(f"{folder}/{package}") for package in one.packages]
-    if every or not times or not all(0 < found <= written for found in times):
-        gone = [path for path in _gone(one) if not _SPARE.search(path)]
-        mixed = [*_of_another_version(one)]
-    else:
-        gone, mixed = [], []
-    cut = []
+    folder = str(one.folder)
+    gone, mixed, cut = list[str](), list[str](), list[str]()
+    if every or _is_changed(one):
+        gone = [path for path in _gone(one) if not re.search(_SPARE, path)]
+        mixed = [*_of_another_version(one)] if one.packages else []
     for path, recorded in one.libraries:
         try:
             if os.stat(f"{folder}/{path}").st_size < recorded and _is_cut(f"{folder}/{path}"):
                 cut.append(path)
         except OSError:
-            if path not in gone and not _SPARE.search(path):
+            if path not in gone and not re.search(_SPARE, path):
                 gone.append(path)
     return gone, cut, mixed
 
 
+def _is_changed(one: Distribution) -> bool:
+    """Return whether a folder of a package is gone, or newer than the record."""
+    folder = str(one.folder)
+    packages = [path for path in one.packages if "/tests" not in path]
+    try:
+        written = os.stat(f"{one.info}/RECORD").st_mtime_ns
+        return not packages or any(
+            os.stat(f"{folder}/{package}").st_mtime_ns > written for package in packages
+        )
+    except OSError:
+        return True
+
+
 def _of_another_version(one: Distribution) -> Iterator[str]:
     """Yield the modules that hold the version, if an install that was broken off replaced them."""
-    for match in _VERSION_FILE.finditer(one.record):
+    import base64
+    import hashlib
+
+    for match in re.finditer(_VERSION_FILE, one.record):
         path = match[1].decode()
         content = known(one.probe.read_bytes(str(one.folder / path)))
         digest = base64.urlsafe_b64encode(hashlib.sha256(content or b"").digest()).rstrip(b"=")
@@ -146,9 +154,9 @@ def _of_another_version(one: Distribution) -> Iterator[str]:
 
 
 def _gone(one: Distribution) -> Iterator[str]:
-    """Yield every module and library that is not there; each folder is listed once."""
+    """Yield every module that is not there; each folder is listed once."""
     folder, there = str(one.folder), dict[str, frozenset[str]]()
-    for path in one.files:
+    for path in one.modules:
         parent, _, name = path.rpartition("/")
         if parent not in there:
             try:
@@ -157,14 +165,6 @@ def _gone(one: Distribution) -> Iterator[str]:
                 there[parent] = frozenset()
         if name not in there[parent]:
             yield path
-
-
-def _time(path: str) -> int:
-    """Return when a path was changed last, 0 when it is not there."""
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _is_cut(path: str) -> bool:
@@ -179,8 +179,10 @@ def _is_cut(path: str) -> bool:
 
 
 def _remains(folder: Path) -> Iterator[Finding]:
-    remains = tuple(sorted(path for path in folder.iterdir() if path.name.startswith("~")))
+    remains = tuple(folder / name for name in sorted(os.listdir(folder)) if name.startswith("~"))
     if remains:
+        from gpuforge.changes.action import MoveAside
+
         repair = tuple(MoveAside(path, "remains of an interrupted install") for path in remains)
         steps = ("Delete the folders whose names start with '~'.",)
         message = "an interrupted pip left folders behind"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from gpuforge.changes.action import RunPip
 from gpuforge.diagnose.distribution import Distribution
 from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.repair import pip
-from gpuforge.diagnose.requirement import Unmet
 from gpuforge.diagnose.site import Site
+
+if TYPE_CHECKING:
+    from gpuforge.changes.action import RunPip
+    from gpuforge.diagnose.requirement import Unmet
 
 SUMMARY = "installed packages meet each other's requirements"
 
@@ -32,16 +35,20 @@ COMPILED_AGAINST = ("torch", "numpy", "jax", "jaxlib")
 # conda and the system's own tools name some packages otherwise than the metadata does.
 WITH_NAMES_OF_THE_INDEX = ("pip", "uv")
 SHOWN = 5
-# How much of a package's compiled modules is read to see which NumPy they were compiled for.
-SCANNED_BYTES = 24 * 2**20
+# How much of a package's compiled modules is read to see which NumPy they were compiled for, the
+# smallest first; more where this check alone is asked for.
+SCANNED_BYTES, SCANNED_BYTES_IF_ASKED = 2 * 2**20, 24 * 2**20
+# Who asks for NumPy 2 was compiled for it; who asks for NumPy in an extra only mostly for none.
+_MAY_BE_OLD = re.compile(r"numpy\b(?!.*\bextra\b)(?![^;]*>=?\s*[2-9])")
 # What a wheel brings of other projects lies in "NAME.libs".
 _MODULE = re.compile(r"^(?!.*\.libs/).*\.(?:so|pyd)$")
 
 
 def check(site: Site) -> Iterator[Finding]:
     """Return each requirement that does not hold, then what was compiled for an older NumPy."""
-    found, missing, told = False, dict[str, list[Unmet]](), set[str]()
-    for unmet in site.requirements.unmet():
+    missing: dict[str, list[Unmet]] = {}
+    found, told = False, set[str]()
+    for unmet in site.unmet():
         if unmet.have is None:
             missing.setdefault(unmet.package, []).append(unmet)
         else:
@@ -122,20 +129,19 @@ def _compiled_for_numpy_1(site: Site) -> Iterator[Distribution]:
     """Yield packages whose compiled modules look for NumPy 1 while NumPy 2 is installed."""
     if not (site.version("numpy") or "").startswith("2."):
         return
-    for package, lines in site.requirements.lines.items():
+    scanned = SCANNED_BYTES_IF_ASKED if site.thorough else SCANNED_BYTES
+    for package, lines in site.requirement_lines.items():
         one = site.distribution(package)
-        uses_numpy = package != "numpy" and any(re.match(r"numpy\b", line) for line in lines)
-        if one and uses_numpy and _looks_for_numpy_1(one):
+        if one and any(map(_MAY_BE_OLD.match, lines)) and _looks_for_numpy_1(one, scanned):
             yield one
 
 
-def _looks_for_numpy_1(one: Distribution) -> bool:
+def _looks_for_numpy_1(one: Distribution, left: int) -> bool:
     """Return whether modules were compiled with the headers of NumPy 1.
 
     They import the array interface by a name that NumPy 2 renamed; what was compiled with the
     headers of NumPy 2 holds the new name as well, for both work there.
     """
-    left = SCANNED_BYTES
     modules = ((size, path) for path, size in one.libraries if _MODULE.search(path))
     for size, path in sorted(modules):
         left -= size

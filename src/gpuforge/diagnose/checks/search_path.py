@@ -30,9 +30,8 @@ def check(site: Site) -> Iterator[Finding]:
 
 def _editable(site: Site) -> Iterator[tuple[str, Finding]]:
     for one in site.distributions:
-        text = known(site.probe.read_text(str(one.info / "direct_url.json")))
         try:
-            table = json.loads(text) if text else {}
+            table = json.loads(one.origin or "{}")
             url = urlsplit(table["url"]) if table.get("dir_info", {}).get("editable") else None
         except (ValueError, KeyError, TypeError, AttributeError):
             continue  # pip writes it for others and reads it by itself

@@ -1,0 +1,147 @@
+"""Which requirement lines hold at sight: cheap signs, before `packaging` is asked for the rest.
+
+Nearly every line bounds a final release by numbers. Those are compared here, which saves the time
+that importing `packaging` takes. What is not plain is a doubt, never an answer: `requirement`
+judges it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from functools import cache
+
+from gpuforge.diagnose.distribution import normalised
+
+# A requirement of an extra; nothing records which extras were asked for.
+EXTRA = re.compile(r";.*\bextra\s*==\s*['\"]([\w.-]+)")
+# Only frameworks use these, so an extra of which all are installed is in use.
+GPU_PACKAGE = re.compile(r"nvidia-[\w-]+-cu1\d\b|jax-(?:cuda|rocm)")
+_LINE = re.compile(r"([\w.-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;()@]*)\)?\s*(?:;(.*))?")
+_CLAUSE = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*(\d+(?:\.\d+)*)(\.\*|\.?(?:a|b|rc|dev)\d+)?")
+_RELEASE = re.compile(r"(\d+(?:\.\d+)*)(?:\.post\d+)?(?:\+[\w.]+)?")
+_COMPARISON = re.compile(r"(\w+)\s*(==|!=|<=|>=|<|>)\s*['\"]([^'\"]*)['\"]")
+_IMPLEMENTATIONS = {"cpython": "CPython", "pypy": "PyPy"}
+
+
+def doubtful(
+    lines: Mapping[str, tuple[str, ...]], versions: Mapping[str, str], python: str
+) -> dict[str, tuple[str, ...]]:
+    """Return the packages whose requirements do not all hold at sight, with all their lines.
+
+    Parameters
+    ----------
+    lines
+        Requirements as PEP 508 lines, by package.
+    versions
+        Installed version by package; empty where it is not certain.
+    python
+        Version of the environment's Python.
+    """
+    here = _here(python)
+    return {
+        package: several
+        for package, several in lines.items()
+        if not all(_holds(line, versions, here) for line in several)
+    }
+
+
+def _holds(line: str, versions: Mapping[str, str], here: Mapping[str, str]) -> bool:
+    """Return whether a requirement surely holds, or surely does not apply."""
+    is_extra = "extra" in line and EXTRA.search(line) is not None
+    if is_extra and not GPU_PACKAGE.match(line):
+        return True
+    found = _LINE.fullmatch(line)
+    if found is None:
+        return False
+    have = versions.get(normalised(found[1]))
+    if have is None and is_extra:
+        return True  # an extra of which a part is missing is not in use
+    meets = have is not None and (not have or _meets(have, found[2]))
+    return meets or _is_for_others(found[3] or "", here)
+
+
+def _meets(have: str, clauses: str) -> bool:
+    """Return whether a final release surely meets all clauses, each with a plain number."""
+    if not clauses or clauses.strip() == f"=={have}":
+        return True
+    release = _RELEASE.fullmatch(have)
+    if release is None:
+        return False
+    parts = filter(None, map(str.strip, clauses.split(",")))
+    return all(_meets_one(release[1], ".post" in have, clause) for clause in parts)
+
+
+def _meets_one(release: str, after: bool, clause: str) -> bool:
+    """Return whether a release, or a post-release `after` it, surely meets one clause."""
+    found = _CLAUSE.fullmatch(clause)
+    if found is None:
+        return False
+    operator, have, wanted = found[1], _numbers(release), _numbers(found[2])
+    if found[3] == ".*" or operator == "~=":
+        start = [int(part) for part in found[2].split(".")]
+        start = start if found[3] else start[:-1]
+        same = [*have, *[0] * len(start)][: len(start)] == start
+        return {"==": same, "!=": not same, "~=": same and have >= wanted}.get(operator, False)
+    if found[3]:  # a pre-release lies below its release, and above every earlier one
+        above = operator in (">=", ">") and have >= wanted
+        return above or operator == "!=" or (operator in ("<", "<=") and have < wanted)
+    # A post-release is newer than its release: what asks for equality is not met by it.
+    return {
+        ">=": have >= wanted,
+        "<": have < wanted,
+        ">": have > wanted,
+        "!=": have != wanted,
+        "<=": have < wanted or (have == wanted and not after),
+        "==": have == wanted and not after,
+    }[operator]
+
+
+def _is_for_others(marker: str, here: Mapping[str, str]) -> bool:
+    """Return whether a marker surely does not apply `here`; what it combines, part by part."""
+    if " or " in marker and "(" in marker:
+        return False
+    ways = marker.split(" or ")
+    return all(any(_is_false(part, here) for part in way.split(" and ")) for way in ways)
+
+
+def _is_false(comparison: str, here: Mapping[str, str]) -> bool:
+    found = _COMPARISON.fullmatch(comparison.strip(" ()"))
+    have = here.get(found[1]) if found else None
+    if found is None or have is None:
+        return False
+    operator, wanted = found[2], found[3]
+    if operator in ("==", "!=") and "version" not in found[1]:
+        return (have == wanted) != (operator == "==")
+    plain = "version" in found[1] and _RELEASE.fullmatch(wanted) and ".post" not in wanted
+    opposite = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}[operator]
+    return bool(plain) and _meets_one(have, False, f"{opposite}{wanted}")
+
+
+def _here(python: str) -> dict[str, str]:
+    """Return the values of markers that are known for sure."""
+    found = {
+        "os_name": os.name,
+        "sys_platform": sys.platform,
+        "implementation_name": sys.implementation.name,
+        "platform_python_implementation": _IMPLEMENTATIONS.get(sys.implementation.name, ""),
+    }
+    if os.name == "posix":
+        machine = os.uname()
+        found |= {"platform_system": machine.sysname, "platform_machine": machine.machine}
+    if _RELEASE.fullmatch(python):
+        found["python_version"] = ".".join(python.split(".")[:2])
+        if python.count(".") > 1:
+            found["python_full_version"] = python
+    return found
+
+
+@cache
+def _numbers(release: str) -> tuple[int, ...]:
+    """Return a release as numbers that compare: 2.0 and 2 are the same."""
+    parts = [int(part) for part in release.split(".")]
+    while parts and not parts[-1]:
+        parts.pop()
+    return tuple(parts)
