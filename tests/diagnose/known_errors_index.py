@@ -21,18 +21,18 @@ def files() -> Iterator[tuple[str, str, str]]:
 
 
 def build_index() -> str:
-    """Return the index of the files as they are, one cause a line."""
-    errors = []
+    """Return the index of the files as they are: words, contexts, then one cause a line."""
+    words, errors = {}, []
     for cause, head, _ in files():
         table = tomllib.loads(head)
         texts = [text for clue in map(known_error.parse_clue, table["clues"]) for text in clue.find]
         machine = [""] if any("machine" in clue for clue in table["clues"]) else []
-        table["words"] = [sorted({*words_of(text)}) for text in (*texts, *machine)]
-        errors.append(f"{json.dumps(cause)}: {json.dumps(table)}")
-    contexts = json.dumps(
-        tomllib.loads((known_error.HERE / "contexts.toml").read_text(encoding="utf-8"))
-    )
-    return '{"contexts": ' + contexts + ',\n"errors": {\n' + ",\n".join(errors) + "}}\n"
+        several = {tuple(sorted({*words_of(text)})) for text in (*texts, *machine)}
+        # What holds the words of another text as well is found by that one.
+        words[cause] = sorted(one for one in several if not any({*one} > {*o} for o in several))
+        errors.append(table)
+    contexts = tomllib.loads((known_error.HERE / "contexts.toml").read_text(encoding="utf-8"))
+    return "".join(f"{json.dumps(part)}\n" for part in (words, contexts, *errors))
 
 
 if __name__ == "__main__":

@@ -193,6 +193,8 @@ def _trust(error: KnownError, clue: Clue, place: Place, around: Surroundings) ->
 def _find(clue: Clue, log: Log, around: Surroundings) -> Place | None:
     """Return the first line that satisfies `clue`, if its surroundings allow it."""
     found = None
+    if clue.codes and not any(code in log.folded for code in clue.codes):
+        return None
     for text in clue.find:
         fitting = (p for p in log.places(text) if _fits(clue, p, around) and not log.is_heap(p))
         place = next(fitting, None)

@@ -1,7 +1,9 @@
 """The causes that gpuforge can name: one TOML file each, all of them in one index.
 
-Reading eighty TOML files costs more than an explanation, so `INDEX` holds what they say, and the
-words of each clue. After a change: ``python tests/diagnose/known_errors_index.py`` makes it anew.
+Reading ninety TOML files costs more than an explanation, so `INDEX` holds what they say: on its
+first line the words of the clues by cause, on its second the contexts, then one file a line, of
+which only those are parsed whose words the log has. After a change:
+``python tests/diagnose/known_errors_index.py`` makes it anew.
 """
 
 from __future__ import annotations
@@ -17,7 +19,19 @@ from gpuforge.errors import UnknownName
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "known_errors"
-INDEX = HERE / "known_errors.json"
+INDEX = HERE / "known_errors.jsonl"
+# How programs tell the number of a CUDA error: one of these words, and "failed with code 700".
+CODE_WORDS = tuple(
+    "cuda cuinit cudart curesult cudaerror_t cudamalloc cudamemcpy cudadevicesynchronize "
+    "cudagetdevicecount cudagetlasterror cudasetdevice cudastreamsynchronize cuctxcreate "
+    "cuctxsynchronize cumoduleloaddata cumoduleload cumemalloc cumemcpydtoh cumemcpyhtod "
+    "cudevicegetcount custreamsynchronize culaunchkernel".split()
+)
+CODE = (
+    r"^(?!.*\bmake\b).*\bcu\w+\b.{0,80}?\b(err(or)?|fail\w*|status|code|returned|result|rc)"
+    r"( (code|number|no\.?|with|value|was|is)){0,2}\W{1,4}(CODE)\b"
+    r"(?![.\d%]| ?([kmg]i?b|bytes|ms|s|tokens|steps)\b)"
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +41,7 @@ class Clue:
     Attributes
     ----------
     find : lower-case texts, one of which must stand in the log as whole words
+    codes : numbers of CUDA errors, one of which the line must name; it needs no `find` and `match`
     match : regular expression that the same line must satisfy; empty: none
     weight : probability of the cause if this sign is all there is
     needs, unless : texts or ``@context`` names, one of which must, or none of which may, be there
@@ -45,6 +60,7 @@ class Clue:
     passing: bool = False
     setting: bool = False
     machine: str = ""
+    codes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,8 +97,8 @@ def candidates(words: frozenset[str]) -> dict[str, KnownError]:
     """Return the known errors of which at least one clue's words are all among `words`."""
     return {
         cause: _parsed(cause)
-        for cause, table in _index()["errors"].items()
-        if any(map(words.issuperset, table["words"]))
+        for cause, several in _words().items()
+        if any(map(words.issuperset, several))
     }
 
 
@@ -101,7 +117,7 @@ def known_error(cause: str) -> KnownError:
 
 def causes() -> tuple[str, ...]:
     """Return the ids of all known errors."""
-    return tuple(_index()["errors"])
+    return tuple(_words())
 
 
 @dataclass(frozen=True)
@@ -117,18 +133,25 @@ def contexts() -> dict[str, tuple[Sign, ...]]:
     """Return the signs of the surroundings by name."""
     return {
         name: tuple(Sign(one, "") if isinstance(one, str) else Sign(*one) for one in signs)
-        for name, signs in _index()["contexts"].items()
+        for name, signs in json.loads(_lines()[1]).items()
     }
 
 
 @cache
-def _index() -> Any:
-    return json.loads(INDEX.read_text(encoding="utf-8"))
+def _lines() -> list[str]:
+    return INDEX.read_text(encoding="utf-8").splitlines()
+
+
+@cache
+def _words() -> dict[str, list[list[str]]]:
+    """Return what words each text of each clue has, by cause, in the order of the lines."""
+    found: dict[str, list[list[str]]] = json.loads(_lines()[0])
+    return found
 
 
 @cache
 def _parsed(cause: str) -> KnownError:
-    return _parse(cause, _index()["errors"][cause])
+    return _parse(cause, json.loads(_lines()[2 + causes().index(cause)]))
 
 
 def _parse(cause: str, table: dict[str, Any]) -> KnownError:
@@ -149,10 +172,11 @@ def _parse(cause: str, table: dict[str, Any]) -> KnownError:
 
 def parse_clue(table: dict[str, Any]) -> Clue:
     """Return the clue that a table of a file means."""
-    find = table.get("find", ())
+    codes = tuple(map(str, table.get("codes", ())))
+    find = CODE_WORDS if codes else table.get("find", ())
     return Clue(
         find=(find,) if isinstance(find, str) else tuple(find),
-        match=table.get("match", ""),
+        match=CODE.replace("CODE", "|".join(codes)) if codes else table.get("match", ""),
         weight=table["weight"],
         needs=tuple(table.get("needs", ())),
         unless=tuple(table.get("unless", ())),
@@ -160,6 +184,7 @@ def parse_clue(table: dict[str, Any]) -> Clue:
         passing=table.get("kind") == "passing",
         setting=table.get("kind") == "setting",
         machine=table.get("machine", ""),
+        codes=codes,
     )
 
 

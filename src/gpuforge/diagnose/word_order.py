@@ -10,6 +10,7 @@ import re
 
 STRONG, WEAK = 2, 1
 DISORDERED, SHARE = 3, 0.015
+LINE_CHARACTERS = 1500
 _JOINS = r"of|is|was|are|were|be|or|and|by|than|has|have|had"
 _LEADS = r"of|to|in|for|with|from|by|at|than|the|an?"
 _SIGNS = (
@@ -36,9 +37,13 @@ _SIGNS = (
     (STRONG, r"\(most (?!recent)|(?<!call) last\):|(?<!ile) or directory|\.py\", (?!line)"),
     (STRONG, r"^.{400,}?[^)] such (?!file|device|host|module|package|process|option|as|an?\b)"),
     (WEAK, r" line \d+, (?!in |col|char|File)| File (?![\"'/A-Z\d])|Traceback (?!\()| No$"),
-    # A bracket is closed before one is opened.
-    (STRONG, r"^[^()\n]{1,200}\)[.,:;]? [^()\n]{0,200}\("),
-    (STRONG, r"^[^\[\]\n]{1,200}\][.,:;]? [^\[\]\n]{0,200}\["),
+    # What is given a value is a name, and its value is not a word that joins others.
+    (STRONG, rf" = (?:{_JOINS}|{_LEADS}|code|return|exits)(?= |$)"),
+    (STRONG, r"\b(?:[Uu]nable (?!to\b)|[Cc]annot (?:[A-Z(:\d]|of|to|is|for|the|with))"),
+    # A message neither begins in the middle of a sentence nor ends with what announces more.
+    (WEAK, r"\A\s*(?:=|:|\)|encountered |for |at |an? )"),
+    (WEAK, r" (?:while|when|-|\*\*\*)\s*\Z"),
+    (WEAK, r"[a-z]{3}\. (?!so\b|dll\b)[a-z]{2,}(?= )"),
 )  # fmt: skip
 _PATTERNS = tuple((weight, re.compile(sign, re.MULTILINE)) for weight, sign in _SIGNS)
 
@@ -46,4 +51,22 @@ _PATTERNS = tuple((weight, re.compile(sign, re.MULTILINE)) for weight, sign in _
 def is_disordered(text: str) -> bool:
     """Return whether the words of `text`, upper case as it was, stand in no order."""
     found = sum(weight * len(pattern.findall(text)) for weight, pattern in _PATTERNS)
+    found += DISORDERED * sum(map(_is_turned, text.splitlines()))
     return found >= DISORDERED and found >= SHARE * len(text.split())
+
+
+def _is_turned(line: str) -> bool:
+    """Return whether a bracket is closed before it is opened, which no message does.
+
+    A long line may be the middle of one, in which a bracket was opened before.
+    """
+    if len(line) > LINE_CHARACTERS:
+        return False
+    for opening, closing in ("()", "[]", "{}"):
+        depth = lowest = 0
+        for bracket in re.findall(rf"[{re.escape(opening + closing)}]", line):
+            depth += 1 if bracket == opening else -1
+            lowest = min(lowest, depth)
+        if lowest < 0 and depth > lowest:
+            return True
+    return False
