@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.profiler.made import MS, Making
 
 from gpuforge.cli.commands import bench
 from gpuforge.cli.main import main
@@ -21,6 +20,7 @@ from gpuforge.profiler.compare.evidence import Interval
 from gpuforge.profiler.compare.profiles import folded, profile_difference
 from gpuforge.profiler.model import HOST, TRANSFER, WAIT, Lane, Profile
 from gpuforge.profiler.session_file import Finished, Writer
+from tests.profiler.made import MS, Making
 
 HERE = Conditions("m", {"cpu": "one"}, {"cpu boost": "no file"})
 
