@@ -1,6 +1,6 @@
 """What do doctor and explain cost? Whole processes and in process, raw samples kept.
 
-usage: python benchmarks/doctor.py [ROUNDS]
+usage: python benchmarks/doctor.py [ROUNDS [SOURCE ...]]    SOURCE: folders to compare with
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ SCREEN = "".join(STEP.format(i, i, i, i * 3) for i in range(40)) + (
     "capacity of 23.65 GiB of which 1.12 GiB is free.\n"
 )
 LINES = 10_000
+OWN = str(Path(__file__).parents[1] / "src")
 
 
 def sample(work: Callable[[], object], rounds: int) -> list[float]:
@@ -38,37 +39,50 @@ def sample(work: Callable[[], object], rounds: int) -> list[float]:
     return found
 
 
-def process(*arguments: str) -> Callable[[], object]:
-    """Return a run of the command, its modules compiled as those of an installed package are."""
-    argv = [sys.executable, "-m", "gpuforge", *arguments]
+def commands(*sources: str) -> dict[str, tuple[list[str], str]]:
+    """Return the processes that are timed, each with the folder of gpuforge's source, by name."""
+    python = sys.executable
+    found = {"python -c pass": ([python, "-c", "pass"], ""),
+             "python -c 'import numpy'": ([python, "-c", "import numpy"], "")}  # fmt: skip
+    for number, source in enumerate(sources):
+        of = f", source {number + 1}" if number else ""
+        found[f"--version, whole process{of}"] = ([python, "-m", "gpuforge", "--version"], source)
+        found[f"doctor, whole process{of}"] = ([python, "-m", "gpuforge", "doctor"], source)
+    return found
+
+
+def processes(rounds: int, *sources: str) -> dict[str, list[float]]:
+    """Time processes one after the other, round by round, so that a busy moment meets all of them.
+
+    They run in an empty folder, their modules compiled as those of an installed package are.
+    """
     environ = {**os.environ, "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir()) / "pyc")}
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
-
-    def run() -> None:
-        subprocess.run(argv, stdout=subprocess.DEVNULL, env=environ, check=False)
-
-    run()
-    return run
+    found: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(rounds + 1):
+            for name, (argv, source) in commands(*sources).items():
+                started = time.perf_counter()
+                subprocess.run(argv, stdout=subprocess.DEVNULL, cwd=folder, check=False,
+                               env={**environ, "PYTHONPATH": source})  # fmt: skip
+                if number:  # the first round compiles
+                    found.setdefault(name, []).append(time.perf_counter() - started)
+    return found
 
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
     log = "".join(STEP.format(i % 60, i, i, i * 3) for i in range(LINES)) + SCREEN
     first = sample(lambda: explain(SCREEN), 1)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run.log"
-        path.write_text(log)
-        samples = {
-            "explain one screen, first call in process": first,
-            "explain one screen, in process": sample(lambda: explain(SCREEN), rounds * 5),
-            "explain 10,000 lines, in process": sample(lambda: explain(log), rounds),
-            "explain 10,000 lines, whole process": sample(process("explain", str(path)), rounds),
-            "explain 5 MB of one word, in process": sample(lambda: explain("error " * 833_333), 3),
-            "doctor, first in process": sample(run_checks, 1),
-            "doctor, in process": sample(run_checks, rounds),
-            "doctor, whole process": sample(process("doctor"), rounds),
-            "--version, whole process": sample(process("--version"), rounds),
-        }
+    samples = {
+        "explain one screen, first call in process": first,
+        "explain one screen, in process": sample(lambda: explain(SCREEN), rounds * 5),
+        "explain 10,000 lines, in process": sample(lambda: explain(log), rounds),
+        "explain 5 MB of one word, in process": sample(lambda: explain("error " * 833_333), 3),
+        "doctor, first in process": sample(run_checks, 1),
+        "doctor, in process": sample(run_checks, rounds),
+        **processes(rounds, OWN, *sys.argv[2:]),
+    }
     result = {"machine": platform.platform(), "python": platform.python_version(),
               "seconds": samples}  # fmt: skip
     target = Path(__file__).parent / "results" / "doctor.json"

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -248,3 +249,20 @@ def test_a_file_that_breaks_while_it_is_held_open_is_begun_anew(tmp_path: Path) 
         kept.keep_constant("new", 2)
         assert kept.constants("") == {"new": 2}
     assert "set aside" in kept.problem or "damaged" in kept.problem
+
+
+def test_one_thread_holds_a_file_open_and_others_write_beside_it(tmp_path: Path) -> None:
+    kept = History(tmp_path, "here")
+
+    def beside() -> None:
+        with kept.held_open():
+            kept.keep_constant("beside", 2)
+
+    with kept.held_open():
+        kept.keep_constant("held", 1)
+        thread = threading.Thread(target=beside)
+        thread.start()
+        thread.join()
+        kept.keep_constant("after", 3)
+    assert kept.constants("") == {"held": 1, "beside": 2, "after": 3}
+    assert not kept.problem

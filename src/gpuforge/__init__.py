@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+# What type checkers take for true, without the 5 ms that `typing` takes to import.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gpuforge import images as images
     from gpuforge.detect import best_device as best_device
     from gpuforge.detect import detect as detect

@@ -23,8 +23,8 @@ The message says what was found, where, and what was expected; ``hint`` is one t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as in `gpuforge`: `typing` takes 5 ms
 if TYPE_CHECKING:
     from concurrent.futures import CancelledError
 

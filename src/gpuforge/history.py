@@ -141,6 +141,7 @@ class History:
         self.machine = machine
         self.problem = ""
         self._paused_until = 0.0
+        self._holding = threading.Lock()
         self._holder = 0
         self._held: sqlite3.Connection | None = None
 
@@ -291,14 +292,19 @@ class History:
     def held_open(self) -> Iterator[None]:
         """Keep the file open, once this thread has opened it, for what it reads and writes inside.
 
-        Closing it for the last time writes its log back, which takes 10 to 40 ms.
+        Closing it for the last time writes its log back, which takes 10 to 40 ms. One thread may do
+        so at a time; others open the file each time, as they do outside.
         """
+        if not self._holding.acquire(blocking=False):
+            yield
+            return
         self._holder = threading.get_ident()
         try:
             yield
         finally:
             self._holder = 0
             self._let_go()
+            self._holding.release()
 
     def _let_go(self) -> None:
         if self._held is not None:

@@ -19,6 +19,7 @@ import pytest
 
 from gpuforge import registry, settings
 from gpuforge.cli import main as cli
+from gpuforge.cli.argument_parser import ArgumentParser
 from gpuforge.environment.advice import format_names
 from gpuforge.environment.profile import load_profiles
 from gpuforge.errors import GpuForgeError
@@ -47,7 +48,7 @@ def parsers(words: list[str]) -> argparse.ArgumentParser:
         known = [module.replace("_", "-") for module in registry.names(cli.COMMANDS)]
         assert name in known, f"there is no command {name!r}"
         module = importlib.import_module(f"{cli.COMMANDS}.{name.replace('-', '_')}")
-    parser = cli.ArgumentParser(prog="gpuforge", exit_on_error=False)
+    parser = ArgumentParser(prog="gpuforge", exit_on_error=False)
     parser.add_argument("--verbose", action="store_true")
     module.add_arguments(parser)
     return parser

@@ -70,6 +70,20 @@ def test_no_cause_is_listed_where_there_is_no_evidence(kind: str) -> None:
         assert all(match.confidence <= LISTED for match in answer.matches), answer.matches
 
 
+def test_few_logs_whose_words_are_shuffled_name_a_cause() -> None:
+    """Not none: in seven words, the name of an error is all that was in the message, too."""
+    rng = random.Random(1)
+    shuffled = [_shuffled(rng.choice(ERRORS), rng) for _ in range(300)]
+    named = [text for text in shuffled if any(m.confidence > LISTED for m in explain(text).matches)]
+    assert len(named) <= 36
+
+
+def test_a_bracket_closed_before_it_is_opened_is_out_of_order() -> None:
+    line = "RuntimeError: CUDA error: out of memory (at device.cc:42)"
+    assert explain(line).cause is not None
+    assert explain(line.replace("(at device.cc:42)", "device.cc:42) at (")).cause is None
+
+
 def test_a_program_file_has_no_cause() -> None:
     program = Path(sys.executable).resolve().read_bytes()[:8_000_000]
     assert explain(text_of(program)).matches == ()

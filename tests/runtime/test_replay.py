@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.random import gamma
 
 import gpuforge as gf
 from gpuforge.runtime.evaluation import recording
@@ -69,6 +70,14 @@ def in_parts(x: Any) -> Any:
 
 def drawn(x: Any) -> Any:
     return x + np.random.default_rng(0).random()
+
+
+def drawn_by_name(x: Any) -> Any:
+    return x + gamma(2.0)  # not math.gamma
+
+
+def timed(x: Any) -> Any:
+    return x + np.datetime64("now", "us").astype("float64")
 
 
 def printed(x: Any) -> Any:
@@ -252,8 +261,8 @@ class Scaled:
 
 @pytest.mark.parametrize(
     "function",
-    [looked_up, captured, drawn, in_parts, printed, counter(), Scaled(), math.sqrt,
-     lambda x: input(x), lambda x, y=OFFSETS: x + y, lambda x: x.ctypes.data],
+    [looked_up, captured, drawn, drawn_by_name, timed, in_parts, printed, counter(), Scaled(),
+     math.sqrt, lambda x: input(x), lambda x, y=OFFSETS: x + y, lambda x: x.ctypes.data],
 )  # fmt: skip
 def test_other_functions_may_vary(function: Any) -> None:
     assert dependence_of(function) is None

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import NoReturn
 
-from gpuforge import __version__, registry
+from gpuforge import __version__
 from gpuforge.cli import render
 from gpuforge.errors import GpuForgeError, InvalidSettings, UnknownName
 
 COMMANDS = "gpuforge.cli.commands"
 FINE, PROBLEM, WRONG_USAGE, NOTHING, INTERRUPTED = 0, 1, 2, 3, 130
-
-
-class ArgumentParser(argparse.ArgumentParser):
-    """A parser whose errors read like all others."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UnknownName(f"{self.prog}: {message}", hint=f"see '{self.prog} --help'")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,6 +43,8 @@ def _run(argv: list[str]) -> int:
         from gpuforge.cli import overview
 
         return _call(overview, "gpuforge", argv)
+    from gpuforge import registry
+
     known = [module.replace("_", "-") for module in registry.names(COMMANDS)]
     if name not in known:
         raise UnknownName.among("command", name, known)
@@ -61,6 +54,8 @@ def _run(argv: list[str]) -> int:
 
 def _call(command: ModuleType, name: str, argv: list[str]) -> int:
     """Parse the arguments of one command and run it."""
+    from gpuforge.cli.argument_parser import ArgumentParser
+
     parser = ArgumentParser(prog=name, description=getattr(command, "SUMMARY", command.__doc__))
     parser.add_argument(
         "--verbose",
@@ -97,6 +92,8 @@ def _open_log(*, verbose: bool, strict: bool) -> None:
 
 
 def _help() -> str:
+    from gpuforge import registry
+
     loaded = registry.load(COMMANDS)
     rows = [(name.replace("_", "-"), module.SUMMARY) for name, module in loaded.modules.items()]
     rows += [(failure.name, f"does not load: {failure.reason}") for failure in loaded.failures]

@@ -11,7 +11,7 @@ from gpuforge.errors import GpuForgeError
 from gpuforge.facts import Machine
 
 if TYPE_CHECKING:
-    from gpuforge.cli.main import ArgumentParser
+    from gpuforge.cli.argument_parser import ArgumentParser
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -86,8 +86,8 @@ def _flags(profile: str | None, *, cpu_only: bool) -> str:
 
 def _diagnose() -> int:
     """Run ``gpuforge doctor`` as it is without flags."""
+    from gpuforge.cli.argument_parser import ArgumentParser
     from gpuforge.cli.commands import doctor
-    from gpuforge.cli.main import ArgumentParser
 
     parser = ArgumentParser(prog="gpuforge doctor")
     doctor.add_arguments(parser)

@@ -42,7 +42,7 @@ _SIGNS = (
     (STRONG, r"\b(?:[Uu]nable (?!to\b)|[Cc]annot (?:[A-Z(:\d]|of|to|is|for|the|with))"),
     # A message neither begins in the middle of a sentence nor ends with what announces more.
     (WEAK, r"\A\s*(?:=|:|\)|encountered |for |at |an? )"),
-    (WEAK, r"(?:[:=(]| (?:while|when|-|\*\*\*))\s*\Z"),
+    (WEAK, r" (?:while|when|-|\*\*\*)\s*\Z"),
     (WEAK, r"[a-z]{3}\. (?!so\b|dll\b)[a-z]{2,}(?= )"),
 )  # fmt: skip
 _PATTERNS = tuple((weight, re.compile(sign, re.MULTILINE)) for weight, sign in _SIGNS)

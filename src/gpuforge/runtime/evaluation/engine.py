@@ -99,7 +99,7 @@ class Outcome:
     died : whether the worker process died that it was evaluated in
     programs : graphs evaluated on the backend
     left_out : graphs of a try that it did not get, since it had lost by then
-    compared : whether results were compared with NumPy's, and agreed
+    compared : whether all results were compared with NumPy's, and agreed
     compilation : a graph that is compiled beside the program, for calls to come
     """
 
@@ -212,6 +212,7 @@ class BackendEngine:
             return self._by_numpy(graph, tape, modes, self.outcome.refused)
         if self.comparing and self._has_lost():
             self.outcome.left_out += 1
+            self.outcome.compared = False
             return self._by_numpy(graph, tape, modes, "it takes longer than NumPy")
         program = self.programs.of(self.backend, graph)
         program.seen += 1

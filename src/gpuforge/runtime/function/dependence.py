@@ -43,6 +43,8 @@ _FORBIDDEN = frozenset(
     " YIELD_VALUE SEND GET_AWAITABLE BEFORE_WITH BEFORE_ASYNC_WITH SETUP_WITH LOAD_SPECIAL"
     " LOAD_BUILD_CLASS LOAD_LOCALS LOAD_NAME".split()
 )
+# np.datetime64("now") reads the clock.
+_VARYING = "random ctypes data base flags strides datetime64 timedelta64".split()
 MAX_ARRAY_BYTES = 1 << 24
 _MODULES: tuple[ModuleType, ...] = (np, np.linalg, np.fft, math)
 Read = tuple[dict[str, Any] | CellType | FunctionType, str, Any]
@@ -171,9 +173,10 @@ def _check(value: Any, found: Dependence, seen: set[CodeType]) -> None:
 def _is_of_numpy(value: Any) -> bool:
     if _is_tabled(value):
         return True
-    by_name = getattr(value, "__name__", "") in _known_attributes()
-    of_numpy = str(getattr(value, "__module__", "")).split(".")[0] in ("numpy", "math")
-    return of_numpy and by_name and callable(value)
+    name = getattr(value, "__name__", "")
+    # By identity: numpy.random.gamma has the name of math.gamma.
+    known = any(getattr(module, name, None) is value for module in _MODULES)
+    return known and name in _known_attributes() and callable(value)
 
 
 def _is_tabled(value: Any) -> bool:
@@ -195,5 +198,5 @@ def _known_attributes() -> set[str]:
         types = [name for name, one in vars(np).items()
                  if isinstance(one, type) and issubclass(one, np.generic)]  # fmt: skip
         _names.update(functions, METHODS, CONVERSIONS, CREATIONS, types, dir(math), _ATTRIBUTES)
-        _names.difference_update(("random", "ctypes", "data", "base", "flags", "strides"))
+        _names.difference_update(_VARYING)
     return _names
