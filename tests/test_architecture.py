@@ -212,3 +212,24 @@ def test_import_loads_no_array_library_and_starts_no_thread(statement: str) -> N
         "assert not [f for f in fds if f.startswith(('/dev/dri', '/dev/nvidia', '/dev/kfd'))]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("statement", "own", "others"),
+    [
+        ("import gpuforge.runtime.offload", 12, 3),
+        ("import gpuforge.runtime.execution.considered", 60, 24),
+    ],
+)
+def test_what_places_calls_loads_little_beside_numpy(statement: str, own: int, others: int) -> None:
+    """A module takes 0.1 to 3 ms; `dataclasses`, `logging` and their like are told by name."""
+    code = (
+        f"import sys, numpy; before = set(sys.modules); {statement};"
+        "found = set(sys.modules) - before;"
+        "heavy = {'dataclasses', 'logging', 'statistics', 'hashlib', 'platformdirs', 'tempfile',"
+        " 'subprocess', 'socket', 'sqlite3', 'tomllib', 'importlib.metadata', 'inspect', 'dis'};"
+        "assert not heavy & found, heavy & found;"
+        "own = {name for name in found if name.startswith('gpuforge')};"
+        f"assert len(own) <= {own} and len(found - own) <= {others}, sorted(found)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -149,3 +149,30 @@ def test_a_program_that_runs_again_compiles_nothing(tmp_path: Path, learn: str) 
     kept = list(tmp_path.glob("gpuforge/programs/*"))
     assert bool(kept) == (learn == "1")
     assert all(path.stat().st_mtime <= time.time() for path in kept)
+
+
+def test_a_result_that_left_the_finite_numbers_is_seen_by_the_next_process_too(
+    tmp_path: Path,
+) -> None:
+    """NumPy looks at a product's result on the host, which the stored program cannot do."""
+    pytest.importorskip("jax", reason="jax is not installed")
+    code = (
+        "import sys, numpy as np, gpuforge as gf\n"
+        "from gpuforge.runtime.evaluation import engine\n"
+        "product = gf.offload(lambda x, y: x @ y, backend='jax')\n"
+        "said, before = [], engine.BackendEngine._on_backend\n"
+        "def noted(*given):\n"
+        "    values, settled = before(*given); said.append(settled); return values, settled\n"
+        "engine.BackendEngine._on_backend = noted\n"
+        "large = np.full((8, 8), 1e30, np.float32)\n"
+        "small = np.ones((8, 8), np.float32)\n"
+        "assert product(small, small)[0, 0] == 8 and not said[-1], said\n"
+        "with np.errstate(all='ignore'):\n"
+        "    assert np.isinf(product(large, large)).all() and said[-1], said\n"
+    )
+    for _ in range(2):
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, cwd=tmp_path,
+            env={**os.environ, "GPUFORGE_CACHE_FOLDER": str(tmp_path)},
+        )  # fmt: skip
+    assert any((tmp_path / "programs").iterdir())

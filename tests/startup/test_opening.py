@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from weakref import ref
 
 import pytest
 
@@ -52,3 +53,24 @@ def test_two_at_a_time_leave_what_was_before() -> None:
     first.__exit__(None, None, None)
     second.__exit__(None, None, None)
     assert gc.get_threshold() == (700, 10, 10)
+
+
+def test_what_was_made_meanwhile_is_not_looked_through_next() -> None:
+    gc.collect()
+    with seldom_collected():
+        kept = [[n] for n in range(20_000)]
+    assert gc.get_freeze_count() == 0
+    assert len(gc.get_objects(generation=0)) < len(kept) / 10
+
+
+def test_garbage_that_was_made_meanwhile_is_found_in_the_end() -> None:
+    class Held:
+        pass
+
+    with seldom_collected():
+        one = Held()
+        one.itself = one  # type: ignore[attr-defined]
+        gone = ref(one)
+        del one
+    gc.collect()
+    assert gone() is None
