@@ -22,7 +22,7 @@ import runpy
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from time import monotonic, process_time
@@ -80,9 +80,8 @@ def run_once(name: str, cache: Path, saved: bool) -> Run:
     }
 
 
-def time_pairs(name: str, rounds: int) -> list[dict[str, Run]]:
-    """Return pairs of runs, without and with a profile."""
-    found = []
+def time_pairs(name: str, rounds: int) -> Iterator[dict[str, Run]]:
+    """Yield pairs of runs, without and with a profile."""
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder)
         run_once(name, cache, saved=False)  # opens libraries, and learns
@@ -90,8 +89,7 @@ def time_pairs(name: str, rounds: int) -> list[dict[str, Run]]:
             pair = {}
             for kind in ("plain", "saved") if number % 2 else ("saved", "plain"):
                 pair[kind] = run_once(name, cache, saved=kind == "saved")
-            found.append(pair)
-    return found
+            yield pair
 
 
 def judged(pairs: list[dict[str, Run]]) -> dict[str, Any]:
@@ -147,13 +145,14 @@ def main() -> None:
     for name in filter(lambda name: chosen.only in name, EXAMPLES):
         row = result["examples"].setdefault(name, {"pairs": []})
         try:
-            row["pairs"] += time_pairs(name, chosen.rounds)
+            for pair in time_pairs(name, chosen.rounds):  # written down at once: it may be stopped
+                row["pairs"].append(pair)
+                row["judged"] = judged(row["pairs"])
+                chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         except fresh.Broken as error:
             row["skipped"] = str(error)
             print(f"{name}: skipped: {error}")
             continue
-        row["judged"] = judged(row["pairs"])
-        chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         for clock, told in row["judged"].items():
             print(f"{name}, {clock}, {len(row['pairs'])} pairs: {shown(told)}", flush=True)
 

@@ -2,8 +2,9 @@
 
 usage: spans.py [--quick] [--out FILE]
 
-All are timed in turns, in blocks of calls, in one process. What is given is the time of one span,
-or of one traced call, less that of the same loop without. A peer that is not installed is told as
+All are timed in turns, in blocks of calls, in one process, by the processor's time of the thread:
+other programs disturb that less than wall time. What is given is the time of one span, or of one
+traced call, less that of the same loop without. A peer that is not installed is told as
 skipped.
 """
 
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import quantiles
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
 import gpuforge as gf
@@ -153,14 +154,14 @@ def time_spans(rounds: int) -> dict[str, Any]:
     taken: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(rounds):
         for name, (on, block) in cases.items():
-            start = perf_counter_ns()
+            start = thread_time_ns()
             calls(CALLS)
-            bare = perf_counter_ns() - start
+            bare = thread_time_ns() - start
             with on():
                 block(CALLS // 10)
-                start = perf_counter_ns()
+                start = thread_time_ns()
                 block(CALLS)
-                taken[name].append((perf_counter_ns() - start - bare) / CALLS)
+                taken[name].append((thread_time_ns() - start - bare) / CALLS)
             trace.drain()
     start = perf_counter_ns()
     for _ in range(CALLS):

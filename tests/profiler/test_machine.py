@@ -26,7 +26,7 @@ from gpuforge.profiler.session_file import Writer, read
 from gpuforge.profiler.session_file.chunk import READINGS, encode
 from gpuforge.readings.model import DeviceReading
 from gpuforge.runtime.backends.numpy import NumpyBackend
-from gpuforge.runtime.calibration import peaks
+from gpuforge.runtime.calibration import peaks, probes
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, WAYS, Lane, Staging
 
 CLOCK = Series("clock", "hertz", "gpu 0", array("q", [5, 9]), array("d", [1.5e9, 0.1]))
@@ -182,7 +182,7 @@ def test_a_link_that_fails_is_told_and_not_kept() -> None:
 def test_times_that_disagree_give_no_peak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = itertools.accumulate(n * n * TICK for n in itertools.count())
     monkeypatch.setattr(peaks, "perf_counter", ends.__next__)
-    monkeypatch.setattr(peaks, "STEADY_FACTOR", 1.1)
+    monkeypatch.setattr(probes, "STEADY_FACTOR", 1.1)
     found = dict(peaks.measure(History(tmp_path, "here"), NumpyBackend(), Apart()))
     assert "its times disagree" in found["to device"]["unknown"]
 

@@ -19,7 +19,6 @@ from typing import IO, TYPE_CHECKING, Any
 
 from gpuforge import __version__, trace
 from gpuforge.errors import WorkloadError
-from gpuforge.log import logger
 from gpuforge.profiler import listeners
 from gpuforge.profiler.lanes import Lanes
 from gpuforge.profiler.model import Placement, Profile, Series
@@ -36,7 +35,6 @@ _PATIENCE_SECONDS = 1.0
 PROGRAM = "program"
 """The span around everything that the thread does which began the profile."""
 _LIBRARIES = "numpy torch jax cupy mlx dpnp pyopencl scipy".split()
-_log = logger("profiler")
 _running: list[Recording] = []
 
 
@@ -306,7 +304,7 @@ class Recording:
                 f"the session file {str(self.path)!r} is incomplete: writing to it failed: "
                 f"{error.strerror or error}"
             )
-            _log.warning("%s", self.problem)
+            import_module("gpuforge.log").logger("profiler").warning("%s", self.problem)
 
     def _watch(self) -> None:
         """Read memory, show the open span, and write what was recorded, a few times a second."""

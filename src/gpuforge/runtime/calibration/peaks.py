@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuforge.history import History
 from gpuforge.runtime.backends import Backend
-from gpuforge.runtime.calibration.probes import STEADY_FACTOR
+from gpuforge.runtime.calibration.probes import agree
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs, describe_error
 from gpuforge.runtime.evaluation.recording import record
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST
@@ -163,10 +163,9 @@ def _fastest(call: Callable[[], object]) -> float:
         start = perf_counter()
         call()
         times.append(perf_counter() - start)
-    first, second = sorted(times)[:2]
-    if second > STEADY_FACTOR * first:
+    if not agree(times):
         raise ValueError("its times disagree: other programs used the machine")
-    return first
+    return min(times)
 
 
 def _ready(

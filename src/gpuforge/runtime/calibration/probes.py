@@ -206,14 +206,14 @@ def measure_points(
         mine, base = times.get(backend.name, []), times.get(reference.name, [])
         if backend.name in failed:
             points.append(Point(name, backend.name, size, None, failed[backend.name]))
-        elif mine and base and _agree(mine) and _agree(base):
+        elif mine and base and agree(mine) and agree(base):
             points.append(Point(name, backend.name, size, min(mine) / min(base)))
         elif mine and base and perf_counter() < deadline:
             points.append(Point(name, backend.name, size, None, "its times disagree", True))
     return points
 
 
-def _agree(times: list[float]) -> bool:
+def agree(times: list[float]) -> bool:
     """Return whether the shortest time was met twice, as far as a time can be."""
     first, second = sorted(times)[:2] if len(times) > 1 else (0.0, 1.0)
     return second <= STEADY_FACTOR * first
@@ -236,7 +236,7 @@ def _in_turns(
             if turn and backend.name not in failed:
                 times.setdefault(backend.name, []).append(took)
         spent = perf_counter() - start
-        settled = spent > ENOUGH_SECONDS and all(map(_agree, times.values()))
+        settled = spent > ENOUGH_SECONDS and all(map(agree, times.values()))
         if len(failed) >= len(backends) - 1 or reference.name in failed:
             break
         if turn >= LEAST_TURNS and (spent > CELL_SECONDS or settled):
@@ -248,29 +248,20 @@ def _attempt(
     probe: Callable[[Any], Any], values: Any, backend: Backend, reference: Backend,
     programs: Programs, failed: dict[str, str],
 ) -> None:  # fmt: skip
-    """Run a probe on a backend; note under its name what it raises."""
+    """Run a probe on a backend, recorded but on NumPy; note under its name why it cannot be."""
+    engine, elsewhere = BackendEngine(backend, reference, programs), ""
     try:
         if backend is reference:
             probe(values)
         else:
-            _recorded(probe, values, BackendEngine(backend, reference, programs), failed)
+            fallbacks = record(probe, (values,), {}, engine).recorder.fallbacks
+            elsewhere = next(map(": ".join, fallbacks), "")
+    except StartAgain as again:
+        elsewhere = str(again)
     except Exception as error:  # noqa: BLE001 - whatever it raises bars this backend from the probe
-        failed[backend.name] = describe_error(error)
-
-
-def _recorded(
-    probe: Callable[[Any], Any], values: Any, engine: BackendEngine, failed: dict[str, str]
-) -> None:
-    """Run a probe recorded; note under the backend's name why it cannot be."""
-    try:
-        made = record(probe, (values,), {}, engine)
-    except StartAgain as why:
-        failed[engine.backend.name] = str(why)
-        return
-    outcome = engine.outcome
-    elsewhere = next((f"{name}: {reason}" for name, reason in made.recorder.fallbacks), "")
-    if outcome.refused or outcome.settled or elsewhere:
-        failed[engine.backend.name] = outcome.refused or outcome.settled or elsewhere
+        elsewhere = describe_error(error)
+    if why := engine.outcome.refused or engine.outcome.settled or elsewhere:
+        failed[backend.name] = why
 
 
 def _fastest_in_a_row(call: Callable[[], Any]) -> float:
