@@ -44,7 +44,6 @@ WORDS = {
 FILES = {
     "bench": "bench_words.py",
     "report": "run.gfp",
-    "calibrate": "table.json",
     "run": "new.gfp",
 }
 MORE = {
@@ -62,7 +61,6 @@ MORE = {
     "gpuforge top": ["--once"],
 }
 BEFORE = {
-    "gpuforge calibrate --export FILE": ["calibrate"],
     "gpuforge env edit mine": ["env", "new", "mine", "--extends", "nlp"],
 }
 SHORT = {"bench": ["--time-limit", "0.2s"]}
@@ -91,6 +89,8 @@ NOT_RUN = {
         "downloads from an index: runs there to its error",
         "cli/test_advice.py",
     ),
+    "gpuforge calibrate --export FILE": ("calibrates at first", "runtime/test_exchange.py"),
+    "gpuforge calibrate --reset": ("calibrates anew", "runtime/test_learning.py"),
     "gpuforge detect --watch": ("runs until it is interrupted", "cli/test_watch.py"),
     "gpuforge serve": ("runs until it is interrupted", "monitor/test_server.py"),
     "gpuforge doctor --undo ID": ("needs a repair before it", "diagnose/test_repairs.py"),

@@ -220,9 +220,11 @@ def test_measuring_here(
     assert "0 runs in the history, 5 are needed" in streams.out and "inconclusive" in streams.err
 
 
+@pytest.mark.parametrize("limit", ["0.5s", "1ms"])
 def test_measuring_what_fails_and_what_may_still_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], limit: str
 ) -> None:
+    """One block of each that works is measured, also after a new process."""
     text = """
         class Later:
             def block_until_ready(self): pass
@@ -234,7 +236,7 @@ def test_measuring_what_fails_and_what_may_still_run(
         async def bench_async(): pass
     """
     write(tmp_path, bench_odd=text)
-    status, found, err = bench(capsys, str(tmp_path / "bench_odd.py"), "--time-limit", "0.5s")
+    status, found, err = bench(capsys, str(tmp_path / "bench_odd.py"), "--time-limit", limit)
     assert status == 2 and [row["name"].rpartition(":")[2] for row in found["benchmarks"]] == [
         "bench_later"
     ]

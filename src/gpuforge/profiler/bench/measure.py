@@ -82,16 +82,14 @@ def measure(
     started, end = time.time(), perf_counter() + seconds
     with _Process(path) as process:
         timed = [_Timed(name) for name in chosen(process.names, only, path)]
-        first = True
         for one in timed:
             process.time(one)
         while left := [one for one in timed if not one.is_over()]:
-            for one in left:
-                if first or perf_counter() < end:
-                    process.time(one)
-            first = False
-            if perf_counter() >= end:
+            if perf_counter() >= end and all(one.blocks for one in left):
                 break
+            for one in left:  # in a new process, a benchmark is warmed up again first
+                if not one.blocks or perf_counter() < end:
+                    process.time(one)
     home = identity(path)
     measured = tuple(
         Measured(f"{home}::{one.name}", one.loops, tuple(one.blocks), one.notes)
