@@ -16,6 +16,7 @@ from weakref import ref
 
 from gpuforge import published, trace
 from gpuforge import settings as settings_module
+from gpuforge.ending import stay_interrupted
 from gpuforge.errors import BackendUnavailable
 from gpuforge.history import History, Timing
 from gpuforge.log import logger, open_log
@@ -556,6 +557,7 @@ def close_all() -> None:
     """Keep what the sessions learned, and end their workers."""
     for each in _all:
         each.close()
+    stay_interrupted()
 
 
 def _after_fork() -> None:

@@ -6,7 +6,6 @@ functions, and in the process that was started only, not in its children.
 """
 
 import atexit
-import contextlib
 import importlib
 import os
 import sys
@@ -56,14 +55,9 @@ def _say_what_happened() -> None:
             summary_text.say_cause(fault)
     except Exception as error:  # noqa: BLE001 - whatever goes wrong here is not the program's fault
         os.write(2, f"gpuforge: no summary: {error!r}\n".encode())
-    if isinstance(fault, KeyboardInterrupt):
-        _stay_interrupted()
+    from gpuforge.ending import stay_interrupted
 
-
-def _stay_interrupted() -> None:
-    """Let the process still end by SIGINT: what imports compile makes Python forget it."""
-    with contextlib.suppress(KeyboardInterrupt):
-        exec("raise KeyboardInterrupt")
+    stay_interrupted()
 
 
 # A Python that the program itself starts with this folder still on its path is left alone.

@@ -11,12 +11,12 @@ import platform
 import sys
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from gpuforge import settings
 from gpuforge.digest import digest
+from gpuforge.ending import stay_interrupted
 from gpuforge.errors import InvalidSettings
 from gpuforge.history import History
 
@@ -79,9 +79,7 @@ def keep(part: str, value: dict[str, Any]) -> None:
     _kept.setdefault(part, {}).update(value)
     found = {"program": path, "ended": time.time(), **_kept}
     history.keep_constants({_name(path): found, LAST: _name(path)})
-    if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
-        with suppress(KeyboardInterrupt):  # or Python, having imported, forgets how it is to end
-            exec("raise KeyboardInterrupt")
+    stay_interrupted()
 
 
 def keep_imports(deferred: Iterable[Imported]) -> None:
