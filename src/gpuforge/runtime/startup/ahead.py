@@ -10,12 +10,10 @@ Source: preadv2(2), RWF_NOWAIT (Linux 4.14): fail where a page would have to be 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import subprocess
 
 BESIDE = {"jax": ("jaxlib",), "dpnp": ("dpctl",), "cupy": ("cupy_backends",)}
 """Packages that the import of a library loads, too, and that are large."""
@@ -23,6 +21,8 @@ _SAMPLE = 8
 """Files of a folder that are looked at."""
 _PROGRAM = """
 import os, sys
+if os.fork():
+    os._exit(0)
 for folder in sys.argv[1:]:
     for place, _, names in os.walk(folder):
         for name in names:
@@ -36,20 +36,32 @@ for folder in sys.argv[1:]:
 """
 
 
-def read_ahead(library: str) -> subprocess.Popen[bytes] | None:
-    """Begin to read the files of a library; None where they are read, or cannot be read ahead."""
+def read_ahead(library: str) -> int | None:
+    """Begin to read the files of a library; None where they are read, or cannot be read ahead.
+
+    Returns the group of the process that reads. It is no child of this one: a program that waits
+    for any child of its own, as `os.wait` does, must not meet it.
+    """
     folders = [folder for name in (library, *BESIDE.get(library, ())) for folder in _folders(name)]
     if not hasattr(os, "posix_fadvise") or not folders or all(map(_is_in_memory, folders)):
         return None
     import subprocess
 
-    return subprocess.Popen(
+    starting = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _PROGRAM, *folders],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         process_group=0,  # Ctrl-C is for the program alone
     )
+    starting.wait()
+    return starting.pid
+
+
+def end_reading(group: int) -> None:
+    """End a process that `read_ahead` began, if it still reads."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _is_in_memory(folder: str) -> bool:

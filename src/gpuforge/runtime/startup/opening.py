@@ -22,8 +22,6 @@ from gpuforge.runtime.libraries import Library
 from gpuforge.runtime.threads import contention
 
 if TYPE_CHECKING:
-    import subprocess
-
     from gpuforge.runtime.backends import Opened
     from gpuforge.runtime.workers.home import Home
 
@@ -64,10 +62,10 @@ class Opening:
         """Import it in this thread, beside the program."""
         from gpuforge.runtime.backends import Failure, Opened
         from gpuforge.runtime.evaluation.opening import load_library
-        from gpuforge.runtime.startup.ahead import read_ahead
+        from gpuforge.runtime.startup.ahead import end_reading, read_ahead
 
         self._start = perf_counter()
-        ahead: subprocess.Popen[bytes] | None = None
+        ahead: int | None = None
         name = self.library.name
         try:
             reason = ""
@@ -83,8 +81,7 @@ class Opening:
             self.end(Opened((), (Failure(name, f"{type(error).__name__}: {error}"),)), 0.0)
         finally:
             if ahead is not None:
-                ahead.kill()
-                ahead.wait()
+                end_reading(ahead)
 
     def end(self, made: Opened, held_seconds: float) -> None:
         """Take in what came of it."""
