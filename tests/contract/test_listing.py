@@ -157,3 +157,27 @@ class TestNullDevice:
 def test_a_name_nobody_registered_is_an_error() -> None:
     with pytest.raises(UnknownName, match="no_such_library"):
         gf.offload(backend="no_such_library")(double)
+
+
+@pytest.mark.parametrize("name", backends.names())
+def test_what_is_known_of_a_module_is_what_it_says(name: str) -> None:
+    module = backends.load(name)
+    said = module.LIBRARY, getattr(module, "NAMED_ONLY", False)
+    assert backends.about(name) == said
+    assert said[0]
+
+
+def test_one_file_more_is_one_backend_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written down of the others, so that they are not imported, is not needed of it."""
+    (tmp_path / "later.py").write_text('LIBRARY = "json"\nNAMED_ONLY = True\n')
+    (tmp_path / "__init__.py").write_text("")
+    monkeypatch.setattr(backends, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(backends, "__path__", [str(tmp_path)])
+    backends._own.cache_clear()
+    try:
+        (one,) = backends.list_backends()
+    finally:
+        monkeypatch.undo()
+        backends._own.cache_clear()
+        sys.modules.pop(f"{backends.__name__}.later", None)
+    assert (one.name, one.library, one.found, one.named_only) == ("later", "json", True, True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from gpuforge.dataclass import dataclass
 from gpuforge.errors import UnknownName
 from gpuforge.runtime.backends import (
     Backend,
+    Failure,
     check_device,
     device_of,
     installed_version,
@@ -21,9 +21,6 @@ from gpuforge.runtime.backends import (
 from gpuforge.runtime.placement.policy import NUMPY
 from gpuforge.runtime.placement.priors import is_for_gpus
 from gpuforge.settings import Settings
-
-if TYPE_CHECKING:
-    from gpuforge.runtime.backends import Failure
 
 ISOLATES = os.name == "posix"
 """Whether worker processes can be had here: they are handed shared memory by a socket."""

@@ -1,9 +1,10 @@
 """One file per array library. A backend is a library on a device: ``torch:cuda:0``.
 
-A module holds ``open_devices() -> list[Backend]``, which imports the library, and nothing that runs
-at import; in another package also ``LIBRARY``, the name to import, which for those here stands in
-`OWN`: to list them imports none. Being opened ends in a first real result compared with NumPy's.
-What a library does not do as NumPy is declared as data: ``DEVIATIONS``, operation to reason.
+A module holds ``LIBRARY`` (the name to import), ``open_devices() -> list[Backend]``, which imports
+the library, ``NAMED_ONLY`` if only who names it uses it, and nothing that runs at import. Being
+found costs no import of the library; being opened ends in a first real result compared with
+NumPy's. What a library does not do as NumPy is declared as data: ``DEVIATIONS``, operation to
+reason.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.staging import Staging
     from gpuforge.runtime.timing import Timer
 
-OWN = {
+_KNOWN = {
     "cupy": ("cupy", False),
     "dpnp": ("dpnp", False),
     "jax": ("jax", False),
@@ -42,8 +43,8 @@ OWN = {
     "opencl": ("pyopencl", True),
     "torch": ("torch", False),
 }
-"""The modules here, with the name that each library is imported by and whether it is used by those
-only who name it, since it ends the process where memory is short."""
+"""``LIBRARY`` and ``NAMED_ONLY`` of modules here, which are then not imported to be listed: that
+takes 10 ms of a program's first call. A module that is not in it is imported."""
 GROUP = "gpuforge.backends"
 """The entry points by which other packages add backends."""
 LOST = (
@@ -201,7 +202,15 @@ class Listing:
 
 def names(*, plugins: bool = False) -> tuple[str, ...]:
     """Return the names of the backends here and, with `plugins`, of those in other packages."""
-    return (*OWN, *sorted(set(_entry_points()) - set(OWN))) if plugins else tuple(OWN)
+    own = _own()
+    return (*own, *sorted(set(_entry_points()) - set(own))) if plugins else own
+
+
+@cache
+def _own() -> tuple[str, ...]:
+    """Return the names of the modules here; `pkgutil` takes milliseconds to import."""
+    files = (file.stem for file in Path(__file__).parent.glob("*.py"))
+    return tuple(sorted(name for name in files if name[0] != "_"))
 
 
 def load(name: str) -> ModuleType:
@@ -209,15 +218,15 @@ def load(name: str) -> ModuleType:
 
     A module here goes before an entry point of the same name.
     """
-    if name in OWN:
+    if name in _own():
         return import_module(f"{__name__}.{name}")
     return cast(ModuleType, _entry_points()[name].load())
 
 
 def about(name: str) -> tuple[str, bool]:
     """Return what a backend's library is imported by, and whether only who names it uses it."""
-    if name in OWN:
-        return OWN[name]
+    if name in _own() and name in _KNOWN:
+        return _KNOWN[name]
     module = load(name)
     return module.LIBRARY, bool(getattr(module, "NAMED_ONLY", False))
 

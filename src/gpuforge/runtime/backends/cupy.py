@@ -32,6 +32,8 @@ from gpuforge.runtime.lowering.contract import (
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
 from gpuforge.runtime.timing import MarkTimer
 
+LIBRARY = "cupy"
+
 
 class CupyBackend(Backend):
     """One CUDA or ROCm device."""

@@ -34,6 +34,8 @@ from gpuforge.runtime.lowering.contract import (
 )
 from gpuforge.runtime.timing import MarkTimer
 
+LIBRARY = "dpnp"
+
 
 class DpnpBackend(Backend):
     """One SYCL device."""

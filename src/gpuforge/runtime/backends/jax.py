@@ -41,6 +41,7 @@ from gpuforge.runtime.lowering.contract import (
 )
 from gpuforge.runtime.lowering.jax import extended
 
+LIBRARY = "jax"
 _TAKEN_BYTES = 1 << 16
 """From so many bytes on, the memory of a result is taken over instead of copied."""
 _ONE = np.float64(1)

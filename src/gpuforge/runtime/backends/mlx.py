@@ -28,6 +28,10 @@ from gpuforge.runtime.lowering.contract import (
     written,
 )
 
+LIBRARY = "mlx"
+NAMED_ONLY = True
+"""It ends the process where memory is short: used by those who name it."""
+
 
 class MlxBackend(Backend):
     """One MLX device."""

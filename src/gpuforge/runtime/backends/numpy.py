@@ -12,6 +12,8 @@ from gpuforge.runtime.backends import Array, Backend
 if TYPE_CHECKING:
     from gpuforge.runtime.lowering.contract import Lowering
 
+LIBRARY = "numpy"
+
 
 class NumpyBackend(Backend):
     """It computes every operation of the table: NumPy's own function stands in its row."""

@@ -24,6 +24,9 @@ from gpuforge.runtime.backends import Array, Backend
 from gpuforge.runtime.lowering.contract import Lowering, index_of, only
 from gpuforge.runtime.timing import KernelTimer
 
+LIBRARY = "pyopencl"
+NAMED_ONLY = True
+"""It ends the process where memory is short: used by those who name it."""
 C_TYPES = {
     "?": "uchar", "b": "char", "B": "uchar", "h": "short", "H": "ushort", "i": "int", "I": "uint",
     "l": "long", "L": "ulong", "q": "long", "Q": "ulong", "f": "float", "d": "double",

@@ -30,6 +30,8 @@ from gpuforge.runtime.lowering.torch import extended
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
 from gpuforge.runtime.timing import MarkTimer
 
+LIBRARY = "torch"
+
 
 class TorchBackend(Backend):
     """One PyTorch device."""
