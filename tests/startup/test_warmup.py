@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -255,15 +256,37 @@ def test_a_terminal_shows_how_far_it_is_while_somebody_waits(tmp_path: Path) -> 
     assert b"warm-up: torch, 1 of 1, importing (" in text and text.endswith(b"\r\x1b[K"), text
 
 
-def test_files_are_read_ahead_by_another_process(monkeypatch: Any) -> None:
-    monkeypatch.setattr(ahead, "_is_in_memory", lambda folder: False)
-    group = ahead.read_ahead("numpy")
-    if group is None:
+def test_files_are_read_ahead_by_a_process_that_is_no_child(
+    monkeypatch: Any, tmp_path: Path
+) -> None:
+    """A program that waits for any child does not meet it; it ends with what was opened for it."""
+    if not hasattr(os, "posix_fadvise"):
         pytest.skip("posix_fadvise is not there on this system")
-    with pytest.raises(ChildProcessError):  # a program that waits for any child does not meet it
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def seen(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*args, **kwargs))
+        return started[-1]
+
+    for number in range(20_000):
+        (tmp_path / str(number)).mkdir()
+    monkeypatch.setattr(ahead, "_is_in_memory", lambda folder: False)
+    monkeypatch.setattr(ahead, "_folders", lambda name: [str(tmp_path)] * 50)
+    monkeypatch.setattr(subprocess, "Popen", seen)
+    reading = ahead.read_ahead("numpy")
+    assert reading is not None
+    group = started[0].pid
+    os.killpg(group, 0)  # it is there
+    with pytest.raises(ChildProcessError):
         os.waitpid(-group, os.WNOHANG)
-    ahead.end_reading(group)
-    ahead.end_reading(group)
+    reading.close()
+    end = time.monotonic() + LIMIT_SECONDS
+    with pytest.raises(ProcessLookupError):
+        while time.monotonic() < end:
+            os.killpg(group, 0)
+            time.sleep(0.01)
+    monkeypatch.setattr(ahead, "_folders", lambda name: [])
     assert ahead.read_ahead("no_such_library") is None
 
 

@@ -10,21 +10,22 @@ Source: preadv2(2), RWF_NOWAIT (Linux 4.14): fail where a page would have to be 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from contextlib import suppress
 from importlib.util import find_spec
+from typing import IO
 
 BESIDE = {"jax": ("jaxlib",), "dpnp": ("dpctl",), "cupy": ("cupy_backends",)}
 """Packages that the import of a library loads, too, and that are large."""
 _SAMPLE = 8
 """Files of a folder that are looked at."""
 _PROGRAM = """
-import os, sys
+import os, select, sys
 if os.fork():
     os._exit(0)
 for folder in sys.argv[1:]:
     for place, _, names in os.walk(folder):
+        if select.select([0], [], [], 0)[0]:
+            sys.exit()
         for name in names:
             if name.endswith('.pyc') or '.so' in name:
                 try:
@@ -36,11 +37,12 @@ for folder in sys.argv[1:]:
 """
 
 
-def read_ahead(library: str) -> int | None:
+def read_ahead(library: str) -> IO[bytes] | None:
     """Begin to read the files of a library; None where they are read, or cannot be read ahead.
 
-    Returns the group of the process that reads. It is no child of this one: a program that waits
-    for any child of its own, as `os.wait` does, must not meet it.
+    Returns what is to be closed for the reading to end, as it does with this process. What reads is
+    no child of it: a program that waits for any child of its own, as `os.wait` does, must not meet
+    it.
     """
     folders = [folder for name in (library, *BESIDE.get(library, ())) for folder in _folders(name)]
     if not hasattr(os, "posix_fadvise") or not folders or all(map(_is_in_memory, folders)):
@@ -49,19 +51,13 @@ def read_ahead(library: str) -> int | None:
 
     starting = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _PROGRAM, *folders],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         process_group=0,  # Ctrl-C is for the program alone
     )
     starting.wait()
-    return starting.pid
-
-
-def end_reading(group: int) -> None:
-    """End a process that `read_ahead` began, if it still reads."""
-    with suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
+    return starting.stdin
 
 
 def _is_in_memory(folder: str) -> bool:

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from gpuforge.log import logger
 from gpuforge.runtime.backends import about
@@ -62,10 +62,10 @@ class Opening:
         """Import it in this thread, beside the program."""
         from gpuforge.runtime.backends import Failure, Opened
         from gpuforge.runtime.evaluation.opening import load_library
-        from gpuforge.runtime.startup.ahead import end_reading, read_ahead
+        from gpuforge.runtime.startup.ahead import read_ahead
 
         self._start = perf_counter()
-        ahead: int | None = None
+        ahead: IO[bytes] | None = None
         name = self.library.name
         try:
             reason = ""
@@ -81,7 +81,7 @@ class Opening:
             self.end(Opened((), (Failure(name, f"{type(error).__name__}: {error}"),)), 0.0)
         finally:
             if ahead is not None:
-                end_reading(ahead)
+                ahead.close()
 
     def end(self, made: Opened, held_seconds: float) -> None:
         """Take in what came of it."""
