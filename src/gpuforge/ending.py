@@ -7,8 +7,9 @@ from contextlib import suppress
 
 
 def stay_interrupted() -> None:
-    """Let a program that Ctrl-C ended still end by SIGINT: code that is compiled at the end, as an
-    import does, makes Python forget it.
+    """Let a program that Ctrl-C ended still end by SIGINT.
+
+    Code that is compiled at its end, as an import does, makes Python forget it.
     """
     if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
         with suppress(KeyboardInterrupt):

@@ -174,17 +174,11 @@ def _again(before: Call, held: Held, args: tuple[Any, ...], kwargs: dict[str, An
         placed = _as_written(call, Decision(NUMPY))
         held.end()
         return placed.result
-    from gpuforge.runtime.evaluation.recording import StartAgain
-
     engine = engine_for(call, backend)
-    start = perf_counter()
-    try:
-        recorded = _traced_record(call, engine)
-    except StartAgain as why:
-        placed = _started_again(call, why, perf_counter() - start)
+    recorded, seconds = _recorded_or_written(call, engine)
+    if isinstance(recorded, Placed):
         held.end()
-        return placed.result
-    seconds = perf_counter() - start
+        return recorded.result
     outcome = engine.outcome
     if outcome.settled or outcome.refused or outcome.compile_seconds or recorded.kept:
         held.end()
@@ -212,15 +206,10 @@ def _recorded(call: Call, decision: Decision, backend: Backend) -> Placed:
 
     A trial is evaluated by NumPy too, which gives the results; they are compared.
     """
-    from gpuforge.runtime.evaluation.recording import StartAgain
-
     engine = engine_for(call, backend, comparing=bool(decision.trial))
-    start = perf_counter()
-    try:
-        recorded = _traced_record(call, engine)
-    except StartAgain as why:
-        return _started_again(call, why, perf_counter() - start)
-    seconds = perf_counter() - start
+    recorded, seconds = _recorded_or_written(call, engine)
+    if isinstance(recorded, Placed):
+        return recorded
     given_back = give_memory_back(call.session, backend)
     outcome = engine.outcome
     _after(call, decision, backend, recorded, outcome, seconds)
@@ -242,17 +231,23 @@ def _replay(call: Call, engine: BackendEngine, recorded: Recorded) -> Replay | N
     return replay_of(recorded.noted, engine, dependence, call.args, call.kwargs)
 
 
-def _traced_record(call: Call, engine: BackendEngine) -> Recorded:
+def _recorded_or_written(call: Call, engine: BackendEngine) -> tuple[Recorded | Placed, float]:
+    """Record a call, or make it as written where it cannot be recorded; return how long it took."""
     from gpuforge.runtime.evaluation.observed import part
-    from gpuforge.runtime.evaluation.recording import record
+    from gpuforge.runtime.evaluation.recording import StartAgain, record
     from gpuforge.runtime.evaluation.replay import Noted
 
-    function = call.function
-    with part("record", engine.backend):
-        return record(
-            function.function, call.args, call.kwargs, engine,
-            creates=function.options.convert, noting=Noted if function.dependence else None,
-        )  # fmt: skip
+    function, start = call.function, perf_counter()
+    made: Recorded | Placed
+    try:
+        with part("record", engine.backend):
+            made = record(
+                function.function, call.args, call.kwargs, engine,
+                creates=function.options.convert, noting=Noted if function.dependence else None,
+            )  # fmt: skip
+    except StartAgain as why:
+        made = _started_again(call, why, perf_counter() - start)
+    return made, perf_counter() - start
 
 
 def _after(
@@ -493,18 +488,14 @@ def _open_or_sound(call: Call, library: Library) -> None:
 def _sounded(call: Call, library: Library) -> Placed:
     """Record a call that NumPy evaluates, before a library is loaded for calls like it."""
     from gpuforge.runtime.evaluation.engine import BackendEngine
-    from gpuforge.runtime.evaluation.recording import StartAgain
 
     session = call.session
     call.record.sounding, call.record.sounded = None, True
     reference, pace = session.reference, _pace(call)
     engine = BackendEngine(reference, reference, session.programs, exact=call.exact, pace=pace)
-    start = perf_counter()
-    try:
-        recorded = _traced_record(call, engine)
-    except StartAgain as why:
-        return _started_again(call, why, perf_counter() - start)
-    seconds = perf_counter() - start
+    recorded, seconds = _recorded_or_written(call, engine)
+    if isinstance(recorded, Placed):
+        return recorded
     if recorded.kept:
         stay(call, recorded.recorder.trouble or KEPT)
     elif pace is not None and pace.graphs > 1:  # each call of it will be recorded
