@@ -11,7 +11,6 @@ import functools
 import sys
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import nullcontext
-from itertools import count
 from time import perf_counter
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
@@ -24,12 +23,14 @@ from gpuforge.runtime.context import current
 from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import MapOptions, Options
-from gpuforge.runtime.prelude import TIMED_EVERY, prelude
+from gpuforge.runtime.prelude import prelude
+from gpuforge.runtime.short import UNSEEN, Short
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from gpuforge.runtime.execution.explanation import Explanation
+    from gpuforge.runtime.prelude import Early
     from gpuforge.runtime.record import FunctionRecord, Held
     from gpuforge.runtime.session import Session
 
@@ -45,17 +46,37 @@ class Offloaded(Generic[P, R]):
     """A function that is placed per call. Made by `offload`."""
 
     def __init__(self, function: Callable[P, R], options: Options) -> None:
+        self.__qualname__: str = ""
+        # `functools.update_wrapper` asks for `__dict__`: Python then reads attributes more slowly.
+        for name in functools.WRAPPER_ASSIGNMENTS:
+            if hasattr(function, name):
+                setattr(self, name, getattr(function, name))
+        for name, value in getattr(function, "__dict__", {}).items():
+            setattr(self, name, value)
         self.__wrapped__ = self._function = function
         self._options = options
-        self._tiny = False
-        self._tick = count().__next__  # counts right in threads, too
+        self._early: Early | None = None
+        self._short: Short | None = None
         self._hot: tuple[Session | None, dict[Any, Held]] = (None, {})
-        self.__qualname__: str = ""
-        functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if self._tiny and self._tick() & TIMED_EVERY:
-            return self._function(*args, **kwargs)
+        short = self._short
+        if (
+            short is not None
+            and (
+                short.shape is None
+                or (
+                    len(args) == 1
+                    and not kwargs
+                    and type(args[0]) is _ndarray
+                    and args[0].shape == short.shape
+                    and args[0].dtype is short.dtype
+                    and current.get() is short.context
+                )
+            )
+            and next(short.ticks) & UNSEEN
+        ):
+            return self._function(*args, **kwargs) if kwargs else self._function(*args)  # type: ignore[call-arg]
         context, table = self._hot
         if not table:
             return self._considered(args, kwargs)  # type: ignore[no-any-return]
@@ -94,16 +115,6 @@ class Offloaded(Generic[P, R]):
         if self.__module__ == "__main__":
             return (_held, (self._holder,))
         return self.__qualname__
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Fill in a function that came by its holder, which is complete only afterwards."""
-            holder = vars(self).get("_holder")
-            if holder is None or "_function" in vars(self):
-                raise AttributeError(f"an offloaded function has no attribute {name!r}")
-            self.__init__(holder.function, holder.options)
-            return getattr(self, name)
 
     @functools.cached_property
     def _holder(self) -> Any:
@@ -220,10 +231,27 @@ class Offloaded(Generic[P, R]):
         return made
 
     def _considered(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        pinned = self._options.backend or self._options.isolate
-        if not prelude.over and current.get() is None and prelude.lasts(pinned):
-            return prelude.call(self, self.__wrapped__, args, kwargs)
+        if not prelude.over and current.get() is None:
+            options = self._options
+            early = self._early or prelude.begin(self, options.backend or options.isolate)
+            if early is not None:
+                return prelude.call(self, early, args, kwargs)
         return _placing().consider(self, args, kwargs)
+
+
+class _Unfilled(Offloaded[P, R]):
+    """An offloaded function that came by its holder, which is complete only afterwards.
+
+    A class of its own: Python reads the attributes of a class with ``__getattr__`` more slowly.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        holder = vars(self).get("_holder")
+        if holder is None:
+            raise AttributeError(f"an offloaded function has no attribute {name!r}")
+        self.__class__ = Offloaded  # type: ignore[assignment]
+        self.__init__(holder.function, holder.options)  # type: ignore[misc]
+        return getattr(self, name)
 
 
 _held_by: WeakValueDictionary[int, Offloaded[..., Any]] = WeakValueDictionary()
@@ -233,7 +261,7 @@ def _held(holder: Any) -> Any:
     """Return the one offloaded function that a holder stands for in this process."""
     found = _held_by.get(id(holder))
     if found is None:
-        found = _held_by[id(holder)] = Offloaded.__new__(Offloaded)
+        found = _held_by[id(holder)] = Offloaded.__new__(_Unfilled)
         vars(found)["_holder"] = holder
     return found
 

@@ -17,13 +17,31 @@ from typing import Any
 from weakref import ref
 
 from gpuforge import trace
+from gpuforge.runtime.short import Short
 
 SECONDS, LONG_SECONDS = 0.3, 30e-6
-"""Calls of at least the second are summed up; nothing is loaded before they reach the first."""
-TINY_SECONDS, TIMED_EVERY = 10e-6, 63
-"""After a call shorter than the first, one call of the function in so many, and one, is timed."""
+"""Calls longer than the second are summed up; nothing is loaded before they reach the first. After
+a shorter one, few of the function's are looked at: see `Short`."""
 _INERT = ("GPUFORGE_CACHE_FOLDER", "GPUFORGE_CORPUS")
 _PROJECT_FILE = "gpuforge.toml"
+
+
+class Early:
+    """The calls of one function so far.
+
+    Attributes
+    ----------
+    calls, seconds : those that were timed
+    short : those that were not
+    """
+
+    __slots__ = ("calls", "owner", "seconds", "short")
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = ref(owner)
+        self.calls = 0
+        self.seconds = 0.0
+        self.short = Short(None)
 
 
 class Prelude:
@@ -41,7 +59,7 @@ class Prelude:
         self._left = SECONDS
         self._checked = False
         self._lock = Lock()
-        self._counts: dict[int, tuple[Any, list[float]]] = {}
+        self._early: dict[int, Early] = {}
 
     def lasts(self, pinned: object) -> bool:
         """Return whether calls are still made as written; not those pinned to a place."""
@@ -49,60 +67,82 @@ class Prelude:
             return False
         configured = not self._checked and _is_configured()
         self._checked = True
-        if configured or pinned or self._left < 0:
+        if configured or pinned:
             self.end()
         return not self.over
 
     def end(self) -> None:
         """Let every call be placed from now on."""
         self.over = True
-        for owner in self.owners():
-            owner._tiny = False
+        self.look()
 
-    def call(
-        self, owner: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
-    ) -> Any:
+    def look(self) -> None:
+        """Look at the next call of each function, however short the one before it was."""
+        for owner in self.owners():
+            owner._short = None
+
+    def begin(self, owner: Any, pinned: object) -> Early | None:
+        """Begin to count the calls of a function; None where they may be placed."""
+        if not self.lasts(pinned):
+            return None
+        with self._lock:
+            found = self._early.get(id(owner))
+            if found is None or found.owner() is not owner:
+                found = self._early[id(owner)] = Early(owner)
+            owner._early = found
+        return found
+
+    def call(self, owner: Any, early: Early, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a call as written, and count it."""
+        function = _spanned(owner.__wrapped__) if trace.enabled else owner.__wrapped__
         start = perf_counter()
         try:
-            with _span(function) if trace.enabled else trace.NOTHING:
-                return function(*args, **kwargs)
+            return function(*args, **kwargs)
         finally:
             seconds = perf_counter() - start
             with self._lock:
-                found = self._counts.get(id(owner))
-                if found is None or found[0]() is not owner:
-                    found = self._counts[id(owner)] = ref(owner), [0, 0.0]
-                found[1][0] += 1
-                found[1][1] += seconds
-                owner._tiny = seconds < TINY_SECONDS and not (self.over or trace.enabled)
-                if seconds > LONG_SECONDS:
-                    self._left -= seconds
+                early.calls += 1
+                early.seconds += seconds
+            short = seconds < LONG_SECONDS and not (self.over or trace.enabled)
+            owner._short = early.short if short else None
+            if seconds > LONG_SECONDS:
+                self.spend(seconds)
 
     def spend(self, seconds: float) -> None:
-        """Sum up calls that are too short by themselves, but not together: a map batches them."""
+        """Sum up calls; a map sums up those that are too short by themselves, but not together."""
         with self._lock:
             self._left -= seconds
+        if self._left < 0:
+            self.end()
 
     def taken(self, owner: Any) -> tuple[int, float]:
         """Return the calls of one function so far, and their seconds, and forget them."""
         with self._lock:
-            found = self._counts.pop(id(owner), None)
-        if found is None or found[0]() is not owner:
+            found = self._early.pop(id(owner), None)
+            owner._early = owner._short = None
+        if found is None or found.owner() is not owner or not found.calls:
             return 0, 0.0
-        timed, seconds = found[1]
-        ticks = owner._tick()
-        untimed = ticks - (ticks + TIMED_EVERY) // (TIMED_EVERY + 1)
-        return int(timed) + untimed, seconds * (1 + untimed / timed)
+        untimed = found.short.take_unseen()
+        return found.calls + untimed, found.seconds * (1 + untimed / found.calls)
 
     def owners(self) -> list[Any]:
         """Return the functions that were called and are still there."""
-        return [owner for found, _ in list(self._counts.values()) if (owner := found()) is not None]
+        return [
+            owner for early in list(self._early.values()) if (owner := early.owner()) is not None
+        ]
 
     def fork(self) -> None:
         """Go on in a forked child, with a lock that nobody holds."""
         self._lock = Lock()
-        self.forked = self.forked or bool(self._counts)
+        self.forked = self.forked or bool(self._early)
+
+
+def _spanned(function: Callable[..., Any]) -> Callable[..., Any]:
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        with _span(function):
+            return function(*args, **kwargs)
+
+    return traced
 
 
 def _span(function: Any) -> Any:
@@ -145,5 +185,6 @@ def _has_settings(folder: str) -> bool:
 
 
 prelude = Prelude()
+trace.when_switched(prelude.look)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=prelude.fork)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.replay import Replay
     from gpuforge.runtime.function.dependence import Dependence
     from gpuforge.runtime.libraries import Library
+    from gpuforge.runtime.short import Short
     from gpuforge.runtime.threads.contention import BlasLimit
 
 TIMED_SECONDS = 20e-6
@@ -102,6 +103,7 @@ class Held:
     lost_seconds : what the considered call before took more than on the best backend known; None
         where no other is known
     moved_bytes : what that call moved to the backend and back
+    short : the calls that are made without looking at the choice; None where each does
     """
 
     __slots__ = (
@@ -118,6 +120,7 @@ class Held:
         "plain",
         "replay",
         "seconds",
+        "short",
         "timed",
     )
 
@@ -138,6 +141,7 @@ class Held:
         self.lost_seconds: float | None = None
         self.moved_bytes = (0, 0)
         self.limit = limit
+        self.short: Short | None = None
         self.kind = kind
         self.backend = backend
         self.seconds = seconds
@@ -150,7 +154,7 @@ class Held:
         """Return how many calls were made since this was last asked."""
         left = self.left  # below 0 where several threads took the last one
         made, self.counted = self.counted - left, left
-        return made
+        return made + (self.short.take_unseen() if self.short else 0)
 
     def end(self) -> None:
         """Let no more calls be made; the one at hand is counted elsewhere."""
@@ -302,6 +306,9 @@ class FunctionRecord:
 
     def let_go(self) -> None:
         """Give up the held choices: the next call of each is considered anew."""
+        owner: Any = self.owner()
+        if owner is not None:
+            owner._short = None
         for key in list(self.held):
             held = self.held.pop(key, None)
             if held is not None:

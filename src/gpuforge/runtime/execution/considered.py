@@ -5,6 +5,8 @@ from __future__ import annotations
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from gpuforge import trace
 from gpuforge.runtime.context import current
 from gpuforge.runtime.execution import pipeline
@@ -16,6 +18,7 @@ from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.signature import INSIDE, AsWritten, sign
 from gpuforge.runtime.record import FunctionRecord, Held
 from gpuforge.runtime.session import Session, current_session
+from gpuforge.runtime.short import Short
 
 if TYPE_CHECKING:
     from gpuforge.runtime.execution.explanation import Explanation
@@ -29,11 +32,13 @@ class Offloaded(Protocol):
     Attributes
     ----------
     _hot : the session that `offload` saw last, and the choices held there
+    _short : the calls that are made without looking at a choice
     """
 
     __wrapped__: Any
     _options: Options
     _hot: Any
+    _short: Short | None
 
 
 def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -75,12 +80,17 @@ def _consider(
         held_before = function.held.pop(hot, None)
         call = open_call(session, function, signature, args, kwargs)
         if held_before:
+            if offloaded._short is held_before.short:
+                offloaded._short = None
             _take_in(call, held_before)
         with session.counted():
             placed = pipeline.place(call)
         span.note(backend=placed.backend)
         if hot is not None and placed.hold:
-            _hold(offloaded, function, hot, pipeline.hold(call, placed))
+            held = pipeline.hold(call, placed)
+            _hold(offloaded, function, hot, held)
+            if held.plain and not kwargs and len(args) == 1 and type(args[0]) is np.ndarray:
+                held.short = offloaded._short = Short(current.get(), args[0])
         return placed.result
 
 

@@ -129,7 +129,9 @@ def hold(call: Call, placed: Placed) -> Held:
     if placed.backend == NUMPY:
         limit = call.session.blas if limits_threads(call) else None
         told = telling(call, NUMPY, _again_as_written) if placed.choice else None
-        made = Held(call.record, NUMPY, placed.seconds, placed.hold, told, limit)
+        # What was just considered found the processor's caches filled by that.
+        seconds = min(placed.seconds, _numpy_seconds(call) or placed.seconds)
+        made = Held(call.record, NUMPY, seconds, placed.hold, told, limit)
     else:
         again: Any = partial(_again, replace(call, args=(), kwargs={}))
         if placed.choice:

@@ -1,0 +1,108 @@
+"""Calls so short that most of them are made without being looked at."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuforge as gf
+from gpuforge.runtime.offload import Offloaded
+from gpuforge.runtime.short import SEEN_EVERY, Short
+
+CALLS = 5_000
+SMALL = np.arange(4.0)
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The shapes of calls that came to the way of calls that are considered."""
+    seen: list[int] = []
+    considered = Offloaded._considered
+
+    def noted(self: Any, args: Any, kwargs: Any) -> Any:
+        seen.append(args[0].size)
+        return considered(self, args, kwargs)
+
+    monkeypatch.setattr(Offloaded, "_considered", noted)
+    return seen
+
+
+def double(x: Any) -> Any:
+    return x + x
+
+
+def test_every_call_is_counted_and_few_are_considered(
+    quiet_session: Any, looked_at: list[int]
+) -> None:
+    placed = gf.offload(double)
+    for _ in range(CALLS):
+        placed(SMALL)
+    assert placed.stats().counts["numpy"].calls == CALLS
+    assert placed._short is not None
+    assert len(looked_at) < CALLS / SEEN_EVERY
+    placed(SMALL)
+    assert placed.stats().counts["numpy"].calls == CALLS + 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [np.arange(5.0), np.arange(4.0, dtype=np.float32), np.ones((2, 2)), np.ma.arange(4.0)],
+    ids=["length", "dtype", "axes", "type"],
+)
+def test_calls_of_another_kind_are_looked_at(
+    other: Any, quiet_session: Any, looked_at: list[int]
+) -> None:
+    placed = gf.offload(double)
+    for _ in range(CALLS):
+        placed(SMALL)
+    looked_at.clear()
+    placed(other)
+    assert looked_at == [other.size]
+
+
+def test_calls_in_another_session_are_looked_at(quiet_session: Any, looked_at: list[int]) -> None:
+    placed = gf.offload(double)
+    for _ in range(CALLS):
+        placed(SMALL)
+    looked_at.clear()
+    with gf.session(history=False):
+        placed(SMALL)
+        assert placed.stats().counts["numpy"].calls == 1
+    assert looked_at == [4]
+
+
+def test_calls_are_seen_once_somebody_traces(quiet_session: Any) -> None:
+    placed = gf.offload(double)
+    for _ in range(CALLS):
+        placed(SMALL)
+    with gf.profile() as profile:
+        for _ in range(3):
+            placed(SMALL)
+    assert sum(one.count for one in profile.bottlenecks(50) if "double" in one.path[-1]) == 3
+
+
+def test_unseen_calls_are_counted_right_however_often_and_from_wherever() -> None:
+    short = Short(None)
+    seen = 0
+    lock = threading.Lock()
+
+    def call() -> None:
+        nonlocal seen
+        mine = sum(next(short.ticks) % SEEN_EVERY == 0 for _ in range(CALLS))
+        with lock:
+            seen += mine
+
+    taken = 0
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(50):
+        taken += short.take_unseen()
+    for thread in threads:
+        thread.join()
+    taken += short.take_unseen()
+    assert taken + seen == 4 * CALLS
+    assert short.take_unseen() == 0
