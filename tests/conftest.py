@@ -72,6 +72,8 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     if session is not None:  # the default session of an earlier test knows another home
         monkeypatch.setattr(session, "_default", None)
         monkeypatch.setattr(session, "_all", [])
+        # A second of a core for every test that opens JAX; tests/runtime/test_compilers.py has it.
+        monkeypatch.setattr(session.Session, "_compile_elsewhere", lambda self, name: None)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))

@@ -27,6 +27,7 @@ EXAMPLES = {
     "learn": ("no", False),
     "explore_share": ("0.25", 0.25),
     "min_elements": ("1000", 1000),
+    "compiler_process": ("false", False),
     "warmup": ("1", True),
     "lazy_imports": ("yes", True),
     "kernel_caches": ("off", False),

@@ -166,6 +166,11 @@ class Settings:
     min_elements: int = setting(
         0, number(0, 2**62, int), "calls with fewer array elements than this stay on NumPy"
     )
+    compiler_process: bool = setting(
+        True,
+        parse_flag,
+        "compile graphs in a process of its own, where there is a second core and no GPU",
+    )
     warmup: bool = setting(
         False,
         parse_flag,

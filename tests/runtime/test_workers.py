@@ -319,7 +319,7 @@ def test_opencl_is_opened_unasked_where_a_calibration_says_that_it_gains(
     measured: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pyopencl", reason="pyopencl is not installed")
-    monkeypatch.setattr(priors, "_may_have_gpu", lambda: False)
+    monkeypatch.setattr(priors, "may_have_gpu", lambda: False)
     with gf.session(history=False, forbid=["torch", "jax", "mlx", "dpnp", "cupy"]) as held:
         ratios = [[1e3, 0.2], [1e7, 0.2]]
         held.priors._table = {"heavy": {"opencl:cpu:worker": ratios}} if measured else {}

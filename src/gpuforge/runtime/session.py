@@ -21,7 +21,7 @@ from gpuforge.errors import BackendUnavailable
 from gpuforge.history import History, Timing
 from gpuforge.log import logger, open_log
 from gpuforge.runtime import heap
-from gpuforge.runtime.backends import Backend, matches
+from gpuforge.runtime.backends import Backend, compiles, matches
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.calibration.fingerprint import cpu_features, machine_fingerprint
 from gpuforge.runtime.context import current
@@ -37,7 +37,7 @@ from gpuforge.runtime.libraries import Libraries, Library
 from gpuforge.runtime.placement.account import Account
 from gpuforge.runtime.placement.peers import Peer, Peers
 from gpuforge.runtime.placement.policy import NUMPY, SHARE_FELT, Candidate, Policy, arrive
-from gpuforge.runtime.placement.priors import Priors, classify
+from gpuforge.runtime.placement.priors import Priors, classify, may_have_gpu
 from gpuforge.runtime.prelude import prelude
 from gpuforge.runtime.record import FunctionRecord, KindRecord
 from gpuforge.runtime.startup.opening import Opening, Openings
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.backends import Opened
     from gpuforge.runtime.evaluation.engine import Programs
     from gpuforge.runtime.placement.plan import Plan
+    from gpuforge.runtime.workers.compiler import Compilers
     from gpuforge.runtime.workers.home import Home
 
 _log = logger("session")
@@ -86,6 +87,7 @@ class Session:
         self.openings = Openings(self.aside, self._home)
         self.warms = chosen.warmup and not self.forked
         self._homes: dict[str, Home] = {}
+        self._compilers: Compilers | None = None
         self.plan: Plan | None = None
         if chosen.deterministic:
             from gpuforge.runtime.placement.plan import Plan
@@ -232,9 +234,24 @@ class Session:
                 library.opened = True
             never = self.kept.constant(self._devices_key(library)) is None
             loaded = library.loaded or library.name in sys.modules
+            if not library.isolated:
+                self._compile_elsewhere(library.name)
             felt = 0.0 if asked else OPENING_FELT
             one = Opening(library, by, felt=felt, tried=asked and never and not loaded)
             self.openings.begin(one)
+
+    def _compile_elsewhere(self, name: str) -> None:
+        """Start a process that compiles for a library, where it does not take the program's core.
+
+        Not where there may be a GPU: the library would take its memory there, too.
+        """
+        wanted = self.settings.compiler_process and self.plan is None
+        if wanted and contention.allowed_cores() > 1 and not may_have_gpu() and compiles(name):
+            if self._compilers is None:
+                from gpuforge.runtime.workers.compiler import Compilers
+
+                self.programs.elsewhere = self._compilers = Compilers()
+            self._compilers.begin(name)
 
     def _home(self, library: Library) -> Home:
         """Return the worker process of a library, which is not begun."""
@@ -431,6 +448,8 @@ class Session:
         """Wait for what goes on beside the program, keep what was learned, end the workers."""
         ends = not threading.main_thread().is_alive()
         self.openings.stop()
+        if self._compilers is not None:
+            self._compilers.close()
         self.aside.wait(END_PATIENCE_SECONDS if ends else FORK_PATIENCE_SECONDS)
         with self.history.held_open():  # its start is written to the same file
             self.flush(force=True)

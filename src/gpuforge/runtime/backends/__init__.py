@@ -1,10 +1,10 @@
 """One file per array library. A backend is a library on a device: ``torch:cuda:0``.
 
 A module holds ``LIBRARY`` (the name to import), ``open_devices() -> list[Backend]``, which imports
-the library, ``NAMED_ONLY`` if only who names it uses it, and nothing that runs at import. Being
-found costs no import of the library; being opened ends in a first real result compared with
-NumPy's. What a library does not do as NumPy is declared as data: ``DEVIATIONS``, operation to
-reason.
+the library, ``NAMED_ONLY`` if only who names it uses it, ``COMPILES`` if it compiles each graph,
+and nothing that runs at import. Being found costs no import of the library; being opened ends in a
+first real result compared with NumPy's. What a library does not do as NumPy is declared as data:
+``DEVIATIONS``, operation to reason.
 """
 
 from __future__ import annotations
@@ -221,6 +221,11 @@ def load(name: str) -> ModuleType:
     if name in _own():
         return import_module(f"{__name__}.{name}")
     return cast(ModuleType, _entry_points()[name].load())
+
+
+def compiles(name: str) -> bool:
+    """Return whether a backend compiles each graph before it runs: `Backend.compiles`."""
+    return bool(getattr(load(name), "COMPILES", False))
 
 
 def about(name: str) -> tuple[str, bool]:

@@ -42,6 +42,7 @@ from gpuforge.runtime.lowering.contract import (
 from gpuforge.runtime.lowering.jax import extended
 
 LIBRARY = "jax"
+COMPILES = True
 _TAKEN_BYTES = 1 << 16
 """From so many bytes on, the memory of a result is taken over instead of copied."""
 _ONE = np.float64(1)
@@ -52,7 +53,7 @@ _AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
 class JaxBackend(Backend):
     """One JAX device."""
 
-    compiles = True
+    compiles = COMPILES
 
     def __init__(self, jax: Any, device: Any) -> None:
         self.jax = jax

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import thread_time
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,6 @@ class Compilation:
             params if operation is INPUT else value
             for (operation, _, params), value in zip(entries, inputs, strict=True)
         ]
-        """(dtype, shape) of each array, and the numbers"""
 
     def run(self) -> None:
         """Compile, by a first call over zeros."""
@@ -57,13 +57,30 @@ class Compilation:
         self.done = True
 
     def _compile(self) -> None:
-        inputs = [np.zeros(one[1], one[0]) if type(one) is tuple else one for one in self._like]
-        with self.backend.scope():
-            given = [self.backend.put(one) if type(one) is np.ndarray else one for one in inputs]
-            compiled = self.programs.compile(self.backend, self.program, given)
-            values, _, _ = compiled(*given)
-            self.backend.wait(values)
-        self.program.compiled = compiled
+        programs, program = self.programs, self.program
+        data = None
+        if programs.elsewhere is not None:
+            data = programs.elsewhere.compiled(self.backend, program.graph, self._like)
+        if data is None:
+            program.compiled = compiled(programs, self.backend, program, self._like)
+        else:
+            program.compiled = self.backend.restored(data)
+            program.is_untried = True
+            programs.store.write(self.backend, program.graph, data)
+
+
+def compiled(programs: Programs, backend: Backend, program: Program, like: Sequence[Any]) -> Any:
+    """Return a program compiled for inputs `like` these, after a first run of it over zeros.
+
+    `like` holds the dtype and shape of each array, and the numbers.
+    """
+    inputs = [np.zeros(one[1], one[0]) if type(one) is tuple else one for one in like]
+    with backend.scope():
+        given = [backend.put(one) if type(one) is np.ndarray else one for one in inputs]
+        made = programs.compile(backend, program, given)
+        values, _, _ = made(*given)
+        backend.wait(values)
+    return made
 
 
 def compile_aside(

@@ -6,7 +6,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter, thread_time
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -39,11 +39,24 @@ CANCELLING_KINDS = ("reduction", "contraction", "scan", "factorisation", "transf
 Host = np.ndarray[Any, Any]
 
 
+class Compilers(Protocol):
+    """What compiles graphs in other processes."""
+
+    def compiled(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
+        """Return a graph compiled for inputs `like` these; None where that is to be done here."""
+
+
 class Programs:
-    """The programs of one session, by backend and graph; the ones used last are kept."""
+    """The programs of one session, by backend and graph; the ones used last are kept.
+
+    Attributes
+    ----------
+    elsewhere : compiles graphs in another process; None where there is none
+    """
 
     def __init__(self, store: ProgramStore | None = None) -> None:
         self.store = store or ProgramStore()
+        self.elsewhere: Compilers | None = None
         self._found: OrderedDict[tuple[str, Graph], Program] = OrderedDict()
         self._able: dict[tuple[str, bool], dict[tuple[Operation, Dtype], str]] = {}
 

@@ -63,16 +63,24 @@ class ProgramStore:
 
     def keep(self, backend: Backend, graph: Graph, program: Program) -> None:
         """Keep a compiled program, where its library can write it down."""
+        if self._path(backend, graph) is None:
+            return
+        try:
+            self.write(backend, graph, backend.stored(program))
+        except Exception as error:  # noqa: BLE001 - the program runs; it is compiled again next time
+            _log.info("a program of %s is not kept: %r", backend.name, error)
+
+    def write(self, backend: Backend, graph: Graph, data: bytes) -> None:
+        """Keep a compiled program that its library has written down."""
         path = self._path(backend, graph)
         if path is None:
             return
         try:
-            data = backend.stored(program)
             if 0 < len(data) <= MAX_FILE_BYTES:
                 content = blake2b(data, digest_size=_DIGEST_BYTES).digest() + data
                 stored.write(path, content, parents=True, durable=False)
                 self._prune(path.parent)
-        except Exception as error:  # noqa: BLE001 - the program runs; it is compiled again next time
+        except OSError as error:  # the program runs; it is compiled again next time
             _log.info("a program of %s is not kept: %r", backend.name, error)
 
     def _path(self, backend: Backend, graph: Graph) -> Path | None:

@@ -135,7 +135,7 @@ class Priors:
         ]
         if ratios:
             return max(0.0, expected - OPTIMISM * min(ratios) * seconds)
-        if _may_have_gpu():
+        if may_have_gpu():
             return expected * UNKNOWN_SAVING
         if is_for_gpus(library):
             return 0.0
@@ -161,11 +161,11 @@ def _default(
 
 def is_for_gpus(library: str) -> bool:
     """Return whether a library gains on GPUs alone and there is none."""
-    return library in _FOR_GPUS | _MEASURED_FIRST and not _may_have_gpu()
+    return library in _FOR_GPUS | _MEASURED_FIRST and not may_have_gpu()
 
 
 @cache
-def _may_have_gpu() -> bool:
+def may_have_gpu() -> bool:
     """Return whether a GPU may be here, by what drivers leave in /dev; elsewhere nobody knows."""
     nodes = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/dri")
     return sys.platform != "linux" or any(map(os.path.exists, nodes))

@@ -168,6 +168,25 @@ class Server:
             hosts = [np.asarray(backend.get(value)) for value in values]
             return ("values", [bool(one) for one in finite] if looks_over else []), hosts
 
+    def compile(
+        self, place: int, stored_under: str, graph: Any, like: list[Any], arrays: list[Host]
+    ) -> Answer:
+        """Compile a graph for inputs like these, as the library stores it; None, and why not."""
+        del arrays
+        from gpuforge.runtime.evaluation.compilation import compiled
+
+        backend = self._devices[place]
+        assert self._programs is not None
+        if backend.stored_under != stored_under:
+            return (None, "the library has other settings there"), []
+        try:
+            program = self._programs.of(backend, graph)
+            return (backend.stored(compiled(self._programs, backend, program, like)), ""), []
+        except Exception as error:  # noqa: BLE001 - whatever it is, the parent meets it too
+            return (None, f"{type(error).__name__}: {error}"), []
+        finally:
+            self._programs.clear()
+
     def release(self, arrays: list[Host]) -> Answer:
         """Give back what the library keeps."""
         del arrays
