@@ -29,7 +29,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         "monitor_interval": 10.0,
     },
     # Other users' load makes trials cost more and timings less accurate; others wait for memory.
-    "shared": {"explore_share": 0.0, "memory_strategy": "eager", "kept_memory": 0},
+    "shared": {
+        "explore_share": 0.0,
+        "memory_strategy": "eager",
+        "kept_memory": 0,
+        "compiler_process": False,
+    },
     # Answering matters more than the last percent of speed; a missing device must not stop the
     # service; stderr is a log.
     "service": {"explore_share": 0.001, "fallback": True, "log": "warning", "profiler": False},

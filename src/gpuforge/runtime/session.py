@@ -245,7 +245,7 @@ class Session:
 
         Not where there may be a GPU: the library would take its memory there, too.
         """
-        wanted = self.settings.compiler_process and self.plan is None
+        wanted = self.settings.compiler_process and self.policy.learn
         if wanted and contention.allowed_cores() > 1 and not may_have_gpu() and compiles(name):
             if self._compilers is None:
                 from gpuforge.runtime.workers.compiler import Compilers
