@@ -14,8 +14,8 @@ from gpuforge.detect.text.labels import told_lines
 from gpuforge.detect.text.products import Product, bare_products_in, products_in, without_families
 from gpuforge.facts import Vendor
 
-# A person who mentions more products of one vendor than this speaks of GPUs in general.
-PRODUCTS_AT_MOST = 2
+# Who names more products of one vendor than this, and none surely, speaks of GPUs in general.
+PRODUCTS_AT_MOST, SURE = 2, 6
 LINE_LIMIT, LINES_AT_MOST = 600, 1500
 # Of which one stands in each line that names a product; a search for words is the cheapest.
 _HINTS = (
@@ -66,6 +66,7 @@ class Mention:
     number : which device it is, as the text counts
     words : what stands in its line, where no other product does
     counted : whether the sentence says how many cards there are
+    score : how surely it is there
     doubtful : whether the words leave open that it is there
     """
 
@@ -74,6 +75,7 @@ class Mention:
     number: int | None = None
     words: str = ""
     counted: bool = False
+    score: int = 0
     doubtful: bool = False
 
 
@@ -90,7 +92,8 @@ def mentions_in(text: str) -> Iterator[Mention]:
         last = found.setdefault(key, one)
         best = one if last.product.total_bytes is None and one.product.total_bytes else last
         count = max(last.product.count, one.product.count)
-        found[key] = replace(best, product=replace(best.product, count=count))
+        score = max(last.score, one.score)
+        found[key] = replace(best, product=replace(best.product, count=count), score=score)
     yield from _plausible(found)
     makers = list(_makers(text, {vendor for vendor, _, _ in found}))
     yield from (one for one in makers if not one.doubtful)
@@ -119,11 +122,13 @@ def _plausible(
     own = [one for (v, words, n), one in kept if n is not None or (v, words) not in numbered]
     for vendor in dict.fromkeys(one.product.vendor for one in own):
         these = [one for one in own if one.product.vendor == vendor]
-        if (
-            all(one.number is not None or one.counted for one in these)
-            or len({product_of(one.product.name) for one in these}) <= PRODUCTS_AT_MOST
-        ):
-            yield from these
+        sure = [one for one in these if one.number is not None or one.counted or one.score >= SURE]
+        talk = [one for one in these if one not in sure]
+        yield from sure
+        for likely in (talk, [one for one in talk if one.score > PERHAPS]):
+            if len({product_of(one.product.name) for one in likely}) <= PRODUCTS_AT_MOST:
+                yield from likely
+                break
 
 
 def _makers(text: str, told: set[Vendor]) -> Iterator[Mention]:
@@ -153,11 +158,11 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
         score, which = _judged(bare, kind, product, last, title=title)
         # T-Rex writes the bus in the place of the device: [00:01.0].
         alone = len({product_of(one.name) for _, one in products}) == 1
-        words = bare if alone and (score < THERE or not re.search(r"\[\d\d:", bare)) else ""
-        if score >= THERE:
+        words = bare if alone and not re.search(r"\[\d\d:", bare) else ""
+        if score >= (PERHAPS if kind == "gpu" else THERE):
             last = product
             count = max(_listed_twice(bare, [one for _, one in products], product), product.count)
-            yield Mention(number, replace(product, count=count), which, words, many)
+            yield Mention(number, replace(product, count=count), which, words, many, score)
         elif score >= PERHAPS and product_of(product.name):
             yield Mention(number, product, None, words, doubtful=True)
 
@@ -201,11 +206,10 @@ def _judged(
     if asked and "general" not in said:
         score -= 3
     short = title or len(line) - (product.end - product.start) <= 24
+    if kind == "gpu":
+        return score + (2 if short else 0), which
     joined = last is not None and _JOINED.fullmatch(line[last.end : product.start])
-    if "mine" not in said and kind == "gpu" and (short or joined):
-        score += 2
-    beside = kind == "bare" and (joined or product.total_bytes)
-    return score + (5 if beside else 0), which
+    return score + (5 if joined or product.total_bytes else 0), which
 
 
 def _listed_twice(line: str, products: list[Product], product: Product) -> int:
