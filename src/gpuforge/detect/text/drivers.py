@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpuforge.detect import pci_ids
+from gpuforge.detect.text.clauses import PERHAPS, THERE, evidence_of
 from gpuforge.facts import Vendor
 
 _VERSION = (
@@ -24,7 +25,8 @@ _SAID_DRIVER = re.compile(
     r"\b(3[0-3]\.0\.1[0-9]\.\d{4})\b|"
     r"\b([3-6]\d\d\.\d{2,3}(?:\.\d{1,2})?) "
     r"(?:(?:nvidia|proprietary|official|open|studio|game ready) ){0,2}drivers?\b|"
-    r"\bdrivers?(?: version)?[\s:=(v-]{1,3}(?:nvidia[ /-])?([3-6]\d\d\.\d{2,3}(?:\.\d{1,2})?)\b",
+    r"\bdrivers?(?: version)?[\s:=(v-]{1,3}(?:nvidia[ /-])?"
+    r"([3-6]\d\d(?:\.\d{2,3}(?:\.\d{1,2})?)?)(?![\d.]*\d)",
     re.I,
 )
 _ADRENALIN = re.compile(
@@ -57,14 +59,23 @@ _PAIRED = re.compile(
     r"(?:\+|and|&) ?(nv(?:idia)?|amd|intel)\b",
     re.I,
 )
+_BRANCH = r"([2-6]\d\d(?:\.\d{2,3}(?:\.\d{1,2})?)?)(?![\d.]*\d|\s?(?:MB|GB|W|MHz|fps|x)\b)"
 _NVIDIA_DRIVER = re.compile(
-    r"\bnvidia (?:gpu |proprietary |open )?drivers?(?: version)?(?: is)?\W{1,4}"
-    r"v?([2-6]\d\d\.\d{2,3}(?:\.\d{1,2})?)\b|"
-    r"\bnvidia[ -](?:linux-x86_64-|drivers?-)?([3-6]\d\d\.\d{2,3}(?:\.\d{2})?)\b|"
-    r"^filename:\s+\S*/nvidia\S*\.ko\S*\n(?:.*\n){0,4}?version:\s+([2-6]\d\d\.[\d.]+)",
-    re.I | re.M,
+    r"\bnvidia(?:'s)? (?:\w+ ){0,3}?drivers?(?: version| ver\.?| is| was| branch| series|\W{1,4}v?){0,3}"
+    rf"(?<=[ (:=v,-]){_BRANCH}|"
+    rf"\bnvidia(?:-(?:linux-x86_64|drivers?|dkms|open|headless|utils|current|legacy))*[-/]{_BRANCH}|"
+    rf"\bnvidia[ ,]+v?([3-6]\d\d\.\d{{2,3}}(?:\.\d{{2}})?)\b|\bdkms\b.{{0,30}} nvidia -v {_BRANCH}",
+    re.I,
+)
+_MODULE = re.compile(
+    r"^filename:\s+\S*/nvidia\S*\.ko\S*\n(?:.*\n){0,4}?version:\s+([2-6]\d\d\.[\d.]+)", re.I | re.M
 )
 _OF_NVIDIA = re.compile(r"\bnvidia-smi\b|\bCUDA Version\s*:", re.I)
+_MODULE_SAID = re.compile(
+    r"\b(nouveau|noveau|amdgpu|i915|xe)(?: kernel| open[ -]source)? (?:driver|module)|"
+    r"\b(?:using|with|running|on) (?:the )?(?:open[ -]source )?(nouveau|noveau)\b",
+    re.I,
+)
 KERNEL_DRIVER = re.compile(r"(nvidia|amdgpu|radeon|nouveau|i915|xe)(?=$|[\s,(-])", re.I)
 BESIDE = re.compile(
     rf"^\s*[,(/]?\s?(\d\d\.\d{{1,2}}\.\d{{1,5}}\.\d{{1,5}}|(?<=/ )\d{{3}}\.[\d.]+)\b|"
@@ -88,10 +99,25 @@ def nvidia_driver(text: str, labelled: str) -> tuple[str, bool]:
     labelled
         What a label of the text says of it; this counts first.
     """
-    spoken = _NVIDIA_DRIVER.search(text)
-    own = labelled or (next(filter(None, spoken.groups())) if spoken else "")
-    driver = own or next((a or b or c for a, b, c in _SAID_DRIVER.findall(text)), "")
-    return driver, bool(own or _OF_NVIDIA.search(text))
+    module = _MODULE.search(text)
+    own = labelled or _best(_NVIDIA_DRIVER, text) or (module[1] if module else "")
+    return own or _best(_SAID_DRIVER, text), bool(own or _OF_NVIDIA.search(text))
+
+
+def kernel_driver(text: str) -> str:
+    """Return the module of the kernel that a person says to drive a card, or ``""``."""
+    return _best(_MODULE_SAID, text).lower().replace("noveau", "nouveau")
+
+
+def _best(form: re.Pattern[str], text: str) -> str:
+    """Return what the surest match in the lines of a text says, or ``""``."""
+    best, words = 0, ""
+    for line in text.splitlines():
+        for match in form.finditer(line):
+            score = THERE + evidence_of("version", line, *match.span()).score
+            if score >= PERHAPS and score > best:
+                best, words = score, next(filter(None, match.groups()))
+    return words
 
 
 def makers_by_driver(text: str) -> Iterator[Vendor]:

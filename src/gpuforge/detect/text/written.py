@@ -25,6 +25,7 @@ from gpuforge.detect.text.drivers import (
     KERNEL_DRIVER,
     OF_DRIVER,
     amd_package,
+    kernel_driver,
     makers_by_driver,
     nvidia_driver,
     paired_makers,
@@ -148,8 +149,10 @@ def _of_all(
     if package and (package[1] or amd) and not found.devices:
         yield "amd", {"driver": Driver("amd", package[0])}
     bound = KERNEL_DRIVER.match(found.driver_words())
-    if bound and (maker := pci_ids.vendor_of(pci_ids.maker_of_driver(bound[1].lower()))):
-        yield maker, {"driver": Driver(bound[1].lower())}
+    module = bound[1].lower() if bound else kernel_driver(text)
+    maker = pci_ids.vendor_of(pci_ids.maker_of_driver(module)) if module else None
+    if maker and (bound or any(one.vendor == maker for one in found.devices)):
+        yield maker, {"driver": Driver(module)}
     if capability := _MY_CAPABILITY.search(text):
         yield "nvidia", {"compute_capability": capability[1]}
     for maker in makers_by_driver(text):
