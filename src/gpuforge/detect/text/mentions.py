@@ -66,7 +66,7 @@ class Mention:
     number : which device it is, as the text counts
     words : what stands in its line, where no other product does
     counted : whether the sentence says how many cards there are
-    score : how surely it is there
+    score : how surely it is there, 0 where it counts only if nothing else is
     doubtful : whether the words leave open that it is there
     """
 
@@ -85,7 +85,7 @@ def mentions_in(text: str) -> Iterator[Mention]:
     doubtful: dict[frozenset[str], Mention] = {}
     for one in (one for number, line in _telling(text) for one in _of_line(number, line)):
         words = product_of(one.product.name)
-        if one.doubtful:
+        if not one.score:
             doubtful.setdefault(words, one)
             continue
         key = one.product.vendor, words, one.number
@@ -93,7 +93,9 @@ def mentions_in(text: str) -> Iterator[Mention]:
         best = one if last.product.total_bytes is None and one.product.total_bytes else last
         count = max(last.product.count, one.product.count)
         score = max(last.score, one.score)
-        found[key] = replace(best, product=replace(best.product, count=count), score=score)
+        whole = replace(best.product, count=count)
+        doubt = last.doubtful and one.doubtful
+        found[key] = replace(best, product=whole, score=score, doubtful=doubt)
     yield from _plausible(found)
     makers = list(_makers(text, {vendor for vendor, _, _ in found}))
     yield from (one for one in makers if not one.doubtful)
@@ -162,7 +164,7 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
         if score >= (PERHAPS if kind == "gpu" else THERE):
             last = product
             count = max(_listed_twice(bare, [one for _, one in products], product), product.count)
-            yield Mention(number, replace(product, count=count), which, words, many, score)
+            yield Mention(number, replace(product, count=count), which, words, many, score, score < THERE)
         elif score >= PERHAPS and product_of(product.name):
             yield Mention(number, product, None, words, doubtful=True)
 

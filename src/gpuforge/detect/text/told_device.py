@@ -16,6 +16,7 @@ from gpuforge.detect.notation import (
     size,
     word,
 )
+from gpuforge.detect.seen import HEARSAY
 from gpuforge.detect.text.drivers import KERNEL_DRIVER, OF_DRIVER, OF_GL, PACKAGE
 from gpuforge.facts import Driver, Vendor
 
@@ -35,6 +36,7 @@ class ToldDevice:
     count: int = 1
     facts: Facts = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
+    trust: int = HEARSAY
 
 
 def finished(device: ToldDevice) -> Facts:

@@ -85,7 +85,7 @@ def read(text: str, route: str, seen: Seen) -> None:
     for label in labels_of(text):
         found.take(label)
     found.drop_families()
-    _add_mentions(text, found, seen)
+    _add_mentions(text, found)
     text = "\n".join(line[:LINE_LIMIT] for line in told_lines(text)).replace("**", "")
     if len(found.devices) == 1:
         _tell_the_only(found.devices[0], text)
@@ -102,27 +102,25 @@ def read(text: str, route: str, seen: Seen) -> None:
         if device.vendor:
             told = device.said.get("route", "labels")
             seen.sightings += [
-                Sighting(device.vendor, told, finished(device), HEARSAY)
+                Sighting(device.vendor, told, finished(device), device.trust)
             ] * device.count
     amd = any(one.vendor == "amd" for one in seen.sightings)
     for maker, facts in _of_all(text, found, package, amd=amd):
         seen.sightings.append(Sighting(maker, "labels", facts, HEARSAY, everywhere=True))
 
 
-def _add_mentions(text: str, found: _Devices, seen: Seen) -> None:
+def _add_mentions(text: str, found: _Devices) -> None:
     """Add the products that sentences name, where no label names one of the same maker."""
     told = {one.vendor for one in found.devices if "name" in one.facts}
     for mention in mentions_in(text):
         one = mention.product
-        if mention.doubtful:
-            facts = kept(name=one.name, memory_total_bytes=one.total_bytes)
-            device = ToldDevice(one.vendor, mention.line, facts=facts, said=_beside(mention))
-            doubt = Sighting(one.vendor, "labels", finished(device), DOUBT)
-            seen.sightings += [] if found.devices else [doubt] * one.count
-        elif one.vendor not in told:
-            numbers = () if mention.number is None else (mention.number,)
-            for device in found.add(one, mention.line, numbers):
-                device.said = _beside(mention) | {"gfx": mention.words} | device.said
+        if one.vendor in told or (mention.doubtful and not mention.score and found.devices):
+            continue
+        numbers, before = () if mention.number is None else (mention.number,), len(found.devices)
+        for device in found.add(one, mention.line, numbers):
+            device.said = _beside(mention) | {"gfx": mention.words} | device.said
+            if mention.doubtful and len(found.devices) > before:
+                device.trust = DOUBT
 
 
 def _tell_the_only(device: ToldDevice, text: str) -> None:
