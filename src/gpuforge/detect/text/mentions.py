@@ -21,7 +21,7 @@ LINE_LIMIT, LINES_AT_MOST = 600, 1500
 _HINTS = (
     "rtx gtx geforce quadro tesla titan nvidia radeon rx instinct mi1 mi2 mi3 mi5 mi6 mi8 mi- amd "
     "ati vega intel arc graphics iris gma apple m1 m2 m3 m4 m5 gpu card jetson grid 0s strix mx gt "
-    "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a8 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 hd "
+    "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a7 a8 b5 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 hd "
     "t4 p4 k1 k2 k4 m6 xavier orin tx my xt 0ti super 090 080 070 060 050"
 ).split()
 # What the score of a name begins with: a full name is one, a number may be anything.

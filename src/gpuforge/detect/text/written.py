@@ -90,9 +90,9 @@ def read(text: str, route: str, seen: Seen) -> None:
     if len(found.devices) == 1:
         _tell_the_only(found.devices[0], text)
     package = amd_package(text)
-    for device in found.devices:
-        if package and device.vendor == "amd":
-            device.said.setdefault("driver", package[0])
+    radeons = [one for one in found.devices if one.vendor == "amd"]
+    if package and radeons:
+        radeons[0].said.setdefault("driver", package[0])
     makers = {one.vendor for one in found.devices}
     for maker in paired_makers(text):
         if maker not in makers:
@@ -104,6 +104,8 @@ def read(text: str, route: str, seen: Seen) -> None:
             seen.sightings += [
                 Sighting(device.vendor, told, finished(device), device.trust)
             ] * device.count
+    if any(one.vendor == "apple" for one in seen.sightings):
+        seen.host.setdefault("platform", "macos")
     amd = any(one.vendor == "amd" for one in seen.sightings)
     for maker, facts in _of_all(text, found, package, amd=amd):
         seen.sightings.append(Sighting(maker, "labels", facts, HEARSAY, everywhere=True))
