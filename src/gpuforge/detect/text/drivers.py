@@ -46,7 +46,8 @@ _DRIVERS_WORDS: tuple[tuple[Vendor, str], ...] = (
     ),
     ("amd", r"\bin the amdgpu kernel driver|MESA: error: amdgpu|\[drm:amdgpu"),
     ("amd", r"failed to (?:open|load driver:) (?:radeonsi|r600)\b"),
-    ("intel", r"failed to (?:open|load driver:) (?:iris|crocus|i965)\b"),
+    ("intel", r"failed to (?:open|load driver:) (?:iris|crocus|i965)\b|(?:i965|iHD)_drv_video\.so"),
+    ("amd", r"(?:radeonsi|r600)_drv_video\.so|(?:version\W{1,6}|`)[\d.]+\+rocm\d"),
     ("nvidia", r"failed to (?:open|load driver:) nouveau\b"),
 )
 # Two makers side by side in a line that speaks of two GPUs.
@@ -64,6 +65,7 @@ _NVIDIA_DRIVER = re.compile(
     r"\bnvidia(?:'s)? (?:\w+ ){0,3}?drivers?(?: version| ver\.?| is| was| branch| series|\W{1,4}v?){0,3}"
     rf"(?<=[ (:=v,-]){_BRANCH}|"
     rf"\bnvidia(?:-(?:linux-x86_64|drivers?|dkms|open|headless|utils|current|legacy))*[-/]{_BRANCH}|"
+    r"\bnvidia v?([3-6]\d\d)(?:xx|\.x+)? (?:series )?drivers?\b|"
     rf"\bnvidia[ ,]+v?([3-6]\d\d\.\d{{2,3}}(?:\.\d{{2}})?)\b|\bdkms\b.{{0,30}} nvidia -v {_BRANCH}",
     re.I,
 )
@@ -73,6 +75,7 @@ _MODULE = re.compile(
 _OF_NVIDIA = re.compile(r"\bnvidia-smi\b|\bCUDA Version\s*:", re.I)
 _MODULE_SAID = re.compile(
     r"\b(nouveau|noveau|amdgpu|i915|xe)(?: kernel| open[ -]source)? (?:driver|module)|"
+    r"\((i915|xe|amdgpu|nouveau)\)|"
     r"\b(?:using|with|running|on) (?:the )?(?:open[ -]source )?(nouveau|noveau)\b",
     re.I,
 )

@@ -15,7 +15,7 @@ from gpuforge.detect.text.products import Product, bare_products_in, products_in
 from gpuforge.facts import Vendor
 
 # Who names more products of one vendor than this, and none surely, speaks of GPUs in general.
-PRODUCTS_AT_MOST, SURE = 2, 6
+PRODUCTS_AT_MOST, SURE = 2, 7
 LINE_LIMIT, LINES_AT_MOST = 600, 1500
 # Of which one stands in each line that names a product; a search for words is the cheapest.
 _HINTS = (
@@ -51,7 +51,7 @@ _ASKED = re.compile(r"^[^.!?]*\?")
 _OWN = re.compile(r"\b(my|our|I have|I've|I use)\b", re.I)
 _QUOTES = re.compile(r"^(#+ |[>*\u2022`+\s-]+|\[(?!previous|old)[^\]\d]{2,40}\]:?\s)+", re.I)
 _MAKER = re.compile(
-    r"(?<![\\/])\b(nvidia|amd|ati|intel|radeon|geforce) (?:[\w-]+ ){0,2}(?:gpus?(?! Comp)|cards?|"
+    r"(?<![\\/])\b(nvidia|amd|ati|intel|radeon|geforce) (?:[\w-]+ ){0,2}(?:gpus?(?! Comp)|graphic cards?|cards?|"
     r"graphics|igpu|dgpu|drivers?|control panel|system information|hwacc\w*|hw ?accel\w*)\b",
     re.I,
 )
@@ -120,16 +120,17 @@ def _plausible(
 ) -> Iterator[Mention]:
     """Yield what is there: no family beside its product, none of a vendor with too many."""
     kept = without_families(list(found.items()), lambda one: (one[0][0], one[1].product.name))
+    short = {w for v, w, _ in found for a, b, _ in found if v == a == "apple" and w < b}  # M1 of M1 Pro
+    kept = [one for one in kept if one[0][1] not in short]
     numbered = {(vendor, words) for (vendor, words, number), _ in kept if number is not None}
     own = [one for (v, words, n), one in kept if n is not None or (v, words) not in numbered]
     for vendor in dict.fromkeys(one.product.vendor for one in own):
         these = [one for one in own if one.product.vendor == vendor]
         sure = [one for one in these if one.number is not None or one.counted or one.score >= SURE]
         talk = [one for one in these if one not in sure]
-        yield from sure
-        for likely in (talk, [one for one in talk if one.score > PERHAPS]):
+        for likely in (talk, [one for one in talk if one.score > PERHAPS], []):
             if len({product_of(one.product.name) for one in likely}) <= PRODUCTS_AT_MOST:
-                yield from likely
+                yield from (one for one in these if one in sure or one in likely)
                 break
 
 

@@ -61,7 +61,8 @@ def finished(device: ToldDevice) -> Facts:
         capability = re.match(r"(.*)", arch)  # what LXD calls the architecture
     if product := re.match(r"\W*([0-9a-f]{4})\W*$", said.get("product", ""), re.I):
         found = pci_id(pci_ids.maker_of(vendor), product[1])
-    total = facts.pop("memory_total_bytes", None) or size_in_name or _memory(said)
+    beside = facts.pop("memory_total_bytes", None)
+    total = size_in_name or beside or _memory(said)
     by_name = pci_ids.integrated_by_name(vendor, as_makers_write(name), "") if name else None
     integrated = pci_ids.integrated(found)
     if integrated is None:  # a word may be of another GPU, a product's name is not

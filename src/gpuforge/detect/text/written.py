@@ -31,7 +31,7 @@ from gpuforge.detect.text.drivers import (
     paired_makers,
 )
 from gpuforge.detect.text.labels import Label, labels_of, told_lines
-from gpuforge.detect.text.mentions import Mention, mentions_in
+from gpuforge.detect.text.mentions import SURE, Mention, mentions_in
 from gpuforge.detect.text.products import (
     GPUS_AT_MOST,
     Product,
@@ -116,7 +116,8 @@ def _add_mentions(text: str, found: _Devices) -> None:
     told = {one.vendor for one in found.devices if "name" in one.facts}
     for mention in mentions_in(text):
         one = mention.product
-        if one.vendor in told or (mention.doubtful and not mention.score and found.devices):
+        known = one.vendor in told and (mention.score < SURE or not one.name)
+        if known or (mention.doubtful and not mention.score and found.devices):
             continue
         numbers, before = () if mention.number is None else (mention.number,), len(found.devices)
         for device in found.add(one, mention.line, numbers):
@@ -151,7 +152,7 @@ def _of_all(
     bound = KERNEL_DRIVER.match(found.driver_words())
     module = bound[1].lower() if bound else kernel_driver(text)
     maker = pci_ids.vendor_of(pci_ids.maker_of_driver(module)) if module else None
-    if maker and (bound or any(one.vendor == maker for one in found.devices)):
+    if maker and (bound or not found.devices or any(one.vendor == maker for one in found.devices)):
         yield maker, {"driver": Driver(module)}
     if capability := _MY_CAPABILITY.search(text):
         yield "nvidia", {"compute_capability": capability[1]}
