@@ -62,9 +62,11 @@ _PAIRED = re.compile(
 )
 _BRANCH = r"([2-6]\d\d(?:\.\d{2,3}(?:\.\d{1,2})?)?)(?![\d.]*\d|\s?(?:MB|GB|W|MHz|fps|x)\b)"
 _NVIDIA_DRIVER = re.compile(
-    r"\bnvidia(?:'s)? (?:\w+ ){0,3}?drivers?(?: version| ver\.?| is| was| branch| series|\W{1,4}v?){0,3}"
-    rf"(?<=[ (:=v,-]){_BRANCH}|"
-    rf"\bnvidia(?:-(?:linux-x86_64|drivers?|dkms|open|headless|utils|current|legacy))*[-/]{_BRANCH}|"
+    r"\bnvidia(?:'s)? (?:\w+ ){0,3}?"
+    r"drivers?(?: version| ver\.?| is| was| branch| series|\W{1,4}v?){0,3}"
+    rf"(?<=[ (:=v,r-]){_BRANCH}|"
+    r"\bnvidia(?:-(?:linux-x86_64|drivers?|dkms|open|headless|utils|current|legacy))*"
+    rf"[-/]{_BRANCH}|"
     r"\bnvidia v?([3-6]\d\d)(?:xx|\.x+)? (?:series )?drivers?\b|"
     rf"\bnvidia[ ,]+v?([3-6]\d\d\.\d{{2,3}}(?:\.\d{{2}})?)\b|\bdkms\b.{{0,30}} nvidia -v {_BRANCH}",
     re.I,

@@ -51,8 +51,9 @@ _ASKED = re.compile(r"^[^.!?]*\?")
 _OWN = re.compile(r"\b(my|our|I have|I've|I use)\b", re.I)
 _QUOTES = re.compile(r"^(#+ |[>*\u2022`+\s-]+|\[(?!previous|old)[^\]\d]{2,40}\]:?\s)+", re.I)
 _MAKER = re.compile(
-    r"(?<![\\/])\b(nvidia|amd|ati|intel|radeon|geforce) (?:[\w-]+ ){0,2}(?:gpus?(?! Comp)|graphic cards?|cards?|"
-    r"graphics|igpu|dgpu|drivers?|control panel|system information|hwacc\w*|hw ?accel\w*)\b",
+    r"(?<![\\/])\b(nvidia|amd|ati|intel|radeon|geforce) (?:[\w-]+ ){0,2}"
+    r"(?:gpus?(?! Comp)|graphic cards?|cards?|graphics|igpu|dgpu|drivers?|control panel|"
+    r"system information|hwacc\w*|hw ?accel\w*)\b",
     re.I,
 )
 
@@ -120,8 +121,8 @@ def _plausible(
 ) -> Iterator[Mention]:
     """Yield what is there: no family beside its product, none of a vendor with too many."""
     kept = without_families(list(found.items()), lambda one: (one[0][0], one[1].product.name))
-    short = {w for v, w, _ in found for a, b, _ in found if v == a == "apple" and w < b}  # M1 of M1 Pro
-    kept = [one for one in kept if one[0][1] not in short]
+    apples = [words for vendor, words, _ in found if vendor == "apple"]  # M1 may be of M1 Pro
+    kept = [one for one in kept if not any(one[0][1] < words for words in apples)]
     numbered = {(vendor, words) for (vendor, words, number), _ in kept if number is not None}
     own = [one for (v, words, n), one in kept if n is not None or (v, words) not in numbered]
     for vendor in dict.fromkeys(one.product.vendor for one in own):
@@ -165,7 +166,8 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
         if score >= (PERHAPS if kind == "gpu" else THERE):
             last = product
             count = max(_listed_twice(bare, [one for _, one in products], product), product.count)
-            yield Mention(number, replace(product, count=count), which, words, many, score, score < THERE)
+            product = replace(product, count=count)
+            yield Mention(number, product, which, words, many, score, score < THERE)
         elif score >= PERHAPS and product_of(product.name):
             yield Mention(number, product, None, words, doubtful=True)
 

@@ -265,7 +265,7 @@ class _Devices:
         products = products_in(value, asked=asked or (unnamed and last is self._block))
         if not products and (asked or (unnamed and gfx(value))) and (other := _loosely(value)):
             products = [other]
-        if re.search(r"\[(?:10de|1002|8086):[0-9a-f]{4}\]", value, re.I):
+        if re.search(r"\[(?:10de|1002|8086):[0-9a-f]{4}\]|\(rev [0-9a-f]{2}\)", value, re.I):
             products = products[:1]  # lspci's line of one card, which lists what the chip may be
         for product in products:
             inside = _NUMBERED.search(value[: product.start])
