@@ -103,8 +103,8 @@ def _memory(said: dict[str, str]) -> int | None:
     text = (
         said.get("total") or said.get("total_here") or (said.get("window", "") if windows else "")
     )
-    if "total" not in said and re.search(r"\bMi?B / \d", text):
-        return None  # neofetch's line of the computer's memory in use
+    if "total" not in said and re.search(r"\bMi?B / \d|\bswap\b", text, re.I):
+        return None  # the computer's memory, as neofetch shows it
     shown = re.match(r"[~≈ ]*([\d.,]+)(?:\.00)?\s*([kmg]i?b?|bytes|go)?\b", text, re.I)
     unit = (shown[2] or "").lower().replace("go", "g").replace("bytes", "b") if shown else ""
     bare = shown is not None and shown[1].isdigit() and len(shown[1]) > 7  # bytes
