@@ -126,3 +126,26 @@ def test_cuda_lines_of_a_rocm_build_show_amd() -> None:
     text = "found 1 ROCm devices:\n  Device 0: Radeon RX 7900 XTX, compute capability 11.0\n"
     (device,) = machine_from_text(text).devices
     assert (device.vendor, known(device.compute_capability)) == ("amd", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "driver"),
+    [
+        ("I have an RTX 3080 with driver 535 on Ubuntu 22.04", "535"),
+        ("A5000, nvidia-driver-550 installed", "550"),
+        ("RTX 2070\n/var/lib/dkms/nvidia/470.57.02/build/make.log", "470.57.02"),
+        ("severe stutter with the newest NVIDIA 555 driver", "555"),
+        ("It needs NVIDIA driver 535 or newer. My RTX 2070 has none.", None),
+    ],
+)
+def test_drivers_are_read_by_branch_package_and_folder(text: str, driver: str | None) -> None:
+    (device,) = machine_from_text(text).devices
+    found = known(device.driver)
+    assert (found and known(found.version)) == driver
+
+
+def test_examples_in_a_form_are_no_answers() -> None:
+    form = "- **OS Platform and Distribution (e.g., Linux Ubuntu 16.04)**: Windows 10\n"
+    machine = machine_from_text(f"{form}i7 6700HQ and GTX 1070 here, swapped from a GTX 960.")
+    assert (known(machine.host.platform), known(machine.host.cpu_model)) == ("windows", "i7 6700HQ")
+    assert [known(device.name) for device in machine.devices] == ["GTX 1070"]

@@ -50,11 +50,10 @@ def merge(sightings: Sequence[Sighting]) -> list[Device]:
     loose = [s for s in single if "pci_address" not in s.facts]
     for _, batch in groupby(loose, key=lambda s: (s.vendor, s.route)):
         _place(list(batch), groups)
-    _add_hearsay(
-        [_with_id(s) for s in sightings if s.trust == HEARSAY and not s.everywhere], groups
-    )
-    if not groups:
-        groups += [Group(s.vendor, [s]) for s in sightings if s.trust == DOUBT]
+    shown = {group.vendor for group in groups}
+    heard = [_with_id(s) for s in sightings if s.trust >= HEARSAY and not s.everywhere]
+    heard = [s for s in heard if s.trust < DOUBT or not shown or s.vendor in shown]
+    _add_hearsay(heard, groups)
     for sighting in (s for s in sightings if s.everywhere):
         own = [group for group in groups if group.vendor == sighting.vendor]
         if {"name", "compute_capability"} & sighting.facts.keys() and len(own) > 1:

@@ -25,7 +25,7 @@ class Sighting:
     facts : fields of `gpuforge.facts.Device` to values or readings; what is left out is not shown
     trust : whose word counts where routes differ, the lower first: 0 the vendor's own driver or
         tool, 1 the PCI bus, 2 a bystander such as OpenCL, 3 what people write (``HEARSAY``), 4 what
-        they mention, which counts only where nothing else shows a GPU (``DOUBT``)
+        they merely name, which makes no GPU beside those that tools show (``DOUBT``)
     everywhere : whether the facts hold for each GPU of the vendor, of which there is at least one
     """
 

@@ -84,7 +84,7 @@ def _parts(line: str, start: int, end: int) -> dict[str, str]:
         "to its end": line[:end],
         "near": near,
         "clause": re.split(r"(?<!e\.g)(?<!i\.e)[.!?]\s", near)[-1] + line[start:end] + behind,
-        "sentence before": re.split(r"[.!?;](?=\s)", before[-40:])[-1],
+        "sentence before": re.split(r"[.!?;](?=\s)|,(?=\s?my\b)", before[-40:])[-1],
         "after": after,
         "with what follows": line[start:],
         "count": (count[0] if count else "") + after,

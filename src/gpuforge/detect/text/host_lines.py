@@ -30,7 +30,7 @@ _QUESTION = re.compile(r"(?:^|(?<=[.!?\n]))(?![^.!?\n]*\b[Mm]y\b)[^.!?\n]*\?(?=\
 
 @cache
 def _words(table: str) -> dict[str, re.Pattern[str]]:
-    """Return the patterns of ``systems``, those of an answer, or of ``named``, those of prose."""
+    """Return the patterns of ``systems``, those of an answer, or those of prose."""
     words: dict[str, str] = registry.table(__file__, "host_lines")[table]
     return {name: re.compile(form.replace("\n", ""), re.I) for name, form in words.items()}
 
@@ -81,10 +81,13 @@ def read(text: str, route: str, seen: Seen) -> None:
     for label in told:
         for fact, value in _labelled(label).items():
             seen.host.setdefault(fact, value)
+    asked = _QUESTION.sub("", text)
     if "cpu_model" not in seen.host and (alone := _CPU_ALONE.search(text)):
         seen.host["cpu_model"] = alone[1].strip()
+    elif "cpu_model" not in seen.host and (named := _words("spoken")["cpu_model"].search(asked)):
+        seen.host["cpu_model"] = named[0]
     if "platform" not in seen.host:
-        seen.host.update(kept(platform=_named_system(_QUESTION.sub("", text))))
+        seen.host.update(kept(platform=_named_system(asked)))
 
 
 def _system_in(answer: str) -> str | None:

@@ -14,14 +14,14 @@ from gpuforge.detect.text.labels import told_lines
 from gpuforge.detect.text.products import Product, bare_products_in, products_in, without_families
 from gpuforge.facts import Vendor
 
-# A person who mentions more products of one vendor than this speaks of GPUs in general.
-PRODUCTS_AT_MOST = 2
+# Who names more products of one vendor than this, and none surely, speaks of GPUs in general.
+PRODUCTS_AT_MOST, SURE = 2, 7
 LINE_LIMIT, LINES_AT_MOST = 600, 1500
 # Of which one stands in each line that names a product; a search for words is the cheapest.
 _HINTS = (
     "rtx gtx geforce quadro tesla titan nvidia radeon rx instinct mi1 mi2 mi3 mi5 mi6 mi8 mi- amd "
     "ati vega intel arc graphics iris gma apple m1 m2 m3 m4 m5 gpu card jetson grid 0s strix mx gt "
-    "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a8 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 hd "
+    "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a7 a8 b5 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 hd "
     "t4 p4 k1 k2 k4 m6 xavier orin tx my xt 0ti super 090 080 070 060 050"
 ).split()
 # What the score of a name begins with: a full name is one, a number may be anything.
@@ -51,8 +51,9 @@ _ASKED = re.compile(r"^[^.!?]*\?")
 _OWN = re.compile(r"\b(my|our|I have|I've|I use)\b", re.I)
 _QUOTES = re.compile(r"^(#+ |[>*\u2022`+\s-]+|\[(?!previous|old)[^\]\d]{2,40}\]:?\s)+", re.I)
 _MAKER = re.compile(
-    r"(?<![\\/])\b(nvidia|amd|ati|intel|radeon|geforce) (?:[\w-]+ ){0,2}(?:gpus?(?! Comp)|cards?|"
-    r"graphics|igpu|dgpu|drivers?|control panel|system information|hwacc\w*|hw ?accel\w*)\b",
+    r"(?<![\\/])\b(nvidia|amd|ati|intel|radeon|geforce) (?:[\w-]+ ){0,2}"
+    r"(?:gpus?(?! Comp)|graphic cards?|cards?|graphics|igpu|dgpu|drivers?|control panel|"
+    r"system information|hwacc\w*|hw ?accel\w*)\b",
     re.I,
 )
 
@@ -66,6 +67,7 @@ class Mention:
     number : which device it is, as the text counts
     words : what stands in its line, where no other product does
     counted : whether the sentence says how many cards there are
+    score : how surely it is there, 0 where it counts only if nothing else is
     doubtful : whether the words leave open that it is there
     """
 
@@ -74,6 +76,7 @@ class Mention:
     number: int | None = None
     words: str = ""
     counted: bool = False
+    score: int = 0
     doubtful: bool = False
 
 
@@ -83,14 +86,17 @@ def mentions_in(text: str) -> Iterator[Mention]:
     doubtful: dict[frozenset[str], Mention] = {}
     for one in (one for number, line in _telling(text) for one in _of_line(number, line)):
         words = product_of(one.product.name)
-        if one.doubtful:
+        if not one.score:
             doubtful.setdefault(words, one)
             continue
         key = one.product.vendor, words, one.number
         last = found.setdefault(key, one)
         best = one if last.product.total_bytes is None and one.product.total_bytes else last
         count = max(last.product.count, one.product.count)
-        found[key] = replace(best, product=replace(best.product, count=count))
+        score = max(last.score, one.score)
+        whole = replace(best.product, count=count)
+        doubt = last.doubtful and one.doubtful
+        found[key] = replace(best, product=whole, score=score, doubtful=doubt)
     yield from _plausible(found)
     makers = list(_makers(text, {vendor for vendor, _, _ in found}))
     yield from (one for one in makers if not one.doubtful)
@@ -115,15 +121,18 @@ def _plausible(
 ) -> Iterator[Mention]:
     """Yield what is there: no family beside its product, none of a vendor with too many."""
     kept = without_families(list(found.items()), lambda one: (one[0][0], one[1].product.name))
+    apples = [words for vendor, words, _ in found if vendor == "apple"]  # M1 may be of M1 Pro
+    kept = [one for one in kept if not any(one[0][1] < words for words in apples)]
     numbered = {(vendor, words) for (vendor, words, number), _ in kept if number is not None}
     own = [one for (v, words, n), one in kept if n is not None or (v, words) not in numbered]
     for vendor in dict.fromkeys(one.product.vendor for one in own):
         these = [one for one in own if one.product.vendor == vendor]
-        if (
-            all(one.number is not None or one.counted for one in these)
-            or len({product_of(one.product.name) for one in these}) <= PRODUCTS_AT_MOST
-        ):
-            yield from these
+        sure = [one for one in these if one.number is not None or one.counted or one.score >= SURE]
+        talk = [one for one in these if one not in sure]
+        for likely in (talk, [one for one in talk if one.score > PERHAPS], []):
+            if len({product_of(one.product.name) for one in likely}) <= PRODUCTS_AT_MOST:
+                yield from (one for one in these if one in sure or one in likely)
+                break
 
 
 def _makers(text: str, told: set[Vendor]) -> Iterator[Mention]:
@@ -153,11 +162,12 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
         score, which = _judged(bare, kind, product, last, title=title)
         # T-Rex writes the bus in the place of the device: [00:01.0].
         alone = len({product_of(one.name) for _, one in products}) == 1
-        words = bare if alone and (score < THERE or not re.search(r"\[\d\d:", bare)) else ""
-        if score >= THERE:
+        words = bare if alone and not re.search(r"\[\d\d:", bare) else ""
+        if score >= (PERHAPS if kind == "gpu" else THERE):
             last = product
             count = max(_listed_twice(bare, [one for _, one in products], product), product.count)
-            yield Mention(number, replace(product, count=count), which, words, many)
+            product = replace(product, count=count)
+            yield Mention(number, product, which, words, many, score, score < THERE)
         elif score >= PERHAPS and product_of(product.name):
             yield Mention(number, product, None, words, doubtful=True)
 
@@ -201,11 +211,10 @@ def _judged(
     if asked and "general" not in said:
         score -= 3
     short = title or len(line) - (product.end - product.start) <= 24
+    if kind == "gpu":
+        return score + (2 if short else 0), which
     joined = last is not None and _JOINED.fullmatch(line[last.end : product.start])
-    if "mine" not in said and kind == "gpu" and (short or joined):
-        score += 2
-    beside = kind == "bare" and (joined or product.total_bytes)
-    return score + (5 if beside else 0), which
+    return score + (5 if joined or product.total_bytes else 0), which
 
 
 def _listed_twice(line: str, products: list[Product], product: Product) -> int:

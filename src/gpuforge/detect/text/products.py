@@ -50,11 +50,11 @@ _PLURAL = re.compile(r"^s\b|^\s?\(each\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re
 _SIZE = r"(\d{1,3}(?:\.\d+)?)\s?G(?:i?Bs?|o)?\b"
 _AFTER = re.compile(
     r"^(?:'?s)?(?:,?\s(?:GPUs?|Laptop|Mobile|LHR|OC|FE|Gaming|Founders Edition|Armor|Nitro\+?|"
-    r"Pulse|Strix|ROG|TUF|Dual|Ventus|Eagle|Aorus|Windforce|Mini|Trio|X|\dx ?\w+|"
+    r"Pulse|Strix|ROG|TUF|Dual|Ventus|Eagle|Aorus|Windforce|Mini|Trio|X|\d{4}SP|\dx ?\w+|"
     r"\((?![^()]*\d\s?[GM]i?B)[^()]{1,40}\))){0,4}"
     r"[\s(,/\[@:|*-]{0,4}(?:with\s|each with\s|w/\s?|mit\s|con\s|avec\s|VRAM:?\s|so\s|has\s)?"
     r"(?:about\s|around\s|only\s|just\s|its\s|[~\u2248])?"
-    rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})\s?Mi?B\b|{_SIZE})"
+    rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})(?:\.\d+)?\s?Mi?B\b|{_SIZE})"
     r"(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|PCIe|NVMe|HDD|M\.2|storage|disk|host|free))",
     re.I,
 )

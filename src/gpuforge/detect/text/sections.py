@@ -24,6 +24,10 @@ _LOGGED = re.compile(
     rf"(?:\[?{_TIME}\]?:?(?=\s|\[|$)(?:\s\||\s-\s[\w.]+(?=\s-\s))?)?"
     rf"(?:(?:\s*-\s|\s*){_LEVEL}(?:\s-\s|:\s|\s))?(?:-->\s)?(?:\+\s)?"
 )
+# What a form's question puts before lspci's line of a card.
+_ASKED = re.compile(
+    r"^[^:=]{1,40}[:=]\s*(?=(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d (?:VGA|3D|Display) )"
+)
 # A line between grave accents, on its own or in a list.
 _MARKED = re.compile(r"^\s*(?:\d{1,2}\.\s+|[-*]\s+)?`(?!`)([^`]{20,})(?:`.*)?$")
 # A prompt or a heading of Markdown ends an output.
@@ -117,6 +121,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         line = _QUOTE.sub("", line.replace("\t", "        ")).translate(_WIDE).rstrip()
         line = line[max(0, len(line) - len(line.lstrip()) - MARGIN_LIMIT) :]
         line = _MARKED.sub(r"\1", line) if "`" in line else line
+        line = _ASKED.sub("", line)
         logged = _LOGGED.match(line)
         line = line[logged.end() :] if logged and line[:1].strip() else line
         parts = [line]

@@ -16,6 +16,7 @@ from gpuforge.detect.notation import (
     size,
     word,
 )
+from gpuforge.detect.seen import HEARSAY
 from gpuforge.detect.text.drivers import KERNEL_DRIVER, OF_DRIVER, OF_GL, PACKAGE
 from gpuforge.facts import Driver, Vendor
 
@@ -35,6 +36,7 @@ class ToldDevice:
     count: int = 1
     facts: Facts = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
+    trust: int = HEARSAY
 
 
 def finished(device: ToldDevice) -> Facts:
@@ -59,7 +61,8 @@ def finished(device: ToldDevice) -> Facts:
         capability = re.match(r"(.*)", arch)  # what LXD calls the architecture
     if product := re.match(r"\W*([0-9a-f]{4})\W*$", said.get("product", ""), re.I):
         found = pci_id(pci_ids.maker_of(vendor), product[1])
-    total = facts.pop("memory_total_bytes", None) or _memory(said) or size_in_name
+    beside = facts.pop("memory_total_bytes", None)
+    total = size_in_name or beside or _memory(said)
     by_name = pci_ids.integrated_by_name(vendor, as_makers_write(name), "") if name else None
     integrated = pci_ids.integrated(found)
     if integrated is None:  # a word may be of another GPU, a product's name is not
@@ -100,8 +103,8 @@ def _memory(said: dict[str, str]) -> int | None:
     text = (
         said.get("total") or said.get("total_here") or (said.get("window", "") if windows else "")
     )
-    if "total" not in said and re.search(r"\bMi?B / \d", text):
-        return None  # neofetch's line of the computer's memory in use
+    if "total" not in said and re.search(r"\bMi?B / \d|\bswap\b", text, re.I):
+        return None  # the computer's memory, as neofetch shows it
     shown = re.match(r"[~≈ ]*([\d.,]+)(?:\.00)?\s*([kmg]i?b?|bytes|go)?\b", text, re.I)
     unit = (shown[2] or "").lower().replace("go", "g").replace("bytes", "b") if shown else ""
     bare = shown is not None and shown[1].isdigit() and len(shown[1]) > 7  # bytes

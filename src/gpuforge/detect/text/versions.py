@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpuforge.detect.seen import Seen
 from gpuforge.detect.text.clauses import PERHAPS, THERE, evidence_of
-from gpuforge.detect.text.labels import told_lines
+from gpuforge.detect.text.labels import labels_of, told_lines
 from gpuforge.facts import Toolkit
 
 PROGRAM = "prose"
@@ -20,23 +20,21 @@ _PROGRAMS = {
     "cuda toolkit": (
         r"(?:/usr/local/|Build )?CUDA(?:[ _-]?(?:compilation tools, release|toolkit|SDK|runtime|"
         r"Driver Version / Runtime Version\s+[\d.]+ /))?",
-        r"(?:[4-9]|1\d)\.\d{1,2}(?:\.\d{1,3})?",
+        r"(?:(?:[4-9]|1\d)\.\d{1,2}(?:\.\d{1,3})?|1[0-3](?!\.?\d|\s?[x*]))",
     ),
     "rocm": (r"ROCm(?:[ -]?(?:release|SDK))?|TheRock", rf"\d\.\d{{1,2}}(?:\.\d{{1,2}})?{_BUILD}"),
     "torch": (r"(?:py)?torch", rf"[012]\.\d{{1,2}}(?:\.\d{{1,2}})?{_BUILD}"),
     "python": (r"(?:python3?)", r"[23]\.\d{1,2}(?:\.\d{1,2})?"),
 }
-# A label of its own tells what is there, whatever is said elsewhere.
-_LABEL = (
-    r"(?:^[\s>*#|\-\d.`\"']*|[({{,]\s?[\"'])(?:installed )?(?:version of )?(?:{words})"
-    r"(?:\s?(?:/|and|&)\s?cudnn)?[\s_-]?(?:version|ver)?(?:\s?\([^)]*\))?(?:[\s*`\"'|]*[:=|"
-    r"][\s*`\"'|:=]*|"
-    r"\s{{2,}}|[\"'], ?[\"'])"
-    r"(?:(?:{words})[\s:=-]*)?(?:Python )?v?(?P<version>{form})(?![\d.]*\d)"
+# The version that a label of its own (labels.toml) is answered with.
+_ANSWER = (
+    r"^\W*(?:(?:{words}|tool ?kit|release|version|Python|v)[\s:=-]*){{0,3}}"
+    r"(?P<version>{form})(?![\d.]*\d)"
 )
 _SPOKEN = (
-    r"(?<![\w./+-])(?:{words})(?:[\s_-](?:tool ?kit|version|ver\.?|v\.?|libs?|libraries|stack|"
-    r"runtime|installed|with|in|is|of)(?![\w-])){{0,3}}(?:version|ver\.?)?[\s:=(\-]{{0,3}}"
+    r"(?<![\w./-])(?:(?<!\+)|(?=cuda))(?:{words})(?:[\s_-](?:tool ?kit|version|ver\.?|v\.?|"
+    r"libs?|libraries|stack|runtime|installed|with|in|is|of)(?![\w-])){{0,3}}"
+    r"(?:version|ver\.?)?(?:[\s:=(\-]{{0,3}}|[\"'], ?[\"'])"
     r"(?:TheRock )?(?:v\.?\s?)?(?P<version>{form})(?![\d.]*\d)(?!\s?/\s?\d)"
 )
 # Folders in which a program of a version lies.
@@ -54,7 +52,9 @@ def _compiled(form: str) -> dict[str, re.Pattern[str]]:
     }
 
 
-_LABELS, _MENTIONS = _compiled(_LABEL), _compiled(_SPOKEN)
+# What the driver serves, and what is asked for.
+_FOREIGN = re.compile(r"NVIDIA-SMI|[<>!~]=")
+_ANSWERS, _MENTIONS = _compiled(_ANSWER), _compiled(_SPOKEN)
 _PLACES = {name: re.compile(form, re.I) for name, form in _FOLDERS.items()}
 
 
@@ -62,13 +62,20 @@ def read(text: str, route: str, seen: Seen) -> None:
     """Add the version of each program that a text tells of: that of the best place, the first."""
     folded = text.lower()
     have = {one.name for one in seen.toolkits}
-    lines = [line[:LINE_LIMIT] for line in told_lines(text)]
+    all_lines = told_lines(text)
+    lines = [line[:LINE_LIMIT] for line in all_lines]
     for name in _PROGRAMS:
         word = name.split()[0]
         if name in have or word not in folded:
             continue
         telling = [line for line in lines if word in line.lower()][:LINES_AT_MOST]
-        told = [one for line in telling for one in _told(name, line)]
+        answers = (
+            _ANSWERS[name].match(label.value)
+            for label in labels_of(text)
+            if name in label.facts and not _FOREIGN.search(all_lines[label.line])
+        )
+        told = [(LABEL, match["version"]) for match in answers if match]
+        told += [one for line in telling for one in _told(name, line)]
         if told:
             _, first = max(told, key=lambda one: one[0])
             # Another place may tell the same version to its last number.
@@ -79,10 +86,8 @@ def read(text: str, route: str, seen: Seen) -> None:
 def _told(name: str, line: str) -> Iterator[tuple[int, str]]:
     """Yield the versions that a line tells of what is there, each with its score.
 
-    A label of its own counts most, a toolkit's version more than a runtime's.
+    A toolkit's version counts more than a runtime's.
     """
-    if label := _LABELS[name].search(line):
-        yield LABEL, label["version"]
     for match in _MENTIONS[name].finditer(line):
         toolkit = "toolkit" in match[0].lower()
         score = THERE + toolkit + evidence_of("version", line, match.start(), match.end()).score

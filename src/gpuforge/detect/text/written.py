@@ -25,12 +25,13 @@ from gpuforge.detect.text.drivers import (
     KERNEL_DRIVER,
     OF_DRIVER,
     amd_package,
+    kernel_driver,
     makers_by_driver,
     nvidia_driver,
     paired_makers,
 )
 from gpuforge.detect.text.labels import Label, labels_of, told_lines
-from gpuforge.detect.text.mentions import Mention, mentions_in
+from gpuforge.detect.text.mentions import SURE, Mention, mentions_in
 from gpuforge.detect.text.products import (
     GPUS_AT_MOST,
     Product,
@@ -84,14 +85,14 @@ def read(text: str, route: str, seen: Seen) -> None:
     for label in labels_of(text):
         found.take(label)
     found.drop_families()
-    _add_mentions(text, found, seen)
+    _add_mentions(text, found)
     text = "\n".join(line[:LINE_LIMIT] for line in told_lines(text)).replace("**", "")
     if len(found.devices) == 1:
         _tell_the_only(found.devices[0], text)
     package = amd_package(text)
-    for device in found.devices:
-        if package and device.vendor == "amd":
-            device.said.setdefault("driver", package[0])
+    radeons = [one for one in found.devices if one.vendor == "amd"]
+    if package and radeons:
+        radeons[0].said.setdefault("driver", package[0])
     makers = {one.vendor for one in found.devices}
     for maker in paired_makers(text):
         if maker not in makers:
@@ -101,27 +102,28 @@ def read(text: str, route: str, seen: Seen) -> None:
         if device.vendor:
             told = device.said.get("route", "labels")
             seen.sightings += [
-                Sighting(device.vendor, told, finished(device), HEARSAY)
+                Sighting(device.vendor, told, finished(device), device.trust)
             ] * device.count
+    if any(one.vendor == "apple" for one in seen.sightings):
+        seen.host.setdefault("platform", "macos")
     amd = any(one.vendor == "amd" for one in seen.sightings)
     for maker, facts in _of_all(text, found, package, amd=amd):
         seen.sightings.append(Sighting(maker, "labels", facts, HEARSAY, everywhere=True))
 
 
-def _add_mentions(text: str, found: _Devices, seen: Seen) -> None:
+def _add_mentions(text: str, found: _Devices) -> None:
     """Add the products that sentences name, where no label names one of the same maker."""
     told = {one.vendor for one in found.devices if "name" in one.facts}
     for mention in mentions_in(text):
         one = mention.product
-        if mention.doubtful:
-            facts = kept(name=one.name, memory_total_bytes=one.total_bytes)
-            device = ToldDevice(one.vendor, mention.line, facts=facts, said=_beside(mention))
-            doubt = Sighting(one.vendor, "labels", finished(device), DOUBT)
-            seen.sightings += [] if found.devices else [doubt] * one.count
-        elif one.vendor not in told:
-            numbers = () if mention.number is None else (mention.number,)
-            for device in found.add(one, mention.line, numbers):
-                device.said = _beside(mention) | {"gfx": mention.words} | device.said
+        known = one.vendor in told and (mention.score < SURE or not one.name)
+        if known or (mention.doubtful and not mention.score and found.devices):
+            continue
+        numbers, before = () if mention.number is None else (mention.number,), len(found.devices)
+        for device in found.add(one, mention.line, numbers):
+            device.said = _beside(mention) | {"gfx": mention.words} | device.said
+            if mention.doubtful and len(found.devices) > before:
+                device.trust = DOUBT
 
 
 def _tell_the_only(device: ToldDevice, text: str) -> None:
@@ -148,8 +150,10 @@ def _of_all(
     if package and (package[1] or amd) and not found.devices:
         yield "amd", {"driver": Driver("amd", package[0])}
     bound = KERNEL_DRIVER.match(found.driver_words())
-    if bound and (maker := pci_ids.vendor_of(pci_ids.maker_of_driver(bound[1].lower()))):
-        yield maker, {"driver": Driver(bound[1].lower())}
+    module = bound[1].lower() if bound else kernel_driver(text)
+    maker = pci_ids.vendor_of(pci_ids.maker_of_driver(module)) if module else None
+    if maker and (bound or not found.devices or any(one.vendor == maker for one in found.devices)):
+        yield maker, {"driver": Driver(module)}
     if capability := _MY_CAPABILITY.search(text):
         yield "nvidia", {"compute_capability": capability[1]}
     for maker in makers_by_driver(text):
@@ -261,7 +265,7 @@ class _Devices:
         products = products_in(value, asked=asked or (unnamed and last is self._block))
         if not products and (asked or (unnamed and gfx(value))) and (other := _loosely(value)):
             products = [other]
-        if re.search(r"\[(?:10de|1002|8086):[0-9a-f]{4}\]", value, re.I):
+        if re.search(r"\[(?:10de|1002|8086):[0-9a-f]{4}\]|\(rev [0-9a-f]{2}\)", value, re.I):
             products = products[:1]  # lspci's line of one card, which lists what the chip may be
         for product in products:
             inside = _NUMBERED.search(value[: product.start])
