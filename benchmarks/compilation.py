@@ -71,7 +71,7 @@ def measure(count: int) -> list[dict[str, Any]]:
     made = graphs(backend, count + 2)
     compilers, aside = Compilers(), Aside()
     compilers.begin("jax")
-    while compilers.compiled(backend, made[-1][0], like(made[-1])) is None:
+    while compilers.ask(backend, made[-1][0], like(made[-1])) is None:
         pass
     x = np.random.default_rng(1).random(400_000)
     usual = median(call(x) for _ in range(200))

@@ -521,6 +521,24 @@ class TestShapesOfCalls:
         again = pickle.loads(pickle.dumps(gf.offload(backend="numpy")(functools.partial(pow, 2))))
         assert again._options.backend == "numpy"
 
+    def test_classes_and_functions_with_attributes_can_be_offloaded(
+        self, quiet_session: Any
+    ) -> None:
+        class Scaled:
+            scale = 2.0
+
+            def __new__(cls, x: Any) -> Any:
+                return x * cls.scale
+
+        np.testing.assert_array_equal(gf.offload(Scaled)(X), X * 2)  # type: ignore[arg-type]
+
+        def named(x: Any) -> Any:
+            return x
+
+        named.limit = 3  # type: ignore[attr-defined]
+        named.__dict__["__class__"] = int
+        assert gf.offload(named).limit == 3  # type: ignore[attr-defined]
+
     def test_metadata_is_the_functions(self) -> None:
         assert module_level.__name__ == "module_level"
         assert "module_level" in repr(module_level)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +19,19 @@ from gpuforge.runtime.array.graph import Graph
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
 from gpuforge.runtime.evaluation.recording import record
+from gpuforge.runtime.placement.priors import may_have_gpu
 from gpuforge.runtime.session import current_session
+from gpuforge.runtime.threads.contention import allowed_cores
 from gpuforge.runtime.workers import compiler
 from gpuforge.runtime.workers.compiler import Compilers
 
-if sys.platform != "linux":
-    pytest.skip(
-        "the process is made where a GPU can be ruled out: on Linux", allow_module_level=True
-    )
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="such a process is made where no GPU can be: on Linux"
+)
+needs_room = pytest.mark.skipif(
+    may_have_gpu() or allowed_cores() < 2,
+    reason="a program has such a process where there is a second core and no GPU",
+)
 
 LIMIT_SECONDS = 60.0
 LIKE = [(np.dtype("float64"), (1000,)), 2.0]
@@ -69,7 +75,7 @@ def wave(x: Any) -> Any:
 def when_ready(compilers: Compilers, backend: Any, graph: Graph) -> bytes:
     end = time.monotonic() + LIMIT_SECONDS
     while time.monotonic() < end:
-        data = compilers.compiled(backend, graph, LIKE)
+        data = compilers.ask(backend, graph, LIKE)
         if data is not None:
             return data
     raise AssertionError("the process was never ready")
@@ -132,8 +138,8 @@ def test_graphs_are_compiled_here_where_it_is_gone(compilers: Compilers, groups:
     when_ready(compilers, backend, graph)
     os.killpg(groups[0], signal.SIGKILL)
     assert is_gone(groups[0])
-    assert compilers.compiled(backend, graph, LIKE) is None
-    assert compilers.compiled(backend, graph, LIKE) is None
+    assert compilers.ask(backend, graph, LIKE) is None
+    assert compilers.ask(backend, graph, LIKE) is None
 
 
 def test_what_it_cannot_compile_is_compiled_here(
@@ -143,9 +149,9 @@ def test_what_it_cannot_compile_is_compiled_here(
     compilers.begin("jax")
     graph = graph_of(wave, backend)
     when_ready(compilers, backend, graph)
-    assert compilers.compiled(backend, graph, [(np.dtype("float64"), (-1,)), 2.0]) is None
+    assert compilers.ask(backend, graph, [(np.dtype("float64"), (-1,)), 2.0]) is None
     monkeypatch.setitem(vars(backend), "stored_under", "other settings")
-    assert compilers.compiled(backend, graph, LIKE) is None
+    assert compilers.ask(backend, graph, LIKE) is None
 
 
 def test_what_takes_too_long_is_not_compiled_here_either(
@@ -157,7 +163,7 @@ def test_what_takes_too_long_is_not_compiled_here_either(
     when_ready(compilers, backend, graph)
     monkeypatch.setattr(compiler, "ANSWER_SECONDS", 0.0)
     with pytest.raises(TimeoutError, match="not compiled after"):
-        compilers.compiled(backend, graph, LIKE)
+        compilers.ask(backend, graph, LIKE)
     assert is_gone(groups[0])
 
 
@@ -167,7 +173,45 @@ def test_no_process_can_be_had(compilers: Compilers, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(subprocess, "Popen", none)
     compilers.begin("jax")
-    assert compilers.compiled(_jax(), graph_of(wave, _jax()), LIKE) is None
+    assert compilers.ask(_jax(), graph_of(wave, _jax()), LIKE) is None
+
+
+@pytest.mark.parametrize("program", [None, "", "/bin/false", "/bin/sleep"])
+def test_there_is_no_interpreter(
+    program: str | None, compilers: Compilers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is raised, waited for long or left open, and no signal ends the program."""
+    monkeypatch.setattr(sys, "executable", program)
+    monkeypatch.setattr(compiler, "STARTING_SECONDS", 0.2)
+    if program == "/bin/sleep":
+        monkeypatch.setattr(subprocess, "_args_from_interpreter_flags", lambda: ["1000", "--"])
+    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    open_before = set(os.listdir("/proc/self/fd"))
+    try:
+        compilers.begin("jax")
+    finally:
+        signal.signal(signal.SIGPIPE, before)
+    assert set(os.listdir("/proc/self/fd")) == open_before
+    assert compilers.ask(_jax(), graph_of(wave, _jax()), LIKE) is None
+
+
+def test_a_fork_does_not_wait_for_it(compilers: Compilers, groups: list[int]) -> None:
+    backend = _jax()
+    graph = graph_of(wave, backend)
+    compilers.begin("jax")
+    when_ready(compilers, backend, graph)
+    os.killpg(groups[0], signal.SIGSTOP)
+    found: list[bytes | None] = []
+    asking = threading.Thread(target=lambda: found.append(compilers.ask(backend, graph, LIKE)))
+    asking.start()
+    asked = compilers._all["jax"]
+    assert asked is not None
+    while not asked.is_asked:
+        time.sleep(0.01)
+    compiler._interrupt()  # as before a fork, of which JAX warns
+    asking.join(LIMIT_SECONDS)
+    assert found == [None]
+    assert is_gone(groups[0])
 
 
 def test_a_forked_child_lets_go_of_it(compilers: Compilers, groups: list[int]) -> None:
@@ -176,7 +220,7 @@ def test_a_forked_child_lets_go_of_it(compilers: Compilers, groups: list[int]) -
     compilers.begin("jax")
     when_ready(compilers, backend, graph)
     compiler._forget()  # as in a forked child, of which JAX warns
-    assert compilers.compiled(backend, graph, LIKE) is None
+    assert compilers.ask(backend, graph, LIKE) is None
 
 
 PROGRAM = """
@@ -185,7 +229,11 @@ import numpy as np, gpuforge as gf
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
 from gpuforge.runtime.evaluation.recording import record
+from gpuforge.runtime.placement.priors import may_have_gpu
 from gpuforge.runtime.session import current_session
+from gpuforge.runtime.threads.contention import allowed_cores
+from gpuforge.runtime.workers import compiler
+compiler.OPENING_SECONDS = 30.0
 here = []
 compile_ = Programs.compile
 Programs.compile = lambda self, *args: here.append(args) or compile_(self, *args)
@@ -204,6 +252,7 @@ print(len([one for one in here if one[0].name != "numpy" and len(one[1].graph.en
 """
 
 
+@needs_room
 @pytest.mark.parametrize(("setting", "here"), [("1", "0"), ("0", "1")])
 def test_a_program_compiles_nothing_itself(
     setting: str, here: str, jax: Any, tmp_path: Path

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpuforge as gf
+from gpuforge.runtime.execution import pipeline
 from gpuforge.runtime.offload import Offloaded
 from gpuforge.runtime.short import SEEN_EVERY, Short
 
@@ -74,6 +75,47 @@ def test_calls_in_another_session_are_looked_at(quiet_session: Any, looked_at: l
     assert looked_at == [4]
 
 
+def test_calls_that_take_longer_from_some_time_on_are_soon_considered(
+    quiet_session: Any, looked_at: list[int]
+) -> None:
+    rounds = [0]
+
+    def work(x: Any) -> Any:
+        return sum(range(rounds[0])) + x
+
+    placed = gf.offload(work)
+    for _ in range(CALLS):
+        placed(SMALL)
+    looked_at.clear()
+    rounds[0] = 20_000
+    for _ in range(2 * SEEN_EVERY):
+        placed(SMALL)
+    assert placed._short is None
+    for _ in range(pipeline.MAX_HELD):
+        placed(SMALL)
+    assert looked_at
+
+
+def test_who_asks_after_each_call_takes_no_look(
+    quiet_session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed = gf.offload(double)
+    for _ in range(CALLS):
+        placed(SMALL)
+    seen: list[Any] = []
+    timed = Offloaded._timed
+
+    def noted(self: Any, *given: Any) -> Any:
+        seen.append(given)
+        return timed(self, *given)
+
+    monkeypatch.setattr(Offloaded, "_timed", noted)
+    for calls in range(1, 1 + 10 * SEEN_EVERY):
+        placed(SMALL)
+        assert placed.stats().counts["numpy"].calls == CALLS + calls
+    assert len(seen) >= 5
+
+
 def test_calls_are_seen_once_somebody_traces(quiet_session: Any) -> None:
     placed = gf.offload(double)
     for _ in range(CALLS):
@@ -82,6 +124,18 @@ def test_calls_are_seen_once_somebody_traces(quiet_session: Any) -> None:
         for _ in range(3):
             placed(SMALL)
     assert sum(one.count for one in profile.bottlenecks(50) if "double" in one.path[-1]) == 3
+
+
+def test_a_choice_that_another_takes_the_place_of_is_not_followed(quiet_session: Any) -> None:
+    """Two threads may consider calls of a kind at once: the last choice is the one that counts."""
+    placed = gf.offload(double)
+    for _ in range(CALLS):
+        placed(SMALL)
+    record = placed.stats()
+    ((key, held),) = record.held.items()
+    assert held.short is placed._short is not None
+    record.hold(key, type(held)(held.kind, "numpy", 1.0, 10))
+    assert placed._short is None
 
 
 def test_unseen_calls_are_counted_right_however_often_and_from_wherever() -> None:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import nullcontext
 from time import perf_counter
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 from weakref import WeakValueDictionary
 
@@ -24,7 +24,7 @@ from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import MapOptions, Options
 from gpuforge.runtime.prelude import prelude
-from gpuforge.runtime.short import UNSEEN, Short
+from gpuforge.runtime.short import SHORT_SECONDS, UNSEEN, Short
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -47,12 +47,7 @@ class Offloaded(Generic[P, R]):
 
     def __init__(self, function: Callable[P, R], options: Options) -> None:
         self.__qualname__: str = ""
-        # `functools.update_wrapper` asks for `__dict__`: Python then reads attributes more slowly.
-        for name in functools.WRAPPER_ASSIGNMENTS:
-            if hasattr(function, name):
-                setattr(self, name, getattr(function, name))
-        for name, value in getattr(function, "__dict__", {}).items():
-            setattr(self, name, value)
+        _take_names(self, function)
         self.__wrapped__ = self._function = function
         self._options = options
         self._early: Early | None = None
@@ -89,7 +84,7 @@ class Offloaded(Generic[P, R]):
         if held is None or held.left <= 0 or current.get() is not context:
             return self._considered(args, kwargs)  # type: ignore[no-any-return]
         held.left -= 1
-        if held.plain:
+        if held.plain and held.short is None:
             return self._function(*args, **kwargs)
         if held.again is None:
             return self._timed(held, args, kwargs)  # type: ignore[no-any-return]
@@ -100,7 +95,10 @@ class Offloaded(Generic[P, R]):
         with held.limit.one_thread() if held.limit else _NO_LIMIT:
             start = perf_counter()
             result = self._function(*args, **kwargs)
-            held.timed.append(perf_counter() - start)
+            seconds = perf_counter() - start
+            held.timed.append(seconds)
+        if held.short is self._short is not None and seconds > SHORT_SECONDS:
+            self._short = None  # each call is looked at, and timed, until the choice ends
         return result
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -239,11 +237,20 @@ class Offloaded(Generic[P, R]):
         return _placing().consider(self, args, kwargs)
 
 
-class _Unfilled(Offloaded[P, R]):
-    """An offloaded function that came by its holder, which is complete only afterwards.
+def _take_names(offloaded: Offloaded[..., Any], function: Callable[..., Any]) -> None:
+    """Give an offloaded function the name and the attributes of the one it calls."""
+    if type(function) is not FunctionType or "__class__" in vars(function):
+        functools.update_wrapper(offloaded, function)
+        return
+    # That one asks for `__dict__`, after which Python reads the attributes more slowly.
+    named: dict[str, Any] = {n: getattr(function, n) for n in functools.WRAPPER_ASSIGNMENTS}
+    for name, value in {**named, **vars(function)}.items():
+        setattr(offloaded, name, value)
 
-    A class of its own: Python reads the attributes of a class with ``__getattr__`` more slowly.
-    """
+
+class _Unfilled(Offloaded[P, R]):
+    # It came by its holder, which is complete only afterwards. A class of its own: Python reads the
+    # attributes of a class with `__getattr__` more slowly.
 
     def __getattr__(self, name: str) -> Any:
         holder = vars(self).get("_holder")

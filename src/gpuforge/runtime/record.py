@@ -16,6 +16,7 @@ from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.reading import read_operations
 from gpuforge.runtime.placement.policy import NUMPY, Kind
+from gpuforge.runtime.short import SHORT_SECONDS, Short
 from gpuforge.trace import Choice
 
 if TYPE_CHECKING:
@@ -23,11 +24,8 @@ if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.replay import Replay
     from gpuforge.runtime.function.dependence import Dependence
     from gpuforge.runtime.libraries import Library
-    from gpuforge.runtime.short import Short
     from gpuforge.runtime.threads.contention import BlasLimit
 
-TIMED_SECONDS = 20e-6
-"""Held calls that take longer are timed."""
 KEPT_ENDED = 64
 """Choices held no more that are still looked at when calls are counted: threads may lag behind."""
 MAX_KINDS = 256
@@ -145,7 +143,7 @@ class Held:
         self.kind = kind
         self.backend = backend
         self.seconds = seconds
-        short = backend == NUMPY and seconds < TIMED_SECONDS
+        short = backend == NUMPY and seconds < SHORT_SECONDS
         self.plain = short and limit is None and again is None
         self.timed: list[float] = []
         self.left = self.counted = left
@@ -291,6 +289,9 @@ class FunctionRecord:
 
     def end(self, held: Held) -> int:
         """Count a choice that is held no more; another thread may still make a call on it."""
+        owner: Any = self.owner()
+        if held.short is not None and owner is not None and owner._short is held.short:
+            owner._short = None
         held.timed = []  # up to 2,000 each, of as many choices as are still looked at
         self._ended.append(held)
         return self.count(held)
@@ -306,9 +307,6 @@ class FunctionRecord:
 
     def let_go(self) -> None:
         """Give up the held choices: the next call of each is considered anew."""
-        owner: Any = self.owner()
-        if owner is not None:
-            owner._short = None
         for key in list(self.held):
             held = self.held.pop(key, None)
             if held is not None:

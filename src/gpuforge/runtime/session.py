@@ -234,10 +234,9 @@ class Session:
                 library.opened = True
             never = self.kept.constant(self._devices_key(library)) is None
             loaded = library.loaded or library.name in sys.modules
-            if not library.isolated:
-                self._compile_elsewhere(library.name)
             felt = 0.0 if asked else OPENING_FELT
             one = Opening(library, by, felt=felt, tried=asked and never and not loaded)
+            one.beside = self._compile_elsewhere
             self.openings.begin(one)
 
     def _compile_elsewhere(self, name: str) -> None:

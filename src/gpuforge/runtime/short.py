@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+SHORT_SECONDS = 20e-6
+"""Calls on NumPy that are held and take longer are timed, each of them."""
 SEEN_EVERY = 64
 """Of so many short calls one is looked at; a power of two."""
 UNSEEN = SEEN_EVERY - 1
@@ -18,26 +20,31 @@ class Short:
     Attributes
     ----------
     context : the session in which they were found short
-    shape, dtype : of their only argument, an array; None where any call counts as short
+    shape, dtype : of their only argument, an array; None: calls with any arguments. Strides do not
+        count, so that calls over a view are counted with those over an array of its shape
     ticks : counts them, in threads too: an iterator of Python's own gives each number once
     """
 
-    __slots__ = ("_from", "context", "dtype", "shape", "ticks")
+    __slots__ = ("_counted", "context", "dtype", "shape", "ticks")
 
     def __init__(self, context: Any, array: np.ndarray[Any, Any] | None = None) -> None:
         self.context = context
         self.shape = None if array is None else array.shape
         self.dtype = None if array is None else array.dtype
         self.ticks = count()
-        self._from = 0
+        self._counted = 0
 
     def take_unseen(self) -> int:
         """Return how many calls were made without being looked at since this was last asked."""
-        now = next(self.ticks)
-        made = _unseen(now) - _unseen(self._from)
-        self._from = now + 1
-        return made
+        made = 0
+        while True:
+            now = next(self.ticks)
+            made += _unseen(now) - _unseen(self._counted)
+            self._counted = now + 1
+            if now & UNSEEN:  # or who asks after each call might take every tick of a look
+                return made
 
 
 def _unseen(ticks: int) -> int:
+    """Return how many of the numbers below `ticks` are no multiples of `SEEN_EVERY`."""
     return ticks - (ticks + UNSEEN) // SEEN_EVERY

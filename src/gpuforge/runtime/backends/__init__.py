@@ -208,9 +208,12 @@ def names(*, plugins: bool = False) -> tuple[str, ...]:
 
 @cache
 def _own() -> tuple[str, ...]:
-    """Return the names of the modules here; `pkgutil` takes milliseconds to import."""
-    files = (file.stem for file in Path(__file__).parent.glob("*.py"))
-    return tuple(sorted(name for name in files if name[0] != "_"))
+    """Return the names of the modules here; `pkgutil` takes milliseconds to import.
+
+    Where they lie in an archive, those that are known.
+    """
+    found = {file.stem for file in Path(__file__).parent.glob("*.py")}
+    return tuple(sorted(n for n in {*_KNOWN, *found} if n.isidentifier() and n[0] != "_"))
 
 
 def load(name: str) -> ModuleType:

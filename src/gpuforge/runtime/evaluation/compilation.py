@@ -60,16 +60,27 @@ class Compilation:
         programs, program = self.programs, self.program
         data = None
         if programs.elsewhere is not None:
-            data = programs.elsewhere.compiled(self.backend, program.graph, self._like)
-        if data is None:
-            program.compiled = compiled(programs, self.backend, program, self._like)
-        else:
-            program.compiled = self.backend.restored(data)
-            program.is_untried = True
-            programs.store.write(self.backend, program.graph, data)
+            data = programs.elsewhere.ask(self.backend, program.graph, self._like)
+        if data is None or not self._restored(data):
+            program.compiled = compile_like(programs, self.backend, program, self._like)
+
+    def _restored(self, data: bytes) -> bool:
+        """Take over what another process compiled; return whether that was possible."""
+        try:
+            self.program.compiled = self.backend.restored(data)
+        except Exception as error:  # noqa: BLE001 - then it is compiled here
+            _log.info(
+                "%s: a program of another process does not load: %r", self.backend.name, error
+            )
+            return False
+        self.program.is_untried = True
+        self.programs.store.write(self.backend, self.program.graph, data)
+        return True
 
 
-def compiled(programs: Programs, backend: Backend, program: Program, like: Sequence[Any]) -> Any:
+def compile_like(
+    programs: Programs, backend: Backend, program: Program, like: Sequence[Any]
+) -> Any:
     """Return a program compiled for inputs `like` these, after a first run of it over zeros.
 
     `like` holds the dtype and shape of each array, and the numbers.

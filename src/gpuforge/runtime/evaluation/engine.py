@@ -39,10 +39,10 @@ CANCELLING_KINDS = ("reduction", "contraction", "scan", "factorisation", "transf
 Host = np.ndarray[Any, Any]
 
 
-class Compilers(Protocol):
+class Elsewhere(Protocol):
     """What compiles graphs in other processes."""
 
-    def compiled(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
+    def ask(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
         """Return a graph compiled for inputs `like` these; None where that is to be done here."""
 
 
@@ -56,7 +56,7 @@ class Programs:
 
     def __init__(self, store: ProgramStore | None = None) -> None:
         self.store = store or ProgramStore()
-        self.elsewhere: Compilers | None = None
+        self.elsewhere: Elsewhere | None = None
         self._found: OrderedDict[tuple[str, Graph], Program] = OrderedDict()
         self._able: dict[tuple[str, bool], dict[tuple[Operation, Dtype], str]] = {}
 

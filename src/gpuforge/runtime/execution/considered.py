@@ -80,8 +80,6 @@ def _consider(
         held_before = function.held.pop(hot, None)
         call = open_call(session, function, signature, args, kwargs)
         if held_before:
-            if offloaded._short is held_before.short:
-                offloaded._short = None
             _take_in(call, held_before)
         with session.counted():
             placed = pipeline.place(call)

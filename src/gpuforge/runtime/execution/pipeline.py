@@ -20,8 +20,9 @@ from gpuforge.runtime.execution.observed import chosen, telling
 from gpuforge.runtime.function.signature import overlapping, raising_errors, warnings_raise
 from gpuforge.runtime.placement.policy import NUMPY, Candidate, Decision, charge, observe
 from gpuforge.runtime.placement.priors import classify
-from gpuforge.runtime.record import TIMED_SECONDS, Held, KindRecord
+from gpuforge.runtime.record import Held, KindRecord
 from gpuforge.runtime.session import Session
+from gpuforge.runtime.short import SHORT_SECONDS
 
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.engine import BackendEngine, Outcome
@@ -152,7 +153,7 @@ def _again_as_written(
         start = perf_counter()
         result = before.function.function(*args, **kwargs)
         seconds = perf_counter() - start
-    if held.limit or held.seconds >= TIMED_SECONDS:
+    if held.limit or held.seconds >= SHORT_SECONDS:
         held.timed.append(seconds)
     return result
 

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter
 from typing import IO, TYPE_CHECKING
 
@@ -30,6 +31,10 @@ TRIAL_SECONDS = 60.0
 """What a library that was never opened here may take in the process that tries it."""
 
 
+def _nothing(name: str) -> None:
+    pass
+
+
 class Opening:
     """One library on its way.
 
@@ -44,6 +49,7 @@ class Opening:
     elapsed_seconds : from when its turn came until it was ready
     held_seconds : of these, what the importing thread computed: it may have held Python's lock
     waited_seconds : what calls, and `wait` of a warm-up, waited for it
+    beside : is called with its name when its turn comes, in the thread that imports it
     """
 
     def __init__(self, library: Library, by: str, *, felt: float, tried: bool = False) -> None:
@@ -54,6 +60,7 @@ class Opening:
         self.began_seconds = since_start()
         self.elapsed_seconds = self.held_seconds = self.waited_seconds = 0.0
         self.home: Home | None = None
+        self.beside: Callable[[str], None] = _nothing
         self._opened: Opened | None = None
         self._done = threading.Event()
         self._start = perf_counter()
@@ -75,13 +82,16 @@ class Opening:
             elif (library := about(name)[0]) not in sys.modules:
                 ahead = read_ahead(library)
             self.state = "importing"
+            if not reason:
+                self.beside(name)
             made = Opened((), (Failure(name, reason),)) if reason else load_library(name)
             self.end(made, made.seconds)
         except Exception as error:  # noqa: BLE001 - another package's module may fail in any way
             self.end(Opened((), (Failure(name, f"{type(error).__name__}: {error}"),)), 0.0)
         finally:
             if ahead is not None:
-                ahead.close()
+                with suppress(OSError):  # the program may have closed every descriptor
+                    ahead.close()
 
     def end(self, made: Opened, held_seconds: float) -> None:
         """Take in what came of it."""

@@ -23,6 +23,8 @@ Spec = tuple[str, tuple[int, ...], Literal["C", "F"], int]
 """dtype, shape, order and offset of one array in a segment"""
 _HEAD = struct.Struct("=Q?")
 """Length of a message, and whether the descriptor of a new segment comes with it."""
+_QUIETLY = getattr(socket, "MSG_NOSIGNAL", 0)
+"""The program may have asked for the signal that ends it where nobody reads any more."""
 _ALIGNMENT = 64
 _LEAST_BYTES = 1 << 20
 _KEPT_BYTES = 64 << 20
@@ -52,8 +54,9 @@ class Channel:
                 np.copyto(place, array)
             content = pickle.dumps((message, specs), protocol=5)
             head = _HEAD.pack(len(content), descriptor >= 0)
-            socket.send_fds(self._socket, [head], [descriptor] if descriptor >= 0 else [])
-            self._socket.sendall(content)
+            handed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("@i", descriptor))]
+            self._socket.sendmsg([head], handed if descriptor >= 0 else [], _QUIETLY)
+            self._socket.sendall(content, _QUIETLY)
         finally:
             if descriptor >= 0:
                 os.close(descriptor)

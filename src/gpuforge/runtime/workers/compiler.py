@@ -3,7 +3,8 @@
 To trace and compile a graph holds the interpreter's lock for some 30 ms, for which every thread of
 the program waits; to load what another process compiled takes 5. Such a process has the library
 open like this one, runs when nothing else wants its core, and ends with this one or with its
-session. It is no child: a program that waits for any child does not meet it.
+session. It is started through a process that ends at once, and is then no child of the program,
+which may wait for any child.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
@@ -32,8 +34,9 @@ sys.path[:] = {path!r}
 from gpuforge.runtime.workers.serving import main
 main({control}, {life}, {words})
 """
-OPENING_SECONDS, ANSWER_SECONDS = 1.0, 60.0
-"""How long a graph waits for the library to be opened there; what compiling it may take at most."""
+STARTING_SECONDS, OPENING_SECONDS, ANSWER_SECONDS = 5.0, 1.0, 60.0
+"""What the interpreter may take to start; how long a graph waits for the library to be opened
+there; what compiling it may take at most."""
 
 
 class Compilers:
@@ -42,36 +45,49 @@ class Compilers:
     def __init__(self) -> None:
         self._all: dict[str, Compiler | None] = {}
         self._lock = threading.Lock()
-        self._closed = False
+        self._closed = threading.Event()
         _everyone.add(self)
 
     def begin(self, library: str) -> None:
-        """Start the process of a library, once."""
+        """Start the process of a library, once. Where none can be had graphs are compiled here."""
         with self._lock:
-            if self._closed or library in self._all:
+            if self._closed.is_set() or library in self._all:
                 return
-            try:
-                self._all[library] = Compiler(library)
-            except OSError as error:  # this process may have no more
-                _log.info("%s is compiled here: %s", library, error)
-                self._all[library] = None
+            self._all[library] = None
+        try:
+            made = Compiler(library)
+        except Exception as error:  # noqa: BLE001 - the program does without it
+            _log.info("%s is compiled here: %r", library, error)
+            return
+        with self._lock:
+            if not self._closed.is_set():
+                self._all[library] = made
+                return
+        made.close()
 
-    def compiled(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
+    def ask(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
         """Return a graph compiled for inputs `like` these, as `Backend.stored` has it.
 
         None where it is to be compiled here: the process is not ready, or cannot.
+
+        Raises
+        ------
+        TimeoutError
+            If it takes too long, as it would here.
+        EOFError, OSError
+            If the session ends meanwhile.
         """
         library = backend.name.split(":")[0]
         found = self._all.get(library)
         if found is None:
             return None
         try:
-            return found.compiled(backend, graph, like)
-        except TimeoutError:  # it would take as long here
+            return found.ask(backend, graph, like)
+        except TimeoutError:
             self._end(library)
             raise TimeoutError(f"not compiled after {ANSWER_SECONDS:.0f} s") from None
         except (EOFError, OSError) as error:
-            if self._closed:
+            if self._closed.is_set():
                 raise
             _log.info("%s is compiled here: its process is gone (%r)", library, error)
             self._end(library)
@@ -87,14 +103,20 @@ class Compilers:
     def close(self) -> None:
         """End them all for good."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
         for library in list(self._all):
             self._end(library)
+
+    def interrupt(self) -> None:
+        """End those that are asked: a fork waits for who asks."""
+        for library, found in list(self._all.items()):
+            if found is not None and found.is_asked:
+                self._end(library)
 
     def forget(self) -> None:
         """Let go of them in a forked child: they are its parent's."""
         self._lock = threading.Lock()
-        self._closed = True
+        self._closed.set()
         for one in self._all.values():
             if one is not None:
                 one.forget()
@@ -102,39 +124,42 @@ class Compilers:
 
 
 class Compiler:
-    """A process that compiles for one library: asked by one thread at a time."""
+    """A process that compiles for one library: asked by one thread at a time.
+
+    Raises
+    ------
+    OSError
+        If it cannot be started.
+    """
 
     def __init__(self, library: str) -> None:
         self.library = library
         self._places: dict[str, int] | None = None
         self._asking = threading.Lock()
-        self._closed = False
+        self._closed = threading.Event()
+        if not sys.executable or getattr(sys, "frozen", False):
+            raise OSError("there is no interpreter to start")
+        if os.getpid() == 1:
+            raise OSError("every process without a parent becomes a child of this one")
         ours, theirs = socket.socketpair()
         life, self._life = os.pipe()
-        null = os.open(os.devnull, os.O_RDWR)
-        program = _PROGRAM.format(path=sys.path, control=theirs.fileno(), life=life, words=null)
+        self._channel = Channel(ours)
         try:
-            starting = subprocess.Popen(
-                [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", program],  # type: ignore[attr-defined]
-                stdin=null,
-                stdout=null,
-                stderr=null,
-                pass_fds=(theirs.fileno(), life, null),
-                process_group=0,  # Ctrl-C is for the program alone
-            )
+            with theirs:
+                _start(theirs.fileno(), life)
+            self._channel.send(("open", library))
         except BaseException:
-            os.close(self._life)
-            ours.close()
+            self.close()
             raise
         finally:
-            theirs.close()
             os.close(life)
-            os.close(null)
-        starting.wait()
-        self._channel = Channel(ours)
-        self._channel.send(("open", library))
 
-    def compiled(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
+    @property
+    def is_asked(self) -> bool:
+        """Whether a thread waits for its answer."""
+        return self._asking.locked()
+
+    def ask(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
         """Return a compiled graph; None while the library is being opened, and where it fails.
 
         Raises
@@ -143,13 +168,15 @@ class Compiler:
             If there is no answer.
         """
         with self._asking:
+            if self._closed.is_set():
+                raise EOFError
             try:
-                return self._asked(backend, graph, like)
+                return self._answer(backend, graph, like)
             finally:
-                if self._closed:
+                if self._closed.is_set():
                     self._channel.close()
 
-    def _asked(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
+    def _answer(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
         if self._places is None:
             if not self._channel.ready(OPENING_SECONDS):
                 return None
@@ -166,10 +193,11 @@ class Compiler:
 
     def close(self) -> None:
         """End the process, whatever it does: who waits for its answer is told."""
-        if self._closed:
+        if self._closed.is_set():
             return
-        self._closed = True
-        os.close(self._life)
+        self._closed.set()
+        with suppress(OSError):  # the program may have closed every descriptor
+            os.close(self._life)
         if self._asking.acquire(blocking=False):
             self._channel.close()
             self._asking.release()
@@ -180,7 +208,39 @@ class Compiler:
         self.close()
 
 
+def _start(control: int, life: int) -> None:
+    """Start a process of the lowest priority that answers at a socket while a pipe is open."""
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        program = _PROGRAM.format(
+            path=[str(entry) for entry in sys.path], control=control, life=life, words=null
+        )
+        starting = subprocess.Popen(
+            [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", program],  # type: ignore[attr-defined]
+            stdin=null,
+            stdout=null,
+            stderr=null,
+            pass_fds=(control, life, null),
+            process_group=0,  # Ctrl-C is for the program alone
+        )
+        try:
+            starting.wait(STARTING_SECONDS)
+        except BaseException as error:
+            starting.kill()
+            starting.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise OSError("the interpreter does not start") from None
+            raise
+    finally:
+        os.close(null)
+
+
 _everyone: WeakSet[Compilers] = WeakSet()
+
+
+def _interrupt() -> None:
+    for one in list(_everyone):
+        one.interrupt()
 
 
 def _forget() -> None:
@@ -189,4 +249,5 @@ def _forget() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    # What is registered last runs first before a fork: this, then what waits for who asks.
+    os.register_at_fork(before=_interrupt, after_in_child=_forget)

@@ -173,7 +173,7 @@ class Server:
     ) -> Answer:
         """Compile a graph for inputs like these, as the library stores it; None, and why not."""
         del arrays
-        from gpuforge.runtime.evaluation.compilation import compiled
+        from gpuforge.runtime.evaluation.compilation import compile_like
 
         backend = self._devices[place]
         assert self._programs is not None
@@ -181,7 +181,7 @@ class Server:
             return (None, "the library has other settings there"), []
         try:
             program = self._programs.of(backend, graph)
-            return (backend.stored(compiled(self._programs, backend, program, like)), ""), []
+            return (backend.stored(compile_like(self._programs, backend, program, like)), ""), []
         except Exception as error:  # noqa: BLE001 - whatever it is, the parent meets it too
             return (None, f"{type(error).__name__}: {error}"), []
         finally:
