@@ -160,8 +160,9 @@ def _note_call(
             raise Unsupported(f"np.{ufunc.__name__}.{method} is not in the table")
         return recording(recorder, *inputs, **kwargs)
     if ufunc in FUNCTIONS:
-        out = kwargs.pop("out", None)
-        return into(out, FUNCTIONS[ufunc](recorder, *inputs, **kwargs))
+        options = dict(kwargs)  # NumPy gets all of them where it cannot be noted
+        out = options.pop("out", None)
+        return into(out, FUNCTIONS[ufunc](recorder, *inputs, **options))
     if not kwargs:
         return note_ufunc(recorder, ufunc, inputs)
     return _note_with_options(recorder, ufunc, inputs, dict(kwargs))
@@ -397,6 +398,8 @@ def _operator(ufunc: Any, name: str, *, swapped: bool = False) -> Callable[[Arra
         try:
             if recorder.closed:
                 raise Unsupported("the call has ended")
+            if self._scalar and type(other) in (list, tuple):
+                raise Unsupported("a sequence beside a scalar, which may repeat it")
             if elementwise:
                 fast = None if swapped else _faster(self, ufunc, other)
                 if fast is not None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import gpuforge.runtime.array.operations  # noqa: F401 - fills the table
-from gpuforge.runtime.array.array import Array, argument, node_of, value_of
+from gpuforge.runtime.array.array import SHUFFLE, Array, argument, node_of, value_of
 from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.namespace import Namespace
 from gpuforge.runtime.array.recorder import Engine, Host, Recorder
@@ -82,6 +82,8 @@ def record(
     Exception
         Whatever the function raises; what it wrote into its arguments before is there.
     """
+    if type(function) is FunctionType and "shuffle" in written(function.__code__).co_names:
+        raise StartAgain(SHUFFLE, NotRecordable)  # while nothing was drawn yet
     recorder = Recorder(engine)
     recorder.namespace = Namespace(recorder, creates=True)
     results = _Results(recorder)
@@ -263,8 +265,7 @@ class _Results:
         for array in self.recorder.arguments:
             source = array._storage.source
             if value is not source and np.may_share_memory(value, source):
-                same = (value.shape, value.strides, value.dtype)
-                if same == (source.shape, source.strides, source.dtype):
+                if value is array._storage.original.host:
                     return source
                 if source.flags.writeable:
                     again = value.view()
@@ -419,7 +420,7 @@ def substituted(function: Callable[..., Any], namespace: Namespace) -> Callable[
     if type(function) is not FunctionType:
         return function
     code = written(function.__code__)
-    if not code.co_names or _writes_globals(code):
+    if not code.co_names or _needs_globals(code):
         return function
     real = function.__globals__
     if type(real) is _Globals:
@@ -433,15 +434,18 @@ def substituted(function: Callable[..., Any], namespace: Namespace) -> Callable[
     return made
 
 
-_writes: dict[Any, bool] = {}
+_needs: dict[Any, bool] = {}
 
 
-def _writes_globals(code: Any) -> bool:
-    found = _writes.get(code)
+def _needs_globals(code: Any) -> bool:
+    """Return whether code writes to its globals, or asks for the dict that holds them."""
+    found = _needs.get(code)
     if found is None:
         names = {"STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_STAR"}
-        found = any(step.opname in names for step in dis.get_instructions(code)) or any(
-            _writes_globals(inner) for inner in code.co_consts if hasattr(inner, "co_code")
+        found = (
+            not {"globals", "exec", "eval"}.isdisjoint(code.co_names)
+            or any(step.opname in names for step in dis.get_instructions(code))
+            or any(_needs_globals(inner) for inner in code.co_consts if hasattr(inner, "co_code"))
         )
-        _writes[code] = found
+        _needs[code] = found
     return found
