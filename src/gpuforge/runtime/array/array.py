@@ -11,7 +11,9 @@ import sys
 from abc import ABCMeta
 from collections.abc import Iterator
 from operator import index
+from sys import getrefcount
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -22,6 +24,8 @@ from gpuforge.runtime.array.storage import Step, Storage, follow
 from gpuforge.runtime.array.views import follow_step
 
 SHUFFLE = "shuffle swaps the rows of NumPy's own arrays only"
+_OWN = 2
+"""References to the values of a node that only it holds, while they are counted."""
 _INSTANCE_CHECK = ABCMeta.__instancecheck__.__code__
 
 
@@ -50,8 +54,8 @@ class Array:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        asking = sys._getframe(1)
-        if asking.f_code is _INSTANCE_CHECK and "shuffle" in asking.f_back.f_code.co_names:
+        asking, user = sys._getframe(1), sys._getframe(1).f_back
+        if asking.f_code is _INSTANCE_CHECK and user and "shuffle" in user.f_code.co_names:
             raise self._recorder.refuse(SHUFFLE)
         return self._node.dtype.type if self._scalar else np.ndarray
 
@@ -225,6 +229,36 @@ def host_of(array: Array) -> Host:
         host = host.view()
         host.flags.writeable = False
     return host
+
+
+def exported(array: Array) -> Host:
+    """Return the values of an array for code that knows NumPy's own arrays only.
+
+    Nobody may write into them while the call lasts; they belong to the array's memory after it.
+    """
+    recorder, node, storage = array._recorder, node_of(array), storage_of(array)
+    _, held = recorder.exports.get(id(array), (array, None))
+    view = None if held is None else held()
+    if view is None:
+        host = host_of(array)
+        if storage.source is None:
+            if node.host is None or node.host.base is not None or not node.host.flags.writeable:
+                node.host = host.copy(order="K")
+            host = node.host
+        view = host.view()
+        view.flags.writeable = False
+        recorder.exports[id(array)] = (array, ref(view))
+    return view
+
+
+def is_exported(array: Array) -> bool:
+    """Return whether somebody still has what was exported of the memory of an array."""
+    storage = array._storage
+    return any(
+        one._storage is storage
+        and (storage.source is not None or getrefcount(one._node.host) > _OWN)
+        for one, _ in array._recorder.exports.values()
+    )
 
 
 def _elements(array: Array) -> Iterator[Any]:

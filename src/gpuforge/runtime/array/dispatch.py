@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpuforge import trace
-from gpuforge.runtime.array.array import Array, host_of, make, node_of, value_of, view
+from gpuforge.runtime.array.array import Array, exported, host_of, make, node_of, value_of, view
 from gpuforge.runtime.array.elementwise import captured, note_binary, note_ufunc
 from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.indexing import assign_all, getitem, is_frozen, setitem, write
@@ -246,12 +246,10 @@ def _array(self: Array, dtype: Any = None, copy: bool | None = None) -> Any:
     asking = str(sys._getframe(1).f_globals.get("__name__", "")).split(".")[0]
     if asking in _LIBRARIES:
         raise self._recorder.refuse(f"{asking} needs the memory of a NumPy array")
-    if self._storage is not None:
-        self._storage.exported = True
     host = host_of(self)
-    if copy or (dtype is not None and np.dtype(dtype) != host.dtype):
+    if self._scalar or copy or (dtype is not None and np.dtype(dtype) != host.dtype):
         return np.array(host, dtype=dtype)
-    return host
+    return exported(self)
 
 
 def _array_namespace(self: Array, *, api_version: str | None = None) -> Namespace:

@@ -7,7 +7,9 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from types import CellType, FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
@@ -84,6 +86,8 @@ def record(
     """
     if type(function) is FunctionType and "shuffle" in written(function.__code__).co_names:
         raise StartAgain(SHUFFLE, NotRecordable)  # while nothing was drawn yet
+    if _reaches_otherwise(function, (*args, *kwargs.values())):
+        raise StartAgain("it writes, and an argument is in reach by another name", NotRecordable)
     recorder = Recorder(engine)
     recorder.namespace = Namespace(recorder, creates=True)
     results = _Results(recorder)
@@ -103,6 +107,7 @@ def record(
         recorder.force()
         _write_back(recorder, given)
         _settle_error(recorder, given, error)
+        _settle_exports(recorder, _Results(recorder), (*args, *kwargs.values()))
         recorder.closed = True
         raise
     engine.pace = None  # what is left is worth its evaluation
@@ -114,6 +119,7 @@ def record(
     _write_back(recorder, given)
     made = results.of(result)
     del result
+    _settle_exports(recorder, results, (*args, *kwargs.values()))
     results.alive.clear()
     recorder.arguments = []
     kept = sys.getrefcount(recorder) > referred + len(given) or any(
@@ -123,6 +129,33 @@ def record(
         _settle_kept(recorder, given, results)
     recorder.closed, recorder.namespace = True, None
     return Recorded(made, recorder, kept, noted)
+
+
+def _reaches_otherwise(function: Any, values: tuple[Any, ...]) -> bool:
+    """Return whether a function that writes can reach an argument's memory by another name."""
+    if type(function) is not FunctionType or not _writes(written(function.__code__)):
+        return False
+    given = [value for value in values if type(value) is np.ndarray]
+    names = function.__globals__
+    outside = [names.get(name) for name in written(function.__code__).co_names]
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # an empty one
+            outside.append(cell.cell_contents)
+    reached = [one for one in outside if type(one) is np.ndarray]
+    for value in (*values, *outside):
+        if isinstance(value, list | tuple):
+            held: Any = value
+        elif isinstance(value, _WITHOUT_RESULTS):
+            continue
+        else:
+            held = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+            held = held.values()
+        reached += [one for one in islice(held, MAX_HELD) if type(one) is np.ndarray]
+    return any(np.may_share_memory(one, array) for one in reached for array in given)
+
+
+MAX_HELD = 64
+"""Values that are looked at in one container or object."""
 
 
 def _wrapped(recorder: Recorder, values: tuple[Any, ...]) -> tuple[list[Any], list[Array]]:
@@ -162,6 +195,17 @@ def _settle_error(recorder: Recorder, given: list[Array], error: BaseException) 
     results = _Results(recorder)
     error.args = tuple(results.of(value) for value in error.args)
     results.of(vars(error))
+
+
+def _settle_exports(recorder: Recorder, results: _Results, values: tuple[Any, ...]) -> None:
+    """Put memory of the user's where arguments hold what NumPy was given of recorded arrays."""
+    for value in values if recorder.exports else ():
+        held: Any = value if type(value) is dict else getattr(value, "__dict__", None)
+        for name, item in list(held.items()) if type(held) is dict else ():
+            made = results.given_to_numpy(item) if type(item) is np.ndarray else None
+            if made is not None:
+                held[name] = made
+    recorder.exports.clear()
 
 
 class _Results:
@@ -258,10 +302,24 @@ class _Results:
             return host.copy(order="K")
         return host
 
+    def given_to_numpy(self, value: Host) -> Any:
+        """Return what stands for an array that was exported, or for a view of one; else None."""
+        for array, held in self.recorder.exports.values():
+            if held() is value:
+                return self._array(array)
+            if array._storage.source is None and value.base is array._node.host:
+                lengths = zip(value.shape, value.strides, strict=True)
+                value.flags.writeable = all(step or length < 2 for length, step in lengths)
+                return value
+        return None
+
     def _exported(self, value: Host) -> Any:
         """Return what ``np.asarray`` gave of an argument as the caller's own array."""
         if value.flags.writeable:
             return value
+        found = self.given_to_numpy(value)
+        if found is not None:
+            return found
         for array in self.recorder.arguments:
             source = array._storage.source
             if value is not source and np.may_share_memory(value, source):
@@ -435,6 +493,20 @@ def substituted(function: Callable[..., Any], namespace: Namespace) -> Callable[
 
 
 _needs: dict[Any, bool] = {}
+
+
+_writing: dict[Any, bool] = {}
+
+
+def _writes(code: Any) -> bool:
+    """Return whether code assigns to places of something, or in place."""
+    found = _writing.get(code)
+    if found is None:
+        found = _writing[code] = any(
+            step.opname == "STORE_SUBSCR" or (step.opname == "BINARY_OP" and "=" in step.argrepr)
+            for step in dis.get_instructions(code)
+        )
+    return found
 
 
 def _needs_globals(code: Any) -> bool:

@@ -159,7 +159,7 @@ def einsum(recorder: Recorder, *operands: Any, out: Any = None, optimize: Any = 
         raise Unsupported("subscripts that do not fit")
     if len(given) == 1 and set(terms[0]) == set(result):  # NumPy returns a view
         if len(terms[0]) > len(result):
-            raise Unsupported("a diagonal")
+            raise recorder.refuse("np.einsum views a diagonal that can be written into")
         return transpose_(recorder, given[0], [terms[0].index(letter) for letter in result])
     shape = tuple(lengths[letter] for letter in result)
     text = f"{','.join(terms)}->{result}"
