@@ -193,3 +193,22 @@ def an_argument_seen_from_outside(offload):
         return a * 1, total
 
     return [f(x) for _ in range(4)], x
+
+
+@scene
+def memory_of_an_argument_written_by_another_method(offload):
+    class State:
+        def __init__(self):
+            self.held = vec(4)
+
+        def put(self, value):
+            self.held[0] = value
+
+        @offload
+        def twice(self, x):
+            y = x * 2
+            self.put(100.0)
+            return y, x.sum()
+
+    state = State()
+    return [state.twice(state.held) for _ in range(4)], state

@@ -87,7 +87,7 @@ def record(
     if type(function) is FunctionType and "shuffle" in written(function.__code__).co_names:
         raise StartAgain(SHUFFLE, NotRecordable)  # while nothing was drawn yet
     if _reaches_otherwise(function, (*args, *kwargs.values())):
-        raise StartAgain("it writes, and an argument is in reach by another name", NotRecordable)
+        raise StartAgain("memory of an argument is in reach by another name", NotRecordable)
     recorder = Recorder(engine)
     recorder.namespace = Namespace(recorder, creates=True)
     results = _Results(recorder)
@@ -132,25 +132,21 @@ def record(
 
 
 def _reaches_otherwise(function: Any, values: tuple[Any, ...]) -> bool:
-    """Return whether a function that writes can reach an argument's memory by another name."""
-    if type(function) is not FunctionType or not _writes(written(function.__code__)):
-        return False
-    given = [value for value in values if type(value) is np.ndarray]
-    names = function.__globals__
-    outside = [names.get(name) for name in written(function.__code__).co_names]
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # an empty one
-            outside.append(cell.cell_contents)
+    """Return whether objects or names that a function reads hold memory of an argument."""
+    outside: list[Any] = []
+    if type(function) is FunctionType:
+        outside += map(function.__globals__.get, written(function.__code__).co_names)
+        for cell in function.__closure__ or ():
+            with suppress(ValueError):  # an empty one
+                outside.append(cell.cell_contents)
     reached = [one for one in outside if type(one) is np.ndarray]
     for value in (*values, *outside):
-        if isinstance(value, list | tuple):
-            held: Any = value
-        elif isinstance(value, _WITHOUT_RESULTS):
-            continue
-        else:
-            held = value if isinstance(value, dict) else getattr(value, "__dict__", {})
-            held = held.values()
-        reached += [one for one in islice(held, MAX_HELD) if type(one) is np.ndarray]
+        held: Any = value if isinstance(value, list | tuple | dict) else ()
+        if not held and not isinstance(value, _WITHOUT_RESULTS):
+            held = getattr(value, "__dict__", ())
+        items = held.values() if isinstance(held, dict) else held
+        reached += [one for one in islice(items, MAX_HELD) if type(one) is np.ndarray]
+    given = [value for value in values if type(value) is np.ndarray]
     return any(np.may_share_memory(one, array) for one in reached for array in given)
 
 
@@ -493,20 +489,6 @@ def substituted(function: Callable[..., Any], namespace: Namespace) -> Callable[
 
 
 _needs: dict[Any, bool] = {}
-
-
-_writing: dict[Any, bool] = {}
-
-
-def _writes(code: Any) -> bool:
-    """Return whether code assigns to places of something, or in place."""
-    found = _writing.get(code)
-    if found is None:
-        found = _writing[code] = any(
-            step.opname == "STORE_SUBSCR" or (step.opname == "BINARY_OP" and "=" in step.argrepr)
-            for step in dis.get_instructions(code)
-        )
-    return found
 
 
 def _needs_globals(code: Any) -> bool:
