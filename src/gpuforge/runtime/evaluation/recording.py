@@ -132,7 +132,7 @@ def record(
 
 
 def _reaches_otherwise(function: Any, values: tuple[Any, ...]) -> bool:
-    """Return whether objects or names that a function reads hold memory of an argument."""
+    """Return whether a function that writes reads objects or names that hold an argument."""
     outside: list[Any] = []
     if type(function) is FunctionType:
         outside += map(function.__globals__.get, written(function.__code__).co_names)
@@ -147,21 +147,47 @@ def _reaches_otherwise(function: Any, values: tuple[Any, ...]) -> bool:
         items = held.values() if isinstance(held, dict) else held
         reached += [one for one in islice(items, MAX_HELD) if type(one) is np.ndarray]
     given = [value for value in values if type(value) is np.ndarray]
-    return any(np.may_share_memory(one, array) for one in reached for array in given)
+    if not any(np.may_share_memory(one, array) for one in reached for array in given):
+        return False
+    kinds = tuple({type(value) for value in values})
+    key = (getattr(function, "__code__", None), kinds)
+    if key not in _writing:
+        is_read = type(function) is FunctionType
+        _writing[key] = not is_read or _may_write(function, kinds, MAX_DEPTH)
+    return _writing[key]
 
 
 MAX_HELD = 64
 """Values that are looked at in one container or object."""
+_writing: dict[Any, bool] = {}
+MAX_DEPTH = 4
+"""Functions that call each other, which are read for writes."""
+
+
+def _may_write(function: FunctionType, kinds: tuple[type, ...], depth: int) -> bool:
+    """Return whether a function, or one that it names, assigns to places or in place."""
+    code, names = written(function.__code__), function.__globals__
+    if any(
+        step.opname == "STORE_SUBSCR" or (step.opname == "BINARY_OP" and "=" in step.argrepr)
+        for step in dis.get_instructions(code)
+    ):
+        return True
+    called = [getattr(kind, name, None) for kind in kinds for name in code.co_names]
+    called += map(names.get, code.co_names)
+    called = [getattr(one, "__wrapped__", one) for one in called]
+    return depth > 0 and any(
+        _may_write(one, kinds, depth - 1) for one in called if type(one) is FunctionType
+    )
 
 
 def _wrapped(recorder: Recorder, values: tuple[Any, ...]) -> tuple[list[Any], list[Array]]:
     """Return what the function gets for its arguments, and the recorded arrays among it.
 
-    An array that is given twice is one recorded array, too.
+    An array given twice is one recorded array, too; one of another byte order is left alone.
     """
     arrays: dict[int, Array] = {}
     for value in values:
-        if type(value) is np.ndarray and id(value) not in arrays:
+        if type(value) is np.ndarray and value.dtype.isnative and id(value) not in arrays:
             arrays[id(value)] = argument(recorder, value)
     return [arrays.get(id(value), value) for value in values], list(arrays.values())
 

@@ -63,7 +63,7 @@ def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritte
     for value in (*args, *kwargs.values()):
         kind = type(value)
         if kind is np.ndarray:
-            if value.dtype.kind not in NUMERIC_KINDS or not value.dtype.isnative:
+            if value.dtype.kind not in NUMERIC_KINDS:
                 return AsWritten(f"arrays of dtype {value.dtype} stay in NumPy")
             kinds.append((value.dtype.str, _shape_class(value.shape), _layout(value)))
             exact.append((value.shape, value.strides))
