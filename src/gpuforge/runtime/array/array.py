@@ -7,8 +7,13 @@ its methods and Python's operators are installed by `dispatch`.
 
 from __future__ import annotations
 
+import sys
+from abc import ABCMeta
 from collections.abc import Iterator
+from operator import index
+from sys import getrefcount
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -17,6 +22,11 @@ from gpuforge.runtime.array.recorder import Host, Recorder
 from gpuforge.runtime.array.rules import count
 from gpuforge.runtime.array.storage import Step, Storage, follow
 from gpuforge.runtime.array.views import follow_step
+
+SHUFFLE = "shuffle swaps the rows of NumPy's own arrays only"
+_OWN = 2
+"""References to the values of a node that only it holds, while they are counted."""
+_INSTANCE_CHECK = ABCMeta.__instancecheck__.__code__
 
 
 class Array:
@@ -44,6 +54,9 @@ class Array:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
+        asking, user = sys._getframe(1), sys._getframe(1).f_back
+        if asking.f_code is _INSTANCE_CHECK and user and "shuffle" in user.f_code.co_names:
+            raise self._recorder.refuse(SHUFFLE)
         return self._node.dtype.type if self._scalar else np.ndarray
 
     @property
@@ -80,11 +93,11 @@ class Array:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        return layout(self).strides
+        return _known_layout(self).strides
 
     @property
     def flags(self) -> Any:
-        return layout(self).flags
+        return _known_layout(self).flags
 
     @property
     def device(self) -> str:
@@ -100,8 +113,8 @@ class Array:
     def __iter__(self) -> Iterator[Any]:
         if not self._node.shape:
             raise TypeError("iteration over a 0-d array")
-        if len(self._node.shape) == 1:  # many small values: all at once
-            return iter(host_of(self).copy())
+        if len(self._node.shape) == 1:
+            return _elements(self)
         return (self[place] for place in range(self._node.shape[0]))  # type: ignore[index]
 
     def __bool__(self) -> bool:
@@ -117,7 +130,7 @@ class Array:
         return complex(value_of(self))
 
     def __index__(self) -> int:
-        return value_of(self).__index__()  # type: ignore[no-any-return]
+        return index(value_of(self))
 
     def __round__(self, digits: int | None = None) -> Any:
         return round(value_of(self), digits) if digits is not None else round(value_of(self))
@@ -201,6 +214,14 @@ def layout(array: Array) -> Host:
     return follow(storage_of(array).layout, array._chain)
 
 
+def _known_layout(array: Array) -> Host:
+    made = layout(array)
+    if array._recorder.turned and made.ndim > 1 and storage_of(array).source is None:
+        # NumPy's results follow the order of what they are made of.
+        raise array._recorder.refuse("the memory order of an array is asked for")
+    return made
+
+
 def host_of(array: Array) -> Host:
     """Return the values of an array as a NumPy array that is not to be written into."""
     host = array._recorder.host(node_of(array))
@@ -208,6 +229,45 @@ def host_of(array: Array) -> Host:
         host = host.view()
         host.flags.writeable = False
     return host
+
+
+def exported(array: Array) -> Host:
+    """Return the values of an array for code that knows NumPy's own arrays only.
+
+    Nobody may write into them while the call lasts; they belong to the array's memory after it.
+    """
+    recorder, node, storage = array._recorder, node_of(array), storage_of(array)
+    _, held = recorder.exports.get(id(array), (array, None))
+    view = None if held is None else held()
+    if view is None:
+        host = host_of(array)
+        if storage.source is None:
+            if node.host is None or node.host.base is not None or not node.host.flags.writeable:
+                node.host = host.copy(order="K")
+            host = node.host
+        view = host.view()
+        view.flags.writeable = False
+        recorder.exports[id(array)] = (array, ref(view))
+    return view
+
+
+def is_exported(array: Array) -> bool:
+    """Return whether somebody still has what was exported of the memory of an array."""
+    storage = array._storage
+    return any(
+        one._storage is storage
+        and (storage.source is not None or getrefcount(one._node.host) > _OWN)
+        for one, _ in array._recorder.exports.values()
+    )
+
+
+def _elements(array: Array) -> Iterator[Any]:
+    """Yield the values of a line, each as it is by then: the loop may write into it."""
+    storage, version = storage_of(array), -1
+    for place in range(array._node.shape[0]):
+        if version != storage.version:
+            host, version = host_of(array), storage.version
+        yield host[place]
 
 
 def value_of(array: Array) -> Any:

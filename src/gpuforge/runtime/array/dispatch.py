@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpuforge import trace
-from gpuforge.runtime.array.array import Array, host_of, make, node_of, value_of, view
+from gpuforge.runtime.array.array import Array, exported, host_of, make, node_of, value_of, view
 from gpuforge.runtime.array.elementwise import captured, note_binary, note_ufunc
 from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.indexing import assign_all, getitem, is_frozen, setitem, write
@@ -160,8 +160,9 @@ def _note_call(
             raise Unsupported(f"np.{ufunc.__name__}.{method} is not in the table")
         return recording(recorder, *inputs, **kwargs)
     if ufunc in FUNCTIONS:
-        out = kwargs.pop("out", None)
-        return into(out, FUNCTIONS[ufunc](recorder, *inputs, **kwargs))
+        options = dict(kwargs)  # NumPy gets all of them where it cannot be noted
+        out = options.pop("out", None)
+        return into(out, FUNCTIONS[ufunc](recorder, *inputs, **options))
     if not kwargs:
         return note_ufunc(recorder, ufunc, inputs)
     return _note_with_options(recorder, ufunc, inputs, dict(kwargs))
@@ -245,12 +246,10 @@ def _array(self: Array, dtype: Any = None, copy: bool | None = None) -> Any:
     asking = str(sys._getframe(1).f_globals.get("__name__", "")).split(".")[0]
     if asking in _LIBRARIES:
         raise self._recorder.refuse(f"{asking} needs the memory of a NumPy array")
-    if self._storage is not None:
-        self._storage.exported = True
     host = host_of(self)
-    if copy or (dtype is not None and np.dtype(dtype) != host.dtype):
+    if self._scalar or copy or (dtype is not None and np.dtype(dtype) != host.dtype):
         return np.array(host, dtype=dtype)
-    return host
+    return exported(self)
 
 
 def _array_namespace(self: Array, *, api_version: str | None = None) -> Namespace:
@@ -397,6 +396,8 @@ def _operator(ufunc: Any, name: str, *, swapped: bool = False) -> Callable[[Arra
         try:
             if recorder.closed:
                 raise Unsupported("the call has ended")
+            if self._scalar and type(other) in (list, tuple):
+                raise Unsupported("a sequence beside a scalar, which may repeat it")
             if elementwise:
                 fast = None if swapped else _faster(self, ufunc, other)
                 if fast is not None:

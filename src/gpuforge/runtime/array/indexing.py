@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.array.array import Array, host_of, make, node_of, view
+from gpuforge.runtime.array.array import Array, host_of, is_exported, make, node_of, view
 from gpuforge.runtime.array.elementwise import captured
 from gpuforge.runtime.array.graph import Node, Shape
 from gpuforge.runtime.array.index import NEW, PLACE, expand, is_basic, parse_basic, parse_plain
@@ -213,7 +213,7 @@ def write(array: Array, node: Node) -> None:
     if storage is None:
         array._node = node
         return
-    if storage.exported:
+    if array._recorder.exports and is_exported(array):
         raise array._recorder.refuse("an array is written into after np.asarray made an alias")
     if is_frozen(array):
         raise Unsupported("a read-only array")

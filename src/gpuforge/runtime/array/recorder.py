@@ -11,6 +11,7 @@ import warnings
 from importlib import import_module
 from types import FrameType
 from typing import Any, Protocol
+from weakref import ref
 
 import numpy as np
 
@@ -64,6 +65,7 @@ class Recorder:
     ----------
     fallbacks : operations that NumPy did on host arrays: (name, reason) to (line, times)
     evaluated : operations evaluated on the backend so far
+    exports : arrays whose memory NumPy's own arrays were made of, with those, by identity
     reads : how often values were looked at while the function ran
     turned : whether some array with several axes is not in C order
     trouble : how the function used an array that only NumPy's own can serve; empty where it did not
@@ -72,7 +74,17 @@ class Recorder:
 
     __slots__ = (
         *("__weakref__", "able", "arguments", "began", "closed", "engine", "errstate", "evaluated"),
-        *("fallbacks", "filters", "modes", "namespace", "reads", "tape", "trouble", "turned"),
+        *(
+            "exports",
+            "fallbacks",
+            "filters",
+            "modes",
+            "namespace",
+            "reads",
+            "tape",
+            "trouble",
+            "turned",
+        ),
     )
 
     def __init__(self, engine: Engine) -> None:
@@ -81,6 +93,7 @@ class Recorder:
         self.able = engine.able
         self.fallbacks: dict[tuple[str, str], tuple[str, int]] = {}
         self.evaluated = self.reads = 0
+        self.exports: dict[int, tuple[Any, ref[Host]]] = {}
         self.began: tuple[Any, int] | None = None
         self.arguments: list[Any] = []
         self.closed = False

@@ -29,16 +29,14 @@ class Storage:
     version : how often it was written into
     source : the caller's array, where it is an argument
     original : the node that it began with
-    exported : whether NumPy was given its memory: it must not change any more
     """
 
-    __slots__ = ("_layout", "exported", "node", "original", "source", "version")
+    __slots__ = ("_layout", "node", "original", "source", "version")
 
     def __init__(self, node: Node, source: Host | None = None) -> None:
         self.node = self.original = node
         self.source = source
         self.version = 0
-        self.exported = False
         self._layout: Host | None = source
 
     @property

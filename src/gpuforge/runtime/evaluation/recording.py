@@ -7,14 +7,16 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from types import CellType, FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
 import numpy as np
 
 import gpuforge.runtime.array.operations  # noqa: F401 - fills the table
-from gpuforge.runtime.array.array import Array, argument, node_of, value_of
+from gpuforge.runtime.array.array import SHUFFLE, Array, argument, node_of, value_of
 from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.namespace import Namespace
 from gpuforge.runtime.array.recorder import Engine, Host, Recorder
@@ -82,6 +84,10 @@ def record(
     Exception
         Whatever the function raises; what it wrote into its arguments before is there.
     """
+    if type(function) is FunctionType and "shuffle" in written(function.__code__).co_names:
+        raise StartAgain(SHUFFLE, NotRecordable)  # while nothing was drawn yet
+    if _reaches_otherwise(function, (*args, *kwargs.values())):
+        raise StartAgain("memory of an argument is in reach by another name", NotRecordable)
     recorder = Recorder(engine)
     recorder.namespace = Namespace(recorder, creates=True)
     results = _Results(recorder)
@@ -101,6 +107,7 @@ def record(
         recorder.force()
         _write_back(recorder, given)
         _settle_error(recorder, given, error)
+        _settle_exports(recorder, _Results(recorder), (*args, *kwargs.values()))
         recorder.closed = True
         raise
     engine.pace = None  # what is left is worth its evaluation
@@ -112,6 +119,7 @@ def record(
     _write_back(recorder, given)
     made = results.of(result)
     del result
+    _settle_exports(recorder, results, (*args, *kwargs.values()))
     results.alive.clear()
     recorder.arguments = []
     kept = sys.getrefcount(recorder) > referred + len(given) or any(
@@ -123,14 +131,63 @@ def record(
     return Recorded(made, recorder, kept, noted)
 
 
+def _reaches_otherwise(function: Any, values: tuple[Any, ...]) -> bool:
+    """Return whether a function that writes reads objects or names that hold an argument."""
+    outside: list[Any] = []
+    if type(function) is FunctionType:
+        outside += map(function.__globals__.get, written(function.__code__).co_names)
+        for cell in function.__closure__ or ():
+            with suppress(ValueError):  # an empty one
+                outside.append(cell.cell_contents)
+    reached = [one for one in outside if type(one) is np.ndarray]
+    for value in (*values, *outside):
+        held: Any = value if isinstance(value, list | tuple | dict) else ()
+        if not held and not isinstance(value, _WITHOUT_RESULTS):
+            held = getattr(value, "__dict__", ())
+        items = held.values() if isinstance(held, dict) else held
+        reached += [one for one in islice(items, MAX_HELD) if type(one) is np.ndarray]
+    given = [value for value in values if type(value) is np.ndarray]
+    if not any(np.may_share_memory(one, array) for one in reached for array in given):
+        return False
+    kinds = tuple({type(value) for value in values})
+    key = (getattr(function, "__code__", None), kinds)
+    if key not in _writing:
+        is_read = type(function) is FunctionType
+        _writing[key] = not is_read or _may_write(function, kinds, MAX_DEPTH)
+    return _writing[key]
+
+
+MAX_HELD = 64
+"""Values that are looked at in one container or object."""
+_writing: dict[Any, bool] = {}
+MAX_DEPTH = 4
+"""Functions that call each other, which are read for writes."""
+
+
+def _may_write(function: FunctionType, kinds: tuple[type, ...], depth: int) -> bool:
+    """Return whether a function, or one that it names, assigns to places or in place."""
+    code, names = written(function.__code__), function.__globals__
+    if any(
+        step.opname == "STORE_SUBSCR" or (step.opname == "BINARY_OP" and "=" in step.argrepr)
+        for step in dis.get_instructions(code)
+    ):
+        return True
+    called = [getattr(kind, name, None) for kind in kinds for name in code.co_names]
+    called += map(names.get, code.co_names)
+    called = [getattr(one, "__wrapped__", one) for one in called]
+    return depth > 0 and any(
+        _may_write(one, kinds, depth - 1) for one in called if type(one) is FunctionType
+    )
+
+
 def _wrapped(recorder: Recorder, values: tuple[Any, ...]) -> tuple[list[Any], list[Array]]:
     """Return what the function gets for its arguments, and the recorded arrays among it.
 
-    An array that is given twice is one recorded array, too.
+    An array given twice is one recorded array, too; one of another byte order is left alone.
     """
     arrays: dict[int, Array] = {}
     for value in values:
-        if type(value) is np.ndarray and id(value) not in arrays:
+        if type(value) is np.ndarray and value.dtype.isnative and id(value) not in arrays:
             arrays[id(value)] = argument(recorder, value)
     return [arrays.get(id(value), value) for value in values], list(arrays.values())
 
@@ -160,6 +217,17 @@ def _settle_error(recorder: Recorder, given: list[Array], error: BaseException) 
     results = _Results(recorder)
     error.args = tuple(results.of(value) for value in error.args)
     results.of(vars(error))
+
+
+def _settle_exports(recorder: Recorder, results: _Results, values: tuple[Any, ...]) -> None:
+    """Put memory of the user's where arguments hold what NumPy was given of recorded arrays."""
+    for value in values if recorder.exports else ():
+        held: Any = value if type(value) is dict else getattr(value, "__dict__", None)
+        for name, item in list(held.items()) if type(held) is dict else ():
+            made = results.given_to_numpy(item) if type(item) is np.ndarray else None
+            if made is not None:
+                held[name] = made
+    recorder.exports.clear()
 
 
 class _Results:
@@ -256,15 +324,28 @@ class _Results:
             return host.copy(order="K")
         return host
 
+    def given_to_numpy(self, value: Host) -> Any:
+        """Return what stands for an array that was exported, or for a view of one; else None."""
+        for array, held in self.recorder.exports.values():
+            if held() is value:
+                return self._array(array)
+            if array._storage.source is None and value.base is array._node.host:
+                lengths = zip(value.shape, value.strides, strict=True)
+                value.flags.writeable = all(step or length < 2 for length, step in lengths)
+                return value
+        return None
+
     def _exported(self, value: Host) -> Any:
         """Return what ``np.asarray`` gave of an argument as the caller's own array."""
         if value.flags.writeable:
             return value
+        found = self.given_to_numpy(value)
+        if found is not None:
+            return found
         for array in self.recorder.arguments:
             source = array._storage.source
             if value is not source and np.may_share_memory(value, source):
-                same = (value.shape, value.strides, value.dtype)
-                if same == (source.shape, source.strides, source.dtype):
+                if value is array._storage.original.host:
                     return source
                 if source.flags.writeable:
                     again = value.view()
@@ -419,7 +500,7 @@ def substituted(function: Callable[..., Any], namespace: Namespace) -> Callable[
     if type(function) is not FunctionType:
         return function
     code = written(function.__code__)
-    if not code.co_names or _writes_globals(code):
+    if not code.co_names or _needs_globals(code):
         return function
     real = function.__globals__
     if type(real) is _Globals:
@@ -433,15 +514,18 @@ def substituted(function: Callable[..., Any], namespace: Namespace) -> Callable[
     return made
 
 
-_writes: dict[Any, bool] = {}
+_needs: dict[Any, bool] = {}
 
 
-def _writes_globals(code: Any) -> bool:
-    found = _writes.get(code)
+def _needs_globals(code: Any) -> bool:
+    """Return whether code writes to its globals, or asks for the dict that holds them."""
+    found = _needs.get(code)
     if found is None:
         names = {"STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_STAR"}
-        found = any(step.opname in names for step in dis.get_instructions(code)) or any(
-            _writes_globals(inner) for inner in code.co_consts if hasattr(inner, "co_code")
+        found = (
+            not {"globals", "exec", "eval"}.isdisjoint(code.co_names)
+            or any(step.opname in names for step in dis.get_instructions(code))
+            or any(_needs_globals(inner) for inner in code.co_consts if hasattr(inner, "co_code"))
         )
-        _writes[code] = found
+        _needs[code] = found
     return found

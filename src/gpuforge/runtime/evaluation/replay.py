@@ -89,6 +89,7 @@ class Noted:
                         for place, array in enumerate(recorder.arguments)}  # fmt: skip
         self._plain = not (
             recorder.reads
+            or recorder.exports
             or recorder.fallbacks
             or any(array._storage.version for array in recorder.arguments)
             or any(type(one) is not Array for one in self._results)
@@ -118,7 +119,7 @@ class Noted:
         storage = array._storage
         if storage is None:
             return node_of(array)
-        return None if storage.source is not None or storage.exported else storage.node
+        return None if storage.source is not None else storage.node
 
 
 def leaf_of(array: Array, output: int) -> Leaf:

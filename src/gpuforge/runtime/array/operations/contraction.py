@@ -11,7 +11,7 @@ from gpuforge.runtime.array.dispatch import operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.operations.reduction import sum_
-from gpuforge.runtime.array.operations.view import taken
+from gpuforge.runtime.array.operations.view import ravel, taken, transpose_
 from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.array.rules import broadcast, count, normalise_axis
 from gpuforge.runtime.array.table import notes, row
@@ -157,6 +157,13 @@ def einsum(recorder: Recorder, *operands: Any, out: Any = None, optimize: Any = 
                 raise Unsupported("subscripts that do not fit")
     if any(letter not in lengths for letter in result) or len(set(result)) < len(result):
         raise Unsupported("subscripts that do not fit")
+    if len(given) == 1 and set(terms[0]) == set(result):  # NumPy returns a view
+        if len(terms[0]) == len(result):
+            return transpose_(recorder, given[0], [terms[0].index(letter) for letter in result])
+        line: Any = ravel(recorder, given[0])
+        if len(terms[0]) > 2 or line._storage is not given[0]._storage:
+            raise Unsupported("a diagonal that no steps of one length lead to")
+        return line[:: nodes[0].shape[0] + 1]
     shape = tuple(lengths[letter] for letter in result)
     text = f"{','.join(terms)}->{result}"
     made = recorder.note(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.array.array import Array
+from gpuforge.runtime.array.array import Array, layout, storage_of
 from gpuforge.runtime.array.formula import follow_numpy
 from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.array.rules import normalise_axes
@@ -43,6 +43,22 @@ def size(recorder: Recorder, a: Any, axis: Any = None) -> int:
     for at in normalise_axes(axis, array.ndim):
         total *= array.shape[at]
     return total
+
+
+def _shared(function: Callable[..., bool]) -> Any:
+    """Return what asks whether two arrays share memory as they would in NumPy."""
+
+    def ask(recorder: Recorder, a: Any, b: Any, /, max_work: Any = None) -> bool:
+        whole = [storage_of(one) if type(one) is Array else None for one in (a, b)]
+        if whole[0] is not whole[1] and any(one and one.source is None for one in whole):
+            return False  # it has memory of its own
+        return function(*(layout(one) if type(one) is Array else one for one in (a, b)), max_work)
+
+    return ask
+
+
+for _function in (np.shares_memory, np.may_share_memory):
+    notes(_function)(_shared(_function))
 
 
 @notes(np.iscomplexobj)

@@ -1,0 +1,214 @@
+"""Everyday patterns that nobody had seen before they were tried, and that then differed."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from tests.meaning.arrays import cube, ints, mat, vec
+from tests.meaning.pattern import pattern, scene
+
+COUNTS = {"calls": 0}
+
+
+@pattern(lambda: (mat(3, 4), mat(4, 2)))
+def product_into_an_array_made_here(a, b):
+    made = np.empty((3, 2))
+    np.matmul(a, b, out=made)
+    return made
+
+
+@pattern(lambda: (vec(), np.empty(6), np.empty(6)))
+def two_results_written_into_arguments(x, fraction, whole):
+    np.modf(x, fraction, whole)
+    quotient, rest = np.divmod(x, 0.7, out=(np.empty(6), np.empty(6)))
+    return fraction + whole, quotient, rest
+
+
+@pattern(lambda: vec(6))
+def a_loop_sees_what_it_writes(x):
+    for place, value in enumerate(x):
+        if place + 1 < len(x):
+            x[place + 1] += value
+    return x
+
+
+@pattern(lambda: ints(4))
+def sequences_are_repeated(x):
+    return [0] * (x[0] + 1), (1, 2) * x[1], x[2] * [3], operator.mul("ab", x[0]), [1] + x
+
+
+@pattern(lambda: np.asfortranarray(mat()))
+def memory_order_of_a_result(a):
+    b = a * 2
+    return b.flags.f_contiguous, b.strides, (a.T + 1).flags.c_contiguous
+
+
+@pattern(lambda: (vec(), vec(4)))
+def which_arrays_share_memory(x, y):
+    double = x * 2
+    return (
+        np.shares_memory(x, x[1:]), np.shares_memory(x[:2], x[3:]), np.may_share_memory(x, y),
+        np.shares_memory(double, double[::2]), np.shares_memory(double, x),
+    )  # fmt: skip
+
+
+@pattern(lambda: (mat(3, 3), cube(2, 3, 3)))
+def subscripts_that_give_views(a, b):
+    turned = np.einsum("ij->ji", a)
+    turned[0] = 5
+    return turned, np.einsum("bij->jbi", b), np.einsum("ii->i", a)
+
+
+@pattern(lambda: vec(4))
+def bits_there_and_back_are_another_view(x):
+    return x.view(np.int64).view(np.float64)
+
+
+@pattern(lambda: vec(4).astype(">f8"))
+def another_byte_order(x):
+    return x.dtype, x[1:], x.copy(), x * 2
+
+
+@pattern(lambda: (np.random.default_rng(3), mat(5, 2)))
+def rows_shuffled(rng, x):
+    x += rng.normal(size=x.shape)
+    rng.shuffle(x)
+    return x, rng.random()
+
+
+@scene
+def rows_shuffled_by_a_method(offload):
+    class Loader:
+        def __init__(self):
+            self.rng = np.random.default_rng(3)
+
+        def mix(self, x):
+            self.rng.shuffle(x)
+
+        @offload
+        def rows(self, x):
+            self.mix(x)
+            return x * 2
+
+    loader = Loader()
+    return [loader.rows(mat(5, 2)) for _ in range(4)]
+
+
+@pattern(lambda: vec(3))
+def a_global_written_by_its_name(x):
+    globals()["COUNTS"] = {"calls": COUNTS["calls"] + 1}
+    return x * 2, "COUNTS" in globals(), "nowhere" in globals()
+
+
+@scene
+def the_dict_of_globals(offload):
+    names = {"np": np, "SCALE": 2.0}
+    exec("def f(x): return x * SCALE + ('OFF' in globals())", names)
+    f, found = offload(names["f"]), []
+    for k in range(5):
+        found.append(f(vec(3)))
+        if k == 2:
+            names["OFF"] = True
+    return found
+
+
+class Checks:
+    def checked(self, x):
+        return np.asarray(x)
+
+    def tail(self, x):
+        return np.asarray(x)[1:]
+
+
+CHECKS = Checks()
+
+
+@pattern(lambda: vec(4))
+def checked_elsewhere(x):
+    y = x * 2
+    return CHECKS.tail(y), CHECKS.tail(x), y
+
+
+@pattern(lambda: vec(4))
+def checked_elsewhere_then_written(x):
+    y = x * 2
+    checked = CHECKS.checked(y)
+    y[0] = 5
+    return checked[0], checked
+
+
+@scene
+def checked_in_a_setter(offload):
+    class State:
+        def __init__(self):
+            self.sets = 0
+
+        @property
+        def value(self):
+            return self._value
+
+        @value.setter
+        def value(self, x):
+            self.sets += 1
+            self._value = np.asarray(x)
+
+        @offload
+        def update(self, x):
+            self.value = x * 2
+            return self.value
+
+    state = State()
+    results = [state.update(vec(k + 2)) for k in range(4)]
+    return results, state, results[-1] is state.value
+
+
+@scene
+def an_argument_by_another_name(offload):
+    class Grid:
+        def __init__(self):
+            self.u = mat(4, 4)
+
+        @offload
+        def relax(self, u):
+            u[1:-1] = (u[:-2] + u[2:]) / 2
+            self.u[0] = self.u.sum()
+            return u * 1
+
+    grid = Grid()
+    return [grid.relax(grid.u) for _ in range(4)], [grid.relax(grid.u[1:]) for _ in range(2)], grid
+
+
+@scene
+def an_argument_seen_from_outside(offload):
+    x = vec()
+    middle = x[2:4]
+
+    @offload
+    def f(a):
+        a += 1
+        total = middle.sum()
+        middle[0] = 50
+        return a * 1, total
+
+    return [f(x) for _ in range(4)], x
+
+
+@scene
+def memory_of_an_argument_written_by_another_method(offload):
+    class State:
+        def __init__(self):
+            self.held = vec(4)
+
+        def put(self, value):
+            self.held[0] = value
+
+        @offload
+        def twice(self, x):
+            y = x * 2
+            self.put(100.0)
+            return y, x.sum()
+
+    state = State()
+    return [state.twice(state.held) for _ in range(4)], state
