@@ -226,12 +226,7 @@ def test_a_forked_child_lets_go_of_it(compilers: Compilers, groups: list[int]) -
 PROGRAM = """
 import sys, time
 import numpy as np, gpuforge as gf
-from gpuforge.runtime.backends.numpy import NumpyBackend
-from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
-from gpuforge.runtime.evaluation.recording import record
-from gpuforge.runtime.placement.priors import may_have_gpu
-from gpuforge.runtime.session import current_session
-from gpuforge.runtime.threads.contention import allowed_cores
+from gpuforge.runtime.evaluation.engine import Programs
 from gpuforge.runtime.workers import compiler
 compiler.OPENING_SECONDS = 30.0
 here = []
