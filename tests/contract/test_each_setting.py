@@ -30,6 +30,7 @@ from gpuforge.diagnose.run import run_checks
 from gpuforge.errors import GpuForgeError
 from gpuforge.probe import SnapshotProbe
 from gpuforge.runtime.threads.contention import ONE_THREAD
+from gpuforge.runtime.workers.compiler import Compilers
 
 from .null import NullBackend
 
@@ -249,6 +250,18 @@ def warmed(world: World) -> Any:
         return [one.library.name for one in held.openings.all]
 
 
+def compiled_for(world: World) -> Any:
+    """Return for which libraries a process that compiles would be started."""
+    begun: list[str] = []
+    world.patch.setattr(Compilers, "begin", lambda self, library: begun.append(library))
+    for name, found in (("compiles", True), ("may_have_gpu", False)):
+        world.patch.setattr(f"gpuforge.runtime.session.{name}", lambda *_, found=found: found)
+    world.patch.setattr("gpuforge.runtime.threads.contention.allowed_cores", lambda: 2)
+    with gf.session(history=False) as held:
+        held._compile_elsewhere("jax")
+    return begun
+
+
 def imported(world: World) -> Any:
     """Return whether a heavy library is loaded that the program only imports."""
     (world.folder / "sympy.py").write_text("print('loaded')")
@@ -288,6 +301,7 @@ EFFECTS: dict[str, tuple[str, Callable[[World], Any]]] = {
     "learn": ("off", explained()),
     "explore_share": ("0", tried),
     "min_elements": ("1000000", tried),
+    "compiler_process": ("off", compiled_for),
     "warmup": ("on", warmed),
     "lazy_imports": ("on", imported),
     "kernel_caches": ("off", cached),
