@@ -149,3 +149,10 @@ def test_examples_in_a_form_are_no_answers() -> None:
     machine = machine_from_text(f"{form}i7 6700HQ and GTX 1070 here, swapped from a GTX 960.")
     assert (known(machine.host.platform), known(machine.host.cpu_model)) == ("windows", "i7 6700HQ")
     assert [known(device.name) for device in machine.devices] == ["GTX 1070"]
+
+
+def test_names_of_one_chip_are_one_card() -> None:
+    """As lspci and lshw name what is sold under several names."""
+    text = "GPU: Strix Halo [Radeon Graphics / Radeon 8050S Graphics / Radeon 8060S Graphics]"
+    (device,) = machine_from_text(text).devices
+    assert known(device.name) == "Strix Halo"

@@ -81,6 +81,15 @@ def when_ready(compilers: Compilers, backend: Any, graph: Graph) -> bytes:
     raise AssertionError("the process was never ready")
 
 
+def ready(compilers: Compilers) -> tuple[Any, Graph]:
+    """Return a backend and a graph that a process which is ready has compiled once."""
+    backend = _jax()
+    graph = graph_of(wave, backend)
+    compilers.begin("jax")
+    when_ready(compilers, backend, graph)
+    return backend, graph
+
+
 def is_gone(group: int) -> bool:
     end = time.monotonic() + LIMIT_SECONDS
     while time.monotonic() < end:
@@ -132,10 +141,7 @@ def test_it_ends_with_a_program_that_is_killed(jax: Any) -> None:
 
 
 def test_graphs_are_compiled_here_where_it_is_gone(compilers: Compilers, groups: list[int]) -> None:
-    backend = _jax()
-    graph = graph_of(wave, backend)
-    compilers.begin("jax")
-    when_ready(compilers, backend, graph)
+    backend, graph = ready(compilers)
     os.killpg(groups[0], signal.SIGKILL)
     assert is_gone(groups[0])
     assert compilers.ask(backend, graph, LIKE) is None
@@ -157,10 +163,7 @@ def test_what_it_cannot_compile_is_compiled_here(
 def test_what_takes_too_long_is_not_compiled_here_either(
     compilers: Compilers, groups: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backend = _jax()
-    graph = graph_of(wave, backend)
-    compilers.begin("jax")
-    when_ready(compilers, backend, graph)
+    backend, graph = ready(compilers)
     monkeypatch.setattr(compiler, "ANSWER_SECONDS", 0.0)
     with pytest.raises(TimeoutError, match="not compiled after"):
         compilers.ask(backend, graph, LIKE)
@@ -196,10 +199,7 @@ def test_there_is_no_interpreter(
 
 
 def test_a_fork_does_not_wait_for_it(compilers: Compilers, groups: list[int]) -> None:
-    backend = _jax()
-    graph = graph_of(wave, backend)
-    compilers.begin("jax")
-    when_ready(compilers, backend, graph)
+    backend, graph = ready(compilers)
     os.killpg(groups[0], signal.SIGSTOP)
     found: list[bytes | None] = []
     asking = threading.Thread(target=lambda: found.append(compilers.ask(backend, graph, LIKE)))
@@ -215,10 +215,7 @@ def test_a_fork_does_not_wait_for_it(compilers: Compilers, groups: list[int]) ->
 
 
 def test_a_forked_child_lets_go_of_it(compilers: Compilers, groups: list[int]) -> None:
-    backend = _jax()
-    graph = graph_of(wave, backend)
-    compilers.begin("jax")
-    when_ready(compilers, backend, graph)
+    backend, graph = ready(compilers)
     compiler._forget()  # as in a forked child, of which JAX warns
     assert compilers.ask(backend, graph, LIKE) is None
 

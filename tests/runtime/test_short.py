@@ -160,3 +160,19 @@ def test_unseen_calls_are_counted_right_however_often_and_from_wherever() -> Non
     taken += short.take_unseen()
     assert taken + seen == 4 * CALLS
     assert short.take_unseen() == 0
+
+
+def test_held_calls_are_counted_at_what_they_took(quiet_session: Any) -> None:
+    """Not at what the call took that was considered, in which more was done."""
+    placed = gf.offload(double)
+    for _ in range(CALLS):
+        placed(SMALL)
+    record = placed.stats()
+    ((key, held),) = record.held.items()
+    slow = type(held)(held.kind, "numpy", 1.0, 10)
+    record.hold(key, slow)
+    before = record.counts["numpy"].seconds
+    slow.timed += [0.25, 0.75]
+    slow.left -= 2
+    record.count_held()
+    assert record.counts["numpy"].seconds - before == pytest.approx(1.0)

@@ -257,7 +257,7 @@ class FunctionRecord:
         return f"stays:{__version__}:{self.digest}"
 
     def count_held(self) -> None:
-        """Count the calls that were made on held choices, at the seconds last measured."""
+        """Count the calls that were made on held choices, at what those timed of them took."""
         for held in (*self.held.copy().values(), *self._ended.copy()):
             self.count(held)
 
@@ -266,7 +266,8 @@ class FunctionRecord:
         with self._counting:
             made = held.take_uncounted()
         if made:
-            self.add(held.backend, made, held.seconds)
+            times = held.timed.copy()
+            self.add(held.backend, made, sum(times) / len(times) if times else held.seconds)
             put, got = held.moved_bytes
             published.transferred(held.backend, 0.0, made * put, made * got)
             if held.lost_seconds is not None:
@@ -292,9 +293,10 @@ class FunctionRecord:
         owner: Any = self.owner()
         if held.short is not None and owner is not None and owner._short is held.short:
             owner._short = None
-        held.timed = []  # up to 2,000 each, of as many choices as are still looked at
         self._ended.append(held)
-        return self.count(held)
+        made = self.count(held)
+        held.timed = []  # up to 2,000 each, of as many choices as are still looked at
+        return made
 
     def take_counts(self, other: FunctionRecord) -> None:
         """Add the counts of another record of a function with this name."""

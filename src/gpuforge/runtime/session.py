@@ -252,6 +252,10 @@ class Session:
                 self.programs.elsewhere = self._compilers = Compilers()
             self._compilers.begin(name)
 
+    def _end_compilers(self) -> None:
+        if self._compilers is not None:
+            self._compilers.close()
+
     def _home(self, library: Library) -> Home:
         """Return the worker process of a library, which is not begun."""
         from gpuforge.runtime.workers.home import Home
@@ -447,9 +451,9 @@ class Session:
         """Wait for what goes on beside the program, keep what was learned, end the workers."""
         ends = not threading.main_thread().is_alive()
         self.openings.stop()
-        if self._compilers is not None:
-            self._compilers.close()
+        self._end_compilers()  # who asks them is waited for
         self.aside.wait(END_PATIENCE_SECONDS if ends else FORK_PATIENCE_SECONDS)
+        self._end_compilers()  # an import that was waited for may have started them
         with self.history.held_open():  # its start is written to the same file
             self.flush(force=True)
             if self.openings.all:

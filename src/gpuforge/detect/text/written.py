@@ -163,6 +163,12 @@ def _of_all(
         yield "nvidia", {"driver": Driver("nvidia", driver)}
 
 
+# How lspci and lshw write one card: a chip with all the names under which it is sold.
+_ONE_CARD = re.compile(
+    r"\[(?:10de|1002|8086):[0-9a-f]{4}\]|\(rev [0-9a-f]{2}\)|\w \[[^\]/]+ / [^\]]+\]", re.I
+)
+
+
 class _Devices:
     """The GPUs of a text in the order of their lines, and what waits for one."""
 
@@ -265,8 +271,8 @@ class _Devices:
         products = products_in(value, asked=asked or (unnamed and last is self._block))
         if not products and (asked or (unnamed and gfx(value))) and (other := _loosely(value)):
             products = [other]
-        if re.search(r"\[(?:10de|1002|8086):[0-9a-f]{4}\]|\(rev [0-9a-f]{2}\)", value, re.I):
-            products = products[:1]  # lspci's line of one card, which lists what the chip may be
+        if _ONE_CARD.search(value):
+            products = products[:1]
         for product in products:
             inside = _NUMBERED.search(value[: product.start])
             numbers = (int(inside[1]),) if inside and len(products) > 1 else label.numbers

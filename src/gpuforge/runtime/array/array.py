@@ -54,8 +54,11 @@ class Array:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        asking, user = sys._getframe(1), sys._getframe(1).f_back
-        if asking.f_code is _INSTANCE_CHECK and user and "shuffle" in user.f_code.co_names:
+        asking = sys._getframe(1)
+        user = asking.f_back if asking.f_code is _INSTANCE_CHECK else None
+        if user is not None and "shuffle" in user.f_code.co_names:
+            # NumPy's own, which is in C, asks whether this is a sequence, whose rows it swaps by
+            # views of them: some would be there twice. It copies those of NumPy's arrays.
             raise self._recorder.refuse(SHUFFLE)
         return self._node.dtype.type if self._scalar else np.ndarray
 
