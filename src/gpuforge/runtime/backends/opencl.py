@@ -10,6 +10,7 @@ Conversions"; PyOpenCL reference, page "Elementwise".
 from __future__ import annotations
 
 import threading
+import warnings
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib import import_module
@@ -160,7 +161,10 @@ class OpenclBackend(Backend):
         return ClArray(shape, kind, self.pool.allocate(max(prod(shape) * kind.itemsize, 8)))
 
     def _built(self, source: str) -> Any:
-        program = self.cl.Program(self.context, source).build()
+        with warnings.catch_warnings():
+            # Intel's compiler writes that it succeeded, of which PyOpenCL warns.
+            warnings.simplefilter("ignore", self.cl.CompilerWarning)
+            program = self.cl.Program(self.context, source).build()
         return program.all_kernels()[0]
 
     def run(self, source: str, items: Any, *given: Any, group: Any = None) -> None:
