@@ -29,11 +29,9 @@ PLATFORMS = {("linux", "x86_64"): "linux-64", ("linux", "aarch64"): "linux-aarch
 # From CUDA 13 on these packages are named and laid out otherwise; nothing is promised there.
 COMPILED_WITH = {
     "cupy-cuda12x": ("cupy_headers_missing", ("nvidia-cuda-runtime",)),
-    "numba-cuda": (
-        "numba_nvvm_missing",
-        ("nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime"),
-    ),
-}
+    "numba-cuda": ("numba_nvvm_missing",
+                   ("nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime")),
+}  # fmt: skip
 _VARIANT = r"\+(cpu|xpu|cu\d{2,3}|rocm[\d.]+)"
 
 
@@ -42,14 +40,8 @@ def check(site: Site) -> Iterator[Finding]:
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
-    found = [
-        *_torch(site),
-        *_mixed_torch(site),
-        *_jax(site),
-        *_tensorflow(site),
-        *_cupy(site),
-        *_compilers(site),
-    ]
+    looks = (_torch, _mixed_torch, _jax, _tensorflow, _cupy, _compilers)
+    found = [finding for look in looks for finding in look(site)]
     installed = [n for n in site.packages if n in FRAMEWORKS or n.startswith("cupy")]
     if found:
         yield from found
