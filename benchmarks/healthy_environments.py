@@ -153,7 +153,7 @@ def edited(folder: Path) -> Path:
     """Projects worked on in their own folders, each installed by another build backend."""
     made = Path(venv()(folder))
     for backend in ("hatchling.build", "flit_core.buildapi", "poetry.core.masonry.api"):
-        name = backend[:5]
+        name = backend.split(".")[0].split("_")[0]
         package = folder / name / "src" / name
         package.mkdir(parents=True)
         (package / "__init__.py").write_text('"""Mine."""\n__version__ = "1"\n')
