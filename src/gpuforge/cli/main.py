@@ -28,8 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         home = os.environ.get("PYTHONHOME")
         if not home or error.name not in sys.stdlib_module_names:
             raise
-        render.failure(GpuForgeError(f"{error}: PYTHONHOME={home} names the library of another "
-                                     f"Python", hint="unset PYTHONHOME"))  # fmt: skip
+        text = f"{error}: PYTHONHOME={home} names the library of another Python"
+        render.failure(GpuForgeError(text, hint="unset PYTHONHOME"))
         return PROBLEM
     except KeyboardInterrupt:
         render.message("interrupted")

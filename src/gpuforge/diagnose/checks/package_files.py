@@ -83,10 +83,8 @@ def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
     if lost_library and (cause := next(starts, "")):
         yield of_cause(cause, "error", message, evidence=evidence, repair=repair)
     else:
-        steps = (
-            "Install the same version again: "
-            f"pip install --force-reinstall --no-deps {one.name}=={one.version}",
-        )
+        again = f"pip install --force-reinstall --no-deps {one.name}=={one.version}"
+        steps = (f"Install the same version again: {again}",)
         yield Finding("error", message, "package_incomplete", evidence, steps, repair)
 
 

@@ -25,9 +25,8 @@ def check(site: Site) -> Iterator[Finding]:
         return
     python = str(site.environment.python)
     if site.environment.has_pip:
-        yield _asked(
-            site, "pip", [python, "-B", "-m", "pip", "check", "--disable-pip-version-check"]
-        )
+        argv = [python, "-B", "-m", "pip", "check", "--disable-pip-version-check"]
+        yield _asked(site, "pip", argv)
     own = site.environment.prefix / "bin" / "uv"
     if own.exists() or isinstance(site.probe.find_program("uv"), str):
         uv = str(own) if own.exists() else "uv"

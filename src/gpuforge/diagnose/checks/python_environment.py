@@ -55,8 +55,7 @@ def check(site: Site) -> Iterator[Finding]:
         cause = "site_packages_permission_denied"
         yield of_cause(cause, "warning", message, evidence=fixed[:SHOWN])
     elif left := _left_behind(environment):
-        message = (f"{left[0].parent} holds {len(left)} packages that this environment's Python "
-                   f"{environment.version} does not use")  # fmt: skip
+        message = f"Python {environment.version} does not use the packages of {left[0].parent}"
         steps = (f"Create it again, then install what you need: python -m venv --clear {prefix}",)
         evidence = tuple(path.name for path in left[:SHOWN])
         yield Finding("warning", message, "packages_of_another_python", evidence, steps)
