@@ -36,7 +36,7 @@ class Distribution:
     info: Path
     probe: Probe
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         """The folder of packages it lies in."""
         return self.info.parent

@@ -34,8 +34,8 @@ _SPARE = (
     r"(?:^|/)(?:tests?|docs?|examples?|include|licenses)/|^\.\./|\.dist-info/|"
     r"\.(?:py[cixd]|pxi|h|hpp|c|cc|cpp|cu|md|rst|map|a|typed|exe)$|(?:LICEN[CS]E|NOTICE)[^/]*$"
 )
-# Up to so many modules in all, each is looked at; of more only those with which packages begin.
-LOOKED_AT = 5_000
+# Where lists of files are no longer than that, or this check is asked for, no module may be empty.
+LISTED_BYTES = 2**20
 
 
 def check(site: Site) -> Iterator[Finding]:
@@ -44,8 +44,7 @@ def check(site: Site) -> Iterator[Finding]:
     if folder is None:
         yield Finding("skipped", site.packages_folder.reason)  # type: ignore[union-attr]
         return
-    modules = sum(one.record.count(b".py,") for one in site.distributions)
-    every = site.thorough or modules <= LOOKED_AT
+    every = site.thorough or sum(len(one.record) for one in site.distributions) <= LISTED_BYTES
     found = [f for one in site.distributions for f in _damage(site, one, every=every)]
     found += _remains(folder)
     yield from found or [Finding("ok", f"{len(site.distributions)} packages are complete")]
@@ -125,7 +124,7 @@ def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str], l
     folder = str(one.folder)
     gone, mixed, cut = list[str](), list[str](), list[str]()
     if every or _is_changed(one):
-        gone = [path for path in _gone(one) if not re.search(_SPARE, path)]
+        gone = [*_gone(one)]
         mixed = [*_of_another_version(one)] if one.packages else []
     for path, recorded in one.libraries:
         try:
@@ -166,14 +165,14 @@ def _of_another_version(one: Distribution) -> Iterator[str]:
 def _gone(one: Distribution) -> Iterator[str]:
     """Yield every file that is not there; each folder is listed once."""
     folder, there = str(one.folder), dict[str, frozenset[str]]()
-    for path in one.files:
+    for path in (path for path in one.files if not path.endswith(".pyc")):
         parent, _, name = path.rpartition("/")
         if parent not in there:
             try:
                 there[parent] = frozenset(os.listdir(f"{folder}/{parent}"))
             except OSError:
                 there[parent] = frozenset()
-        if name not in there[parent]:
+        if name not in there[parent] and not re.search(_SPARE, path):
             yield path
 
 
