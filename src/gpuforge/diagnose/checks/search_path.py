@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import sys
@@ -54,8 +55,6 @@ def _lost_modules(one: Distribution) -> list[str]:
 
     What installs it writes the folder of all modules, or a table with the path of each.
     """
-    import ast
-
     names, places = one.top_level, list[Path]()
     for file in (name for name in one.files if name.endswith((".pth", "_finder.py"))):
         text = known(one.probe.read_text(str(one.folder / file))) or ""
