@@ -345,3 +345,17 @@ def test_a_check_that_is_asked_for_looks_at_everything(
     assert "1 of its 6 files" in finding.message and "one/deep/a.py" in finding.evidence[0]
     (environment.packages / "one-1.0.dist-info" / "INSTALLER").write_text("conda\n")
     assert not run_checks("package_files").having("error")
+
+
+def test_a_second_description_is_no_version_to_install(
+    environment: Environment, tmp_path: Path
+) -> None:
+    """What is left of an older version has no files: installing it would replace the newer."""
+    environment.add(make_wheel(tmp_path, "one", "2.0"))
+    old = environment.packages / "one-1.0.dist-info"
+    old.mkdir()
+    (old / "METADATA").write_text("Name: one\nVersion: 1.0\n")
+    (old / "INSTALLER").write_text("pip\n")
+    found = run_checks("package_files", "duplicate_packages").having("error", "warning")
+    assert {finding.cause for finding in found} == {"package_incomplete", "several_versions"}
+    assert not [finding for finding in found if finding.repair]

@@ -22,7 +22,7 @@ def pip(site: Site, *arguments: str) -> tuple[RunPip, ...]:
 
 
 def reinstall(site: Site, one: Distribution) -> tuple[RunPip, ...]:
-    """Return the installation of the same version again; nothing if no index or two records hold it.
+    """Return the installation of one version again; nothing if no index or two records hold it.
 
     Its requirements stay as they are, so none is installed with it.
     """
