@@ -518,6 +518,7 @@ MADE = [
     Broken("one_module_of_two_packages", ("ours and yours overwrite",), breaks=record_contents,
            made=(("ours", "1.0", ()), ("yours", "1.0", ())),
            files={name: {"same/__init__.py": f"# {name}"} for name in ("ours", "yours")}),
+    # Its Python finds no library, so doctor starts only where it runs already, as in the tests.
     Broken("pythonhome_set", ("PYTHONHOME",), variables={"PYTHONHOME": "{beside}"}),
     Broken("hook_of_removed_setuptools", ("distutils-precedence.pth",), breaks=lose_setuptools),
     Broken("made_again_by_another_python", ("python3.9",), made=(("numpy", "1.26.4", ()),),
