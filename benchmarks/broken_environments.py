@@ -32,14 +32,14 @@ from tests.diagnose.broken import BROKEN, Broken  # noqa: E402
 from tests.diagnose.environments import Environment, make_wheel  # noqa: E402
 
 # Runs the command line with the machine of an environment, which may have a GPU that is not here.
-DOCTOR = """
-import sys
-from gpuforge.__main__ import main
+MACHINE = """
 from tests.diagnose.broken import BROKEN
+import gpuforge.diagnose.site
 machine = next(one.machine for one in BROKEN if one.name == sys.argv[1])
-if machine:
-    import gpuforge.diagnose.site
-    gpuforge.diagnose.site.read_machine = lambda probe: machine
+gpuforge.diagnose.site.read_machine = lambda probe: machine
+"""
+DOCTOR = """
+from gpuforge.__main__ import main
 sys.exit(main(sys.argv[2:]))
 """
 HIDDEN = ("VIRTUAL_ENV", "CONDA", "PYTHON", "LD_LIB", "PIP_CACHE")
@@ -106,7 +106,8 @@ class Subject:
 
     def doctor(self, *arguments: str) -> subprocess.Popen[str]:
         """Start doctor; the checkout is found first, and not through a variable it would see."""
-        code = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'src')!r}]\n{DOCTOR}"
+        code = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'src')!r}]\n"
+        code += (MACHINE if self.one.machine else "") + DOCTOR
         argv = [sys.executable, "-P", "-c", code, self.one.name, "doctor", *arguments]
         work = self.folder if self.folder.exists() else Path("/")
         return subprocess.Popen(argv, cwd=work, env=self.environ, text=True,

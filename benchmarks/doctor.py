@@ -1,6 +1,9 @@
 """What do doctor and explain cost? Whole processes and in process, raw samples kept.
 
 usage: python benchmarks/doctor.py [ROUNDS [SOURCE ...]]    SOURCE: folders to compare with
+
+What is written is kept by the number of packages that are installed beside this Python: run it in
+an environment with few and in one with many.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.metadata import distributions
 from pathlib import Path
 
 from gpuforge.diagnose import explain
@@ -83,10 +87,12 @@ def main() -> None:
         "doctor, in process": sample(run_checks, rounds),
         **processes(rounds, OWN, *sys.argv[2:]),
     }
-    result = {"machine": platform.platform(), "python": platform.python_version(),
-              "seconds": samples}  # fmt: skip
     target = Path(__file__).parent / "results" / "doctor.json"
     target.parent.mkdir(exist_ok=True)
+    before = json.loads(target.read_text()) if target.exists() else {}
+    installed = f"{len({one.name for one in distributions()})} packages"
+    result = {"machine": platform.platform(), "python": platform.python_version(),
+              "seconds": {**before.get("seconds", {}), installed: samples}}  # fmt: skip
     target.write_text(json.dumps(result, indent=1) + "\n")
     for name, times in samples.items():
         median, worst = statistics.median(times), max(times)

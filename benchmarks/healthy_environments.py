@@ -149,6 +149,31 @@ def editable_in_odd_folder(folder: Path) -> Path:
     return Path(made)
 
 
+def edited(folder: Path) -> Path:
+    """Projects worked on in their own folders, each installed by another build backend."""
+    made = Path(venv()(folder))
+    for backend in ("hatchling.build", "flit_core.buildapi", "poetry.core.masonry.api"):
+        name = backend.split(".")[0].split("_")[0]
+        package = folder / name / "src" / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text('"""Mine."""\n__version__ = "1"\n')
+        requires = backend.split(".")[0] if "poetry" not in backend else "poetry-core"
+        (folder / name / "pyproject.toml").write_text(
+            f"[build-system]\nrequires = ['{requires}']\nbuild-backend = '{backend}'\n"
+            f"[project]\nname = '{name}'\nversion = '1'\ndescription = 'Mine.'\n"
+        )
+        install(made, "-e", str(folder / name))
+        run(made / "bin/python", "-c", f"import {name}")
+    return made
+
+
+def linked(folder: Path) -> Path:
+    """Packages that are links into uv's cache."""
+    run(uv(), "venv", "-q", "--python", sys.executable, folder / "venv")
+    install(folder / "venv", "--link-mode=symlink", "numpy==2.4.6", "requests", "pandas==2.3.3")
+    return folder / "venv"
+
+
 def by_hand(*wheels: tuple[str, str, tuple[str, ...]]) -> Any:
     def make(folder: Path) -> Path:
         for name, version, requires in wheels:
@@ -202,6 +227,12 @@ KINDS: dict[str, tuple[Callable[[Path], Path | None], str]] = {
     "MLX": (venv("mlx[cpu]"), ""),
     "boosted trees and OpenMP": (venv("lightgbm", "xgboost", "faiss-cpu", "scikit-learn"), ""),
     "transformers": (by_uv("transformers", "safetensors", "torch==2.13.0+cpu"), ""),
+    "tools that share a namespace, as pytest, IPython and protobuf do": (
+        venv("pytest", "pytest-cov", "ipython", "mypy", "black", "protobuf", "google-auth",
+             "setuptools", "importlib-metadata", "attrs", "nvidia-nvtx"), ""),
+    "projects of several backends, editable": (edited, ""),
+    "packages linked into uv's cache": (linked, ""),
+    "venv, activated, PYTHONPATH to its own project": (venv("numpy==2.4.6", "six"), ""),
     "pynvml beside nvidia-ml-py": (venv("pynvml", "nvidia-ml-py"), ""),
     "PyTorch with CUDA 12.8, driver 570": (
         by_hand(TORCH_GPU, ("nvidia-cublas-cu12", "12.8.4.1", ())), "12.8"),
@@ -212,7 +243,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path | None], str]] = {
 }  # fmt: skip
 
 
-def diagnosed(prefix: Path | None, folder: Path, gpu: str) -> dict[str, Any]:
+def diagnosed(prefix: Path | None, folder: Path, gpu: str, activated: bool) -> dict[str, Any]:
     """Return doctor's findings, as the Python of the checkout asks or the system's own."""
     paths = [str(ROOT), str(ROOT / "src")]
     code = DOCTOR.format(paths=paths, gpu=gpu, count=len(paths))
@@ -223,6 +254,11 @@ def diagnosed(prefix: Path | None, folder: Path, gpu: str) -> dict[str, Any]:
         code = f"import sys; sys.path.append({str(here)!r})\n{code}"
     else:
         environ["VIRTUAL_ENV"] = str(prefix)
+    if prefix and activated:
+        (folder / "project" / "mine").mkdir(parents=True)
+        (folder / "project" / "mine" / "__init__.py").touch()
+        environ["PYTHONPATH"] = str(folder / "project")
+        environ["PATH"] = f"{prefix}/bin{os.pathsep}{environ['PATH']}"
     done = subprocess.run([python, "-P", "-c", code], env=environ, cwd=folder, text=True,
                           capture_output=True)  # fmt: skip
     try:
@@ -242,7 +278,7 @@ def main() -> None:
             folder.mkdir()
             started = time.monotonic()
             try:
-                found = diagnosed(make(folder), folder, gpu)
+                found = diagnosed(make(folder), folder, gpu, "activated" in name)
             except (subprocess.CalledProcessError, OSError, RuntimeError) as error:
                 told = getattr(error, "stderr", None) or str(error).encode()
                 rows[name] = {"not made": told.decode("utf-8", "replace")[-300:]}

@@ -124,7 +124,7 @@ def test_private_things_are_masked(value: str, gone: str) -> None:
     [
         "NVIDIA GeForce RTX 4090, driver 570.26, CUDA 12.8, compute capability 8.9",
         "0000:01:00.0",
-        "numpy 2.4.6 is incomplete: 3 of its 509 modules and libraries are missing",
+        "numpy 2.4.6 is incomplete: 3 of its 509 files are missing",
         "torch 2.9.0+cu128",
         "/usr/lib/python3.11/site-packages/numpy/__init__.py",
         "the driver serves CUDA 12",

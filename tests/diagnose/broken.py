@@ -11,7 +11,10 @@ import base64
 import hashlib
 import json
 import os
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -213,6 +216,94 @@ def for_another_python(environment: Environment) -> None:
     write("numpy-*.dist-info/WHEEL", text)(environment)
 
 
+def for_another_machine(environment: Environment) -> None:
+    """Install what was built for another processor, as a copied layer of an image does."""
+    argv = [environment.prefix / "bin" / "python", "-m", "pip", "install", "-q", "--upgrade",
+            "--target", environment.packages, "--platform", "manylinux_2_28_aarch64",
+            "--only-binary=:all:", "--no-deps", NUMPY]  # fmt: skip
+    subprocess.run(argv, check=True, capture_output=True)
+
+
+def empty(path: str) -> Break:
+    """Empty a file, as an install on a full disk does; its folder does not change after that."""
+
+    def breaks(environment: Environment) -> None:
+        found = environment.packages / path
+        before = found.parent.stat()
+        write(path)(environment)
+        os.utime(found.parent, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    return breaks
+
+
+def lose_setuptools(environment: Environment) -> None:
+    delete("setuptools", "setuptools-*", "_distutils_hack", "pkg_resources")(environment)
+    write("distutils-precedence.pth", DISTUTILS)(environment)
+
+
+def rename_editable(environment: Environment) -> None:
+    """Install a project in its own folder, then rename its package there."""
+    project = environment.prefix.parent / "project"
+    (project / "before").mkdir(parents=True)
+    (project / "before" / "__init__.py").touch()
+    (project / "pyproject.toml").write_text("[project]\nname = 'before'\nversion = '1'\n")
+    argv = [environment.prefix / "bin" / "python", "-m", "pip", "install", "-q", "-e", project]
+    subprocess.run(argv, check=True, capture_output=True)
+    (project / "before").rename(project / "after")
+
+
+def made_again_by_another_python(environment: Environment) -> None:
+    """Leave the packages in the folder of an older Python, as venv does without --clear."""
+    library = environment.packages.parent
+    library.rename(library.with_name("python3.9"))
+    (library / "site-packages").mkdir(parents=True)
+
+
+def another_python_first(environment: Environment) -> None:
+    folder = environment.prefix.parent / "first"
+    folder.mkdir()
+    for name in ("python", "python3", "pip"):
+        (folder / name).symlink_to("/usr/bin/true")
+
+
+def old_cxx_library(environment: Environment) -> None:
+    """Copy the system's C++ library without the names of its newer interfaces."""
+    folder = environment.prefix.parent / "old"
+    folder.mkdir()
+    found = next(p for p in Path("/usr/lib").rglob("libstdc++.so.6") if "32" not in str(p.parent))
+    content = re.sub(rb"(GLIBCXX_3\.4\.)([12]\d|3\d)(?=\0)", rb"\1xx", found.read_bytes())
+    (folder / "libstdc++.so.6").write_bytes(content)
+
+
+DISTUTILS = (
+    "import os; var = 'SETUPTOOLS_USE_DISTUTILS'; enabled = os.environ.get(var, 'local') == "
+    "'local'; enabled and __import__('_distutils_hack')\n"
+)
+
+
+def record_contents(environment: Environment) -> None:
+    """Give every file in the lists of packages a hash, another for each package, and a size."""
+    for record in environment.packages.glob("*.dist-info/RECORD"):
+        text = record.read_text().replace(",,", f",sha256={record.parent.name},9")
+        record.write_text(text.replace("/RECORD,sha256=" + f"{record.parent.name},9", "/RECORD,,"))
+
+
+def empty_by_hand(environment: Environment) -> None:
+    record_contents(environment)
+    empty("mine/__init__.py")(environment)
+
+
+def lose_table(environment: Environment) -> None:
+    delete("mine/table.json")(environment)
+    os.utime(environment.packages / "mine-1.0.dist-info" / "RECORD", (1, 1))  # days before that
+
+
+def for_a_mainframe(environment: Environment) -> None:
+    text = "Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp311-cp311-manylinux1_s390x\n"
+    write("mine-*.dist-info/WHEEL", text)(environment)
+
+
+ENDING = f"cpython-{sys.version_info[0]}{sys.version_info[1]}-s390x-linux-gnu.so"
 NUMPY = "numpy==2.4.6"
 SCIENCE = ("numpy==2.4.6", "pandas==2.3.3", "scipy==1.17.1", "scikit-learn==1.9.1")
 WEB = ("requests==2.34.2", "pydantic==2.14.3", "matplotlib==3.11.2")
@@ -306,6 +397,22 @@ REAL = [
            imports=("torch", "torchvision")),
     Broken("tokenizers_missing", ("tokenizers",), ("transformers==5.23.0",),
            breaks=delete("tokenizers", "tokenizers-*"), imports=("transformers",)),
+    Broken("numpy_of_another_machine", ("aarch64",), (NUMPY,), breaks=for_another_machine,
+           imports=("numpy",)),
+    Broken("module_emptied_by_a_full_disk", ("pandas 2.3.3",), SCIENCE,
+           breaks=empty("pandas/core/frame.py"), imports=("pandas", "numpy")),
+    Broken("certificates_gone", ("certifi",), WEB, breaks=delete("certifi/cacert.pem"),
+           imports=("requests",)),
+    Broken("editable_package_renamed", ("before",), ("six",), breaks=rename_editable),
+    Broken("jwt_beside_pyjwt", ("jwt and pyjwt",), ("jwt==1.3.1", "pyjwt==2.9.0"),
+           imports=("jwt",)),
+    Broken("pydantic_core_of_another_pydantic", ("pydantic-core",), WEB,
+           ("pydantic-core==2.33.2",), imports=("pydantic", "requests")),
+    Broken("pythonhome_of_another_python", ("PYTHONHOME",), (NUMPY,),
+           imports=("numpy",), variables={"PYTHONHOME": "/usr"}),
+    Broken("cxx_library_too_old", ("libstdc++",), SCIENCE, breaks=old_cxx_library,
+           imports=("numpy", "pandas"),
+           variables={"LD_LIBRARY_PATH": "{beside}/old"}),
 ]  # fmt: skip
 
 CONDA = {"VIRTUAL_ENV": "", "CONDA_PREFIX": "{prefix}", "HOME": "{beside}"}
@@ -400,6 +507,26 @@ MADE = [
     Broken("pip_installs_for_the_user", ("PIP_USER",), variables={"PIP_USER": "1"}),
     Broken("pip_installs_elsewhere", ("PIP_TARGET",),
            variables={"PIP_TARGET": "{beside}/target"}),
+    Broken("module_emptied", ("mine 1.0 is incomplete",), made=(("mine", "1.0", ()),),
+           files={"mine": {"mine/__init__.py": "x = 1"}}, breaks=empty_by_hand),
+    Broken("data_gone", ("mine 1.0 is incomplete",), made=(("mine", "1.0", ()),),
+           files={"mine": {"mine/__init__.py": "", "mine/table.json": "{}"}},
+           breaks=lose_table),
+    Broken("compiled_for_another_machine", ("mine 1.0 was compiled for s390x",),
+           made=(("mine", "1.0", ()),), breaks=for_a_mainframe,
+           files={"mine": {"mine/__init__.py": "", f"mine/a.{ENDING}": "x"}}),
+    Broken("one_module_of_two_packages", ("ours and yours overwrite",), breaks=record_contents,
+           made=(("ours", "1.0", ()), ("yours", "1.0", ())),
+           files={name: {"same/__init__.py": f"# {name}"} for name in ("ours", "yours")}),
+    # Its Python finds no library, so doctor starts only where it runs already, as in the tests.
+    Broken("pythonhome_set", ("PYTHONHOME",), variables={"PYTHONHOME": "{beside}"}),
+    Broken("hook_of_removed_setuptools", ("distutils-precedence.pth",), breaks=lose_setuptools),
+    Broken("made_again_by_another_python", ("python3.9",), made=(("numpy", "1.26.4", ()),),
+           breaks=made_again_by_another_python),
+    Broken("another_python_is_found_first", ("PATH",), breaks=another_python_first,
+           variables={"PATH": "{beside}/first:{prefix}/bin:/usr/bin:/bin"}),
+    Broken("certificates_named_are_gone", ("REQUESTS_CA_BUNDLE",),
+           variables={"REQUESTS_CA_BUNDLE": "{beside}/gone.pem"}),
     Broken("cuda_home_gone", ("CUDA_HOME",), variables={"CUDA_HOME": "/usr/local/cuda-gone"}),
 ]  # fmt: skip
 BROKEN = [*REAL, *MADE]

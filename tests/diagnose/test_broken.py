@@ -83,6 +83,10 @@ def found_in(capsys: pytest.CaptureFixture[str], cause: str) -> list[dict[str, A
         ("editable_project_gone", "source_gone"),
         ("environment_moved", "environment_moved"),
         ("pip_installs_elsewhere", "pip_installs_elsewhere"),
+        ("pythonhome_set", "pythonhome_set"),
+        ("certificates_named_are_gone", "named_file_gone"),
+        ("hook_of_removed_setuptools", "search_path_gone"),
+        ("made_again_by_another_python", "packages_of_another_python"),
     ],
 )
 def test_the_step_that_is_advised_settles_it(

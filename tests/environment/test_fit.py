@@ -134,3 +134,12 @@ def test_a_gpu_that_nothing_can_use_counts_for_nothing() -> None:
 def test_too_little_of_everything_is_said() -> None:
     with pytest.raises(EnvironmentMismatch, match="too little memory"):
         advice.recommend(cpu_only(replace(LINUX, memory_total_bytes=10**8)))
+
+
+def test_the_memory_in_a_name_counts_where_no_tool_shows_it() -> None:
+    device = Device(0, "nvidia", name="GA100 [A100 SXM4 40GB]", compute_capability="8.0")
+    fit = fit_profile(
+        Machine("ok", (device,), host=LINUX, best_device=0), PROFILES["deep_learning"]
+    )
+    assert fit.met
+    assert "at least 40 GB" in fit.reason

@@ -79,3 +79,25 @@ def test_no_recorded_machine_gets_an_impossible_choice(
             for name in ("production", "research"):
                 found = plan(machine, name, framework)
                 assert_possible(found, machine, by_name=True)
+
+
+def planned(name: str, corpus: Path, script: dict[str, Any]) -> Any:
+    machine = script["machine_of"](corpus / "devices" / name)
+    profile = script["load_profiles"]()["learning"]
+    return script["advice"].plan(profile, "pytorch", machine=machine, python="3.12")
+
+
+def test_a_platform_without_any_build_is_refused_without_more_words(
+    corpus: Path, script: dict[str, Any]
+) -> None:
+    found = planned("mac-intel-amd-dual-mojave-text", corpus, script)
+    assert found.refusal is not None
+    assert not [text for text in found.warnings if text.startswith("CPU, not")]
+
+
+def test_a_card_that_the_release_lists_comes_without_a_note(
+    corpus: Path, script: dict[str, Any]
+) -> None:
+    found = planned("amd-rx9060xt-amdgpu-top-json", corpus, script)
+    assert found.accelerator == "rocm"
+    assert not [text for text in found.warnings if text.startswith("gfx1200")]

@@ -67,7 +67,7 @@ class PythonEnvironment:
         else:
             places = self._folders_below(self.prefix)
             if self._configured.get("include-system-site-packages", "").lower() == "true":
-                places += self._folders_below(Path(self._configured.get("home", "/usr/bin")).parent)
+                places += self._folders_below((self.home or Path("/usr/bin")).parent)
         return tuple(dict.fromkeys(place for place in places if place.is_dir()))
 
     @cached_property
@@ -79,6 +79,11 @@ class PythonEnvironment:
     def made_by_uv(self) -> bool:
         """Whether uv made it, which leaves pip out and needs none."""
         return "uv" in self._configured
+
+    @property
+    def home(self) -> Path | None:
+        """The folder of the Python that a virtual environment was made of, if it is recorded."""
+        return Path(named) if (named := self._configured.get("home")) else None
 
     @cached_property
     def fault(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -23,6 +24,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except GpuForgeError as error:
         render.failure(error)
         return WRONG_USAGE
+    except ModuleNotFoundError as error:
+        home = os.environ.get("PYTHONHOME")
+        if not home or error.name not in sys.stdlib_module_names:
+            raise
+        text = f"{error}: PYTHONHOME={home} names the library of another Python"
+        render.failure(GpuForgeError(text, hint="unset PYTHONHOME"))
+        return PROBLEM
     except KeyboardInterrupt:
         render.message("interrupted")
         return INTERRUPTED

@@ -18,13 +18,8 @@ def by_activation(
     script = _script(site)
     if lines and lines[-1] in (known(site.probe.read_text(str(script))) or "").splitlines():
         steps = (f"source {script}",)
-        return Finding(
-            "warning",
-            f"{script} sets it already: activate the environment again",
-            "",
-            evidence,
-            steps,
-        )
+        message = f"{script} sets it already: activate the environment again"
+        return Finding("warning", message, "", evidence, steps)
     repair = (AppendLines(script, lines),) if lines and not site.environment.refusal else ()
     return of_cause(cause, "warning", message, evidence=evidence, repair=repair)
 

@@ -36,7 +36,7 @@ class Distribution:
     info: Path
     probe: Probe
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         """The folder of packages it lies in."""
         return self.info.parent
@@ -75,10 +75,28 @@ class Distribution:
         """The folders of its import packages, relative to `folder`."""
         return self._lines_before(b"/__init__.py,")
 
+    @property
+    def starts(self) -> list[str]:
+        """The modules with which its import packages begin, relative to `folder`."""
+        return [f"{package}/__init__.py" for package in self.packages if "/" not in package]
+
+    @property
+    def files(self) -> list[str]:
+        """Every file, relative to `folder`."""
+        lines = self.record.decode("utf-8", "replace").splitlines()
+        return [line.partition(",")[0] for line in lines if line[:1] != '"']
+
     @cached_property
     def modules(self) -> tuple[str, ...]:
         """Every module that is written in Python, relative to `folder`."""
         return tuple(f"{path}.py" for path in self._lines_before(b".py,"))
+
+    def entry(self, path: str) -> bytes:
+        """Return what the list says of a file: hash and size; empty when it says nothing."""
+        key = f"\n{path},".encode()
+        start = 0 if self.record.startswith(key[1:]) else self.record.find(key) + 1
+        line = self.record[start : self.record.find(b"\n", start)].rstrip()
+        return line[len(key) - 1 :] if line.startswith(key[1:]) else b""
 
     def _lines_before(self, ending: bytes) -> tuple[str, ...]:
         """Return the lines of the record that have an ending, each up to it."""
@@ -94,6 +112,11 @@ class Distribution:
     def installer(self) -> str:
         """The tool that installed it; empty where none is recorded."""
         return text_of(self._bytes("INSTALLER")).strip()
+
+    @property
+    def top_level(self) -> list[str]:
+        """The modules that it says it holds; none where it does not say so."""
+        return text_of(self._bytes("top_level.txt")).split()
 
     @property
     def wheel(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -53,18 +52,6 @@ class Report:
     findings: tuple[Finding, ...]
     network_checked: bool = False
     environment: PythonEnvironment | None = None
-
-    @classmethod
-    def of(
-        cls,
-        findings: Iterable[Finding],
-        *,
-        network_checked: bool,
-        environment: PythonEnvironment | None = None,
-    ) -> Report:
-        """Return the report of `findings`."""
-        ordered = sorted(findings, key=lambda finding: SEVEREST_FIRST.index(finding.state))
-        return cls(tuple(ordered), network_checked, environment)
 
     def having(self, *states: State) -> tuple[Finding, ...]:
         """Return the findings in one of `states`."""

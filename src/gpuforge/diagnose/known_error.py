@@ -151,23 +151,9 @@ def _words() -> dict[str, list[list[str]]]:
 
 @cache
 def _parsed(cause: str) -> KnownError:
-    return _parse(cause, json.loads(_lines()[2 + causes().index(cause)]))
-
-
-def _parse(cause: str, table: dict[str, Any]) -> KnownError:
-    return KnownError(
-        cause=cause,
-        title=table["title"],
-        area=table["area"],
-        severity=table["severity"],
-        safe_fix=table["safe_fix"],
-        source=table["source"],
-        summary=table["summary"],
-        steps=tuple(table["steps"]),
-        clues=tuple(parse_clue(clue) for clue in table["clues"]),
-        yields_to=tuple(table.get("yields_to", ())),
-        repaired_by=table.get("repaired_by", ""),
-    )
+    table = json.loads(_lines()[2 + causes().index(cause)])
+    table |= {name: tuple(value) for name, value in table.items() if isinstance(value, list)}
+    return KnownError(**table | {"cause": cause, "clues": tuple(map(parse_clue, table["clues"]))})
 
 
 def parse_clue(table: dict[str, Any]) -> Clue:

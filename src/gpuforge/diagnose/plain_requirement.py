@@ -89,14 +89,9 @@ def _meets_one(release: str, after: bool, clause: str) -> bool:
         above = operator in (">=", ">") and have >= wanted
         return above or operator == "!=" or (operator in ("<", "<=") and have < wanted)
     # A post-release is newer than its release: what asks for equality is not met by it.
-    return {
-        ">=": have >= wanted,
-        "<": have < wanted,
-        ">": have > wanted,
-        "!=": have != wanted,
-        "<=": have < wanted or (have == wanted and not after),
-        "==": have == wanted and not after,
-    }[operator]
+    equal = have == wanted and not after
+    return {">=": have >= wanted, "<": have < wanted, ">": have > wanted, "!=": have != wanted,
+            "<=": have < wanted or equal, "==": equal}[operator]  # fmt: skip
 
 
 def _is_for_others(marker: str, here: Mapping[str, str]) -> bool:

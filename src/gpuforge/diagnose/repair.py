@@ -22,11 +22,12 @@ def pip(site: Site, *arguments: str) -> tuple[RunPip, ...]:
 
 
 def reinstall(site: Site, one: Distribution) -> tuple[RunPip, ...]:
-    """Return the installation of the same version again; nothing where no index can hold it.
+    """Return the installation of one version again; nothing if no index or two records hold it.
 
     Its requirements stay as they are, so none is installed with it.
     """
-    if (one.info / "direct_url.json").exists() or one.folder not in site.environment.folders[:1]:
+    is_local = (one.info / "direct_url.json").exists()
+    if is_local or one.folder not in site.environment.folders[:1] or not site.version(one.name):
         return ()
     # Without a list of its files pip cannot remove a package, only write over it.
     how = "--force-reinstall" if one.record and one.metadata else "--ignore-installed"

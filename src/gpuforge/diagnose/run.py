@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import ModuleType
 
 from gpuforge import log, registry
-from gpuforge.diagnose.finding import Finding, Report, fitted
+from gpuforge.diagnose.finding import SEVEREST_FIRST, Finding, Report, fitted
 from gpuforge.diagnose.site import BuildPlanner, Site
 from gpuforge.errors import UnknownName
 from gpuforge.probe import LiveProbe, Probe
@@ -69,7 +69,8 @@ def run_checks(
     known = {finding.cause for finding in findings}
     findings += [_unseen(cause) for cause in unrepaired if cause not in known]
     environment = site.environment if site.live else None
-    return Report.of(findings, network_checked=network, environment=environment)
+    ordered = sorted(findings, key=lambda finding: SEVEREST_FIRST.index(finding.state))
+    return Report(tuple(ordered), network, environment)
 
 
 def _offered(finding: Finding, site: Site) -> Finding:

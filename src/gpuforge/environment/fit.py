@@ -6,6 +6,7 @@ stands above one whose minimum is not.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from gpuforge.compat import rocm
@@ -64,7 +65,9 @@ def _on_device(machine: Machine, device: Device, profile: Profile) -> Fit:
 
 
 def _least_memory(device: Device) -> float:
-    """Return the memory to count on where none is shown: what every such device has."""
+    """Return the memory to count on where none is shown: that of its name, or of every such one."""
+    if named := re.search(r"\b(\d+) ?GB\b", device_name(device)):
+        return int(named[1]) * _GB
     target = gfx_target(device) if device.vendor == "amd" else None
     gigabytes = _LEAST_APPLE_GB if device.vendor == "apple" else rocm.least_memory_gb(target or "")
     return (gigabytes or _LEAST_GB) * _GB

@@ -276,6 +276,8 @@ def _accelerate(
     if unread is not None:
         return unread[0], unread[1], []
     found = chosen(wish.framework, "cpu", (), target, wish.version)
+    if isinstance(found, Refusal):
+        return "cpu", found, []
     unused = [f"CPU, not {a}: {r.reason}" for a, r in refused.items()]
     if not machine.devices and machine.status == "driver_error":
         unused += [

@@ -15,17 +15,9 @@ from gpuforge.log import logger
 
 # Variables that would lead an installer away from the environment it is told to fill.
 _MISLEADING = (
-    "PYTHONPATH",
-    "PYTHONHOME",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "PIP_TARGET",
-    "PIP_PREFIX",
-    "PIP_USER",
-    "PIP_REQUIRE_VIRTUALENV",
-    "UV_SYSTEM_PYTHON",
-    "UV_PROJECT_ENVIRONMENT",
-)
+    "PYTHONPATH PYTHONHOME VIRTUAL_ENV CONDA_PREFIX PIP_TARGET PIP_PREFIX PIP_USER "
+    "PIP_REQUIRE_VIRTUALENV UV_SYSTEM_PYTHON UV_PROJECT_ENVIRONMENT"
+).split()
 # conda would list the folder that an environment is built in, which is gone afterwards.
 _SET = {"PYTHONNOUSERSITE": "1", "CONDA_REGISTER_ENVS": "false"}
 _TAIL_LINES = 200

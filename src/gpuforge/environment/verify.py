@@ -77,17 +77,10 @@ def verify_environment(folder: Path) -> Verification:
     found = _ask(folder, _script(), framework, accelerator)
     versions = {normal_name(name): version for name, version in found["distributions"].items()}
     problems = check_resolved(versions)
-    listed = Check(
-        "packages", not problems, "; ".join(problems) or f"{len(versions)} packages", 0.0
-    )
-    return Verification(
-        folder=folder,
-        framework=framework,
-        accelerator=accelerator,
-        python=found["python"],
-        versions=versions,
-        checks=(listed, *(Check(**check) for check in found["checks"])),
-    )
+    told = "; ".join(problems) or f"{len(versions)} packages"
+    listed = Check("packages", not problems, told, 0.0)
+    checks = (listed, *(Check(**one) for one in found["checks"]))
+    return Verification(folder, framework, accelerator, found["python"], versions, checks)
 
 
 def _script() -> str:

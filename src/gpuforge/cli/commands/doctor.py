@@ -6,6 +6,7 @@ import argparse
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from gpuforge import settings
 from gpuforge.changes.environment import PythonEnvironment
@@ -21,6 +22,22 @@ from gpuforge.probe import LiveProbe, Probe, SnapshotProbe
 SUMMARY = "check drivers, packages and the environment, and repair what is safe"
 
 SHOWN = ("check", "state", "message", "cause", "evidence", "steps", "elapsed_seconds")
+
+
+_ON = {"action": "store_true"}
+_FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("checks", {"metavar": "CHECK", "nargs": "*"},
+     "run these checks only, or those for these causes"),
+    ("--list", _ON, "list checks and known causes"),
+    ("--skip", {"metavar": "CHECK", "action": "append", "default": []}, "skip a check"),
+    ("--network", _ON, "also run slow checks and those that need the network"),
+    ("--plugins", _ON, "also run checks that other packages provide"),
+    ("--fix", _ON, "show repairs, ask, then make them"),
+    ("--yes", _ON, "make or undo repairs without asking"),
+    ("--undo", {"metavar": "ID"}, "undo a repair ('list' shows all)"),
+    ("--snapshot", {"metavar": "DIR"}, "check a recorded machine"),
+    ("--json", _ON, "print one JSON document"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,27 +58,8 @@ class Repair:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "checks",
-        metavar="CHECK",
-        nargs="*",
-        help="run these checks only, or those for these causes",
-    )
-    parser.add_argument("--list", action="store_true", help="list checks and known causes")
-    parser.add_argument("--skip", metavar="CHECK", action="append", default=[], help="skip a check")
-    parser.add_argument(
-        "--network",
-        action="store_true",
-        help="also run slow checks and those that need the network",
-    )
-    parser.add_argument(
-        "--plugins", action="store_true", help="also run checks that other packages provide"
-    )
-    parser.add_argument("--fix", action="store_true", help="show repairs, ask, then make them")
-    parser.add_argument("--yes", action="store_true", help="make or undo repairs without asking")
-    parser.add_argument("--undo", metavar="ID", help="undo a repair ('list' shows all)")
-    parser.add_argument("--snapshot", metavar="DIR", help="check a recorded machine")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    for name, options, text in _FLAGS:
+        parser.add_argument(name, **options, help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -97,14 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _checked(arguments: argparse.Namespace, probe: Probe) -> Report:
-    return run_checks(
-        *arguments.checks,
-        probe=probe,
-        network=arguments.network,
-        skip=arguments.skip,
-        plugins=arguments.plugins,
-        planner=plan_builds,
-    )
+    return run_checks(*arguments.checks, probe=probe, network=arguments.network,
+                      skip=arguments.skip, plugins=arguments.plugins,
+                      planner=plan_builds)  # fmt: skip
 
 
 def _status(report: Report) -> int:
@@ -231,11 +224,10 @@ def _described(environment: PythonEnvironment | None) -> dict[str, object] | Non
 
 
 def _document(report: Report, repairs: tuple[Repair, ...]) -> dict[str, object]:
-    findings = []
-    for finding in report.findings:
-        table = {name: getattr(finding, name) for name in SHOWN}
-        table["repair"] = [action.command for action in finding.repair]
-        findings.append(table)
+    findings = [
+        {name: getattr(found, name) for name in SHOWN}
+        | {"repair": [action.command for action in found.repair]} for found in report.findings
+    ]  # fmt: skip
     return {
         "environment": _described(report.environment),
         "findings": findings,

@@ -42,18 +42,15 @@ def _inside(site: Site, kind: str) -> Finding:
         evidence = (f"{DRIVER}: {driver.splitlines()[0]}",)
         return of_cause("container_no_gpu_passed", "error", evidence=evidence)
     count = len(site.machine.devices)
-    return Finding(
-        "ok",
-        f"running in {kind}; {count} GPUs are visible, and nothing shows that the host has more",
-    )
+    seen = f"{count} GPUs are visible, and nothing shows that the host has more"
+    return Finding("ok", f"running in {kind}; {seen}")
 
 
 def _docker(site: Site) -> Finding:
     nvidia = any(device.vendor == "nvidia" for device in site.machine.devices)
     if not nvidia:
-        return Finding(
-            "ok", "Docker is installed; without an NVIDIA GPU it needs no NVIDIA runtime"
-        )
+        why = "without an NVIDIA GPU it needs no NVIDIA runtime"
+        return Finding("ok", f"Docker is installed; {why}")
     text = known(site.probe.read_text("/etc/docker/daemon.json")) or "{}"
     try:
         runtimes = json.loads(text).get("runtimes", {})

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuforge.compat.tables import entries
 from gpuforge.compat.versions import at_least
 from gpuforge.diagnose.checks.gpu_builds import driver_cuda
-from gpuforge.diagnose.distribution import normalised
+from gpuforge.diagnose.checks.shadowing_modules import COMMON
+from gpuforge.diagnose.distribution import Distribution, normalised
 from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.repair import pip
 from gpuforge.diagnose.site import Site
+from gpuforge.facts import known
 
 if TYPE_CHECKING:
     from gpuforge.changes.action import RunPip
@@ -21,8 +24,10 @@ SUMMARY = "no two packages install the same module"
 
 def check(site: Site) -> Iterator[Finding]:
     """Return each set of packages that overwrite each other."""
-    found = []
-    for entry in entries("companions", "module") if _may_share(site) else ():
+    found, shared = [], _shared(site)
+    unlisted = any(not one.record for one in site.distributions)
+    tables = entries("companions", "module") if shared or unlisted else ()
+    for entry in tables:
         installed = [name for name in entry["packages"] if name in site.packages]
         # What only brings another of them in, as tensorflow does on some systems, holds no files.
         holding = [name for name in installed if _holds(site, name, entry["name"])]
@@ -30,20 +35,30 @@ def check(site: Site) -> Iterator[Finding]:
             found.append(_cupy(site, holding))
         elif len(holding) > 1:
             found.append(_sharing(site, entry["name"], holding))
+    for module in shared.keys() - {entry["name"] for entry in tables} - COMMON:
+        found += _overwritten(site, module, shared[module])
     found += [_several(site, name) for name, versions in site.packages.items() if len(versions) > 1]
     found += _over_conda(site)
     yield from found or [Finding("ok", "no two packages install the same module")]
 
 
-def _may_share(site: Site) -> bool:
-    """Return whether two packages install one module, or one does not list what it installs."""
-    seen = dict[str, str]()
+def _shared(site: Site) -> dict[str, dict[str, Distribution]]:
+    """Return the packages that install one module, by the module and their name."""
+    found = dict[str, dict[str, Distribution]]()
     for one in site.distributions:
         modules = [path for path in one.packages if "/" not in path]
-        modules += ["cupy"] if one.name.startswith("cupy") else []
-        if not one.record or any(seen.setdefault(m, one.name) != one.name for m in modules):
-            return True
-    return False
+        for module in (*modules, "cupy") if one.name.startswith("cupy") else modules:
+            found.setdefault(module, {}).setdefault(one.name, one)
+    return {module: several for module, several in found.items() if len(several) > 1}
+
+
+def _overwritten(site: Site, module: str, several: dict[str, Distribution]) -> Iterator[Finding]:
+    """Find a module of which several packages list a different content; not so of a namespace."""
+    path, folders = f"{module}/__init__.py", {one.folder for one in several.values()}
+    content = known(site.probe.read_bytes(str(folders.pop() / path))) or b"__path__"
+    is_namespace = b"__path__" in content or b"declare_namespace" in content
+    if not folders and not is_namespace and len({o.entry(path) for o in several.values()}) > 1:
+        yield replace(_sharing(site, module, sorted(several)), repair=())
 
 
 def _over_conda(site: Site) -> Iterator[Finding]:

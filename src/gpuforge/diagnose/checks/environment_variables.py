@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,11 +23,14 @@ WANTED = {
 }
 PIP_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER")
 FOLDERS = ("CUDA_HOME", "CUDA_PATH", "CUDNN_PATH", "ROCM_PATH", "ROCM_HOME")
+FILES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "PIP_CERT", "PIP_CONSTRAINT")
+SYSTEM_LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
 
 
 def check(site: Site) -> Iterator[Finding]:
     """Return each variable that stands in the way."""
-    looks = (_hiding, _shadowing, _dangling, _redirecting, _contradicting, _compiler, _wanted)
+    looks = (_hiding, _shadowing, _dangling, _redirecting, _contradicting, _compiler, _wanted,
+             _outranked, _old_cxx_library)  # fmt: skip
     found = [finding for look in looks for finding in look(site)]
     yield from found or [Finding("ok", "no environment variable causes a problem")]
 
@@ -88,12 +92,45 @@ def _compiler(site: Site) -> Iterator[Finding]:
 
 
 def _dangling(site: Site) -> Iterator[Finding]:
-    for name in FOLDERS:
-        value = site.probe.environ.get(name)
-        if value and site.live and not Path(value).is_dir():
-            steps = (f"Unset {name}, or point it at a folder that exists.",)
-            yield Finding("warning", f"{name} names a folder that does not exist",
-                          "nvcc_not_found_cuda_home", (f"{name}={value}",), steps)  # fmt: skip
+    for name in (*FOLDERS, *FILES) if site.live else ():
+        value = site.probe.environ.get(name, "")
+        if value and "://" not in value and not Path(value).exists():
+            what = "file" if name in FILES else "folder"
+            cause = "named_file_gone" if name in FILES else "nvcc_not_found_cuda_home"
+            steps = (f"Unset {name}, or point it at a {what} that exists.",)
+            message = f"{name} names a {what} that does not exist"
+            yield Finding("warning", message, cause, (f"{name}={value}",), steps)
+
+
+def _outranked(site: Site) -> Iterator[Finding]:
+    """Find a Python, or a pip, that PATH names before those of the activated environment."""
+    environment, folders = site.environment, site.probe.environ.get("PATH", "").split(os.pathsep)
+    own = str((environment.python or environment.prefix / "bin" / "python").parent)
+    if site.live and environment.named_by and own in folders:
+        for folder in folders[: folders.index(own)]:
+            found = [name for name in ("python", "pip") if os.access(f"{folder}/{name}", os.X_OK)]
+            if found and not os.path.samefile(folder, own):
+                message = f"PATH names {folder} before {own}: {' and '.join(found)} are of there"
+                yield Finding("warning", message, "another_python_first", (f"{folder}/{found[0]}",),
+                              (f"Activate again, or take {folder} out of PATH.",))  # fmt: skip
+
+
+def _old_cxx_library(site: Site) -> Iterator[Finding]:
+    """Find a C++ library on the loader's path that is older than the system's."""
+    places = site.probe.environ.get("LD_LIBRARY_PATH", "").split(":")
+    for folder in filter(None, places) if site.probe.platform == "linux" else ():
+        found = _newest_interface(site, folder)
+        if 0 < found < (have := max(_newest_interface(site, place) for place in SYSTEM_LIBRARIES)):
+            message = f"LD_LIBRARY_PATH names {folder}, whose libstdc++ is older than the system's"
+            evidence = (f"GLIBCXX_3.4.{found}; the system's has GLIBCXX_3.4.{have}",)
+            steps = (f"Take {folder} out of LD_LIBRARY_PATH.",)
+            yield Finding("warning", message, "libstdcxx_too_old", evidence, steps)
+
+
+def _newest_interface(site: Site, folder: str) -> int:
+    """Return the last part of the newest interface of a folder's C++ library; 0 if it has none."""
+    content = known(site.probe.read_bytes(f"{folder}/libstdc++.so.6")) or b""
+    return max(map(int, re.findall(rb"GLIBCXX_3\.4\.(\d+)\0", content)), default=0)
 
 
 def _redirecting(site: Site) -> Iterator[Finding]:

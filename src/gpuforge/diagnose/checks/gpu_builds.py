@@ -29,11 +29,9 @@ PLATFORMS = {("linux", "x86_64"): "linux-64", ("linux", "aarch64"): "linux-aarch
 # From CUDA 13 on these packages are named and laid out otherwise; nothing is promised there.
 COMPILED_WITH = {
     "cupy-cuda12x": ("cupy_headers_missing", ("nvidia-cuda-runtime",)),
-    "numba-cuda": (
-        "numba_nvvm_missing",
-        ("nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime"),
-    ),
-}
+    "numba-cuda": ("numba_nvvm_missing",
+                   ("nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime")),
+}  # fmt: skip
 _VARIANT = r"\+(cpu|xpu|cu\d{2,3}|rocm[\d.]+)"
 
 
@@ -42,14 +40,8 @@ def check(site: Site) -> Iterator[Finding]:
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
-    found = [
-        *_torch(site),
-        *_mixed_torch(site),
-        *_jax(site),
-        *_tensorflow(site),
-        *_cupy(site),
-        *_compilers(site),
-    ]
+    looks = (_torch, _mixed_torch, _jax, _tensorflow, _cupy, _compilers)
+    found = [finding for look in looks for finding in look(site)]
     installed = [n for n in site.packages if n in FRAMEWORKS or n.startswith("cupy")]
     if found:
         yield from found
@@ -65,9 +57,8 @@ def driver_cuda(site: Site) -> int | None:
     for device in _gpus(site, "nvidia"):
         driver = known(device.driver)
         if driver and (version := known(driver.version)):
-            kind = cuda.driver_kind(
-                version, "windows" if site.probe.platform == "win32" else "linux"
-            )
+            on_windows = site.probe.platform == "win32"
+            kind = cuda.driver_kind(version, "windows" if on_windows else "linux")
             return max(cuda.majors(version, kind), default=0)
     everything = [*site.machine.toolkits, *(t for d in site.machine.devices for t in d.runtimes)]
     versions = [known(t.version) for t in everything if t.name == "cuda"]
@@ -139,17 +130,13 @@ def _misfit(site: Site, build: _Torch) -> tuple[str, str] | None:
         return None
     served, wanted = driver_cuda(site), parse_version(build.cuda)[0]
     if served is not None and wanted > served:
-        return (
-            "driver_too_old_for_cuda",
-            f"it needs CUDA {wanted}; the driver supports CUDA {served} at most",
-        )
+        why = f"it needs CUDA {wanted}; the driver supports CUDA {served} at most"
+        return "driver_too_old_for_cuda", why
     capabilities = [c for device in nvidia if (c := _capability(device))]
     if capabilities and build.codes and not any(_runs(c, build) for c in capabilities):
         held, have = ", ".join(build.codes), ", ".join(capabilities)
-        return (
-            "torch_no_kernel_for_gpu",
-            f"it was compiled for compute capability {held}; the GPU has {have}",
-        )
+        why = f"it was compiled for compute capability {held}; the GPU has {have}"
+        return "torch_no_kernel_for_gpu", why
     return None
 
 
@@ -249,8 +236,8 @@ def _cupy(site: Site) -> Iterator[Finding]:
         )
         repair: tuple[RunPip, ...] = ()
         if fitting:
-            repair = pip(site, "uninstall", "-y", wheels[0])
-            repair += pip(site, "install", f"cupy-cuda{fitting[0]}x")
+            repair = (*pip(site, "uninstall", "-y", wheels[0]),
+                      *pip(site, "install", f"cupy-cuda{fitting[0]}x"))  # fmt: skip
         yield of_cause("cupy_wrong_cuda_wheel", "error", evidence=evidence, repair=repair)
 
 
@@ -277,9 +264,8 @@ def _compilers(site: Site) -> Iterator[Finding]:
         ]
         if package in site.packages and major == "12" and lacking:
             evidence = (f"{package} needs {', '.join(lacking)}, or a CUDA toolkit in {toolkit}",)
-            yield of_cause(
-                cause, "warning", evidence=evidence, repair=pip(site, "install", *lacking)
-            )
+            repair = pip(site, "install", *lacking)
+            yield of_cause(cause, "warning", evidence=evidence, repair=repair)
 
 
 def _gpus(site: Site, vendor: str) -> list[Device]:

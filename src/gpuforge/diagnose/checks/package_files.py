@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _imp
 import os
 import re
 from collections.abc import Iterator
@@ -23,13 +24,18 @@ CAUSES = {
     "nvidia-": "cuda_runtime_lib_missing",
     "bitsandbytes": "bitsandbytes_cuda_setup_failed",
 }
-_TAG = re.compile(r"\.(?:cpython-|cp)(3\d+)[a-z]?-")
+_TAG = re.compile(r"\.(?:cpython-|cp)(3\d+)[a-z]?-(\w+)")
 # Compiled where they are used: most environments need none of these.
 _SERVES_MORE = r"(?m)^Tag: (?:\S*py3\S*|\S+-abi3)-"
 _VERSION_FILE = rb"(?m)^(\w+/(?:_?version|__version__|__about__)\.py),sha256=([\w-]+),"
 _LIBRARY = r"\.(?:so(?:\.\d+)*|dll|dylib|pyd)$"
-# People leave these out to save room, and nothing imports them.
-_SPARE = r"(?:^|/)tests?/|^\.\./"
+# People leave these out to save room, and nothing imports or reads them.
+_SPARE = (
+    r"(?:^|/)(?:tests?|docs?|examples?|include|licenses)/|^\.\./|\.dist-info/|"
+    r"\.(?:py[cixd]|pxi|h|hpp|c|cc|cpp|cu|md|rst|map|a|typed|exe)$|(?:LICEN[CS]E|NOTICE)[^/]*$"
+)
+# Where lists of files are no longer than that, or this check is asked for, no module may be empty.
+LISTED_BYTES = 2**20
 
 
 def check(site: Site) -> Iterator[Finding]:
@@ -38,12 +44,13 @@ def check(site: Site) -> Iterator[Finding]:
     if folder is None:
         yield Finding("skipped", site.packages_folder.reason)  # type: ignore[union-attr]
         return
-    found = [f for one in site.distributions for f in _damage(site, one)]
+    every = site.thorough or sum(len(one.record) for one in site.distributions) <= LISTED_BYTES
+    found = [f for one in site.distributions for f in _damage(site, one, every=every)]
     found += _remains(folder)
     yield from found or [Finding("ok", f"{len(site.distributions)} packages are complete")]
 
 
-def _damage(site: Site, one: Distribution) -> Iterator[Finding]:
+def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
     if one.info.suffix == ".egg-info":
         return
     name = f"{one.name} {one.version}"
@@ -53,10 +60,8 @@ def _damage(site: Site, one: Distribution) -> Iterator[Finding]:
         message = f"{name} is damaged: {fault}"
         yield Finding("error", message, "package_incomplete", (str(one.info),), steps, repair)
         return
-    if tags := _other_pythons(site, one):
-        message = (
-            f"{name} was compiled for Python {', '.join(tags)}, not {site.environment.version}"
-        )
+    if misfit := _compiled_for(site, one):
+        message = f"{name} was compiled for {misfit}"
         steps = (f"Install it again: pip install --force-reinstall {one.name}=={one.version}",)
         repair = reinstall(site, one)
         yield Finding("error", message, "wheel_not_supported", (str(one.info),), steps, repair)
@@ -64,11 +69,11 @@ def _damage(site: Site, one: Distribution) -> Iterator[Finding]:
     if one.installer not in RECORDING_INSTALLERS:
         return  # other tools leave out what the list of a wheel names, or write none
     gone, cut, mixed = _missing(one, every=site.thorough)
+    cut += [path for path in (one.modules if every else one.starts) if _is_emptied(one, path)]
     if not gone and not cut and not mixed:
         return
-    count = len(one.modules) + len(one.libraries)
-    parts = [f"{len(gone)} of its {count} modules and libraries are missing"] if gone else []
-    parts += [f"{len(cut)} of its libraries are truncated"] if cut else []
+    parts = [f"{len(gone)} of its {len(one.files)} files are missing"] if gone else []
+    parts += [f"{len(cut)} of its files are truncated"] if cut else []
     parts += [f"{mixed[0]} is that of another version"] if mixed else []
     evidence = tuple(str(one.folder / path) for path in (*gone, *cut, *mixed)[:MISSING_SHOWN])
     message, repair = f"{name} is incomplete: {'; '.join(parts)}", reinstall(site, one)
@@ -77,10 +82,8 @@ def _damage(site: Site, one: Distribution) -> Iterator[Finding]:
     if lost_library and (cause := next(starts, "")):
         yield of_cause(cause, "error", message, evidence=evidence, repair=repair)
     else:
-        steps = (
-            "Install the same version again: "
-            f"pip install --force-reinstall --no-deps {one.name}=={one.version}",
-        )
+        again = f"pip install --force-reinstall --no-deps {one.name}=={one.version}"
+        steps = (f"Install the same version again: {again}",)
         yield Finding("error", message, "package_incomplete", evidence, steps, repair)
 
 
@@ -96,18 +99,24 @@ def _fault_of_description(one: Distribution) -> str:
     return "" if whole else "its RECORD, the list of its files, is truncated"
 
 
-def _other_pythons(site: Site, one: Distribution) -> list[str]:
-    """Return the Pythons that a package was compiled for, unless one is that of the environment."""
-    found = {tag[1] for path, _ in one.libraries if (tag := _TAG.search(path))}
+def _compiled_for(site: Site, one: Distribution) -> str:
+    """Return what other Python or machine a package was compiled for; empty if it fits here."""
+    tags = [tag for path, _ in one.libraries if (tag := _TAG.search(path))]
+    pythons, machines = sorted({tag[1] for tag in tags}), sorted({tag[2] for tag in tags})
     own = "".join(site.environment.version.split(".")[:2])
-    if not found or not own or own in found or re.search(_SERVES_MORE, one.wheel):
-        return []
-    return [f"{tag[0]}.{tag[1:]}" for tag in sorted(found)]
+    here = _TAG.search(_imp.extension_suffixes()[0])
+    misfit = ""
+    if tags and own and own not in pythons:
+        others = ", ".join(f"{tag[0]}.{tag[1:]}" for tag in pythons)
+        misfit = f"Python {others}, not {site.environment.version}"
+    elif tags and here and here[2] not in machines:
+        misfit = f"{', '.join(machines)}, not {here[2]}"
+    return "" if misfit and re.search(_SERVES_MORE, one.wheel) else misfit
 
 
 def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str], list[str]]:
-    """Return the modules and libraries that are not there, the libraries that are cut off, and
-    the modules with the version that are not those of the record.
+    """Return the files that are not there, the libraries that are cut off, and the modules with
+    the version that are not those of the record.
 
     Whatever removes a file gives its folder a time later than that of the record, which is
     written last; only where that is so, or a package or library is gone, is every file looked at.
@@ -115,7 +124,7 @@ def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str], l
     folder = str(one.folder)
     gone, mixed, cut = list[str](), list[str](), list[str]()
     if every or _is_changed(one):
-        gone = [path for path in _gone(one) if not re.search(_SPARE, path)]
+        gone = [*_gone(one)]
         mixed = [*_of_another_version(one)] if one.packages else []
     for path, recorded in one.libraries:
         try:
@@ -154,17 +163,26 @@ def _of_another_version(one: Distribution) -> Iterator[str]:
 
 
 def _gone(one: Distribution) -> Iterator[str]:
-    """Yield every module that is not there; each folder is listed once."""
+    """Yield every file that is not there; each folder is listed once."""
     folder, there = str(one.folder), dict[str, frozenset[str]]()
-    for path in one.modules:
+    for path in (path for path in one.files if not path.endswith(".pyc")):
         parent, _, name = path.rpartition("/")
         if parent not in there:
             try:
                 there[parent] = frozenset(os.listdir(f"{folder}/{parent}"))
             except OSError:
                 there[parent] = frozenset()
-        if name not in there[parent]:
+        if name not in there[parent] and not re.search(_SPARE, path):
             yield path
+
+
+def _is_emptied(one: Distribution, path: str) -> bool:
+    """Return whether a module is empty and was not: a full disk or a loss of power does that."""
+    try:
+        is_empty = not os.stat(f"{one.folder}/{path}").st_size
+    except OSError:
+        return False  # that it is missing is found elsewhere
+    return is_empty and not one.entry(path).endswith((b",", b",0"))
 
 
 def _is_cut(path: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from gpuforge.diagnose.distribution import normalised
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.facts import Failed
@@ -26,9 +25,8 @@ def check(site: Site) -> Iterator[Finding]:
         return
     python = str(site.environment.python)
     if site.environment.has_pip:
-        yield _asked(
-            site, "pip", [python, "-B", "-m", "pip", "check", "--disable-pip-version-check"]
-        )
+        argv = [python, "-B", "-m", "pip", "check", "--disable-pip-version-check"]
+        yield _asked(site, "pip", argv)
     own = site.environment.prefix / "bin" / "uv"
     if own.exists() or isinstance(site.probe.find_program("uv"), str):
         uv = str(own) if own.exists() else "uv"
@@ -55,18 +53,11 @@ def _asked(site: Site, tool: str, argv: list[str]) -> Finding:
 
 
 def _conda(site: Site) -> Iterator[Finding]:
-    """Find records of conda that are cut off, and packages that pip put over conda's."""
+    """Find records of conda that are cut off."""
     for path in sorted((site.environment.prefix / "conda-meta").glob("*.json")):
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            name, version = normalised(record["name"]), record["version"]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            json.loads(path.read_text(encoding="utf-8"))["name"]
+        except (OSError, ValueError, KeyError, TypeError):
             name = path.stem.rsplit("-", 2)[0]
             steps = (f"rm {path}; conda install --force-reinstall {name}",)
             yield Finding("error", f"conda's record of {name} is damaged", "", (str(path),), steps)
-            continue
-        others = [one for one in site.packages.get(name, ()) if one != version]
-        if others:
-            steps = (f"pip uninstall {name}; conda install --force-reinstall {name}",)
-            message = f"{name} {version} of conda was overwritten by {', '.join(others)}"
-            yield Finding("warning", message, "", (str(path),), steps)

@@ -37,7 +37,7 @@ WITH_NAMES_OF_THE_INDEX = ("pip", "uv")
 SHOWN = 5
 # How much of a package's compiled modules is read to see which NumPy they were compiled for, the
 # smallest first; more where this check alone is asked for.
-SCANNED_BYTES, SCANNED_BYTES_IF_ASKED = 2 * 2**20, 24 * 2**20
+SCANNED_BYTES, SCANNED_BYTES_IF_ASKED = 12 * 2**20, 24 * 2**20
 # Who asks for NumPy 2 was compiled for it; who asks for NumPy in an extra only mostly for none.
 _MAY_BE_OLD = re.compile(r"numpy\b(?!.*\bextra\b)(?![^;]*>=?\s*[2-9])")
 # What a wheel brings of other projects lies in "NAME.libs".

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpuforge.changes.environment import PythonEnvironment
 from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.facts import known
@@ -31,6 +32,10 @@ def check(site: Site) -> Iterator[Finding]:
         leave = (f"Or leave it: unset {environment.named_by}",) if environment.named_by else ()
         steps = (f"Create the environment again: python -m venv --clear {prefix}", *leave)
         yield Finding("error", environment.fault, "environment_broken", (str(prefix),), steps)
+    elif (other := site.probe.environ.get("PYTHONHOME")) and _is_elsewhere(environment, other):
+        message = f"PYTHONHOME makes Python use the standard library of another one, in {other}"
+        steps = ("Unset PYTHONHOME: no environment needs it.",)
+        yield Finding("error", message, "pythonhome_set", (f"PYTHONHOME={other}",), steps)
     elif folder is None:
         reason = site.packages_folder.reason  # type: ignore[union-attr]
         yield Finding("error", reason, "environment_broken", (str(prefix),), (CREATE,))
@@ -49,6 +54,11 @@ def check(site: Site) -> Iterator[Finding]:
         message = f"{len(fixed)} packages may not be changed by this user, such as {fixed[0]}"
         cause = "site_packages_permission_denied"
         yield of_cause(cause, "warning", message, evidence=fixed[:SHOWN])
+    elif left := _left_behind(environment):
+        message = f"Python {environment.version} does not use the packages of {left[0].parent}"
+        steps = (f"Create it again, then install what you need: python -m venv --clear {prefix}",)
+        evidence = tuple(path.name for path in left[:SHOWN])
+        yield Finding("warning", message, "packages_of_another_python", evidence, steps)
     elif environment.refusal:
         yield Finding("ok", environment.refusal)
     elif not environment.has_pip and not environment.made_by_uv and "conda" not in environment.kind:
@@ -56,6 +66,21 @@ def check(site: Site) -> Iterator[Finding]:
         yield Finding("warning", "the environment has no pip", "pip_missing", (str(folder),), steps)
     else:
         yield Finding("ok", f"packages can be installed in {prefix}")
+
+
+def _is_elsewhere(environment: PythonEnvironment, other: str) -> bool:
+    """Return whether a PYTHONHOME is not the Python that the environment was made of."""
+    home = environment.home
+    return home is not None and Path(other.split(os.pathsep)[0]).resolve() != home.parent.resolve()
+
+
+def _left_behind(environment: PythonEnvironment) -> list[Path]:
+    """Return the packages of another Python, which made this environment before."""
+    if environment.kind != "virtual environment":
+        return []
+    found = environment.prefix.glob("lib/python3.*/site-packages/*.dist-info")
+    return [path for path in sorted(found) if path.parent not in environment.folders
+            and not path.name.startswith(("pip-", "setuptools-", "wheel-"))]  # fmt: skip
 
 
 def _moved(prefix: Path) -> tuple[str, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import sys
@@ -9,13 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from gpuforge.diagnose.distribution import Distribution
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.facts import known
 
 SUMMARY = "folders and modules that the environment adds to the search path exist"
 
-_IMPORT = re.compile(r"import[ \t]+([A-Za-z_]\w*)\s*(?:;|$)")
+_IMPORT = re.compile(r"^import[ \t]+(\w+)\s*(?:;|$)|__import__\(['\"](\w+)['\"]\)")
+_MAPPING = re.compile(r"^MAPPING\b[^=\n]*= (\{.*\})$", re.M)
 
 
 def check(site: Site) -> Iterator[Finding]:
@@ -41,6 +44,29 @@ def _editable(site: Site) -> Iterator[tuple[str, Finding]]:
             steps = (f"Install it from where it is now: pip install -e FOLDER; or remove it: "
                      f"pip uninstall {one.name}",)  # fmt: skip
             yield one.name, Finding("error", message, "source_gone", (str(one.info),), steps)
+        elif folder and (lost := _lost_modules(one)):
+            message = f"the modules of {one.name} are no longer in {folder}: {', '.join(lost)}"
+            steps = (f"Install the project again: pip install -e {folder}",)
+            yield one.name, Finding("error", message, "source_gone", (str(one.info),), steps)
+
+
+def _lost_modules(one: Distribution) -> list[str]:
+    """Return the modules of an editable package that are not where it says that they are.
+
+    What installs it writes the folder of all modules, or a table with the path of each.
+    """
+    names, places = one.top_level, list[Path]()
+    for file in (name for name in one.files if name.endswith((".pth", "_finder.py"))):
+        text = known(one.probe.read_text(str(one.folder / file))) or ""
+        if mapping := _MAPPING.search(text):
+            places += map(Path, ast.literal_eval(mapping[1]).values())
+        elif file.endswith(".pth") and not text.startswith("import"):
+            places += [Path(line) / name for line in text.splitlines() for name in names]
+    there = {
+        place.name for place in places for path in (place, *place.parent.glob(f"{place.name}.*"))
+        if (path.is_dir() if path == place else path.suffix in (".py", ".so", ".pyd"))
+    }  # fmt: skip
+    return sorted({place.name for place in places} - there)
 
 
 def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
@@ -52,10 +78,11 @@ def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
         for name in hooks:
             path = folder / name
             for line in (known(site.probe.read_text(str(path))) or "").splitlines():
-                module, place = _IMPORT.match(line), line.strip()
-                if module and module[1] not in modules | sys.stdlib_module_names:
-                    what = f"the module {module[1]}, which is not installed"
-                elif place and not line.startswith(("#", "import ", "import\t")) and not (
+                runs, place = line.startswith(("import ", "import\t")), line.strip()
+                wanted = {a or b for a, b in _IMPORT.findall(line) if runs and "except" not in line}
+                if lacking := wanted - modules - sys.stdlib_module_names:
+                    what = f"the module {lacking.pop()}, which is not installed"
+                elif place and not runs and not line.startswith("#") and not (
                     folder / place
                 ).exists():  # fmt: skip
                     what = f"{place}, which does not exist"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from gpuforge import settings
 from gpuforge.environment import advice
@@ -12,119 +13,61 @@ from gpuforge.environment.planning import Plan
 from gpuforge.environment.refresh import newest_releases
 from gpuforge.facts import Machine
 
-_PLANNED = ("recommend", "plan", "export", "create", "fetch", "switch")
-_INSTALLING = ("create", "fetch", "switch")
-_ASKING_INDEXES = (*_INSTALLING, "refresh")
+_INSTALLING = "create fetch switch"
+_ASKING_INDEXES = (*_INSTALLING.split(), "refresh")
+_PLANNED = f"recommend plan export {_INSTALLING}"
+_INSTALLER = "installer (default: uv if it is installed, else pip)"
+_ON = {"action": "store_true"}
+# One row a flag: the sub-commands that take it, its names, what argparse is told and the help.
+_FLAGS: tuple[tuple[str, str, dict[str, Any], str], ...] = (
+    ("show new edit", "name", {"metavar": "NAME"}, "name of the profile"),
+    (f"{_PLANNED} list", "--cpu-only", _ON, "plan for the CPU"),
+    ("list recommend plan export", "--snapshot", {"metavar": "DIR"},
+     "plan for a recorded machine instead of this one"),
+    ("plan export create fetch", "--profile", {"metavar": "NAME"},
+     "profile (default: the recommended one)"),
+    ("recommend plan export create fetch", "--framework", {}, "pytorch, tensorflow or jax"),
+    ("switch", "--framework", {"required": True}, "pytorch, tensorflow or jax"),
+    (_PLANNED, "--framework-version", {"default": "", "metavar": "VERSION"},
+     "release of the framework (default: the newest that works here)"),
+    (_PLANNED, "--framework-index", {"default": "", "metavar": "URL|default"},
+     "index for the framework, or 'default' for the default package index"),
+    (_PLANNED, "--python", {"metavar": "VERSION"}, "Python version, such as 3.12"),
+    ("recommend plan export", "--platform", {}, "linux-64, linux-aarch64, osx-arm64 or win-64"),
+    ("create switch", "--path", {"type": Path, "metavar": "DIR", "default": Path(".venv")},
+     "folder of the environment (default: .venv)"),
+    ("verify", "--path", {"type": Path, "metavar": "DIR"},
+     "folder of the environment (default: the active one, else .venv)"),
+    (_INSTALLING, "--index", {"default": "", "metavar": "URL"},
+     "package index to use instead of the default one"),
+    (_INSTALLING, "--find-links", {"action": "append", "default": [], "metavar": "DIR|URL"},
+     "folder or page with wheels to use as well"),
+    ("create switch", "--installer --format",
+     {"choices": ["uv", "pip", "conda", "mamba", "micromamba", "pixi"], "default": ""}, _INSTALLER),
+    ("fetch", "--installer --format", {"choices": ["uv", "pip"], "default": ""}, _INSTALLER),
+    (_INSTALLING, "--wheelhouse", {"type": Path, "metavar": "DIR"},
+     "folder for downloaded packages"),
+    ("create switch", "--channel", {"action": "append", "metavar": "NAME|URL"},
+     "conda channel (default: conda-forge)"),
+    ("create switch", "--replace", _ON, "replace an existing environment"),
+    ("create switch", "--offline", _ON, "use downloaded packages only"),
+    ("create switch", "--yes", _ON, "do not ask for confirmation"),
+    ("export", "--format", {"default": "requirements"},
+     "file format: requirements, uv, conda, pixi, dockerfile or apptainer"),
+    ("export", "-o --output", {"metavar": "FILE", "type": Path},
+     "file to write (default: standard output)"),
+    ("new", "--extends", {"metavar": "NAME"}, "profile to build on"),
+    ("new", "--project", _ON, "create it in this project instead of your own folder"),
+    ("refresh", "--index", {"default": ""}, "address of the package index"),
+    (f"{_PLANNED} list show verify refresh", "--json", _ON, "print JSON"),
+)  # fmt: skip
 
 
 def declare(action: str, parser: argparse.ArgumentParser) -> None:
     """Add the flags of one sub-command."""
-    if action in ("show", "new", "edit"):
-        parser.add_argument("name", metavar="NAME", help="name of the profile")
-    if action in (*_PLANNED, "list"):
-        parser.add_argument("--cpu-only", action="store_true", help="plan for the CPU")
-    if action in ("list", "recommend", "plan", "export"):
-        parser.add_argument(
-            "--snapshot", metavar="DIR", help="plan for a recorded machine instead of this one"
-        )
-    if action in _PLANNED:
-        _declare_plan(action, parser)
-    if action in ("create", "verify", "switch"):
-        active = action == "verify"
-        parser.add_argument(
-            "--path",
-            type=Path,
-            metavar="DIR",
-            default=None if active else Path(".venv"),
-            help="folder of the environment (default: "
-            + ("the active one, else .venv)" if active else ".venv)"),
-        )
-    if action in _INSTALLING:
-        _declare_installing(action, parser)
-    if action == "export":
-        parser.add_argument(
-            "--format",
-            default="requirements",
-            help="file format: requirements, uv, conda, pixi, dockerfile or apptainer",
-        )
-        parser.add_argument(
-            "-o",
-            "--output",
-            metavar="FILE",
-            type=Path,
-            help="file to write (default: standard output)",
-        )
-    if action == "new":
-        parser.add_argument("--extends", metavar="NAME", help="profile to build on")
-        parser.add_argument(
-            "--project",
-            action="store_true",
-            help="create it in this project instead of your own folder",
-        )
-    if action == "refresh":
-        parser.add_argument("--index", default="", help="address of the package index")
-    if action not in ("new", "edit"):
-        parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _declare_plan(action: str, parser: argparse.ArgumentParser) -> None:
-    if action not in ("recommend", "switch"):
-        parser.add_argument(
-            "--profile", metavar="NAME", help="profile (default: the recommended one)"
-        )
-    required = action == "switch"
-    parser.add_argument("--framework", required=required, help="pytorch, tensorflow or jax")
-    parser.add_argument(
-        "--framework-version",
-        default="",
-        metavar="VERSION",
-        help="release of the framework (default: the newest that works here)",
-    )
-    parser.add_argument(
-        "--framework-index",
-        default="",
-        metavar="URL|default",
-        help="index for the framework, or 'default' for the default package index",
-    )
-    parser.add_argument("--python", metavar="VERSION", help="Python version, such as 3.12")
-    if action not in _INSTALLING:
-        parser.add_argument("--platform", help="linux-64, linux-aarch64, osx-arm64 or win-64")
-
-
-def _declare_installing(action: str, parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--index", default="", metavar="URL", help="package index to use instead of the default one"
-    )
-    parser.add_argument(
-        "--find-links",
-        action="append",
-        default=[],
-        metavar="DIR|URL",
-        help="folder or page with wheels to use as well",
-    )
-    family = ["conda", "mamba", "micromamba", "pixi"] if action != "fetch" else []
-    parser.add_argument(
-        "--installer",
-        "--format",
-        choices=["uv", "pip", *family],
-        default="",
-        help="installer (default: uv if it is installed, else pip)",
-    )
-    parser.add_argument(
-        "--wheelhouse", type=Path, metavar="DIR", help="folder for downloaded packages"
-    )
-    if action != "fetch":
-        parser.add_argument(
-            "--channel",
-            action="append",
-            metavar="NAME|URL",
-            help="conda channel (default: conda-forge)",
-        )
-        parser.add_argument(
-            "--replace", action="store_true", help="replace an existing environment"
-        )
-        parser.add_argument("--offline", action="store_true", help="use downloaded packages only")
-        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    for actions, names, options, text in _FLAGS:
+        if action in actions.split():
+            parser.add_argument(*names.split(), **options, help=text)
 
 
 def machine_of(found: argparse.Namespace) -> Machine:
@@ -147,9 +90,8 @@ def loaded(found: argparse.Namespace) -> settings.Settings:
     }
     flags = {name: value for name, value in given.items() if value}
     # An index that only the user's file names must not be replaced by the default one in silence.
-    return settings.load(
-        flags=flags, strict=getattr(found, "action", "") in _ASKING_INDEXES
-    ).settings
+    asks = getattr(found, "action", "") in _ASKING_INDEXES
+    return settings.load(flags=flags, strict=asks).settings
 
 
 def how_of(found: argparse.Namespace) -> How:
