@@ -201,7 +201,7 @@ class Profile:
     cost_ns: int = 0
     notes: list[str] = field(default_factory=list)
     complete: bool = True
-    derived: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def program(self) -> str:
@@ -215,8 +215,9 @@ def once(make: Callable[[Profile], T]) -> Callable[[Profile], T]:
 
     @wraps(make)
     def found(profile: Profile) -> T:
-        if make not in profile.derived:
-            profile.derived[make] = make(profile)
-        return profile.derived[make]  # type: ignore[no-any-return]
+        key = make, len(profile.spans), len(profile.placements)  # one in the making grows
+        if key not in profile.derived:
+            profile.derived[key] = make(profile)
+        return profile.derived[key]  # type: ignore[no-any-return]
 
     return found
