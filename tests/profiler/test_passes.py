@@ -24,7 +24,7 @@ def example() -> Profile:
 
 
 def test_own_time_leaves_out_what_is_inside_on_the_same_lane() -> None:
-    assert list(own_ns(example().spans)) == [t * MS for t in (2, 1, 3, 4, 3, 5)]
+    assert list(own_ns(example())) == [t * MS for t in (2, 1, 3, 4, 3, 5)]
 
 
 def test_the_parts_of_a_thread_add_up_to_its_wall_time() -> None:
@@ -63,4 +63,4 @@ def test_labels_of_all_paths_are_the_own_times(durations: list[int], data: st.Da
     for place, duration in enumerate(durations):
         inside = data.draw(st.integers(-1, place - 1))
         making.span(f"s{place % 7}", place, duration, inside=inside)
-    assert sum(paths(making.profile).label_ns) == sum(own_ns(making.profile.spans))
+    assert sum(paths(making.profile).label_ns) == sum(own_ns(making.profile))

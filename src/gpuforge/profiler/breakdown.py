@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import NamedTuple
 
-from gpuforge.profiler.model import DEVICE, LABELS, NO_PARENT, Profile, Spans
+from gpuforge.profiler.model import DEVICE, LABELS, NO_PARENT, Profile, Spans, once
 
 
 class Breakdown(NamedTuple):
@@ -27,11 +27,13 @@ class Breakdown(NamedTuple):
     unexplained_ns: int
 
 
-def own_ns(spans: Spans) -> array[int]:
+@once
+def own_ns(profile: Profile) -> array[int]:
     """Return for each span its duration less that of the spans directly inside it, at least 0.
 
     A span of another lane is not inside: it runs beside.
     """
+    spans = profile.spans
     own = array("q", spans.duration)
     for index, parent in enumerate(spans.parent):
         left = spans.duration[index]
@@ -53,6 +55,7 @@ def _overhang(spans: Spans, index: int, parent: int) -> int:
     return max(end - spans.start[parent] - spans.duration[parent], 0)
 
 
+@once
 def breakdown(profile: Profile) -> list[Breakdown]:
     """Return the parts of each lane that has a span, in the order of the lanes."""
     spans = profile.spans
@@ -60,7 +63,7 @@ def breakdown(profile: Profile) -> list[Breakdown]:
     labels = [[0] * len(LABELS) for _ in range(size)]
     covered, moved = [0] * size, [0] * size
     first, last = [-1] * size, [0] * size
-    for index, own in enumerate(own_ns(spans)):
+    for index, own in enumerate(own_ns(profile)):
         lane = spans.lane[index]
         labels[lane][spans.label[index]] += own
         covered[lane] += own

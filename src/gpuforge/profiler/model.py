@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
 
 from gpuforge.trace import DEVICE as DEVICE
 from gpuforge.trace import HOST as HOST
@@ -18,6 +19,7 @@ LABELS = ("host", "wait", "transfer", "overhead", "device")
 waiting for a device, moving bytes to or from one, or gpuforge's own work. ``device`` stands on the
 lanes of devices only, where it means busy; these overlap with what the threads do."""
 NO_PARENT = -1
+T = TypeVar("T")
 
 
 class Lane(NamedTuple):
@@ -185,6 +187,8 @@ class Profile:
         What a reader must be told: what was merged, dropped, or waited for.
     complete
         Whether the recording came to its end; False after a crash.
+    derived
+        What `once` keeps.
     """
 
     header: dict[str, Any] = field(default_factory=dict)
@@ -197,9 +201,23 @@ class Profile:
     cost_ns: int = 0
     notes: list[str] = field(default_factory=list)
     complete: bool = True
+    derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def program(self) -> str:
         """The command line as one text."""
         words = self.header.get("program")
         return " ".join(map(str, words)) if isinstance(words, list | tuple) else str(words or "")
+
+
+def once(make: Callable[[Profile], T]) -> Callable[[Profile], T]:
+    """Have a pass over a profile made once: a report asks for the same ones in many places."""
+
+    @wraps(make)
+    def found(profile: Profile) -> T:
+        key = make, len(profile.spans), len(profile.placements)  # one in the making grows
+        if key not in profile.derived:
+            profile.derived[key] = make(profile)
+        return profile.derived[key]  # type: ignore[no-any-return]
+
+    return found

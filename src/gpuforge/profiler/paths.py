@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuforge.profiler.breakdown import own_ns
-from gpuforge.profiler.model import LABELS, NO_PARENT, Profile
+from gpuforge.profiler.model import LABELS, NO_PARENT, Profile, once
 
 
 @dataclass
@@ -73,11 +73,12 @@ def paths(profile: Profile) -> Path:
     return paths_of_spans(profile)[0]
 
 
+@once
 def paths_of_spans(profile: Profile) -> tuple[Path, list[Path]]:
     """Return the root of all call paths, and the path of each span."""
     spans, root = profile.spans, Path("")
     kinds = [lane.kind for lane in profile.lanes]
-    own = own_ns(spans)
+    own = own_ns(profile)
     places: list[Path] = []
     for index, parent in enumerate(spans.parent):
         above = root if parent == NO_PARENT else places[parent]

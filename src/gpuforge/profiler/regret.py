@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpuforge.profiler.model import Placement, Profile
+from gpuforge.profiler.model import Placement, Profile, once
 
 LONGEST_SECONDS = 1e9
 """A time above is none that was measured or foreseen."""
@@ -35,6 +35,7 @@ class Regret(NamedTuple):
     alone: bool
 
 
+@once
 def regrets(profile: Profile) -> list[Regret]:
     """Return what ran where with what it lost, most first, then what took longest.
 

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from statistics import fmean
 
 from gpuforge.profiler.advise import Suggestion, suggestions
-from gpuforge.profiler.breakdown import Breakdown
+from gpuforge.profiler.breakdown import Breakdown, breakdown
 from gpuforge.profiler.feeds import feeds
 from gpuforge.profiler.model import DEVICE, LABELS, Profile
 from gpuforge.profiler.peaks import MOST_BYTES, peaks
@@ -29,9 +29,9 @@ def advice(profile: Profile) -> list[Suggestion]:
         return [Suggestion("", f"no rule could be asked: {type(error).__name__}: {error}")]
 
 
-def sections(profile: Profile, parts: list[Breakdown], shown: int) -> list[Table]:
+def sections(profile: Profile, shown: int) -> list[Table]:
     """Return the tables of a report that have rows, at most `shown` each, most important first."""
-    parts = sorted(parts, key=lambda part: -part.wall_ns)
+    parts = sorted(breakdown(profile), key=lambda part: -part.wall_ns)
     threads = [part for part in parts if profile.lanes[part.lane].kind == "thread"]
     queues = [part for part in parts if profile.lanes[part.lane].kind == "device"]
     found = (

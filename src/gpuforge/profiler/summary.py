@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from gpuforge.profiler import names
-from gpuforge.profiler.breakdown import Breakdown, breakdown, total_ns
+from gpuforge.profiler.breakdown import breakdown, total_ns
 from gpuforge.profiler.model import DEVICE, LABELS, Profile
 from gpuforge.profiler.paths import Path, paths
 from gpuforge.profiler.tables import percent
-from gpuforge.units import format_bytes, format_seconds
+from gpuforge.units import counted, format_bytes, format_seconds
 
 INCOMPLETE = "incomplete: this is what was written before the recording ended early"
 NS = 1e9
@@ -49,10 +49,9 @@ class WhereTime(NamedTuple):
         return found
 
 
-def where_time(profile: Profile, parts: list[Breakdown] | None = None) -> WhereTime | None:
+def where_time(profile: Profile) -> WhereTime | None:
     """Return where the time went, or None if no thread has a span."""
-    parts = breakdown(profile) if parts is None else parts
-    threads = [part for part in parts if profile.lanes[part.lane].kind == "thread"]
+    threads = [part for part in breakdown(profile) if profile.lanes[part.lane].kind == "thread"]
     if not threads:
         return None
     part = max(threads, key=lambda part: part.wall_ns)
@@ -63,9 +62,9 @@ def where_time(profile: Profile, parts: list[Breakdown] | None = None) -> WhereT
     return WhereTime(profile.lanes[part.lane].name, wall, found, max(covered - wall, 0))
 
 
-def first_line(profile: Profile, parts: list[Breakdown] | None = None) -> str:
+def first_line(profile: Profile) -> str:
     """Return where the time went, in a line: ``2 s: host 61 %, wait 20 %, …``."""
-    where = where_time(profile, parts)
+    where = where_time(profile)
     if where is None:
         return f"{format_seconds(profile.wall_ns / NS)}: no span was recorded"
     shares = ", ".join(f"{name} {share} %" for name, share in where.percent.items())
@@ -104,7 +103,7 @@ class Bottleneck:
         """Return it as a line."""
         return (
             f"{names.path(self.path)}: {format_seconds(self.seconds)} of its own "
-            f"({percent(self.share)}, {self.label}) in {_spans(self.count)}"
+            f"({percent(self.share)}, {self.label}) in {counted(self.count, 'span')}"
         )
 
 
@@ -133,18 +132,14 @@ def where_written(attributes: dict[str, Any]) -> tuple[str, int]:
     return file, number
 
 
-def _spans(count: int) -> str:
-    return f"{count:,} span{'' if count == 1 else 's'}"
-
-
-def recording(profile: Profile, parts: list[Breakdown] | None = None) -> list[str]:
+def recording(profile: Profile) -> list[str]:
     """Return what is to be known of the recording itself, a text each."""
-    parts = breakdown(profile) if parts is None else parts
+    parts = breakdown(profile)
     spans, wall = profile.spans, max(profile.wall_ns, 1)
     merged = sum(count - 1 for count in spans.count if count > 1)
     cost = f"{format_seconds(profile.cost_ns / NS)} ({percent(profile.cost_ns / wall)})"
     found = [
-        _spans(len(spans))
+        counted(len(spans), "span")
         + (f", {merged:,} more merged into them" if merged else "")
         + f"; recording them took about {cost}"
     ]
@@ -152,7 +147,7 @@ def recording(profile: Profile, parts: list[Breakdown] | None = None) -> list[st
     busy = total_ns(parts)[DEVICE]
     if moved or busy:
         found.append(f"{format_bytes(moved)} moved; devices busy for {format_seconds(busy / NS)}")
-    where = where_time(profile, parts)
+    where = where_time(profile)
     if where is not None and where.overlap_ns:
         found.append(
             f"spans of {names.line(where.thread, 40)} overlap by "
@@ -165,9 +160,7 @@ def recording(profile: Profile, parts: list[Breakdown] | None = None) -> list[st
 
 def summary(profile: Profile, n: int = 5) -> str:
     """Return where the time went, what is to be known of the recording, and the top `n` paths."""
-    parts = breakdown(profile)
-    lines = [first_line(profile, parts), *recording(profile, parts)]
-    return "\n".join([*lines, *map(str, bottlenecks(profile, n))])
+    return "\n".join([first_line(profile), *recording(profile), *map(str, bottlenecks(profile, n))])
 
 
 def started(profile: Profile) -> datetime | None:

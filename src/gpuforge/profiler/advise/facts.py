@@ -87,7 +87,7 @@ class Facts:
         self.transfers: list[int] = []
         self.devices: dict[int, list[int]] = defaultdict(list)
         self.owner: list[int] = []
-        self.own = own_ns(profile.spans)
+        self.own = own_ns(profile)
         self._go_through()
 
     def _go_through(self) -> None:

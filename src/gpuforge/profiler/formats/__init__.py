@@ -40,5 +40,4 @@ def render(profile: Profile, name: str) -> str:
     UnknownName
         If there is no format of that name.
     """
-    found: str = module(name).render(profile)
-    return found
+    return module(name).render(profile)  # type: ignore[no-any-return]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpuforge.profiler import names
-from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import LABELS, Profile
 from gpuforge.profiler.page import columns, sections
 from gpuforge.profiler.page.document import document
@@ -18,8 +17,7 @@ SUFFIX = ".html"
 def render(profile: Profile) -> str:
     """Return the page of `profile`."""
     root, places = paths_of_spans(profile)
-    parts = breakdown(profile)
-    notes = recording(profile, parts)
+    notes = recording(profile)
     rows, row_of = columns.path_rows(root, notes)
     texts = columns.Texts()
     lanes = [{"name": names.line(lane.name, 100), "kind": lane.kind} for lane in profile.lanes]
@@ -38,11 +36,10 @@ def render(profile: Profile) -> str:
         data,
         title="Profile",
         program=profile.program,
-        lead=sections.lead(profile, parts, rows),
+        lead=sections.lead(profile, rows),
         facts=sections.what_ran(profile),
         notes=sections.notes(notes),
-        first=sections.parts_section(profile, parts)
-        + sections.suggestions_section(advice(profile)),
+        first=sections.parts_section(profile) + sections.suggestions_section(advice(profile)),
         paths=sections.paths_table(rows),
         rest=sections.placements_section(profile)
         + sections.transfers_section(profile)

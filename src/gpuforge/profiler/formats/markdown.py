@@ -13,7 +13,6 @@ from pathlib import Path, PurePath
 
 from gpuforge.profiler import names
 from gpuforge.profiler.advise import Suggestion
-from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import Profile
 from gpuforge.profiler.sections import advice, sections
 from gpuforge.profiler.sources import source
@@ -39,12 +38,11 @@ def default_path(profile: Profile) -> Path:
 
 def render(profile: Profile) -> str:
     """Return the analysis."""
-    parts = breakdown(profile)
     lines = [f"# Analysis of {code(_program(profile))}, {_date(profile)}", ""]
-    lines += [f"**{first_line(profile, parts)}**", "", "## Scope", ""]
-    lines += _scope(profile, recording(profile, parts))
+    lines += [f"**{first_line(profile)}**", "", "## Scope", ""]
+    lines += _scope(profile, recording(profile))
     lines += ["## Findings", "", *_findings(profile)]
-    for table in sections(profile, parts, SHOWN):
+    for table in sections(profile, SHOWN):
         lines += [f"## {table.title}", "", *([plain(table.said), ""] if table.said else [])]
         lines += table.markdown()
     lines += _sources(profile)

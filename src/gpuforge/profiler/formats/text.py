@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from gpuforge.profiler import names
 from gpuforge.profiler.advise import Suggestion
-from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import Profile
 from gpuforge.profiler.sections import advice, sections
 from gpuforge.profiler.summary import first_line, ran, recording
@@ -23,11 +22,10 @@ SHOWN = 8
 
 def render(profile: Profile) -> str:
     """Return the report."""
-    parts = breakdown(profile)
-    lines = [first_line(profile, parts)]
-    for text in (ran(profile), *recording(profile, parts)):
+    lines = [first_line(profile)]
+    for text in (ran(profile), *recording(profile)):
         lines += _wrapped(text)
-    for table in sections(profile, parts, SHOWN):
+    for table in sections(profile, SHOWN):
         lines += ["", *_wrapped(f"{table.title}. {table.said}" if table.said else table.title)]
         lines += table.aligned()
     for number, one in enumerate(advice(profile), 1):

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuforge.profiler import names
 from gpuforge.profiler.advise import Suggestion
-from gpuforge.profiler.breakdown import Breakdown
+from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import DEVICE, LABELS, Profile
 from gpuforge.profiler.page.columns import LONGEST_NAME, Row
 from gpuforge.profiler.rates import told
@@ -40,9 +40,9 @@ def html(value: object, longest: int = LONGEST_NAME) -> str:
     return escape(names.line(value, longest))
 
 
-def lead(profile: Profile, parts: list[Breakdown], rows: Sequence[Row]) -> str:
+def lead(profile: Profile, rows: Sequence[Row]) -> str:
     """Return the sentence that says where the time went."""
-    where = where_time(profile, parts)
+    where = where_time(profile)
     if where is None:
         return f"{_time(profile.wall_ns)}, of which nothing is known: no span was recorded."
     shares = sorted(where.percent.items(), key=lambda share: -share[1])
@@ -72,9 +72,9 @@ def _largest_place(profile: Profile, rows: Sequence[Row]) -> tuple[str, float] |
     return place, sums[place] / whole
 
 
-def parts_section(profile: Profile, parts: list[Breakdown]) -> str:
+def parts_section(profile: Profile) -> str:
     """Return the bar of the longest thread's time, and a table of each thread and device."""
-    where = where_time(profile, parts)
+    where = where_time(profile)
     drawn = ""
     if where is not None:
         shares = {name: share for name, share in where.percent.items() if where.part_ns[name]}
@@ -90,6 +90,7 @@ def parts_section(profile: Profile, parts: list[Breakdown]) -> str:
             f'<div role="img" aria-label="{label}"><table class="parts" role="presentation">'
             f'<tr>{cells}</table></div><ul class="legend">{legend}</ul>'
         )
+    parts = breakdown(profile)
     labels = [label for label in range(len(LABELS)) if any(part.label_ns[label] for part in parts)]
     rows: list[list[Cell]] = [
         [

@@ -24,6 +24,7 @@ from gpuforge.profiler.session_file.chunk import (
     decode,
 )
 from gpuforge.profiler.session_path import MAGIC
+from gpuforge.units import counted
 
 MOST_BYTES = 2 << 30
 """What all chunks together may hold once they are decompressed."""
@@ -199,8 +200,7 @@ class _Reading:
             )  # fmt: skip
         if cut:
             self.profile.notes.append(
-                f"{cut:,} {'span' if cut == 1 else 'spans'} had not ended; the last flush stands "
-                "for the end"
+                f"{counted(cut, 'span')} had not ended; the last flush stands for the end"
             )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from gpuforge.errors import InvalidSettings, TaskTimeout, UnknownName, WorkloadError
 from gpuforge.runtime.context import cluster, current
 from gpuforge.runtime.executor.progress import Progress, say_interrupted
+from gpuforge.runtime.executor.worth import gains_nothing
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import MapOptions
 from gpuforge.runtime.prelude import LONG_SECONDS as COUNTED_SECONDS
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 
 FEW, SEVERAL = 4, 16
 """Fewer items than the first are called one by one without another thought; so are up to the second
-where their calls are long."""
-LONG_SECONDS = 100e-6
+where batches would gain nothing."""
 FEW_AHEAD, AHEAD_SECONDS = 16, 1e-3
 """So many items of an iterator, and no longer, are taken ahead where they are called singly."""
 _OF_CLUSTERS = ("timeout", "on_error")
@@ -311,7 +311,7 @@ def map_items(offloaded: Any, call: Any, items: Any, **options: Any) -> Any:
         return _on_cluster(workers, call, items, **options)
     if type(items) is list and 0 < len(items) <= SEVERAL and not options:
         held = _held(offloaded, items[0]) if call is offloaded else None
-        if len(items) < FEW or (held is not None and _gains_nothing(held)):
+        if len(items) < FEW or (held is not None and _stays_single(held, items[0])):
             return _few(offloaded, call, items, held)
     for name in options:
         if name not in _OPTIONS:
@@ -348,9 +348,9 @@ def _held(offloaded: Any, first: Any) -> Any:
     return held if held.again is None and held.limit is None else None
 
 
-def _gains_nothing(held: Any) -> bool:
-    """Return whether calls are so long that batches gain nothing, and NumPy is all there is."""
-    return bool(held.seconds > LONG_SECONDS and len(held.kind.kind.curves) == 1)
+def _stays_single(held: Any, first: Any) -> bool:
+    """Return whether batches of such calls would gain nothing, and NumPy is all there is."""
+    return gains_nothing(held.seconds, first.nbytes) and len(held.kind.kind.curves) == 1
 
 
 def _few(offloaded: Any, call: Any, items: list[Any], held: Any) -> list[Any]:

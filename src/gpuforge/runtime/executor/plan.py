@@ -15,6 +15,7 @@ from gpuforge.log import logger
 from gpuforge.runtime.array.rules import count
 from gpuforge.runtime.executor.batch import Batch
 from gpuforge.runtime.executor.ladder import Ladder
+from gpuforge.runtime.executor.worth import gains_nothing
 from gpuforge.runtime.function.dependence import Dependence, dependence_of
 from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.options import Options
@@ -28,9 +29,6 @@ COMPARED = 4
 """So many results of the first batch are compared with those of single calls."""
 TRY_AFTER_SECONDS = 1e-3
 """Batches are tried once single calls of a kind have taken so long: making ready costs as much."""
-LONG_SECONDS, LARGE_BYTES = 100e-6, 1 << 17
-"""Calls that take longer, or over more, gain nothing from batches on NumPy: its own work outweighs
-Python's."""
 MOST_AT_ONCE = 4096
 WORKING_BYTES = 1 << 18
 """What the first batch works on: more than a core's own cache holds makes each step slower."""
@@ -109,7 +107,7 @@ class Plan:
     @property
     def _is_large(self) -> bool:
         """Whether batches of these gain nothing on NumPy, which is all there is."""
-        long = (self.ladder.each(1) or 0.0) > LONG_SECONDS or self.nbytes > LARGE_BYTES
+        long = gains_nothing(self.ladder.each(1) or 0.0, self.nbytes)
         return long and not self.batching.session.backends()
 
     @property

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from gpuforge.errors import BackendUnavailable
+from gpuforge.runtime import heap
 from gpuforge.runtime.workers.channel import Channel, Host, anonymous_file
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from gpuforge.runtime.workers.serving import main; \
-main({control}, {life}, {words})"
+main({control}, {life}, {words}, {kept})"
 STALL_SECONDS = 5.0
 """How long all threads of a process sleep, at least, before it is taken to wait for ever."""
 _ENDING_SECONDS = 5.0
@@ -62,8 +63,9 @@ class Worker:
         life, self._life = os.pipe()
         self._words = anonymous_file("gpuforge last words")
         program = _PROGRAM.format(
-            path=sys.path, control=theirs.fileno(), life=life, words=self._words
-        )
+            path=sys.path, control=theirs.fileno(), life=life, words=self._words,
+            kept=heap.kept_bytes,
+        )  # fmt: skip
         try:
             self.process = subprocess.Popen(
                 [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", program],  # type: ignore[attr-defined]

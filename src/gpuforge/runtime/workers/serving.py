@@ -26,7 +26,7 @@ LOST_STATUS = 70
 Answer = tuple[Any, list[Host]]
 
 
-def main(control: int, life: int, words: int) -> None:
+def main(control: int, life: int, words: int, kept_memory: int = 0) -> None:
     """Answer requests; ends with the parent's end of the channel."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with(life)
@@ -34,6 +34,10 @@ def main(control: int, life: int, words: int) -> None:
     with contextlib.suppress(OSError):  # only Linux has it, and containers may forbid it
         # Where memory runs out, the kernel ends this process first.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    if kept_memory:
+        from gpuforge.runtime import heap
+
+        heap.keep(kept_memory)
     channel = Channel(socket.socket(fileno=control))
     server = Server(channel)
     while True:
@@ -41,8 +45,8 @@ def main(control: int, life: int, words: int) -> None:
             (kind, *rest), arrays = channel.receive()
         except (EOFError, OSError):
             os._exit(0)
-        answer, results = getattr(server, kind)(*rest, arrays)
-        channel.send(answer, results)
+        channel.send(*getattr(server, kind)(*rest, arrays))
+        del rest, arrays  # what waits for a request keeps no arrays
 
 
 def _end_with(life: int) -> None:
