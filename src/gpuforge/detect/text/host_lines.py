@@ -17,12 +17,12 @@ LINE_LIMIT = 600
 _CPU_ALONE = re.compile(
     r"^\W{0,3}((?:\d+th Gen )?(?:AMD |Intel(?:\(R\))? )?"
     r"(?:Ryzen|Core\b(?=(?:\(TM\))? (?:i\d|Ultra|2|Duo|m\d))|Xeon|EPYC"
-    r"|i[3579]-\d|Threadripper)\b[^,;+\n]{2,50})(?=$|[,;]| \+)",
+    r"|i[3579]-\d|Threadripper)\b[^,;+\n]{2,50}?)(?=$|[,;]| \+| with )",
     re.M,
 )
 _CPU = re.compile(
     r"\b(Intel|AMD|Ryzen|EPYC|Xeon|Core|i[3579][- ]\d|Celeron|Pentium|Phenom|Athlon|Threadripper|"
-    r"Apple M\d|R[3579][- ]\d{4}|Atom|\d{4}X(?:3D)?|ARM|Cortex|Neoverse|Ampere|POWER\d)\b"
+    r"Apple M\d|R[3579][- ]\d{4}|Atom|\d{4}X(?:3D)?|1[0-4]\d00\w?|ARM|Cortex|Neoverse|Ampere|POWER\d)\b"
 )
 # A question tells of no system, unless it is about the writer's own.
 _QUESTION = re.compile(r"(?:^|(?<=[.!?\n]))(?![^.!?\n]*\b[Mm]y\b)[^.!?\n]*\?(?=\s|$)")

@@ -121,7 +121,8 @@ def _makers(text: str, told: set[Vendor]) -> Iterator[Mention]:
             base = _BASE["driver" if "driver" in match[0].lower() else "maker"]
             score = base + evidence_of("maker", line, *match.span()).score + (2 if match[2] else 0)
             vendor = vendor_named_in(next(filter(None, match.groups())))
-            if vendor and vendor not in told:
+            asked = _ASKED.search(line[match.end() :]) and not _OWN.search(line)
+            if vendor and vendor not in told and not asked:
                 best[vendor] = max((score, match[0]), best.get(vendor, (score, match[0])))
     sure = any(score >= THERE for score, _ in best.values())
     for vendor, (score, words) in best.items():

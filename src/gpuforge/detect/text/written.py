@@ -46,7 +46,7 @@ from gpuforge.facts import Driver, Vendor
 PROGRAM = "prose"
 # How many lines after a device's name its facts stand at most; those that say little, at most.
 REACH, NEAR = 40, 8
-LINE_LIMIT, DEVICES_AT_MOST = 300, 256
+LINE_LIMIT, DEVICES_AT_MOST = 600, 256
 _GONE = re.compile(r"\W*(?:previous(?:ly)?|old|former(?:ly)?|before)\b", re.I)
 _LIBRARIES: tuple[tuple[str, Vendor], ...] = (
     (r"\bcuda\b", "nvidia"),
