@@ -22,7 +22,8 @@ _CPU_ALONE = re.compile(
 )
 _CPU = re.compile(
     r"\b(Intel|AMD|Ryzen|EPYC|Xeon|Core|i[3579][- ]\d|Celeron|Pentium|Phenom|Athlon|Threadripper|"
-    r"Apple M\d|R[3579][- ]\d{4}|Atom|\d{4}X(?:3D)?|1[0-4]\d00\w?|ARM|Cortex|Neoverse|Ampere|POWER\d)\b"
+    r"Apple M\d|R[3579][- ]\d{4}|Atom|\d{4}X(?:3D)?|1[0-4]\d00\w?|ARM|Cortex|Neoverse|Ampere|"
+    r"POWER\d)\b"
 )
 # A question tells of no system, unless it is about the writer's own.
 _QUESTION = re.compile(r"(?:^|(?<=[.!?\n]))(?![^.!?\n]*\b[Mm]y\b)[^.!?\n]*\?(?=\s|$)")

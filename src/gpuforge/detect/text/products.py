@@ -27,7 +27,8 @@ _PAIR = {"dual", "both", "quad"}  # of a board's name, such as ASUS Dual, it is 
 _BOARD = re.compile(r"\b(?:ASUS|Palit|OC|edition|KFA2|Gainward)\W+dual\W+$", re.I)
 # Code names and families, which beside a product are its own.
 _VAGUE = re.compile(
-    r"(?:Intel(?:\(R\))? )?Graphics|(?:AMD |Intel )?(?:DG2|Battlemage|Navi \d\d|Vega [12]0|Radeon RX)|(?:Intel )?U?HD|"
+    r"(?:AMD |Intel )?(?:DG2|Battlemage|Navi \d\d|Vega [12]0|Radeon RX)|"
+    r"(?:Intel(?:\(R\))? )?(?:Graphics|U?HD)|"
     r"(?:NVIDIA )?(?:Jetson (?:AGX|Orin)|DGX \w+)|(?:AMD )?(?:Radeon )?RX ?\d000(?: Series)?",
     re.I,
 )
