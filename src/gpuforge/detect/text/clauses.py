@@ -42,6 +42,13 @@ class _Entry:
 
 
 @cache
+def form(table: str, name: str) -> re.Pattern[str]:
+    """Return a pattern of a table's ``forms``, with capital letters or without."""
+    forms: dict[str, str] = registry.table(__file__, table)["forms"]
+    return re.compile(forms[name].replace("\n", ""), re.I)
+
+
+@cache
 def _entries(of: str) -> tuple[_Entry, ...]:
     """Return what counts for a kind of name, the weightiest first."""
     table = registry.table(__file__, "clauses")["evidence"]

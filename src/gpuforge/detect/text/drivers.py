@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 
 from gpuforge import registry
 from gpuforge.detect import pci_ids
-from gpuforge.detect.text.clauses import PERHAPS, THERE, evidence_of
+from gpuforge.detect.text.clauses import PERHAPS, THERE, evidence_of, form
 from gpuforge.facts import Vendor
 
 _VERSION = (
@@ -30,22 +29,16 @@ _OF_NVIDIA = re.compile(r"\bnvidia-smi\b|\bCUDA Version\s*:", re.I)
 KERNEL_DRIVER = re.compile(r"(nvidia|amdgpu|radeon|nouveau|i915|xe)(?=$|[\s,(-])", re.I)
 BESIDE = re.compile(
     rf"^\s*[,(/]?\s?(\d\d\.\d{{1,2}}\.\d{{1,5}}\.\d{{1,5}}|(?<=/ )\d{{3}}\.[\d.]+)\b|"
+    rf"^[^,]{{0,40}}\b(?:Open)?GL (?:version )?[\d.]+ [^,]{{0,50}}?{_VERSION}|"
     rf"^[^,]{{0,30}}[,(\[ ]\s*(?:(?:nvidia |gpu )?drivers?(?: version)?|nvidia;|intel corporation;|"
     rf"advanced micro devices, inc\.;|amd;|[\w.]+\.dll|d3d11-)[\s:=v-]*{_VERSION}",
     re.I,
 )
 
 
-@cache
-def _form(name: str) -> re.Pattern[str]:
-    """Return a pattern of ``drivers.toml``."""
-    forms: dict[str, str] = registry.table(__file__, "drivers")["forms"]
-    return re.compile(forms[name].replace("\n", ""), re.I)
-
-
 def amd_package(text: str) -> tuple[str, bool] | None:
     """Return the version of AMD's driver package on Windows, and whether AMD is named with it."""
-    found = None if re.search("mesa", text, re.I) else _form("adrenalin").search(text)
+    found = None if re.search("mesa", text, re.I) else form("drivers", "adrenalin").search(text)
     return (found[2], bool(found[1])) if found else None
 
 
@@ -59,7 +52,8 @@ def nvidia_driver(text: str, labelled: str) -> tuple[str, bool]:
     """
     module = _MODULE.search(text)
     own = labelled or _best("nvidia", text) or (module[1] if module else "")
-    return own or _best("said", text), bool(own or _OF_NVIDIA.search(text))
+    told = own or _best("said", text)
+    return told or _best("bare", text), bool(own or (told and _OF_NVIDIA.search(text)))
 
 
 def kernel_driver(text: str) -> str:
@@ -67,11 +61,11 @@ def kernel_driver(text: str) -> str:
     return _best("module_said", text).lower().replace("noveau", "nouveau")
 
 
-def _best(form: str, text: str) -> str:
+def _best(name: str, text: str) -> str:
     """Return what the surest match in the lines of a text says, or ``""``."""
     best, words = 0, ""
     for line in text.splitlines():
-        for match in _form(form).finditer(line):
+        for match in form("drivers", name).finditer(line):
             score = THERE + evidence_of("version", line, *match.span()).score
             if score >= PERHAPS and score > best:
                 best, words = score, next(filter(None, match.groups()))
@@ -88,7 +82,11 @@ def makers_by_driver(text: str) -> Iterator[Vendor]:
 def paired_makers(text: str) -> list[Vendor]:
     """Return the makers of two GPUs that a text names together, as of a hybrid laptop."""
     for line in text.splitlines():
-        pair = _form("paired").search(line) if _form("hybrid").search(line) else None
+        pair = (
+            form("drivers", "paired").search(line)
+            if form("drivers", "hybrid").search(line)
+            else None
+        )
         if pair:
             named = (re.sub(r"(?i)^nv$", "nvidia", part) for part in pair.groups() if part)
             makers = (pci_ids.vendor_named_in(part) for part in named)

@@ -17,12 +17,13 @@ LINE_LIMIT = 600
 _CPU_ALONE = re.compile(
     r"^\W{0,3}((?:\d+th Gen )?(?:AMD |Intel(?:\(R\))? )?"
     r"(?:Ryzen|Core\b(?=(?:\(TM\))? (?:i\d|Ultra|2|Duo|m\d))|Xeon|EPYC"
-    r"|i[3579]-\d|Threadripper)\b[^,;+\n]{2,50})(?=$|[,;]| \+)",
+    r"|i[3579]-\d|Threadripper)\b[^,;+\n]{2,50}?)(?=$|[,;]| \+| with )",
     re.M,
 )
 _CPU = re.compile(
     r"\b(Intel|AMD|Ryzen|EPYC|Xeon|Core|i[3579][- ]\d|Celeron|Pentium|Phenom|Athlon|Threadripper|"
-    r"Apple M\d|ARM|Cortex|Neoverse|Ampere|POWER\d)\b"
+    r"Apple M\d|R[3579][- ]\d{4}|Atom|\d{4}X(?:3D)?|1[0-4]\d00\w?|ARM|Cortex|Neoverse|Ampere|"
+    r"POWER\d)\b"
 )
 # A question tells of no system, unless it is about the writer's own.
 _QUESTION = re.compile(r"(?:^|(?<=[.!?\n]))(?![^.!?\n]*\b[Mm]y\b)[^.!?\n]*\?(?=\s|$)")
@@ -103,7 +104,7 @@ def _labelled(label: Label) -> Mapping[str, str]:
     if "machine" in label.facts and label.value in ("x86_64", "aarch64", "arm64"):
         found["machine"] = label.value
     if "cpu" in label.facts and _CPU.search(label.value) and ": " not in label.value:
-        model = re.split(r" \| | \(\d+ MiB", re.sub(r"^\d+ ?[×x] ", "", label.value))[0]
+        model = re.split(r" \| | ; | \(\d+ MiB", re.sub(r"^\d+ ?[×x] ", "", label.value))[0]
         found["cpu_model"] = model.strip("*`'\" |")
     return kept(**found)
 
@@ -113,5 +114,9 @@ def _named_system(text: str) -> str | None:
     spoken = _spoken().search(text)
     if spoken and (system := _system_in(next(filter(None, spoken.groups())))):
         return system
-    named = [name for name, form in _words("named").items() if form.search(text)]
-    return named[0] if len(named) == 1 else None
+    named, hints = (
+        [name for name, form in _words(table).items() if form.search(text)]
+        for table in ("named", "hints")
+    )
+    told = [name for name in hints if name in named] if len(named) > 1 else named or hints
+    return told[0] if len(told) == 1 else None

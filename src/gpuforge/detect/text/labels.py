@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import islice
 
 from gpuforge import registry
 from gpuforge.detect.notation import lines_of
@@ -34,7 +35,10 @@ _OPENING = re.compile(
     r"(?:\s\(alias: #?(\d{1,2})\))?[\s:=-]*$",
     re.I,
 )
-_RULE = re.compile(r"^[\s|:+=-]+$")
+_RULE = re.compile(r"^[\s|:+=\u2500-\u257f-]+$")
+_BLANKS = re.compile(r"\s{2,}")
+# What heads the column of a table that counts the devices.
+_COUNTED = re.compile(r"#|gpu|id|index|idx|no\.?|device", re.I)
 # Maker and part on the PCI bus beside each other, in hexadecimal: of a device's key on Windows, a
 # module's alias, JSON; and in decimal.
 _IDS = re.compile(
@@ -107,15 +111,21 @@ def labels_of(text: str) -> tuple[Label, ...]:
 def _labels(lines: list[str]) -> Iterator[Label]:
     columns: list[str] = []
     for number, line in enumerate(lines):
-        cells = [cell.strip(" *`") for cell in line.strip().strip("|").split("|")]
-        if line.count("|") > 2 and number + 1 < len(lines) and _RULE.match(lines[number + 1]):
+        parted = line.strip().strip("|").split("|") if "|" in line else _BLANKS.split(line.strip())
+        cells = [cell.strip(" *`") for cell in parted]
+        below = lines[number + 1] if number + 1 < len(lines) else ""
+        if len(cells) > (1 if line.count("|") > 2 else 2) and len(below) > 3 and _RULE.match(below):
             columns = cells if any(facts_of(cell) for cell in cells) else []
-        elif columns and len(cells) == len(columns) and "|" in line:
-            if not _RULE.match(line):
-                for head, cell in zip(columns, cells, strict=True):
-                    yield from _label(number, head, cell)
+        elif columns and (_RULE.match(line) or len(cells) == len(columns)):
+            rows = () if _RULE.match(line) else tuple(zip(columns, cells, strict=True))
+            counted = (
+                int(c) for h, c in rows if _COUNTED.fullmatch(h) and re.fullmatch(r"\d\d?", c)
+            )
+            numbers = tuple(islice(counted, 1))
+            for head, cell in rows:
+                yield from _label(number, head, cell, numbers)
             continue
-        elif "|" not in line:
+        else:
             columns = []
         if opening := _OPENING.match(line[:80]):
             first = min(int(part) for part in opening.groups() if part)

@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 
 from gpuforge.detect.notation import product_of
 from gpuforge.detect.pci_ids import vendor_named_in
-from gpuforge.detect.text.clauses import PERHAPS, THERE, evidence_of
+from gpuforge.detect.text.clauses import PERHAPS, THERE, evidence_of, form
 from gpuforge.detect.text.labels import told_lines
 from gpuforge.detect.text.products import Product, bare_products_in, products_in, without_families
 from gpuforge.facts import Vendor
@@ -26,36 +26,13 @@ _HINTS = (
 ).split()
 # What the score of a name begins with: a full name is one, a number may be anything.
 _BASE = {"gpu": 1, "bare": -2, "maker": -1, "driver": -3}
-# What stands between two that are both there.
-_JOINED = re.compile(
-    r"(?:\s?\(?\d+\s?GB\)?)?\W{0,3}\b(?:and|plus|as well as)\b.{0,14}|"
-    r"\s?[,+&/]\s?(?:and |an? |my )*",
-    re.I,
-)
 # What ends before a product that is listed beside the one before it.
 _LISTED = re.compile(r"^(?!.*[.!?]\s+(?-i:[A-Z])).*(?:[,+/&]|\band)\W*$", re.I)
-# A sentence that counts several cards before it names them.
-_MANY = re.compile(
-    r"\b(?:have|has|with|own|got|tried|tested)\b.{0,80}\b(?:[3-9]|three|four|several|few|various|"
-    r"different)\b.{0,20}\b(?:cards?|gpus?)\b",
-    re.I,
-)
-_ASKS = re.compile(
-    r"\b(?:GPUs?|graphics? cards?|video cards?)"
-    r"(?:\s(?:is|are|was|of)|\s?[:=(-])\s?(?:an?\s|the\s)?",
-    re.I,
-)
 _SUCH = re.compile(r"\b(?:such as|like|e\.g\.?)(?: an?| the)?(?: \S+)? ?$")
 # A question speaks of what there may be, unless it is about the writer's own.
 _ASKED = re.compile(r"^[^.!?]*\?")
 _OWN = re.compile(r"\b(my|our|I have|I've|I use)\b", re.I)
 _QUOTES = re.compile(r"^(#+ |[>*\u2022`+\s-]+|\[(?!previous|old)[^\]\d]{2,40}\]:?\s)+", re.I)
-_MAKER = re.compile(
-    r"(?<![\\/])\b(nvidia|amd|ati|intel|radeon|geforce) (?:[\w-]+ ){0,2}"
-    r"(?:gpus?(?! Comp)|graphic cards?|cards?|graphics|igpu|dgpu|drivers?|control panel|"
-    r"system information|hwacc\w*|hw ?accel\w*)\b",
-    re.I,
-)
 
 
 @dataclass(frozen=True)
@@ -139,12 +116,13 @@ def _makers(text: str, told: set[Vendor]) -> Iterator[Mention]:
     """Yield each maker once of "my card" of which no product is named; another's beside it too."""
     best: dict[Vendor, tuple[int, str]] = {}
     for _, line in _telling(text):
-        for match in _MAKER.finditer(line):
+        for match in form("clauses", "maker").finditer(line):
             # What a tool says of "the NVIDIA driver" tells of no card.
             base = _BASE["driver" if "driver" in match[0].lower() else "maker"]
-            score = base + evidence_of("maker", line, *match.span()).score
-            vendor = vendor_named_in(match[1])
-            if vendor and vendor not in told:
+            score = base + evidence_of("maker", line, *match.span()).score + (2 if match[2] else 0)
+            vendor = vendor_named_in(next(filter(None, match.groups())))
+            asked = _ASKED.search(line[match.end() :]) and not _OWN.search(line)
+            if vendor and vendor not in told and not asked:
                 best[vendor] = max((score, match[0]), best.get(vendor, (score, match[0])))
     sure = any(score >= THERE for score, _ in best.values())
     for vendor, (score, words) in best.items():
@@ -156,7 +134,7 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
     """Yield the products of a line that are there, or may be."""
     bare = _QUOTES.sub("", line).rstrip(" *`").replace("**", "")
     products = _candidates(bare)
-    many, title = bool(_MANY.search(bare)), line.lstrip().startswith("#")
+    many, title = bool(form("clauses", "many").search(bare)), line.lstrip().startswith("#")
     last: Product | None = None  # the one before, if it is there
     for kind, product in products:
         score, which = _judged(bare, kind, product, last, title=title)
@@ -175,7 +153,7 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
 def _candidates(line: str) -> list[tuple[str, Product]]:
     """Return all that a line may name, each with the kind of its name, in their order."""
     products = products_in(line)
-    asks = None if products else _ASKS.search(line)
+    asks = None if products else form("clauses", "asks").search(line)
     if asks:
         answer = products_in(line[asks.end() :][:40], asked=True)
         products = [
@@ -213,7 +191,9 @@ def _judged(
     short = title or len(line) - (product.end - product.start) <= 24
     if kind == "gpu":
         return score + (2 if short else 0), which
-    joined = last is not None and _JOINED.fullmatch(line[last.end : product.start])
+    joined = last is not None and form("clauses", "joined").fullmatch(
+        line[last.end : product.start]
+    )
     return score + (5 if joined or product.total_bytes else 0), which
 
 

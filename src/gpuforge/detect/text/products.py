@@ -16,27 +16,27 @@ T = TypeVar("T")
 GPUS_AT_MOST = 64
 COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "six": 6, "eight": 8}
 _TIMES = re.compile(
-    r"(?:\b(?:x(?=\d))?(\d{1,2})(?:\s?[x×*卡张块]\s?|(?<=x\d)\s)|"
+    r"(?:\b(?:(?<!-)x(?=\d))?(\d{1,2})(?:\s?[x×*卡张块]\s?|(?<=x\d)\s)|"
     rf"\b(\d{{1,2}}|{'|'.join(COUNTS)})(\sx)?\s(?:\w+\s)?)$",
     re.I,
 )
-_OF_NAME = re.compile(r"\b(?:Ryzen|Athlon|A\d+-\d{4}\w*)[^,;|+()\n]{0,40}\b(?:with|w/)\s$", re.I)
+OF_PROCESSOR = re.compile(
+    r"\b(?:Ryzen|Athlon|A\d+-\d{4}\w*)[^,;|+()\n]{0,40}\b(?:with|w/)\s$", re.I
+)
 _PAIR = {"dual", "both", "quad"}  # of a board's name, such as ASUS Dual, it is a part
 _BOARD = re.compile(r"\b(?:ASUS|Palit|OC|edition|KFA2|Gainward)\W+dual\W+$", re.I)
 # Code names and families, which beside a product are its own.
 _VAGUE = re.compile(
-    r"(?:AMD |Intel )?(?:DG2|Battlemage|Navi \d\d|Radeon RX)|(?:NVIDIA )?Jetson (?:AGX|Orin)|"
-    r"(?:Intel )?U?HD|(?:NVIDIA )?DGX \w+|(?:AMD )?(?:Radeon )?RX ?\d000(?: Series)?",
+    r"(?:AMD |Intel )?(?:DG2|Battlemage|Navi \d\d|Vega [12]0|Radeon RX)|"
+    r"(?:Intel(?:\(R\))? )?(?:Graphics|U?HD)|"
+    r"(?:NVIDIA )?(?:Jetson (?:AGX|Orin)|DGX \w+)|(?:AMD )?(?:Radeon )?RX ?\d000(?: Series)?",
     re.I,
 )
 _HAVE = re.compile(
     r"\b(?:have|has|with|using|on|got|of|by|use|shows|sees) (?:only )?(\d{1,2}) $", re.I
 )
-# Revisions, and the signs of trade marks in NVIDIA's names.
-_NOISE = re.compile(
-    r"\(rev \w\w\)|(?<=GeForce)\s?(?:\(R\)|®)|(?<=[RG]TX)\s?(?:\(TM\)|™)|(?<=NVIDIA)\s?(?:\(R\)|®)",
-    re.I,
-)
+# Revisions and the signs of trade marks, of which the patterns know nothing.
+_NOISE = re.compile(r"\(rev \w\w\)|\((?:R|TM|C)\)|[®™]", re.I)
 _RIG = re.compile(
     r"\b(\d{1,2})[ -]?x?[ -]?(?:GPUs?|cards?) (?:system|rig|server|machine|node|box|setup|PC)s? "
     r"(?:with|of|running)(?: an?)? $",
@@ -47,12 +47,13 @@ _MORE = re.compile(
 )
 _PLURAL = re.compile(r"^s\b|^\s?\(each\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re.I)
 # Memory beside a name; what is called RAM alone is the computer's.
-_SIZE = r"(\d{1,3}(?:\.\d+)?)\s?G(?:i?Bs?|o)?\b"
+_SIZE = r"(\d{1,3}(?:\.\d+)?)\s?G(?:i?Bs?|o)?(?![a-z\d_])"
 _AFTER = re.compile(
     r"^(?:'?s)?(?:,?\s(?:GPUs?|Laptop|Mobile|LHR|OC|FE|Gaming|Founders Edition|Armor|Nitro\+?|"
     r"Pulse|Strix|ROG|TUF|Dual|Ventus|Eagle|Aorus|Windforce|Mini|Trio|X|\d{4}SP|\dx ?\w+|"
     r"\((?![^()]*\d\s?[GM]i?B)[^()]{1,40}\))){0,4}"
-    r"[\s(,/\[@:|*-]{0,4}(?:with\s|each with\s|w/\s?|mit\s|con\s|avec\s|VRAM:?\s|so\s|has\s)?"
+    r"[\s(,/\[@:|*-]{0,4}"
+    r"(?:(?:each )?with\s|w/\s?|mit\s|con\s|avec\s|(?:VRAM|显存):?\s?|so\s|has\s)?"
     r"(?:about\s|around\s|only\s|just\s|its\s|[~\u2248])?"
     rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})(?:\.\d+)?\s?Mi?B\b|{_SIZE})"
     r"(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|PCIe|NVMe|HDD|M\.2|storage|disk|host|free))",
@@ -114,7 +115,7 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
     asked
         Whether the text answers a question for a GPU, so that short names such as ``3090`` count.
     """
-    text = _NOISE.sub(lambda found: " " * len(found[0]), text.replace("_", " "))
+    text = text.replace("_", " ")
     found = _named(text, *(("full", "short") if asked else ("full",)))
     found = without_families(found, lambda one: (one.vendor, one.name))
     found = [
@@ -127,7 +128,7 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
         )
     ]
     # Beside another, the GPU that a processor's name ends with is a part of that name.
-    return [one for one in found if len(found) == 1 or not _OF_NAME.search(text[: one.start])]
+    return [one for one in found if len(found) == 1 or not OF_PROCESSOR.search(text[: one.start])]
 
 
 def bare_products_in(text: str) -> list[Product]:
@@ -151,22 +152,23 @@ def without_families(named: list[T], key: Callable[[T], tuple[Vendor | None, str
 def _named(text: str, *kinds: str) -> list[Product]:
     """Return the names of some kinds in their order, those of the first kind before others."""
     found: list[Product] = []
+    plain = _NOISE.sub(lambda sign: " " * len(sign[0]), text[:1000])
     for vendor, pattern in (one for kind in kinds for one in _patterns(kind)):
-        for match in pattern.finditer(text[:1000]):
+        for match in pattern.finditer(plain):
             if not any(match.start() < one.end and one.start < match.end() for one in found):
-                found.append(_product(vendor, match, text))
+                found.append(_product(vendor, match, text, plain))
     return sorted(found, key=lambda one: one.start)
 
 
-def _product(vendor: Vendor, match: re.Match[str], text: str) -> Product:
-    before, after = text[max(0, match.start() - 32) : match.start()], text[match.end() :][:60]
+def _product(vendor: Vendor, match: re.Match[str], text: str, plain: str) -> Product:
+    before, after = plain[max(0, match.start() - 32) : match.start()], plain[match.end() :][:60]
     total = _AFTER.match(after)
     beside = f"{total[1]} MiB" if total and total[1] else f"{total[2]}G" if total else None
     if total is None and (first := _BEFORE.search(before)):
         beside, before = f"{first[1]} G", before[: first.start()]
     return Product(
         vendor,
-        " ".join(match[0].split()),
+        " ".join((match[0] if vendor == "nvidia" else text[match.start() : match.end()]).split()),
         match.start(),
         match.end(),
         next(_counts(before, after), 1),

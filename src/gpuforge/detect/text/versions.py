@@ -24,7 +24,7 @@ _PROGRAMS = {
     ),
     "rocm": (r"ROCm(?:[ -]?(?:release|SDK))?|TheRock", rf"\d\.\d{{1,2}}(?:\.\d{{1,2}})?{_BUILD}"),
     "torch": (r"(?:py)?torch", rf"[012]\.\d{{1,2}}(?:\.\d{{1,2}})?{_BUILD}"),
-    "python": (r"(?:python3?)", r"[23]\.\d{1,2}(?:\.\d{1,2})?"),
+    "python": (r"C?python3?", r"[23]\.\d{1,2}(?:\.\d{1,2})?"),
 }
 # The version that a label of its own (labels.toml) is answered with.
 _ANSWER = (
@@ -41,7 +41,8 @@ _SPOKEN = (
 _FOLDERS = {
     "cuda toolkit": r"\bcuda(?:[-/_]|[\\/]v)(?P<version>\d{1,2}\.\d(?:\.\d)?)(?=[\\/\s:]|$)",
     "rocm": r"/rocm-(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)(?=[/\s:]|$)",
-    "python": r"[/\\]python(?P<version>[23]\.\d{1,2})(?=[/\\\s:]|$)",
+    "torch": r"torch\.__version__\W*(?P<version>[012]\.\d{1,2}\.\d{1,2}" + _BUILD + ")",
+    "python": r"(?:[/\\]|--)python[ =]?(?P<version>[23]\.\d{1,2})(?=[/\\\s:]|$)",
 }
 
 
@@ -54,6 +55,7 @@ def _compiled(form: str) -> dict[str, re.Pattern[str]]:
 
 # What the driver serves, and what is asked for.
 _FOREIGN = re.compile(r"NVIDIA-SMI|[<>!~]=")
+_ASKED = re.compile(r"(__version__\)?)\s*\n")
 _ANSWERS, _MENTIONS = _compiled(_ANSWER), _compiled(_SPOKEN)
 _PLACES = {name: re.compile(form, re.I) for name, form in _FOLDERS.items()}
 
@@ -63,7 +65,9 @@ def read(text: str, route: str, seen: Seen) -> None:
     folded = text.lower()
     have = {one.name for one in seen.toolkits}
     all_lines = told_lines(text)
-    lines = [line[:LINE_LIMIT] for line in all_lines]
+    # What an interpreter was asked for stands in the line above.
+    joined = _ASKED.sub(r"\1 ", text)
+    lines = [line[:LINE_LIMIT] for line in told_lines(joined)]
     for name in _PROGRAMS:
         word = name.split()[0]
         if name in have or word not in folded:

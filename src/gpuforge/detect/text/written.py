@@ -19,7 +19,7 @@ from gpuforge.detect.notation import (
     product_of,
 )
 from gpuforge.detect.seen import DOUBT, HEARSAY, RENDERER, Seen, Sighting
-from gpuforge.detect.text.clauses import THERE, evidence_of
+from gpuforge.detect.text.clauses import THERE, evidence_of, form
 from gpuforge.detect.text.drivers import (
     BESIDE,
     KERNEL_DRIVER,
@@ -31,9 +31,11 @@ from gpuforge.detect.text.drivers import (
     paired_makers,
 )
 from gpuforge.detect.text.labels import Label, labels_of, told_lines
-from gpuforge.detect.text.mentions import SURE, Mention, mentions_in
+from gpuforge.detect.text.mentions import PRODUCTS_AT_MOST, SURE, Mention, mentions_in
 from gpuforge.detect.text.products import (
+    COUNTS,
     GPUS_AT_MOST,
+    OF_PROCESSOR,
     Product,
     products_in,
     without_families,
@@ -44,39 +46,17 @@ from gpuforge.facts import Driver, Vendor
 PROGRAM = "prose"
 # How many lines after a device's name its facts stand at most; those that say little, at most.
 REACH, NEAR = 40, 8
-LINE_LIMIT, DEVICES_AT_MOST = 300, 256
-_NONE = re.compile(
-    r"(no|none|null|n/?a|not?\b.*|false|true|yes|cpu( only)?|(dis|en)abled|unknown|any|all|[\d\W]+)"
-    r"\W*$",
-    re.I,
-)
+LINE_LIMIT, DEVICES_AT_MOST = 600, 256
 _GONE = re.compile(r"\W*(?:previous(?:ly)?|old|former(?:ly)?|before)\b", re.I)
-_SOFTWARE = re.compile(
-    r"llvmpipe|softpipe|swiftshader|swrast|basic render|virtual display|virgl|svga3d|virtualbox|"
-    r"vmware",
-    re.I,
-)
 _LIBRARIES: tuple[tuple[str, Vendor], ...] = (
     (r"\bcuda\b", "nvidia"),
     (r"\b(rocm|hip)\b", "amd"),
     (r"\b(mps|metal)\b", "apple"),
     (r"\b(xpu|oneapi)\b", "intel"),
 )
-_PROCESSOR = re.compile(
-    r"\b(CPU|Processor|Xeon|Ryzen|EPYC|Celeron|Pentium|Threadripper|i[3579]-\d)|Core\(TM\)", re.I
-)
 _NUMBERED = re.compile(r"(?:^|[<\[#\s(])(\d{1,2})[:\]>)]\s*$")
 _BY_PATH = re.compile(r"/by-path/pci-([0-9a-f:.]{12})-(?:card|render)")
-_BOTH = re.compile(r"\bboth (?:of )?(?:the |my )*(?:new )?(?:cards|gpus)\b", re.I)
 _MEMORY = re.compile(r"\b(\d{1,3}) ?G(?:i?B|o)?\b", re.I)
-_MY_CAPABILITY = re.compile(
-    r"\b(?:my|our) (?:hardware|gpu|card|device)(?: \w+){0,2}? "
-    r"(?:supports?|has|have|is|with)(?: \w+)? compute (?:capability|model)(?: of)? (\d{1,2}\.\d)\b",
-    re.I,
-)
-_CAPABILITY = re.compile(
-    r"^[^.;]{0,60}?\b(?:(?:compute )?capability(?: of)?|CC)[\s:=(]{1,3}(\d{1,2}\.\d)\b", re.I
-)
 
 
 def read(text: str, route: str, seen: Seen) -> None:
@@ -104,6 +84,12 @@ def read(text: str, route: str, seen: Seen) -> None:
             seen.sightings += [
                 Sighting(device.vendor, told, finished(device), device.trust)
             ] * device.count
+    if all(one.vendor != "amd" for one in seen.sightings):
+        targets = _targets(text)
+        seen.sightings += [
+            Sighting("amd", "labels", {"architecture": one}, DOUBT)
+            for one in (targets if len(targets) <= PRODUCTS_AT_MOST else ())
+        ]
     if any(one.vendor == "apple" for one in seen.sightings):
         seen.host.setdefault("platform", "macos")
     amd = any(one.vendor == "amd" for one in seen.sightings)
@@ -131,8 +117,10 @@ def _tell_the_only(device: ToldDevice, text: str) -> None:
     places = {pci_address(place) for place in _BY_PATH.findall(text)}
     if len(places) == 1:
         device.said.setdefault("address", str(places.pop()))
-    if device.count == 1 and _BOTH.search(text.replace("_", "")):
-        device.count = 2
+    number = form("clauses", "number").search(text.replace("_", ""))
+    if device.count == 1 and number and not (number[2] and form("clauses", "hybrid").search(text)):
+        told = (number[2] or "two").lower()
+        device.count = min(COUNTS.get(told) or int(told) or 1, GPUS_AT_MOST)
     sizes = {
         match[1]
         for line in text.splitlines()
@@ -141,6 +129,17 @@ def _tell_the_only(device: ToldDevice, text: str) -> None:
     }
     if len(sizes) == 1:
         device.said.setdefault("total", f"{sizes.pop()} GB")
+
+
+def _targets(text: str) -> list[str]:
+    """Return AMD's targets that a text names as there, such as gfx1030."""
+    found = [
+        gfx(match[0])
+        for line in text.splitlines()
+        for match in re.finditer(r"(?<![a-z])gfx(?!000)\d{3,4}(?!\w)", line, re.I)
+        if evidence_of("gpu", line, *match.span()).score >= 0
+    ]
+    return list(dict.fromkeys(one for one in found if one))
 
 
 def _of_all(
@@ -154,19 +153,13 @@ def _of_all(
     maker = pci_ids.vendor_of(pci_ids.maker_of_driver(module)) if module else None
     if maker and (bound or not found.devices or any(one.vendor == maker for one in found.devices)):
         yield maker, {"driver": Driver(module)}
-    if capability := _MY_CAPABILITY.search(text):
+    if capability := form("clauses", "my_capability").search(text):
         yield "nvidia", {"compute_capability": capability[1]}
     for maker in makers_by_driver(text):
         yield maker, {}
     driver, sure = nvidia_driver(text, found.driver)
     if driver and (sure or any(one.vendor == "nvidia" for one in found.devices)):
         yield "nvidia", {"driver": Driver("nvidia", driver)}
-
-
-# How lspci and lshw write one card: a chip with all the names under which it is sold.
-_ONE_CARD = re.compile(
-    r"\[(?:10de|1002|8086):[0-9a-f]{4}\]|\(rev [0-9a-f]{2}\)|\w \[[^\]/]+ / [^\]]+\]", re.I
-)
 
 
 class _Devices:
@@ -261,8 +254,8 @@ class _Devices:
             self._tell("address", label)
             return True
         if (
-            _SOFTWARE.search(value)
-            or (asked and _NONE.match(value) and not products_in(value))
+            form("clauses", "software").search(value)
+            or (asked and form("clauses", "none").match(value) and not products_in(value))
             or _GONE.match(value)
         ):
             return asked
@@ -271,8 +264,10 @@ class _Devices:
         products = products_in(value, asked=asked or (unnamed and last is self._block))
         if not products and (asked or (unnamed and gfx(value))) and (other := _loosely(value)):
             products = [other]
-        if _ONE_CARD.search(value):
+        if form("clauses", "one_card").search(value):
             products = products[:1]
+        if not asked and products and OF_PROCESSOR.search(value[: products[0].start]):
+            products = []
         for product in products:
             inside = _NUMBERED.search(value[: product.start])
             numbers = (int(inside[1]),) if inside and len(products) > 1 else label.numbers
@@ -326,7 +321,7 @@ def _loosely(value: str) -> Product | None:
     """Return what an answer names that no grammar knows: a maker, a library, a gfx target."""
     if gfx(value.split(":")[0]):
         return Product("amd", "", 0, 0)
-    if _PROCESSOR.search(value) and not re.search("graphics|gpu", value, re.I):
+    if form("clauses", "processor").search(value) and not re.search("graphics|gpu", value, re.I):
         return None
     if len(re.split(r"[,;|(]", value)[0].split()) > 6:
         return None  # a sentence
@@ -359,11 +354,11 @@ def _beside(mention: Mention) -> dict[str, str]:
     ident = re.search(r"(?:[(\[]|\bdevice id\W{1,3})0x([0-9a-f]{4})[)\]]", tail, re.I)
     pair = re.search(r"\b(10de|1002|8086):([0-9a-f]{4})\b", tail, re.I)
     return kept(
-        driver=(driver[1] or driver[2]) if driver else None,
+        driver=next(filter(None, driver.groups())) if driver else None,
         device=f"0x{ident[1]}" if ident else None,
         ids=pair[0].lower() if pair else None,
         kind=near if SHARED.search(near) or OWN.search(near) else None,
         gfx=gfx(words),
-        capability=spoken[1] if (spoken := _CAPABILITY.search(tail)) else None,
+        capability=spoken[1] if (spoken := form("clauses", "capability").search(tail)) else None,
         address=pci_address(words),
     )
