@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -117,15 +116,70 @@ def test_a_library_is_loaded_for_what_can_gain(function: Any, torch: Any) -> Non
     assert (record.kind.recording_seconds > 0) == (function is looping)
 
 
-@pytest.mark.parametrize(("limit", "there"), [(math.inf, 6), (0.0, 1)])
+def test_what_recording_takes_is_seen_with_the_next_call(
+    torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many calls its choice was to be kept for."""
+    del torch
+    x = np.linspace(0.0, 0.5, 1000)
+    with gf.session(history=False, backends=["numpy", "torch"]) as held:
+        placed = gf.offload(whole)
+        placed(x)
+        (function,) = held.functions.values()
+        while not function.held:
+            placed(x)
+        wanted = iter([held.libraries["torch"]])
+        monkeypatch.setattr(held, "want", lambda *_: next(wanted, None))
+        (record,) = function.kinds.values()
+        while record.sounding is None:
+            placed(x[:-1])  # of another signature, which is considered
+        assert not function.held
+        placed(x)
+        held.aside.wait()
+        assert record.sounded
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(1e3, 2), (1e-9, 3)])
+def test_a_try_that_is_not_clearly_faster_is_timed_again(
+    jax: Any, monkeypatch: pytest.MonkeyPatch, seconds: float, runs: int
+) -> None:
+    """The first run of a program tells nothing; another one may have waited for something."""
+    del jax
+    backend = open_library("jax").devices[0]
+    engine = BackendEngine(
+        backend, NumpyBackend(), Programs(), comparing=True, numpy_seconds=seconds
+    )
+    made: list[Any] = []
+    compiled = type(backend).program
+
+    def counted(self: Any, program: Any, given: Any) -> Any:
+        found = compiled(self, program, given)
+
+        def run(*inputs: Any) -> Any:
+            made.append(inputs)
+            return found(*inputs)
+
+        return run
+
+    monkeypatch.setattr(type(backend), "program", counted)
+    x = np.linspace(0.0, 1.0, 100)
+    np.testing.assert_allclose(record(whole, (x,), {}, engine).result, whole(x))
+    assert engine.outcome.compared
+    assert len(made) == runs
+
+
+@pytest.mark.parametrize(("numpy_seconds", "there"), [(1e3, 6), (1e-9, 1)])
 def test_a_try_that_has_lost_goes_on_without_the_backend(
-    torch: Any, limit: float, there: int
+    torch: Any, monkeypatch: pytest.MonkeyPatch, numpy_seconds: float, there: int
 ) -> None:
     """Each look at a value is a graph; what the others would have taken is told by the first."""
     del torch
     backend = open_library("torch").devices[0]
     programs = Programs()
-    engine = BackendEngine(backend, NumpyBackend(), programs, comparing=True, limit_seconds=limit)
+    monkeypatch.setattr("gpuforge.runtime.evaluation.engine.LOST_SECONDS", 0.0)
+    engine = BackendEngine(
+        backend, NumpyBackend(), programs, comparing=True, numpy_seconds=numpy_seconds
+    )
 
     def rounds(x: Any) -> Any:
         for _ in range(5):

@@ -31,7 +31,7 @@ class Aside:
 
     Attributes
     ----------
-    leave_a_core : around each job: what keeps the program from using all cores meanwhile
+    leave_a_core : around what computes beside the program: keeps it from using all cores meanwhile
     """
 
     def __init__(
@@ -49,23 +49,28 @@ class Aside:
         thread = self._thread
         return thread is not None and thread.is_alive()
 
-    def start(self, job: Callable[[], None], *, imports: bool = False) -> bool:
+    def start(
+        self, job: Callable[[], None], *, imports: bool = False, computes: bool = True
+    ) -> bool:
         """Begin a job, which must not raise; return whether it was begun: not beside another.
 
-        One that `imports` may wait for ever, as an import does whose file system is gone.
+        One that `imports` may wait for ever, as an import does whose file system is gone. One that
+        `computes` nothing here leaves all cores to the program.
         """
         with self._lock:
             if self.is_busy:
                 return False
             self._imports = imports
-            run = partial(self._run, job)
+            run = partial(self._run, job, self.leave_a_core if computes else nullcontext)
             self._thread = threading.Thread(target=run, name="gpuforge aside", daemon=True)
             self._thread.start()
         return True
 
-    def _run(self, job: Callable[[], None]) -> None:
+    def _run(
+        self, job: Callable[[], None], around: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         """Do a job; what runs it stays known until it has ended, so that it is waited for."""
-        with self.leave_a_core():
+        with around():
             job()
 
     def wait(self, patience: float | None = None) -> None:

@@ -33,9 +33,10 @@ class Compilation:
     """
 
     def __init__(
-        self, programs: Programs, backend: Backend, program: Program, inputs: list[Any]
-    ) -> None:
-        self.programs, self.backend, self.program = programs, backend, program
+        self, aside: Aside, programs: Programs, backend: Backend, program: Program,
+        inputs: list[Any],
+    ) -> None:  # fmt: skip
+        self.aside, self.programs, self.backend, self.program = aside, programs, backend, program
         self.done = False
         self.seconds = 0.0
         self.failure = ""
@@ -62,7 +63,8 @@ class Compilation:
         if programs.elsewhere is not None:
             data = programs.elsewhere.ask(self.backend, program.graph, self._like)
         if data is None or not self._restored(data):
-            program.compiled = compile_like(programs, self.backend, program, self._like)
+            with self.aside.leave_a_core():
+                program.compiled = compile_like(programs, self.backend, program, self._like)
 
     def _restored(self, data: bytes) -> bool:
         """Take over what another process compiled; return whether that was possible."""
@@ -100,5 +102,5 @@ def compile_aside(
     """Begin to compile a program; None where something else is under way, or it is too large."""
     if sum(getattr(value, "nbytes", 0) for value in inputs) > MAX_INPUT_BYTES:
         return None
-    made = Compilation(programs, backend, program, inputs)
-    return made if aside.start(made.run) else None
+    made = Compilation(aside, programs, backend, program, inputs)
+    return made if aside.start(made.run, computes=False) else None

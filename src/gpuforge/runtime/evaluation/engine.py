@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter, thread_time
@@ -32,6 +31,11 @@ CHECKED_RUNS, CHECKED_EVERY = 4, 16
 SEEN_BEFORE_COMPILING = 2
 COMPILE_SECONDS = 3.0
 """What compiling the graphs of one call may take: a loop may make a new one in each round."""
+LOST, LOST_SECONDS = 1.5, 5e-3
+"""A backend that took so many times as long as NumPy, and this besides, has lost a try."""
+DOUBTFUL = 0.5
+"""One that took this share of NumPy's time is timed again: a first run may have waited for threads
+that were asleep, or for memory."""
 
 CANCELLING_KINDS = ("reduction", "contraction", "scan", "factorisation", "transform")
 """Classes of operations in whose results sums of many terms may cancel."""
@@ -155,8 +159,9 @@ class BackendEngine:
         Where graphs are compiled beside the program; None where the call waits for it.
     pace
         What ends the recording where that takes too long; None where it goes on to its end.
-    limit_seconds
-        What the backend may take for the graphs of a call that is compared; NumPy makes the rest.
+    numpy_seconds
+        What NumPy takes for the call as it is written; None where that is not known, or the call is
+        no try. A backend that took much longer for some graphs of a call gets no more of them.
     timing
         Whether a program that was just compiled runs twice, since its first run does not tell what
         the next ones take. One that is compared always does.
@@ -175,13 +180,13 @@ class BackendEngine:
         compile_seconds: float = COMPILE_SECONDS,
         aside: Aside | None = None,
         pace: Pace | None = None,
-        limit_seconds: float = math.inf,
+        numpy_seconds: float | None = None,
         timing: bool = True,
     ) -> None:
         self.backend, self.reference, self.programs = backend, reference, programs
         self.exact, self.comparing, self.compiling = exact, comparing, compiling
         self.relaxed, self.compile_seconds = relaxed, compile_seconds
-        self.aside, self.pace, self.limit_seconds = aside, pace, limit_seconds
+        self.aside, self.pace, self.numpy_seconds = aside, pace, numpy_seconds
         self.timing = timing or comparing
         self.able = programs.able(backend, exact)
         self.outcome = Outcome()
@@ -282,7 +287,10 @@ class BackendEngine:
 
     def _has_lost(self) -> bool:
         """Return whether the backend took too long for the graphs so far."""
-        return self.outcome.transfer_seconds + self.outcome.run_seconds > self.limit_seconds
+        if self.numpy_seconds is None:
+            return False
+        took = self.outcome.transfer_seconds + self.outcome.run_seconds
+        return took > LOST * self.numpy_seconds + LOST_SECONDS
 
     def _unready(self, program: Program, tape: Tape) -> bool:
         """Return whether a graph is not to be run there now, and note why NumPy runs it."""
@@ -345,10 +353,21 @@ class BackendEngine:
                     ]
         program.runs += 1
         program.is_untried = False
-        outcome.run_seconds += perf_counter() - there
+        took = perf_counter() - there
+        if self.comparing and self.numpy_seconds and took > DOUBTFUL * self.numpy_seconds:
+            took = min(took, self._run_again(program, given))
+        outcome.run_seconds += took
         if trace.enabled:
             trace.count("programs")
         return values, settled
+
+    def _run_again(self, program: Program, given: list[Any]) -> float:
+        """Return what a program takes that has just run."""
+        backend = self.backend
+        start = perf_counter()
+        with backend.scope():
+            backend.wait(self._callable(program, given)(*given)[0])
+        return perf_counter() - start
 
     def _put(self, inputs: list[Any]) -> list[Any]:
         """Return inputs with the arrays among them on the device."""

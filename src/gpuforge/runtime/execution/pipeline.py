@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
@@ -50,8 +49,6 @@ SURPRISING = 1.5
 SOUNDED = "it is recorded for NumPy, to see what that takes before a library is loaded"
 GAINING = "calls that it may make faster"
 KEPT = "a recorded array outlived the call: the function keeps it somewhere"
-LOST, LOST_SECONDS = 1.5, 5e-3
-"""A backend that took so many times as long as NumPy, and this besides, has lost a try."""
 TIRING_SETTLEMENTS = 8
 """A backend is left out for a kind of call once NumPy had to settle so many calls in a row."""
 
@@ -276,14 +273,9 @@ def engine_for(call: Call, backend: Backend, *, comparing: bool = False) -> Back
         exact=call.exact, comparing=comparing, relaxed=call.relaxed,
         compiling=comparing or bool(call.pin) or not cell.ready,
         aside=None if call.pin or session.plan is not None else session.aside,
-        pace=_pace(call), limit_seconds=_limit(call), timing=not call.pin,
+        pace=_pace(call), timing=not call.pin,
+        numpy_seconds=None if call.pin else _numpy_seconds(call),
     )  # fmt: skip
-
-
-def _limit(call: Call) -> float:
-    """Return how long a backend may take for a call that it is tried with before it has lost."""
-    as_written = _numpy_seconds(call)
-    return math.inf if call.pin or as_written is None else LOST * as_written + LOST_SECONDS
 
 
 def _pace(call: Call) -> Pace | None:
@@ -486,6 +478,7 @@ def _open_or_sound(call: Call, library: Library) -> None:
         call.session.open_beside([library], GAINING)
     else:
         record.sounding = library
+        call.function.let_go()  # the next call of it is considered
 
 
 def _sounded(call: Call, library: Library) -> Placed:
