@@ -267,11 +267,14 @@ class FunctionRecord:
             made = held.take_uncounted()
         if made:
             times = held.timed.copy()
-            self.add(held.backend, made, sum(times) / len(times) if times else held.seconds)
+            seconds = sum(times) / len(times) if times else held.seconds
+            self.add(held.backend, made, seconds)
             put, got = held.moved_bytes
             published.transferred(held.backend, 0.0, made * put, made * got)
-            if held.lost_seconds is not None:
-                published.compared(held.backend, made, made * held.lost_seconds)
+            lost = held.lost_seconds
+            if lost is not None:
+                lost = max(0.0, lost + seconds - held.seconds) if lost else 0.0
+                published.compared(held.backend, made, made * lost)
         return made
 
     def add(self, backend: str, calls: int, seconds: float) -> None:
