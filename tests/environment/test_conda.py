@@ -24,6 +24,7 @@ from gpuforge.environment.create import create_environment, switched_path
 from gpuforge.environment.installers import Sources, choose_installer, find_uv
 from gpuforge.environment.place import Place
 from gpuforge.environment.planning import Plan
+from gpuforge.environment.process import run_lines
 from gpuforge.environment.profile import Profile
 from gpuforge.environment.record import is_environment, python_of, read_record
 from gpuforge.errors import EnvironmentMismatch, PlanRefused
@@ -196,6 +197,13 @@ def test_each_program_is_given_these_words(
         "--channel", "conda-forge", f"python {PYTHON}.*", "pip >=24", "__glibc >=2.28",
     ]  # fmt: skip
     assert nothing_there(tmp_path / "env")
+
+
+def test_an_installer_that_ctrl_c_ended_was_interrupted() -> None:
+    """Python may lose a Ctrl-C that comes while it starts the installer."""
+    ends = "import os, signal; signal.signal(2, signal.SIG_DFL); os.kill(os.getpid(), 2)"
+    with pytest.raises(KeyboardInterrupt):
+        run_lines([sys.executable, "-c", ends])
 
 
 def test_an_interrupted_conda_leaves_nothing(

@@ -97,4 +97,6 @@ def run_lines(argv: Sequence[str], on_line: Callable[[str], None] | None = None)
         process.terminate()
         process.wait()
         raise
+    if process.returncode == -signal.SIGINT:
+        raise KeyboardInterrupt  # Python loses a Ctrl-C that comes while it forks
     return Finished(process.returncode, "".join(tail))
