@@ -97,6 +97,9 @@ class PythonEnvironment:
             link = next((place for place in places if place.is_symlink()), None)
             gone = f"{link} points to {os.readlink(link)}, which does not exist" if link else ""
             return gone or f"{self.prefix} contains no Python"
+        own = self.python.resolve().is_relative_to(self.prefix.resolve())
+        if self.named_by == "VIRTUAL_ENV" and self.kind == "system Python" and not own:
+            return f"{self.prefix} has no pyvenv.cfg: its Python does not see its packages"
         target = re.search(r"python(3\.\d+)", self.python.resolve().name)
         written = ".".join(self.version.split(".")[:2])
         if target and written and target[1] != written:

@@ -21,7 +21,9 @@ WANTED = {
     "mps_op_not_implemented": ("PYTORCH_ENABLE_MPS_FALLBACK", "1"),
     "p2p_access_failure": ("NCCL_P2P_DISABLE", "1"),
 }
+_COUNT = re.compile(r"(?:OMP|MKL|OPENBLAS|NUMEXPR|NUMBA)_(?:NUM|MAX)_THREADS")
 PIP_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER")
+_SET = re.compile(r"(?ms)^\[(?:global|install)\][^[]*?^(target|prefix|root|user)\s*[=:]\s*(\S+)")
 FOLDERS = ("CUDA_HOME", "CUDA_PATH", "CUDNN_PATH", "ROCM_PATH", "ROCM_HOME")
 FILES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "PIP_CERT", "PIP_CONSTRAINT")
 SYSTEM_LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
@@ -30,7 +32,7 @@ SYSTEM_LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "
 def check(site: Site) -> Iterator[Finding]:
     """Return each variable that stands in the way."""
     looks = (_hiding, _shadowing, _dangling, _redirecting, _contradicting, _compiler, _wanted,
-             _outranked, _old_cxx_library)  # fmt: skip
+             _outranked, _old_cxx_library, _misset)  # fmt: skip
     found = [finding for look in looks for finding in look(site)]
     yield from found or [Finding("ok", "no environment variable causes a problem")]
 
@@ -136,12 +138,28 @@ def _newest_interface(site: Site, folder: str) -> int:
 def _redirecting(site: Site) -> Iterator[Finding]:
     """Find variables by which pip installs elsewhere than in the environment."""
     if site.live and site.environment.kind == "virtual environment":
-        for name in PIP_ELSEWHERE:
-            value = site.probe.environ.get(name, "")
+        settings = {name: site.probe.environ.get(name, "") for name in PIP_ELSEWHERE}
+        for folder in (site.environment.prefix, Path.home() / ".config/pip", Path.home() / ".pip"):
+            text = known(site.probe.read_text(f"{folder}/pip.conf")) or ""
+            settings |= {f"{m[1]} in {folder}/pip.conf": m[2] for m in _SET.finditer(text)}
+        for name, value in settings.items():
             if value and value.lower() not in ("0", "false", "no", "off"):
                 message = f"{name} makes pip install elsewhere than in {site.environment.prefix}"
                 yield Finding("warning", message, "pip_installs_elsewhere", (f"{name}={value}",),
                               (f"Unset {name} while this environment is active.",))  # fmt: skip
+
+
+def _misset(site: Site) -> Iterator[Finding]:
+    """Find values with which packages cannot be imported; numexpr knows no list of numbers."""
+    environ, number = site.probe.environ, r"[\s\d]*" if "numexpr" in site.packages else r"[\s\d,]*"
+    wrong = [n for n in environ if _COUNT.fullmatch(n) and not re.fullmatch(number, environ[n])]
+    module = environ.get("MPLBACKEND", "").partition("module://")[2].partition(".")[0]
+    places = [path for folder in site.environment.folders for path in folder.glob(f"{module}*")]
+    wrong += ["MPLBACKEND"] if module and "matplotlib" in site.packages and not places else []
+    for name in wrong:
+        what = "a module that is not installed" if name == "MPLBACKEND" else "no number"
+        evidence, steps = (f"{name}={environ[name]}",), (f"Unset {name}, or correct it.",)
+        yield Finding("warning", f"{name} names {what}", "variable_misset", evidence, steps)
 
 
 def _contradicting(site: Site) -> Iterator[Finding]:

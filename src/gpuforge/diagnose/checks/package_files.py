@@ -24,7 +24,7 @@ CAUSES = {
     "nvidia-": "cuda_runtime_lib_missing",
     "bitsandbytes": "bitsandbytes_cuda_setup_failed",
 }
-_TAG = re.compile(r"\.(?:cpython-|cp)(3\d+)[a-z]?-(\w+)")
+_TAG = re.compile(r"\.(?:cpython-|cp)(3\d+)[a-z]?-([\w-]+)")
 # Compiled where they are used: most environments need none of these.
 _SERVES_MORE = r"(?m)^Tag: (?:\S*py3\S*|\S+-abi3)-"
 _VERSION_FILE = rb"(?m)^(\w+/(?:_?version|__version__|__about__)\.py),sha256=([\w-]+),"

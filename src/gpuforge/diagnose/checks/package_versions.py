@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpuforge.compat.versions import at_least
 from gpuforge.diagnose.distribution import Distribution
 from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.repair import pip
 from gpuforge.diagnose.site import Site
+from gpuforge.facts import known
 
 if TYPE_CHECKING:
     from gpuforge.changes.action import RunPip
@@ -35,6 +37,8 @@ COMPILED_AGAINST = ("torch", "numpy", "jax", "jaxlib")
 # conda and the system's own tools name some packages otherwise than the metadata does.
 WITH_NAMES_OF_THE_INDEX = ("pip", "uv")
 SHOWN = 5
+_PKG_RESOURCES = re.compile(r"(?m)^(?:import |from |__import__\([\"'])pkg_resources\b")
+_GENERATED_FOR = re.compile(r"Protobuf Python Version: (\S+)")
 # How much of a package's compiled modules is read to see which NumPy they were compiled for, the
 # smallest first; more where this check alone is asked for.
 SCANNED_BYTES, SCANNED_BYTES_IF_ASKED = 12 * 2**20, 24 * 2**20
@@ -60,10 +64,10 @@ def check(site: Site) -> Iterator[Finding]:
         if installed and installed.installer in WITH_NAMES_OF_THE_INDEX:
             found = True
             yield _missing(site, installed, lacking)
-    for one in _compiled_for_numpy_1(site):
-        if one.name not in told:
-            found = True
-            yield _old_binary(site, one)
+    old = (one for one in _compiled_for_numpy_1(site) if one.name not in told)
+    for finding in (*_outgrown(site), *(_old_binary(site, one) for one in old)):
+        found = True
+        yield finding
     if not found:
         yield Finding("ok", "the installed packages meet each other's requirements")
 
@@ -123,6 +127,30 @@ def _missing(site: Site, installed: Distribution, lacking: list[Unmet]) -> Findi
         )
     steps = (f"Install what is missing: pip install {' '.join(names[:SHOWN])}",)
     return Finding("warning", message, "requirement_missing", evidence, steps, repair)
+
+
+def _outgrown(site: Site) -> Iterator[Finding]:
+    """Find what setuptools 82, or another protobuf than protoc wrote it for, leaves behind."""
+    gone = not any(any(folder.glob("pkg_resources*")) for folder in site.environment.folders)
+    have = site.version("protobuf")
+    slow = site.probe.environ.get("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION") == "python"
+    for one in site.distributions:
+        listed = re.findall(rb"(?m)^(.+_pb2\.py),", one.record) if b"_pb2.py," in one.record else ()
+        paths = (*map(bytes.decode, listed), *(one.starts if gone and not listed else ()))
+        texts = (known(one.probe.read_text(f"{one.folder}/{path}")) or "" for path in paths)
+        if not listed and any(map(_PKG_RESOURCES.search, texts)):
+            needs = "pkg_resources, which setuptools has up to version 81"
+        elif have and listed and not any(
+            at_least(have, needed[1]) if (needed := _GENERATED_FOR.search(text))
+            else "_descriptor.FileDescriptor(" not in text or slow or not at_least(have, "4")
+            for text in texts
+        ):  # fmt: skip
+            needs = f"another protobuf than {have}"
+        else:
+            continue
+        steps = (f"Upgrade it, or install what it needs: pip install --upgrade {one.name}",)
+        message = f"{one.name} {one.version} needs {needs}"
+        yield Finding("error", message, "outgrown_package", (str(one.info),), steps)
 
 
 def _compiled_for_numpy_1(site: Site) -> Iterator[Distribution]:

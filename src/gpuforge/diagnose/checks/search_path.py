@@ -17,6 +17,7 @@ from gpuforge.facts import known
 
 SUMMARY = "folders and modules that the environment adds to the search path exist"
 
+CUSTOMISING = ("sitecustomize.py", "usercustomize.py")
 _IMPORT = re.compile(r"^import[ \t]+(\w+)\s*(?:;|$)|__import__\(['\"](\w+)['\"]\)")
 _MAPPING = re.compile(r"^MAPPING\b[^=\n]*= (\{.*\})$", re.M)
 
@@ -70,10 +71,10 @@ def _lost_modules(one: Distribution) -> list[str]:
 
 
 def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
-    """Find the lines of ``.pth`` files that name no folder and no module."""
+    """Find the lines, of ``.pth`` files and of ``sitecustomize``, that lead to nothing."""
     for folder in site.environment.folders:
         names = known(site.probe.list_dir(str(folder))) or ()
-        hooks = [name for name in names if name.endswith(".pth")]
+        hooks = [name for name in names if name.endswith(".pth") or name in CUSTOMISING]
         modules = {name.partition(".")[0] for name in names if name not in hooks}
         for name in hooks:
             path = folder / name
@@ -82,9 +83,9 @@ def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
                 wanted = {a or b for a, b in _IMPORT.findall(line) if runs and "except" not in line}
                 if lacking := wanted - modules - sys.stdlib_module_names:
                     what = f"the module {lacking.pop()}, which is not installed"
-                elif place and not runs and not line.startswith("#") and not (
-                    folder / place
-                ).exists():  # fmt: skip
+                elif name not in CUSTOMISING and place and not runs and (
+                    not line.startswith("#") and not (folder / place).exists()
+                ):  # fmt: skip
                     what = f"{place}, which does not exist"
                 else:
                     continue

@@ -58,9 +58,12 @@ def _hiding(site: Site, folder: Path, modules: dict[str, str]) -> Iterator[Findi
         if module not in modules or module in COMMON or not module.isidentifier():
             continue
         hit = folder / name if name.endswith(".py") else folder / name / "__init__.py"
-        if hit.is_file() and (name.endswith(".py") or not is_project):
+        compiled = any(one.libraries for one in site.distributions if module in one.packages)
+        built = (path for path in hit.parent.rglob("*.*") if path.suffix in (".so", ".pyd"))
+        is_whole = is_project and (not compiled or any(built))
+        if hit.is_file() and (name.endswith(".py") or not is_whole):
             steps = (f"Rename {hit if name.endswith('.py') else hit.parent}, and remove the folder "
-                     f"__pycache__ beside it.",)  # fmt: skip
+                     f"__pycache__ beside it; or start Python in another folder.",)  # fmt: skip
             message = f"{hit} hides the module {module} {modules[module]}"
             yield Finding("error", message, "shadowing_module", (str(hit),), steps)
 
@@ -84,6 +87,11 @@ def _packages_of_others(site: Site, folder: Path, by: str) -> Iterator[Finding]:
         for one in distributions_in(folder, site.probe)
         if one.name in site.packages and (one.version,) != site.packages[one.name]
     })  # fmt: skip
+    if by == "PYTHONPATH":
+        names = {name.removesuffix(".py") for name in os.listdir(folder)} & sys.stdlib_module_names
+        hidden[:0] = [f"{name} instead of that of the standard library" for name in sorted(names)]
+    if not hidden and not _holds_packages(folder, ".dist-info"):
+        return
     message = f"{by} puts the packages of {folder} before those of this environment"
     evidence = tuple(hidden[:SHOWN])
     steps = ("Unset PYTHONPATH, or take that folder out of it.",)
@@ -92,9 +100,11 @@ def _packages_of_others(site: Site, folder: Path, by: str) -> Iterator[Finding]:
     yield Finding("error" if hidden else "warning", message, "shadowing_module", evidence, steps)
 
 
-def _holds_packages(folder: Path) -> bool:
+def _holds_packages(folder: Path, *ends: str) -> bool:
+    """Return whether packages are installed there; a project has an ``.egg-info`` of its own."""
+    ends = ends or (".dist-info", ".egg-info")[: 1 + folder.name.endswith("-packages")]
     try:
-        return any(name.endswith(".dist-info") for name in os.listdir(folder))
+        return any(name.endswith(ends) for name in os.listdir(folder))
     except OSError:
         return False
 
