@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -298,11 +299,36 @@ def lose_table(environment: Environment) -> None:
     os.utime(environment.packages / "mine-1.0.dist-info" / "RECORD", (1, 1))  # days before that
 
 
+def all_of(*breaks: Break) -> Break:
+    def together(environment: Environment) -> None:
+        for one in breaks:
+            one(environment)
+
+    return together
+
+
+def for_musl(environment: Environment) -> None:
+    """Install what was built for Alpine, as a layer copied between images does."""
+    argv = [environment.prefix / "bin" / "python", "-m", "pip", "install", "-q", "--upgrade",
+            "--target", environment.packages, "--platform", f"musllinux_1_2_{platform.machine()}",
+            "--only-binary=:all:", "--no-deps", NUMPY]  # fmt: skip
+    subprocess.run(argv, check=True, capture_output=True)
+
+
+def lose_configuration(environment: Environment) -> None:
+    (environment.prefix / "pyvenv.cfg").unlink()
+
+
+def configure_pip(environment: Environment) -> None:
+    (environment.prefix / "pip.conf").write_text("[global]\ntimeout = 9\nuser = true\n")
+
+
 def for_a_mainframe(environment: Environment) -> None:
     text = "Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp311-cp311-manylinux1_s390x\n"
     write("mine-*.dist-info/WHEEL", text)(environment)
 
 
+MUSL = f"cpython-{sys.version_info[0]}{sys.version_info[1]}-{platform.machine()}-linux-musl.so"
 ENDING = f"cpython-{sys.version_info[0]}{sys.version_info[1]}-s390x-linux-gnu.so"
 NUMPY = "numpy==2.4.6"
 SCIENCE = ("numpy==2.4.6", "pandas==2.3.3", "scipy==1.17.1", "scikit-learn==1.9.1")
@@ -413,6 +439,14 @@ REAL = [
     Broken("cxx_library_too_old", ("libstdc++",), SCIENCE, breaks=old_cxx_library,
            imports=("numpy", "pandas"),
            variables={"LD_LIBRARY_PATH": "{beside}/old"}),
+    Broken("numpy_for_musl", ("linux-musl",), (NUMPY,), breaks=for_musl, imports=("numpy",)),
+    Broken("generated_code_of_protobuf_3", ("another protobuf",),
+           ("tensorboardX==2.1", "protobuf==7.36.2"), imports=("tensorboardX",)),
+    Broken("setuptools_without_pkg_resources", ("pkg_resources",), ("fs==2.4.16",),
+           ("setuptools==82.0.0",), imports=("fs",)),
+    # Flask 2.2.2 asks for Werkzeug 2.2.2 or newer, and imports what version 3 took away.
+    Broken("werkzeug_too_new_for_flask", ("werkzeug",), ("flask==2.2.2",), ("werkzeug==3.0.0",),
+           imports=("flask",)),
 ]  # fmt: skip
 
 CONDA = {"VIRTUAL_ENV": "", "CONDA_PREFIX": "{prefix}", "HOME": "{beside}"}
@@ -527,6 +561,38 @@ MADE = [
            variables={"PATH": "{beside}/first:{prefix}/bin:/usr/bin:/bin"}),
     Broken("certificates_named_are_gone", ("REQUESTS_CA_BUNDLE",),
            variables={"REQUESTS_CA_BUNDLE": "{beside}/gone.pem"}),
+    Broken("backport_before_the_standard_library", ("enum instead of that of the standard",),
+           breaks=all_of(beside("lib/enum/__init__.py"), beside("lib/enum34-1.1.dist-info/WHEEL")),
+           variables={"PYTHONPATH": "{beside}/lib"}),
+    Broken("packages_of_another_python_first", ("numpy 1.21.5 instead of 2.4.6",),
+           made=(("numpy", "2.4.6", ()),), variables={"PYTHONPATH": "{beside}/dist-packages"},
+           breaks=all_of(beside("dist-packages/numpy/__init__.py"),
+                         beside("dist-packages/numpy-1.21.5.egg-info"))),
+    Broken("thread_count_is_a_list", ("OMP_NUM_THREADS",), made=(("numexpr", "2.10.2", ()),),
+           variables={"OMP_NUM_THREADS": "4,2"}),
+    Broken("backend_of_a_notebook", ("MPLBACKEND",), made=(("matplotlib", "3.11.2", ()),),
+           variables={"MPLBACKEND": "module://matplotlib_inline.backend_inline"}),
+    Broken("sitecustomize_needs_what_is_gone", ("the module company_proxy",),
+           breaks=write("sitecustomize.py", "import os\nimport company_proxy\n")),
+    Broken("in_the_sources_of_numpy", ("numpy/__init__.py hides",),
+           made=(("numpy", "2.4.6", ()),),
+           files={"numpy": {"numpy/__init__.py": "", "numpy/umath.so": "x"}},
+           breaks=all_of(beside("pyproject.toml", ""), beside("numpy/__init__.py"))),
+    Broken("pip_is_configured_for_the_user", ("pip.conf",), breaks=configure_pip),
+    Broken("pyvenv_cfg_gone", ("has no pyvenv.cfg",), breaks=lose_configuration),
+    Broken("code_of_an_older_protoc", ("mine 1.0 needs another protobuf than 6.31.1",),
+           made=(("mine", "1.0", ("protobuf>=3.8",)), ("protobuf", "6.31.1", ())),
+           files={"mine": {"mine/a_pb2.py": "DESCRIPTOR = _descriptor.FileDescriptor(name='a')"}}),
+    Broken("code_of_a_newer_protoc", ("mine 1.0 needs another protobuf than 5.29.0",),
+           made=(("mine", "1.0", ()), ("protobuf", "5.29.0", ())),
+           files={"mine": {"mine/a_pb2.py": "# Protobuf Python Version: 6.31.1\n"}}),
+    Broken("pkg_resources_gone", ("mine 1.0 needs pkg_resources",), made=(("mine", "1.0", ()),),
+           files={"mine": {"mine/__init__.py": "__import__('pkg_resources').iter()\n"}},
+           breaks=delete("setuptools", "setuptools-*", "pkg_resources", "_distutils_hack",
+                         "distutils-precedence.pth")),
+    Broken("compiled_for_musl", ("mine 1.0 was compiled for",), breaks=for_a_mainframe,
+           made=(("mine", "1.0", ()),),
+           files={"mine": {"mine/__init__.py": "", f"mine/a.{MUSL}": "x"}}),
     Broken("cuda_home_gone", ("CUDA_HOME",), variables={"CUDA_HOME": "/usr/local/cuda-gone"}),
 ]  # fmt: skip
 BROKEN = [*REAL, *MADE]

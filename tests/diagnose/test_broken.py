@@ -86,6 +86,10 @@ def found_in(capsys: pytest.CaptureFixture[str], cause: str) -> list[dict[str, A
         ("pythonhome_set", "pythonhome_set"),
         ("certificates_named_are_gone", "named_file_gone"),
         ("hook_of_removed_setuptools", "search_path_gone"),
+        ("sitecustomize_needs_what_is_gone", "search_path_gone"),
+        ("thread_count_is_a_list", "variable_misset"),
+        ("backend_of_a_notebook", "variable_misset"),
+        ("backport_before_the_standard_library", "shadowing_module"),
         ("made_again_by_another_python", "packages_of_another_python"),
     ],
 )

@@ -104,6 +104,57 @@ def an_extra_that_nobody_asked_for(environment: Environment) -> None:
     made(environment, "nvidia-cublas-cu12", "12.8.4.1")
 
 
+def a_site_of_ones_own(environment: Environment) -> None:
+    text = "import os\nimport mine\ntry:\n    import not_there\nexcept ImportError:\n    pass\n"
+    made(environment, "mine", "1.0", files={"mine.py": "", "sitecustomize.py": text})
+
+
+def generated_code_for_several_versions(environment: Environment) -> None:
+    old, new = "DESCRIPTOR = _descriptor.FileDescriptor()\n", "# Protobuf Python Version: 5.29.0\n"
+    files = {"mine/__init__.py": "", "mine/v3/a_pb2.py": old, "mine/v5/a_pb2.py": new}
+    made(environment, "mine", "1.0", files=files)
+    made(environment, "protobuf", "5.29.3")
+
+
+def settings_of_pip(environment: Environment) -> None:
+    text = "[freeze]\nuser = true\n[global]\n# user = true\nno-cache-dir = false\n"
+    (environment.prefix / "pip.conf").write_text(text)
+
+
+def packages_beside_that_hide_none(environment: Environment) -> None:
+    """Name the folder of ROS, whose packages are no others of the environment."""
+    folder = environment.prefix.parent / "ros" / "dist-packages"
+    (folder / "rclpy").mkdir(parents=True)
+    (folder / "rclpy-3.3.9.egg-info").mkdir()
+    made(environment, "numpy", "2.4.6")
+
+
+def the_sources_of_what_is_installed(environment: Environment) -> None:
+    project = environment.prefix.parent
+    (project / "pyproject.toml").touch()
+    for name in ("plain", "built"):
+        (project / name).mkdir()
+        (project / name / "__init__.py").touch()
+        made(environment, name, "1.0", files={f"{name}/__init__.py": "", f"{name}/a.so": "x"}
+             if name == "built" else {f"{name}/__init__.py": ""})  # fmt: skip
+    (project / "built" / "a.so").write_text("x")
+
+
+def a_backend_that_is_installed(environment: Environment) -> None:
+    made(environment, "matplotlib", "3.11.2")
+    made(environment, "matplotlib-inline", "0.1.7")
+
+
+def what_still_finds_pkg_resources(environment: Environment) -> None:
+    text = "import pkg_resources\n"
+    made(environment, "mine", "1.0", files={"mine/__init__.py": text, "pkg_resources/a.py": ""})
+
+
+HARMLESS = {"OMP_NUM_THREADS": "4,2", "NUMBA_NUM_THREADS": "",
+            "PYTHONPATH": "{beside}/ros/dist-packages",
+            "MPLBACKEND": "module://matplotlib_inline.backend_inline"}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "prepare",
     [
@@ -117,6 +168,13 @@ def an_extra_that_nobody_asked_for(environment: Environment) -> None:
         builds_of_one_kind,
         builds_of_a_vendor_or_of_ones_own,
         an_extra_that_nobody_asked_for,
+        a_site_of_ones_own,
+        generated_code_for_several_versions,
+        settings_of_pip,
+        packages_beside_that_hide_none,
+        the_sources_of_what_is_installed,
+        a_backend_that_is_installed,
+        what_still_finds_pkg_resources,
     ],
 )
 def test_nothing_is_found(
@@ -127,6 +185,8 @@ def test_nothing_is_found(
 ) -> None:
     monkeypatch.setenv("HOME", str(environment.prefix.parent))
     monkeypatch.setenv("PIP_CACHE_DIR", str(environment.prefix.parent / "cache"))
+    for name, value in HARMLESS.items():
+        monkeypatch.setenv(name, value.format(beside=environment.prefix.parent))
     prepare(environment)
     if (environment.prefix / "conda-meta").is_dir():
         monkeypatch.delenv("VIRTUAL_ENV")
