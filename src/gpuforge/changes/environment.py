@@ -98,7 +98,7 @@ class PythonEnvironment:
             gone = f"{link} points to {os.readlink(link)}, which does not exist" if link else ""
             return gone or f"{self.prefix} contains no Python"
         own = self.python.resolve().is_relative_to(self.prefix.resolve())
-        if self.named_by == "VIRTUAL_ENV" and self.kind == "system Python" and not own:
+        if self.kind == "system Python" and (self.prefix / "bin/activate").is_file() and not own:
             return f"{self.prefix} has no pyvenv.cfg: its Python does not see its packages"
         target = re.search(r"python(3\.\d+)", self.python.resolve().name)
         written = ".".join(self.version.split(".")[:2])

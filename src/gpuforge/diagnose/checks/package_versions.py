@@ -135,12 +135,14 @@ def _outgrown(site: Site) -> Iterator[Finding]:
     have = site.version("protobuf")
     slow = site.probe.environ.get("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION") == "python"
     for one in site.distributions:
-        listed = re.findall(rb"(?m)^(.+_pb2\.py),", one.record) if b"_pb2.py," in one.record else ()
-        paths = (*map(bytes.decode, listed), *(one.starts if gone and not listed else ()))
+        made = [
+            m for m in (one.modules if b"_pb2.py," in one.record else ()) if m[-7:] == "_pb2.py"
+        ]
+        paths = made or (one.starts if gone else [])
         texts = (known(one.probe.read_text(f"{one.folder}/{path}")) or "" for path in paths)
-        if not listed and any(map(_PKG_RESOURCES.search, texts)):
+        if not made and any("pkg_resources" in t and _PKG_RESOURCES.search(t) for t in texts):
             needs = "pkg_resources, which setuptools has up to version 81"
-        elif have and listed and not any(
+        elif have and made and not any(
             at_least(have, needed[1]) if (needed := _GENERATED_FOR.search(text))
             else "_descriptor.FileDescriptor(" not in text or slow or not at_least(have, "4")
             for text in texts
