@@ -157,9 +157,8 @@ def _misset(site: Site) -> Iterator[Finding]:
     places = [path for folder in site.environment.folders for path in folder.glob(f"{module}*")]
     wrong += ["MPLBACKEND"] if module and "matplotlib" in site.packages and not places else []
     for name in wrong:
-        what = "a module that is not installed" if name == "MPLBACKEND" else "no number"
-        evidence, steps = (f"{name}={environ[name]}",), (f"Unset {name}, or correct it.",)
-        yield Finding("warning", f"{name} names {what}", "variable_misset", evidence, steps)
+        value, steps = f"{name}={environ[name]}", (f"Unset {name}, or correct it.",)
+        yield Finding("warning", f"packages cannot use {value}", "variable_misset", (value,), steps)
 
 
 def _contradicting(site: Site) -> Iterator[Finding]:

@@ -135,9 +135,8 @@ def _outgrown(site: Site) -> Iterator[Finding]:
     have = site.version("protobuf")
     slow = site.probe.environ.get("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION") == "python"
     for one in site.distributions:
-        made = [
-            m for m in (one.modules if b"_pb2.py," in one.record else ()) if m[-7:] == "_pb2.py"
-        ]
+        names = one.modules if b"_pb2.py," in one.record else ()
+        made = [name for name in names if name.endswith("_pb2.py")]
         paths = made or (one.starts if gone else [])
         texts = (known(one.probe.read_text(f"{one.folder}/{path}")) or "" for path in paths)
         if not made and any("pkg_resources" in t and _PKG_RESOURCES.search(t) for t in texts):
