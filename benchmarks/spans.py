@@ -17,6 +17,7 @@ import importlib.util
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -99,7 +100,9 @@ def pyinstrument(module: Any) -> dict[str, Case]:
 
 def viztracer(module: Any) -> dict[str, Case]:
     def tracer() -> Any:
-        return module.VizTracer(verbose=0, tracer_entries=4 * CALLS)
+        # It writes a trace when it ends: not into the folder that this is run in.
+        file = Path(tempfile.gettempdir(), "viztracer.json")
+        return module.VizTracer(verbose=0, tracer_entries=4 * CALLS, output_file=str(file))
 
     @contextlib.contextmanager
     def logging() -> Iterator[None]:
