@@ -354,12 +354,17 @@ class BackendEngine:
         program.runs += 1
         program.is_untried = False
         took = perf_counter() - there
-        if self.comparing and self.numpy_seconds and took > DOUBTFUL * self.numpy_seconds:
-            took = min(took, self._run_again(program, given))
         outcome.run_seconds += took
+        if self.comparing and not settled and self._is_doubtful(took):
+            outcome.run_seconds -= max(0.0, took - self._run_again(program, given))
         if trace.enabled:
             trace.count("programs")
         return values, settled
+
+    def _is_doubtful(self, took: float) -> bool:
+        """Return whether a run was neither clearly faster than NumPy nor so slow that it lost."""
+        known = self.numpy_seconds
+        return known is not None and took > DOUBTFUL * known and not self._has_lost()
 
     def _run_again(self, program: Program, given: list[Any]) -> float:
         """Return what a program takes that has just run."""
