@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "gpuforge"
-LINE_BUDGET = 66_960
+LINE_BUDGET = 67_010
 LAYERS = [
     {
         "dataclass",
@@ -59,10 +59,10 @@ FOUNDATION = {
 }
 # Modules and packages of the runtime import downwards only, and none of their own level.
 LEVELS_OF_THE_RUNTIME = [
-    {"short"},
-    {"array", "context", "heap", "kept", "namespace", "prelude", "staging", "threads", "timing"},
+    {"array", "context", "heap", "kept", "namespace", "staging", "threads", "timing"},
     {"function", "lowering"},
-    {"backends", "placement"},
+    {"short"},
+    {"backends", "placement", "prelude"},
     {"evaluation", "libraries", "record"},
     {"calibration", "demand", "workers"},
     {"startup"},

@@ -139,7 +139,7 @@ def test_a_choice_that_another_takes_the_place_of_is_not_followed(quiet_session:
 
 
 def test_unseen_calls_are_counted_right_however_often_and_from_wherever() -> None:
-    short = Short(None)
+    short = Short()
     seen = 0
     lock = threading.Lock()
 
@@ -176,3 +176,47 @@ def test_held_calls_are_counted_at_what_they_took(quiet_session: Any) -> None:
     slow.left -= 2
     record.count_held()
     assert record.counts["numpy"].seconds - before == pytest.approx(1.0)
+
+
+def scaled(x: Any, by: Any, *, plus: Any = 0) -> Any:
+    return x * by + plus
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        ((SMALL, 3), {}),
+        ((SMALL, 2.0), {}),
+        ((SMALL, SMALL), {}),
+        ((SMALL, 2), {"plus": 1}),
+        ((SMALL,), {"by": 2}),
+        ((np.arange(5.0), 2), {}),
+    ],
+    ids=["value", "type", "array", "keyword more", "by keyword", "length"],
+)
+def test_other_arguments_beside_arrays_are_looked_at(
+    args: Any, kwargs: Any, quiet_session: Any, looked_at: list[int]
+) -> None:
+    placed = gf.offload(scaled)
+    for _ in range(CALLS):
+        placed(SMALL, 2)
+    looked_at.clear()
+    np.testing.assert_array_equal(placed(*args, **kwargs), scaled(*args, **kwargs))
+    assert len(looked_at) == 1
+
+
+def test_calls_with_several_arguments_are_made_unseen(
+    quiet_session: Any, looked_at: list[int]
+) -> None:
+    placed = gf.offload(scaled)
+    for n in range(CALLS):
+        placed(SMALL, 2.0, plus=float(n))  # numbers with a fraction count by their type
+        placed(SMALL, SMALL)  # in turns with calls of another signature
+    assert placed.stats().counts["numpy"].calls == 2 * CALLS
+    assert len(looked_at) < 2 * CALLS / SEEN_EVERY
+
+
+def test_a_keyword_of_another_name_is_no_short_call() -> None:
+    short = Short((SMALL,), {"by": 2})
+    assert short.unseen((SMALL,), {"by": 2}) is not False
+    assert short.unseen((SMALL,), {"plus": 2}) is False

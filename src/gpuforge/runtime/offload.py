@@ -56,21 +56,8 @@ class Offloaded(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         short = self._short
-        if (
-            short is not None
-            and (
-                short.shape is None
-                or (
-                    len(args) == 1
-                    and not kwargs
-                    and type(args[0]) is _ndarray
-                    and args[0].shape == short.shape
-                    and args[0].dtype is short.dtype
-                    and current.get() is short.context
-                )
-            )
-            and next(short.ticks) & UNSEEN
-        ):
+        unseen = short.unseen(args, kwargs) if short is not None else False
+        if unseen:
             return self._function(*args, **kwargs) if kwargs else self._function(*args)  # type: ignore[call-arg]
         context, table = self._hot
         if not table:
@@ -83,9 +70,9 @@ class Offloaded(Generic[P, R]):
         held = table.get(hot)
         if held is None or held.left <= 0 or current.get() is not context:
             return self._considered(args, kwargs)  # type: ignore[no-any-return]
+        if unseen is False and held.short and held.plain and next(held.short.ticks) & UNSEEN:
+            return self._function(*args, **kwargs)  # short as well, but the latest ones are others
         held.left -= 1
-        if held.plain and held.short is None:
-            return self._function(*args, **kwargs)
         if held.again is None:
             return self._timed(held, args, kwargs)  # type: ignore[no-any-return]
         return held.again(held, args, kwargs)  # type: ignore[no-any-return]
@@ -97,8 +84,10 @@ class Offloaded(Generic[P, R]):
             result = self._function(*args, **kwargs)
             seconds = perf_counter() - start
             held.timed.append(seconds)
-        if held.short is self._short is not None and seconds > SHORT_SECONDS:
-            self._short = None  # each call is looked at, and timed, until the choice ends
+        if held.plain and seconds > SHORT_SECONDS:
+            held.plain = False  # each call is looked at, and timed, until the choice ends
+            if self._short is held.short:
+                self._short = None
         return result
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

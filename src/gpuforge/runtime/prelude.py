@@ -41,7 +41,7 @@ class Early:
         self.owner = ref(owner)
         self.calls = 0
         self.seconds = 0.0
-        self.short = Short(None)
+        self.short = Short()
 
 
 class Prelude:

@@ -88,7 +88,7 @@ class Held:
 
     Attributes
     ----------
-    plain : the function is called as written
+    plain : most calls are made as written, unseen: they are short, and counted by `short`
     backend : where the calls run
     seconds : what the considered call before took
     timed : seconds of the calls made since, where they are long enough to be timed
@@ -101,7 +101,7 @@ class Held:
     lost_seconds : what the considered call before took more than on the best backend known; None
         where no other is known
     moved_bytes : what that call moved to the backend and back
-    short : the calls that are made without looking at the choice; None where each does
+    short : the calls that are made without looking at the choice; None where `plain` never was set
     """
 
     __slots__ = (

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import count
 from typing import Any
 
 import numpy as np
+
+from gpuforge.runtime.context import current
+from gpuforge.runtime.function.key import STATIC
 
 SHORT_SECONDS = 20e-6
 """Calls on NumPy that are held and take longer are timed, each of them."""
@@ -19,20 +24,22 @@ class Short:
 
     Attributes
     ----------
-    context : the session in which they were found short
-    shape, dtype : of their only argument, an array; None: calls with any arguments. Strides do not
-        count, so that calls over a view are counted with those over an array of its shape
     ticks : counts them, in threads too: an iterator of Python's own gives each number once
+    unseen : counts a call with some arguments, and tells whether it is to be made at once; 0 where
+        it is to be looked at, False where it is none of these calls, and not counted
     """
 
-    __slots__ = ("_counted", "context", "dtype", "shape", "ticks")
+    __slots__ = ("_counted", "ticks", "unseen")
 
-    def __init__(self, context: Any, array: np.ndarray[Any, Any] | None = None) -> None:
-        self.context = context
-        self.shape = None if array is None else array.shape
-        self.dtype = None if array is None else array.dtype
-        self.ticks = count()
+    def __init__(self, args: tuple[Any, ...] | None = None, kwargs: Any = None) -> None:
+        """Take the calls in this session with arguments of the same key; None: all calls."""
+        self.ticks = ticks = count()
         self._counted = 0
+        self.unseen: Callable[[Any, Any], int]
+        if args is None:
+            self.unseen = lambda args, kwargs: next(ticks) & UNSEEN
+        else:
+            self.unseen = _made(ticks, args, kwargs)
 
     def take_unseen(self) -> int:
         """Return how many calls were made without being looked at since this was last asked."""
@@ -48,3 +55,59 @@ class Short:
 def _unseen(ticks: int) -> int:
     """Return how many of the numbers below `ticks` are no multiples of `SEEN_EVERY`."""
     return ticks - (ticks + UNSEEN) // SEEN_EVERY
+
+
+def _made(ticks: Iterator[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return `Short.unseen` for arguments that have the key of these, strides left out.
+
+    So calls over a view are counted with those over an array of its shape. It is compiled, once for
+    all arguments of such kinds: a loop over them would take longer than the call itself.
+    """
+    tests: list[tuple[str, ...]] = []
+    constants: list[Any] = []
+    for value in (*args, *kwargs.values()):
+        kind = type(value)
+        if kind is np.ndarray:
+            tests.append((_KIND, "{0}.shape == {1}", "{0}.dtype is {1}"))
+            constants += [kind, value.shape, value.dtype]
+        elif kind in STATIC:
+            tests.append((_KIND, "{0} == {1}"))
+            constants += [kind, value]
+        else:
+            tests.append((_KIND,))
+            constants.append(kind)
+    make = _compiled(len(args), tuple(kwargs), tuple(tests))
+    return make(ticks, current.get, current.get(), *constants)
+
+
+_KIND = "type({0}) is {1}"
+
+
+@cache
+def _compiled(
+    positional: int, names: tuple[str, ...], tests: tuple[tuple[str, ...], ...]
+) -> Callable[..., Any]:
+    """Return what makes `Short.unseen` of the constants that arguments are compared with.
+
+    A test names the argument {0} and its constant {1}.
+    """
+    places = [f"args[{i}]" for i in range(positional)] + [f"kwargs[{name!r}]" for name in names]
+    conditions = [f"len(args) == {positional}"]
+    conditions.append(f"len(kwargs) == {len(names)}" if names else "not kwargs")
+    constants: list[str] = []
+    for place, asked in zip(places, tests, strict=True):
+        for test in asked:
+            constants.append(f"c{len(constants)}")
+            conditions.append(test.format(place, constants[-1]))
+    conditions.append(f"session() is here and next(ticks) & {UNSEEN}")
+    scope: dict[str, Any] = {}
+    exec(
+        f"def make({', '.join(('ticks', 'session', 'here', *constants))}):\n"
+        " def unseen(args, kwargs):\n"
+        f"  try: return {' and '.join(conditions)}\n"
+        "  except KeyError: return False\n"
+        " return unseen\n",
+        scope,
+    )
+    make: Callable[..., Any] = scope["make"]
+    return make

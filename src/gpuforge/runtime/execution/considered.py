@@ -5,8 +5,6 @@ from __future__ import annotations
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from gpuforge import trace
 from gpuforge.runtime.context import current
 from gpuforge.runtime.execution import pipeline
@@ -86,9 +84,11 @@ def _consider(
         span.note(backend=placed.backend)
         if hot is not None and placed.hold:
             held = pipeline.hold(call, placed)
+            if held.plain:
+                held.short = Short(args, kwargs)
             _hold(offloaded, function, hot, held)
-            if held.plain and not kwargs and len(args) == 1 and type(args[0]) is np.ndarray:
-                held.short = offloaded._short = Short(current.get(), args[0])
+            if held.plain:
+                offloaded._short = held.short
         return placed.result
 
 

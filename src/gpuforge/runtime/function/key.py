@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 _ndarray = np.ndarray
-_STATIC = {int, bool, str, type(None)}
+STATIC = {int, bool, str, type(None)}
 _BY_TYPE = {float, complex, list, tuple, dict}
 _BY_VALUE = (int, str)
 
@@ -22,7 +22,7 @@ def hot_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         kind = type(value)
         if kind is _ndarray:
             key += value.dtype, value.shape, value.strides
-        elif kind in _STATIC:
+        elif kind in STATIC:
             key += kind, value
         elif kind in _BY_TYPE or not issubclass(kind, _BY_VALUE):
             key.append(kind)
