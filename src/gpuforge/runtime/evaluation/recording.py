@@ -89,7 +89,6 @@ def record(
     if _reaches_otherwise(function, (*args, *kwargs.values())):
         raise StartAgain("memory of an argument is in reach by another name", NotRecordable)
     recorder = Recorder(engine)
-    recorder.namespace = Namespace(recorder, creates=True)
     results = _Results(recorder)
     body = substituted(function, Namespace(recorder, creates=creates))
     referred = sys.getrefcount(recorder)
@@ -122,7 +121,8 @@ def record(
     _settle_exports(recorder, results, (*args, *kwargs.values()))
     results.alive.clear()
     recorder.arguments = []
-    kept = sys.getrefcount(recorder) > referred + len(given) or any(
+    referred += len(given) + (recorder.namespace is not None)
+    kept = sys.getrefcount(recorder) > referred or any(
         sys.getrefcount(array) > _GIVEN for array in given
     )
     if kept:
@@ -141,11 +141,15 @@ def _reaches_otherwise(function: Any, values: tuple[Any, ...]) -> bool:
                 outside.append(cell.cell_contents)
     reached = [one for one in outside if type(one) is np.ndarray]
     for value in (*values, *outside):
+        if type(value) in _HOLDING_NOTHING:
+            continue
         held: Any = value if isinstance(value, list | tuple | dict) else ()
         if not held and not isinstance(value, _WITHOUT_RESULTS):
             held = getattr(value, "__dict__", ())
         items = held.values() if isinstance(held, dict) else held
         reached += [one for one in islice(items, MAX_HELD) if type(one) is np.ndarray]
+    if not reached:
+        return False
     given = [value for value in values if type(value) is np.ndarray]
     if not any(np.may_share_memory(one, array) for one in reached for array in given):
         return False
@@ -364,6 +368,9 @@ class _Results:
 
 _WITHOUT_RESULTS = (type, ModuleType, FunctionType, Array)
 _ATOMS = {int, float, bool, complex, str, bytes, type(None), *set(np.sctypeDict.values())}
+
+
+_HOLDING_NOTHING = {np.ndarray, ModuleType, FunctionType, type, *_ATOMS}
 
 
 def _settle_kept(recorder: Recorder, given: list[Array], results: _Results) -> None:
