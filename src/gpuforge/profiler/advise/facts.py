@@ -241,7 +241,7 @@ class Facts:
 
     def again(self, *flags: str) -> str:
         """Return the command that records the program again, with options of ``gpuforge run``."""
-        words = [str(word) for word in self.profile.header.get("program", ())]
+        words = self.profile.command
         if words and os.path.basename(words[0]).startswith("python"):
             words = words[1:]
         program = shlex.join(words) if words else "PROGRAM"

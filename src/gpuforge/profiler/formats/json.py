@@ -67,8 +67,7 @@ def render(profile: Profile) -> str:
 
 def _unknown(profile: Profile) -> dict[str, str]:
     """Return why each field that is null is not known."""
-    said = profile.header.get("unknown")
-    found = dict(said) if isinstance(said, dict) else {}
+    found = dict(profile.said("unknown"))
     for name in ("program", "started"):
         if json_text.clean(profile.header.get(name)) is None:
             found.setdefault(name, "the session file does not say")

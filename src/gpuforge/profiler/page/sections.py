@@ -229,9 +229,8 @@ def facts(rows: dict[str, str]) -> str:
 def what_ran(profile: Profile) -> str:
     """Return when it ran, with what, and on what."""
     header, began = profile.header, started(profile)
-    versions = header.get("versions")
-    libraries = versions if isinstance(versions, dict) else {}
-    known = {"gpuforge": header.get("gpuforge"), "Python": header.get("python"), **libraries}
+    own = {"gpuforge": header.get("gpuforge"), "Python": header.get("python")}
+    known = own | profile.said("versions")
     return facts({
         "Started": began.astimezone().strftime("%Y-%m-%d %H:%M:%S %z") if began else "unknown",
         "Versions": ", ".join(f"{name} {version}" for name, version in known.items() if version),
@@ -263,11 +262,9 @@ def notes(found: Sequence[str]) -> str:
 
 def header_section(profile: Profile) -> str:
     """Return all that the recording says of the program, the libraries and the machine."""
-    unknown = profile.header.get("unknown")
-    missing = unknown.items() if isinstance(unknown, dict) else ()
     known = {
         "Peaks": "; ".join(f"{name} {what}: {rate}" for name, what, rate, _ in told(profile)),
-        "Not known": "; ".join(f"{what}: {why}" for what, why in missing),
+        "Not known": "; ".join(f"{what}: {why}" for what, why in profile.said("unknown").items()),
     }
     text = json.dumps(profile.header, indent=1, default=str)[:MOST_HEADER]
     lines = "\n".join(html(line.replace(" ", "\xa0"), 500) for line in text.split("\n"))
