@@ -59,7 +59,7 @@ def sample(names: list[str], libraries: list[str], path: Path) -> dict[str, Any]
     """Time every cell of `names` and write the raw samples after each function."""
     with gf.session(history=False, backends=[NUMPY, *libraries]) as session:
         for library in session.libraries.values():
-            session.open(library)
+            session.openings.open(library)
         backends = [session.reference, *session.backends()]
         content = read(path) if path.exists() else {}
         if versions(content) != versions(found := header(backends)):

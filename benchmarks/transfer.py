@@ -161,7 +161,7 @@ def main() -> None:
     rows, staging = [], {}
     with gf.session(history=False) as session:
         for library in session.libraries.values():
-            session.open(library)
+            session.openings.open(library)
         devices = [b for library in session.libraries.values() for b in library.devices]
         for backend in devices:  # also those that a session uses only where they are named
             if not backend.name.startswith(arguments.only):

@@ -145,7 +145,7 @@ def live(every: int) -> tuple[Score, dict[str, Any]]:
     with gf.session(history=False) as session:
         for library in session.libraries.values():
             if not session.libraries.is_no_choice(library):
-                session.open(library)
+                session.openings.open(library)
         for name, (function, make, dtypes) in workloads.WORKLOADS.items():
             for dtype in dtypes:
                 for size in workloads.SIZES:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from gpuforge import registry
-from gpuforge.profiler.advise.looking import FEWEST_SAMPLES, RULES
+from gpuforge.profiler.advise import FEWEST_SAMPLES, RULES
 
 PAGE = Path(__file__).parent / "suggestions.md"
 BEGIN, END = "<!-- rules -->\n", "<!-- end of the rules -->\n"

@@ -57,7 +57,8 @@ class _Fields:
 
 
 def _made(cls: Any, frozen: bool, eq: bool) -> Any:
-    annotations = {name: kind for name, kind in cls.__annotations__.items() if not _is_shared(kind)}
+    given = cls.__annotations__.items()
+    annotations = {name: kind for name, kind in given if "ClassVar" not in str(kind)}
     said = {name: vars(cls)[name] for name in annotations if name in vars(cls)}
     for name, one in said.items():
         if type(one) is field:
@@ -82,10 +83,6 @@ def _made(cls: Any, frozen: bool, eq: bool) -> Any:
     if eq:
         _compared(cls, _values(*annotations), frozen)
     return cls
-
-
-def _is_shared(kind: Any) -> bool:
-    return "ClassVar" in str(kind)
 
 
 def _initialiser(cls: Any, names: Any, said: dict[str, Any], frozen: bool) -> Any:

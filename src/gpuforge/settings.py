@@ -359,7 +359,6 @@ def load(
     probe: Probe | None = None,
     flags: Mapping[str, Any] | None = None,
     *,
-    folder: str | None = None,
     strict: bool = False,
 ) -> Loaded:
     """Return the settings in force, each with its origin.
@@ -370,8 +369,6 @@ def load(
         Where files and variables are read; the live machine by default.
     flags
         Settings given on the command line or in code, by name.
-    folder
-        Where the search for a project file starts; the current folder by default.
     strict
         Raise if the user's file cannot be read, instead of leaving it out.
 
@@ -391,7 +388,7 @@ def load(
         if strict:
             raise
         problems.append(f"{error}; the file is ignored")
-    _apply_project(probe, folder, values, origins, problems)
+    _apply_project(probe, values, origins, problems)
     _apply_environment(probe, values, origins)
     _apply(dict(flags or {}), "flag", values, origins)
     return Loaded(Settings(**values), origins, tuple(problems))
@@ -451,13 +448,12 @@ def _apply_environment(probe: Probe, values: dict[str, Any], origins: dict[str, 
 
 def _apply_project(
     probe: Probe,
-    folder: str | None,
     values: dict[str, Any],
     origins: dict[str, str],
     problems: list[str],
 ) -> None:
     """Apply the nearest project file, leaving out with a reason what it may not or cannot say."""
-    found = project_file(probe, folder)
+    found = project_file(probe)
     if found is None:
         return
     path, table = found
@@ -478,12 +474,10 @@ def _apply_project(
             problems.append(f"{path}: {shown(name)} is ignored: {error}{hint}")
 
 
-def project_file(
-    probe: Probe, folder: str | None = None
-) -> tuple[str, dict[str, Any] | str] | None:
+def project_file(probe: Probe) -> tuple[str, dict[str, Any] | str] | None:
     """Return the nearest project file and its table, or the reason why it is left out."""
     try:
-        start = Path(folder) if folder else Path.cwd()
+        start = Path.cwd()
     except OSError:  # the current folder was removed, or is closed
         return None
     for parent in (start, *start.parents):

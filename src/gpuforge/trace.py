@@ -23,7 +23,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from time import perf_counter_ns
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 MOST_SPANS = 100_000
@@ -202,12 +201,7 @@ class OpenSpan:
         self.start = perf_counter_ns()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: Any) -> None:
         if kind is None:
             self.end = perf_counter_ns()
             return
@@ -236,12 +230,7 @@ class _Heard(OpenSpan):
                 self.heard = [*(self.heard or ()), (end, begin(self.name))]
         return _enter(self)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: Any) -> None:
         _exit(self, kind, error, traceback)
         for end, token in reversed(self.heard or ()):
             end(token)

@@ -51,6 +51,11 @@ def format_seconds(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
+def format_ns(ns: float) -> str:
+    """Return a duration in nanoseconds as text, as `format_seconds` does."""
+    return format_seconds(ns / 1e9)
+
+
 def counted(number: int, noun: str) -> str:
     """Return ``1 run``, ``2 runs``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -19,7 +19,8 @@ from gpuforge.profiler.compare.conditions import Conditions
 from gpuforge.profiler.compare.evidence import Interval
 from gpuforge.profiler.compare.profiles import folded, profile_difference
 from gpuforge.profiler.model import HOST, TRANSFER, WAIT, Lane, Profile
-from gpuforge.profiler.session_file import Finished, Writer
+from gpuforge.profiler.session_file import Writer
+from gpuforge.trace import Span
 from tests.profiler.made import MS, Making
 
 HERE = Conditions("m", {"cpu": "one"}, {"cpu boost": "no file"})
@@ -187,13 +188,13 @@ def test_stored_results_need_a_history(call: Any, tmp_path: Path) -> None:
 
 def profile(path: Path, solve_ms: int, *, extra: str = "", numpy: str = "2.4") -> Path:
     """A program whose step of 50 ms solves for a while, and may do something else for 5 ms."""
-    spans: list[Finished] = [
-        ("step", HOST, 1, 0, 0, (50 + solve_ms) * MS, 7, 0, None),
-        ("solve", WAIT, 2, 1, MS, (1 + solve_ms) * MS, 7, 0, None),
+    spans: list[Span] = [
+        Span("step", HOST, 1, 0, 0, (50 + solve_ms) * MS, 7, 0, None),
+        Span("solve", WAIT, 2, 1, MS, (1 + solve_ms) * MS, 7, 0, None),
     ]
     if extra:
         start = (10 + solve_ms) * MS
-        spans.append((extra, TRANSFER, 3, 1, start, start + 5 * MS, 7, 0, None))
+        spans.append(Span(extra, TRANSFER, 3, 1, start, start + 5 * MS, 7, 0, None))
     writer = Writer(path, {"program": ["python", "a.py"], "versions": {"numpy": numpy}}, 0)
     writer.write(spans, lanes={7: Lane("MainThread")})
     writer.close((50 + solve_ms) * MS, 0, {}, [])

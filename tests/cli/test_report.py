@@ -15,7 +15,8 @@ from gpuforge.cli.commands import report
 from gpuforge.cli.main import main
 from gpuforge.profiler import formats
 from gpuforge.profiler.model import Lane
-from gpuforge.profiler.session_file import Finished, Open, Writer
+from gpuforge.profiler.session_file import Writer
+from gpuforge.trace import Span
 
 MS = 1_000_000
 REPORT = [sys.executable, "-m", "gpuforge", "report"]
@@ -35,14 +36,14 @@ step        16 ms   32.0 %  host          4
 """
 
 
-def steps(count: int) -> list[Finished]:
+def steps(count: int) -> list[Span]:
     """Steps of 10 ms, each with a transfer of 6 ms inside."""
-    found: list[Finished] = []
+    found: list[Span] = []
     for step in range(count):
         at, number = step * 10 * MS, 2 * step + 1
-        found.append(("put", 2, number + 1, number, at + MS, at + 7 * MS, 7, 8000,
+        found.append(Span("put", 2, number + 1, number, at + MS, at + 7 * MS, 7, 8000,
                       {"direction": "to device", "backend": "torch"}))  # fmt: skip
-        found.append(("step", 0, number, 0, at, at + 10 * MS, 7, 0, None))
+        found.append(Span("step", 0, number, 0, at, at + 10 * MS, 7, 0, None))
     return found
 
 
@@ -57,7 +58,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         writer.close(50 * MS, MS // 50, {}, [])
     with open("crashed.gfp", "wb") as file:
         Writer(file, HEADER, 0).write(
-            steps(2), [Open("main", 0, 9, 0, 0, 7)], lanes={7: Lane("MainThread", "thread", 1)}
+            steps(2),
+            [Span("main", 0, 9, 0, 0, 0, 7, 0, None)],
+            lanes={7: Lane("MainThread", "thread", 1)},
         )
     yield tmp_path
     after = set(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else set()

@@ -312,7 +312,7 @@ def test_a_huge_request_ends_in_a_result_or_a_clear_error(backend: Any, library_
         pytest.skip("the reference itself, or no memory of its own")
     if backend.dies_when_short:  # decision 12: only who names it runs that risk
         with gf.session(history=False) as session:
-            assert not session.usable(backend)
+            assert not session.libraries.usable(backend)
         return
     if ":cpu" not in backend.name and library_of not in ("torch", "cupy"):
         pytest.skip("no way here to take the memory of its device")

@@ -46,9 +46,11 @@ def off_afterwards() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_times_of_every_thread_add_up(name: str) -> None:
+def test_the_times_of_every_thread_add_up(name: str, request: pytest.FixtureRequest) -> None:
     run, needs = PROGRAMS[name]
-    if needs and importlib.util.find_spec(needs) is None:
+    if needs == "pyopencl":
+        request.getfixturevalue("opencl")
+    elif needs and importlib.util.find_spec(needs) is None:
         pytest.skip(f"needs {needs}")
     walls: Walls = {}
     with gf.profile() as p:
@@ -92,7 +94,10 @@ LIBRARIES = {"dpnp": "dpnp:cpu", "pyopencl": "opencl:cpu"}
 @pytest.fixture(params=LIBRARIES)
 def planted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A session with one library, and what makes its device work, and its copies take, so long."""
-    pytest.importorskip(request.param)
+    if request.param == "pyopencl":
+        request.getfixturevalue("opencl")
+    else:
+        pytest.importorskip(request.param)
     seconds = {"device": 0.0, "put": 0.0}
     with make_session() as session:
         trace.enable()  # queues that tell times are made while a profile is on

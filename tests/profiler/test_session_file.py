@@ -19,26 +19,27 @@ from gpuforge.errors import WorkloadError
 from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import NO_PARENT, Lane, Placement, Profile, Series
 from gpuforge.profiler.paths import paths
-from gpuforge.profiler.session_file import Finished, Open, Writer, merging, read
+from gpuforge.profiler.session_file import Writer, merging, read
 from gpuforge.profiler.session_file.chunk import SPANS, VERSION, checksum, encode
 from gpuforge.profiler.session_path import MAGIC
+from gpuforge.trace import Span
 
 BEGIN = 1_000_000
 HOSTILE = "</script>\u202e\x00\ud800 \N{SNOWMAN}"
 
 
-def nested(count: int, name: str = "s") -> list[Finished]:
+def nested(count: int, name: str = "s") -> list[Span]:
     """`count` pairs of a span and one inside it, each 10 ns and 4 ns long."""
-    found: list[Finished] = []
+    found: list[Span] = []
     for pair in range(count):
         start = BEGIN + 20 * pair
         outer = 2 * pair + 1
-        found.append(("inner", 2, outer + 1, outer, start + 2, start + 6, 7, 100, None))
-        found.append((name, 0, outer, 0, start, start + 10, 7, 0, {"line": pair}))
+        found.append(Span("inner", 2, outer + 1, outer, start + 2, start + 6, 7, 100, None))
+        found.append(Span(name, 0, outer, 0, start, start + 10, 7, 0, {"line": pair}))
     return found
 
 
-def written(spans: list[Finished], *, flushes: int = 1, raw_spans: int = 10**6) -> io.BytesIO:
+def written(spans: list[Span], *, flushes: int = 1, raw_spans: int = 10**6) -> io.BytesIO:
     file = io.BytesIO()
     writer = Writer(file, {"program": ["python", "a.py"]}, BEGIN, raw_spans=raw_spans)
     size = -(-len(spans) // flushes) or 1
@@ -92,9 +93,9 @@ def test_merging_keeps_every_sum(flushes: int, raw_spans: int) -> None:
 def test_what_stood_open_at_a_flush_is_read_with_its_children() -> None:
     file = io.BytesIO()
     writer = Writer(file, {}, BEGIN)
-    opened = Open("program", 0, 1, 0, BEGIN, 7)
-    writer.write([("step", 0, 2, 1, BEGIN + 10, BEGIN + 30, 7, 0, None)], [opened])
-    writer.write([("step", 0, 3, 1, BEGIN + 30, BEGIN + 90, 7, 0, None)], [opened])
+    opened = Span("program", 0, 1, 0, BEGIN, 0, 7, 0, None)
+    writer.write([Span("step", 0, 2, 1, BEGIN + 10, BEGIN + 30, 7, 0, None)], [opened])
+    writer.write([Span("step", 0, 3, 1, BEGIN + 30, BEGIN + 90, 7, 0, None)], [opened])
     profile = read(io.BytesIO(file.getvalue()))
     assert not profile.complete
     assert "the end of the recording is missing" in " ".join(profile.notes)
@@ -103,7 +104,7 @@ def test_what_stood_open_at_a_flush_is_read_with_its_children() -> None:
         "program", 90, {"unfinished": True},
     )  # fmt: skip
     assert first.parent == second.parent == 0
-    writer.write([("program", 0, 1, 0, BEGIN, BEGIN + 100, 7, 0, None)])
+    writer.write([Span("program", 0, 1, 0, BEGIN, BEGIN + 100, 7, 0, None)])
     writer.close(100, 0, {}, [])
     profile = read(io.BytesIO(file.getvalue()))
     assert [s.duration_ns for s in profile.spans] == [100, 20, 60]
@@ -113,11 +114,11 @@ def test_what_stood_open_at_a_flush_is_read_with_its_children() -> None:
 def test_merged_spans_stand_under_one_that_is_open() -> None:
     file = io.BytesIO()
     writer = Writer(file, {}, BEGIN, raw_spans=1)
-    program = Open("program", 0, 1, 0, BEGIN, 7)
-    step = Open("step", 0, 2, 1, BEGIN + 5, 7)
-    writer.write([("call", 2, 3, 2, BEGIN + 10, BEGIN + 20, 7, 8, None)], [program, step])
-    writer.write([("step", 0, 2, 1, BEGIN + 5, BEGIN + 50, 7, 0, None)], [program])
-    writer.write([("program", 0, 1, 0, BEGIN, BEGIN + 100, 7, 0, None)])
+    program = Span("program", 0, 1, 0, BEGIN, 0, 7, 0, None)
+    step = Span("step", 0, 2, 1, BEGIN + 5, 0, 7, 0, None)
+    writer.write([Span("call", 2, 3, 2, BEGIN + 10, BEGIN + 20, 7, 8, None)], [program, step])
+    writer.write([Span("step", 0, 2, 1, BEGIN + 5, BEGIN + 50, 7, 0, None)], [program])
+    writer.write([Span("program", 0, 1, 0, BEGIN, BEGIN + 100, 7, 0, None)])
     writer.close(100, 0, {}, [])
     profile = read(io.BytesIO(file.getvalue()))
     assert [(s.name, s.parent, s.duration_ns) for s in profile.spans] == [
@@ -129,8 +130,8 @@ def test_merged_spans_stand_under_one_that_is_open() -> None:
 
 def test_paths_beyond_the_most_are_merged_into_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "MAX_ROWS", 5)
-    spans: list[Finished] = [
-        (f"s{n}", 0, n + 1, 0, BEGIN + n, BEGIN + n + 1, 7, 0, None) for n in range(100)
+    spans: list[Span] = [
+        Span(f"s{n}", 0, n + 1, 0, BEGIN + n, BEGIN + n + 1, 7, 0, None) for n in range(100)
     ]
     profile = read(written(spans, raw_spans=0))
     assert sum(s.count for s in profile.spans) == 100
@@ -198,12 +199,15 @@ def test_no_chunk_breaks_the_reader(fields: dict, columns: dict[str, array[int]]
 
 def test_what_was_said_of_many_spans_at_once_stands_in_the_file_once() -> None:
     said = {"function": "f" * 40, "place": 3}
-    spans: list[Finished] = [
-        ("call", 0, n, 0, BEGIN + n, BEGIN + n + 1, 1, 0, said if n % 2 else None)
+    spans: list[Span] = [
+        Span("call", 0, n, 0, BEGIN + n, BEGIN + n + 1, 1, 0, said if n % 2 else None)
         for n in range(1, 2001)
     ]
-    alone: list[Finished] = [
-        (*span[:8], dict(span[8], place=span[2]) if span[8] else None) for span in spans
+    alone: list[Span] = [
+        span._replace(attributes={**span.attributes, "place": span.number})
+        if span.attributes
+        else span
+        for span in spans
     ]
     shared, apart = written(spans), written(alone)
     assert shared.getbuffer().nbytes < apart.getbuffer().nbytes / 2
@@ -267,11 +271,12 @@ def test_a_file_that_is_something_else_is_left_as_it_is(tmp_path: Path) -> None:
 def test_a_program_that_ends_at_once_leaves_what_was_flushed(tmp_path: Path) -> None:
     path = tmp_path / "a.gfp"
     code = (
-        "import os, sys; from gpuforge.profiler.session_file import Writer\n"
+        "import os; from gpuforge.profiler.session_file import Writer\n"
+        "from gpuforge.trace import Span\n"
         f"writer = Writer({str(path)!r}, {{}}, 0)\n"
-        "writer.write([('a', 0, 1, 0, 5, 9, 7, 0, None)])\n"
+        "writer.write([Span('a', 0, 1, 0, 5, 9, 7, 0, None)])\n"
         "if os.fork() == 0:\n"
-        "    writer.write([('of the child', 0, 2, 0, 5, 9, 7, 0, None)])\n"
+        "    writer.write([Span('of the child', 0, 2, 0, 5, 9, 7, 0, None)])\n"
         "    writer.close(1, 1, {}, [])\n"
         "    os._exit(0)\n"
         "os.wait()\n"

@@ -15,9 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuforge import registry
-from gpuforge.profiler.advise import Suggestion, suggestions
+from gpuforge.profiler.advise import FEWEST_SAMPLES, RULES, SMALLEST_SHARE, Suggestion, suggestions
 from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.advise.looking import FEWEST_SAMPLES, RULES, SMALLEST_SHARE
 from gpuforge.profiler.model import LABELS, NO_PARENT, Profile, Series
 from tests.profiler.made import MS
 from tests.profiler.made_for_advice import CUDA, MADE, Calling, gpu, put, run

@@ -27,8 +27,10 @@ from gpuforge.profiler.model import Profile
 from gpuforge.runtime.session import current_session
 from tests.readings.test_nvidia import Clock, recorded
 
-pytest.importorskip("pyopencl")
-pytestmark = pytest.mark.filterwarnings("default")  # calls are not placed where they are errors
+pytestmark = [
+    pytest.mark.usefixtures("opencl"),
+    pytest.mark.filterwarnings("default"),  # calls are not placed where they are errors
+]
 RANDOM = np.random.default_rng(0)
 GPU = "opencl:cuda:0"
 ENOUGH, READ = 35, "nvmlDeviceGetMemoryInfo"

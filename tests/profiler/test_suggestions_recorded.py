@@ -13,7 +13,6 @@ import gpuforge as gf
 from gpuforge.profiler.advise import Suggestion, suggestions
 from tests.profiler.programs_for_advice import PROGRAMS, Pair, Program
 
-MODULES = {"opencl": "pyopencl"}
 COLD = {"first_calls", "changing_shapes", "separate_steps", "settled_by_numpy"}
 """What they are about happens once, or takes long; the others run once before they are recorded."""
 
@@ -29,10 +28,14 @@ def said_of(program: Program, rule: str, pair: Pair) -> list[Suggestion]:
 
 @pytest.mark.filterwarnings("default")  # calls are not placed where warnings are errors
 @pytest.mark.parametrize("rule", PROGRAMS)
-def test_a_rule_speaks_about_a_program_until_it_is_mended(rule: str) -> None:
+def test_a_rule_speaks_about_a_program_until_it_is_mended(
+    rule: str, request: pytest.FixtureRequest
+) -> None:
     pair = PROGRAMS[rule]
-    if pair.library != "numpy":
-        pytest.importorskip(MODULES.get(pair.library, pair.library))
+    if pair.library == "opencl":
+        request.getfixturevalue("opencl")
+    elif pair.library != "numpy":
+        pytest.importorskip(pair.library)
     found = said_of(pair.slow, rule, pair)
     assert found, f"{rule} does not see what this program does"
     for one in found:

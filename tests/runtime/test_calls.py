@@ -865,9 +865,9 @@ class TestRecords:
             placed = gf.offload(lambda x, k=k: x * k)
             same(X * k, placed(X))
             del placed
-            quiet_session._sweep_at = 1 + k % 3  # a sweep may meet a record that is replaced
+            quiet_session.functions._sweep_at = 1 + k % 3  # a sweep may meet one that is replaced
         assert len(quiet_session.functions) <= 128
-        total = sum(c.calls for r in quiet_session.records() for c in r.counts.values())
+        total = sum(c.calls for r in quiet_session.functions.every() for c in r.counts.values())
         assert total == 300
 
     def test_calls_of_methods_are_counted_with_their_function(self, quiet_session: Any) -> None:

@@ -70,7 +70,7 @@ for _ in range(20):
     placed(x)
 assert library.opened
 session.aside.wait()
-session.collect()
+session.openings.collect()
 print(counted.explain(x))
 """
 

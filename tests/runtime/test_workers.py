@@ -330,7 +330,7 @@ def test_opencl_is_opened_unasked_where_a_calibration_says_that_it_gains(
         while len(known()) == 1 and monotonic() < ends:
             np.testing.assert_allclose(function(x), heavy(x))
         assert [one.name for one in known()][1:] == ["opencl:cpu:worker"] * measured
-        assert bool(held._homes) is measured
+        assert bool(held.openings._homes) is measured
         (record,) = function.stats().kinds.values()
         while measured and not record.kind.curve("opencl:cpu:worker").verified:
             assert monotonic() < ends  # it is tried, and judged by its own times

@@ -41,7 +41,7 @@ KNOWN = """
 import gpuforge as gf, os, sys, time, json
 from gpuforge.runtime.session import current_session
 s = current_session()
-s.kept.keep(s._devices_key(s.libraries["torch"]), ["torch:cpu"])
+s.kept.keep(s.openings._devices_key(s.libraries["torch"]), ["torch:cpu"])
 """
 """The library is not tried in a process of its own: it was open on this machine before."""
 
@@ -65,7 +65,7 @@ if not os.environ.get("GPUFORGE_WARMUP"):
     triple(x); triple(x)
 for one in current_session().openings.all:
     one.wait()
-current_session().collect()
+current_session().openings.collect()
 print(json.dumps(begun), [b.name for b in current_session().backends()])
 """
     first = run(source, tmp_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -60,18 +60,13 @@ class Requirements:
             if not self._holds(needed, specifier)
         )
 
-    def bounds(self, needed: str, *, without: Collection[str] = ()) -> SpecifierSet | None:
-        """Return the versions of `needed` that all packages accept; None when there is none.
-
-        The requirements of the packages in `without` are left out.
-        """
-        wanted = [
-            s for package, name, s in self._applying if name == needed and package not in without
-        ]
+    def bounds(self, needed: str) -> SpecifierSet | None:
+        """Return the versions of `needed` that all packages accept; None when there is none."""
         # A requirement that is broken already is not kept by finding no version at all.
         merged = SpecifierSet()
-        for specifier in wanted:
-            merged &= specifier
+        for _, name, specifier in self._applying:
+            if name == needed:
+                merged &= specifier
         return merged if _satisfiable(merged) else None
 
     def requires(self, needed: str) -> bool:

@@ -7,7 +7,6 @@ import platform as interpreter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from pathlib import Path
 from types import ModuleType
 from typing import TypedDict, Unpack
 
@@ -32,9 +31,9 @@ class Recommendation:
     plan: Plan
 
 
-def profiles(start: Path | None = None) -> dict[str, Profile]:
-    """Return all profiles by name: shipped, the user's, the project's at `start`."""
-    return load_profiles(folders(settings.user_file().parent, start))
+def profiles() -> dict[str, Profile]:
+    """Return all profiles by name: shipped, the user's, the project's."""
+    return load_profiles(folders(settings.user_file().parent))
 
 
 class How(TypedDict, total=False):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -26,9 +25,7 @@ class Newest:
     newest: dict[str, str]
 
 
-def refresh_releases(
-    cache: Path, today: date, *, index: str = "", packages: Iterable[str] = PACKAGE.values()
-) -> dict[str, str]:
+def refresh_releases(cache: Path, today: date, *, index: str = "") -> dict[str, str]:
     """Ask the index for the newest release of each framework; keep and return the answers.
 
     The index is pip's own setting unless `index` names one.
@@ -42,7 +39,7 @@ def refresh_releases(
     from gpuforge.environment.process import run_lines
 
     found = {}
-    for package in packages:
+    for package in PACKAGE.values():
         argv = [sys.executable, "-m", "pip", "--disable-pip-version-check", "index", "versions"]
         argv += [package, "--retries", "2", *(["--index-url", index] if index else [])]
         finished = run_lines(argv)

@@ -204,10 +204,20 @@ class Profile:
     derived: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
+    def command(self) -> list[str]:
+        """The words of the command line; empty where the header does not hold them."""
+        words = self.header.get("program")
+        return list(map(str, words)) if isinstance(words, list | tuple) else []
+
+    @property
     def program(self) -> str:
         """The command line as one text."""
-        words = self.header.get("program")
-        return " ".join(map(str, words)) if isinstance(words, list | tuple) else str(words or "")
+        return " ".join(self.command) or str(self.header.get("program") or "")
+
+    def said(self, name: str) -> dict[str, Any]:
+        """Return a table of the header; empty where it holds none of this name."""
+        found = self.header.get(name)
+        return found if isinstance(found, dict) else {}
 
 
 def once(make: Callable[[Profile], T]) -> Callable[[Profile], T]:

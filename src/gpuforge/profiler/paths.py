@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from gpuforge.profiler.breakdown import own_ns
@@ -71,6 +73,19 @@ class Path:
 def paths(profile: Profile) -> Path:
     """Return the root of all call paths; threads are taken together, and devices stand apart."""
     return paths_of_spans(profile)[0]
+
+
+def largest(root: Path, limit: int) -> list[Path]:
+    """Return the `limit` paths of the most time, in order, with all paths above them."""
+    everything = list(root)
+    if len(everything) <= limit:
+        return everything
+    kept: set[int] = set()
+    for path in heapq.nlargest(limit, everything, key=attrgetter("total_ns")):
+        while path.parent is not None and id(path) not in kept:
+            kept.add(id(path))
+            path = path.parent
+    return [path for path in everything if id(path) in kept]
 
 
 @once

@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from typing import NamedTuple
 
-from gpuforge.profiler.model import NO_PARENT, Profile
+from gpuforge.profiler.model import Profile
+from gpuforge.profiler.paths import paths_of_spans
 
 MOST_BYTES = 1 << 60
 """A reading above is none of a memory."""
@@ -48,13 +49,6 @@ def peaks(profile: Profile, n: int) -> list[Peak]:
     innermost = [pair for pair in highest.values() if pair not in inner]
     for value, index in heapq.nlargest(n, innermost):
         backend = str(spans.attributes[index].get("backend", ""))
-        found.append(Peak(_path(profile, index), backend, "memory", value))
+        path = paths_of_spans(profile)[1][index].names
+        found.append(Peak(path, backend, "memory", value))
     return found
-
-
-def _path(profile: Profile, index: int) -> tuple[str, ...]:
-    spans, found = profile.spans, []
-    while index != NO_PARENT:
-        found.append(spans.names[spans.name[index]])
-        index = spans.parent[index]
-    return tuple(reversed(found))

@@ -32,22 +32,21 @@ def rate(profile: Profile, backend: str, what: str) -> Rate | Absent:
         A key of `UNITS`: ``to device`` and ``from device`` are those of its link, ``float32`` and
         ``float64`` those of products of matrices.
     """
-    entry = _entry(_entry(profile.header.get("peaks"), backend), what)
+    entry = _entry(profile.said("peaks").get(backend), what)
     found = _sound(entry)
     if found is None and what == "memory":
         found = _sound(gpu_of(profile.header, backend).get("memory_bandwidth"))
     if found is not None:
         return found
-    reason = _entry(entry, "unknown") or _entry(profile.header.get("unknown"), "peaks")
+    reason = _entry(entry, "unknown") or profile.said("unknown").get("peaks")
     return Absent(str(reason or "the recording does not hold it"))
 
 
 def told(profile: Profile) -> list[tuple[str, str, str, str]]:
     """Return the peaks that the header holds: backend, what of, rate and source, as text."""
-    peaks = profile.header.get("peaks")
     return [
         (backend, what, f"{significant(found.per_second / 1e9)} {unit}", found.source)
-        for backend in (map(str, peaks) if isinstance(peaks, dict) else ())
+        for backend in map(str, profile.said("peaks"))
         for what, unit in UNITS.items()
         if not isinstance(found := rate(profile, backend, what), Absent)
     ]

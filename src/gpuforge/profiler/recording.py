@@ -14,7 +14,6 @@ from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter_ns, thread_time_ns
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from gpuforge import __version__, trace
@@ -22,7 +21,7 @@ from gpuforge.errors import WorkloadError
 from gpuforge.profiler import listeners
 from gpuforge.profiler.lanes import Lanes
 from gpuforge.profiler.model import Placement, Profile, Series
-from gpuforge.profiler.session_file import Open, Writer, read
+from gpuforge.profiler.session_file import Writer, read
 from gpuforge.profiler.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -157,12 +156,7 @@ class Recording:
     def __enter__(self) -> Recording:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -249,7 +243,7 @@ class Recording:
             thread = elsewhere.get(spans[n].number, spans[n].thread)
             spans[n] = spans[n]._replace(thread=thread, attributes=self._with_peak(spans[n]))
         standing = [
-            Open(*span[:5], elsewhere.get(span.number, span.thread)) for span in kept.standing
+            span._replace(thread=elsewhere.get(span.number, span.thread)) for span in kept.standing
         ]
         self._writer.write(
             spans, standing, self._lanes.named(kept.lanes),

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gpuforge.profiler.model import Placement, Profile, once
+from gpuforge.profiler.tables import percent
+from gpuforge.units import format_seconds
 
 LONGEST_SECONDS = 1e9
 """A time above is none that was measured or foreseen."""
@@ -69,6 +71,16 @@ def lost_share(found: list[Regret]) -> float | None:
     """Return which part of the time of all placed calls was lost; None if nothing was placed."""
     whole = sum(regret.placement.seconds for regret in found)
     return sum(regret.lost_seconds for regret in found) / whole if whole else None
+
+
+def lost_told(found: list[Regret]) -> str:
+    """Return what was lost of the time of all placed calls, in sentences."""
+    took = format_seconds(sum(regret.placement.seconds for regret in found))
+    lost = format_seconds(sum(regret.lost_seconds for regret in found))
+    return (
+        f"Placed calls took {took}. You lost {percent(lost_share(found) or 0)} of it ({lost}) "
+        "against the oracle, the best backend known for each call."
+    )
 
 
 def _together(before: Placement | None, one: Placement) -> Placement:

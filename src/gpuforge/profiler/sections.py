@@ -11,11 +11,11 @@ from gpuforge.profiler.feeds import feeds
 from gpuforge.profiler.model import DEVICE, LABELS, Profile
 from gpuforge.profiler.peaks import MOST_BYTES, peaks
 from gpuforge.profiler.rates import told
-from gpuforge.profiler.regret import lost_share, regrets
+from gpuforge.profiler.regret import lost_told, regrets
 from gpuforge.profiler.summary import bottlenecks
 from gpuforge.profiler.tables import Table, percent, reading
 from gpuforge.profiler.transfers import peaks_told, transfers
-from gpuforge.units import format_bytes, format_seconds
+from gpuforge.units import format_bytes, format_ns, format_seconds
 
 
 def advice(profile: Profile) -> list[Suggestion]:
@@ -44,7 +44,7 @@ def sections(profile: Profile, shown: int) -> list[Table]:
 
 
 def _time(ns: float) -> str:
-    return format_seconds(ns / 1e9) if ns else "-"
+    return format_ns(ns) if ns else "-"
 
 
 def _threads(profile: Profile, parts: list[Breakdown], shown: int) -> Table:
@@ -95,7 +95,7 @@ def _transfers(profile: Profile, shown: int) -> Table:
     found = transfers(profile)
     rows = [
         (
-            f"{one.direction} {one.backend}".strip() or "not known",
+            one.way or "not known",
             f"{one.count:,}",
             format_bytes(one.bytes),
             format_seconds(one.seconds),
@@ -142,12 +142,7 @@ def _placements(profile: Profile, shown: int) -> Table:
         )
         for one in found[:shown]
     ]
-    lost, took = (sum(values) for values in (
-        (one.lost_seconds for one in found), (one.placement.seconds for one in found)))  # fmt: skip
-    said = (
-        f"Placed calls took {format_seconds(took)}. You lost {percent(lost_share(found) or 0)} of "
-        f"it ({format_seconds(lost)}) against the oracle, the best backend known for each call."
-    )
+    said = lost_told(found)
     alone = sum(one.placement.calls for one in found if one.alone)
     if alone:
         said += f" Of {alone:,} of the calls no other backend is known."

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gpuforge.profiler.model import Profile
 
 LARGEST_BYTES = 4 << 20
+AROUND = 2
 _SUFFIXES = (".py", ".pyw")
 
 
@@ -28,8 +29,8 @@ class Source(NamedTuple):
     changed: bool = False
 
 
-def source(profile: Profile, file: str, line: int, around: int = 2) -> Source:
-    """Return the lines from `around` before `line` to as many behind it.
+def source(profile: Profile, file: str, line: int) -> Source:
+    """Return the lines from `AROUND` before `line` to as many behind it.
 
     A session file may come from somebody else and name any file of this machine: only Python files
     are read.
@@ -44,7 +45,7 @@ def source(profile: Profile, file: str, line: int, around: int = 2) -> Source:
             found = tuple(
                 (number, text.rstrip())
                 for number, text in enumerate(opened, 1)
-                if abs(number - line) <= around
+                if abs(number - line) <= AROUND
             )
     except (OSError, ValueError, SyntaxError) as error:
         return Source(absent=f"it cannot be read here ({type(error).__name__})")

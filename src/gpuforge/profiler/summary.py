@@ -12,7 +12,7 @@ from gpuforge.profiler.breakdown import breakdown, total_ns
 from gpuforge.profiler.model import DEVICE, LABELS, Profile
 from gpuforge.profiler.paths import Path, paths
 from gpuforge.profiler.tables import percent
-from gpuforge.units import counted, format_bytes, format_seconds
+from gpuforge.units import counted, format_bytes, format_ns, format_seconds
 
 INCOMPLETE = "incomplete: this is what was written before the recording ended early"
 NS = 1e9
@@ -66,9 +66,9 @@ def first_line(profile: Profile) -> str:
     """Return where the time went, in a line: ``2 s: host 61 %, wait 20 %, …``."""
     where = where_time(profile)
     if where is None:
-        return f"{format_seconds(profile.wall_ns / NS)}: no span was recorded"
+        return f"{format_ns(profile.wall_ns)}: no span was recorded"
     shares = ", ".join(f"{name} {share} %" for name, share in where.percent.items())
-    return f"{format_seconds(where.wall_ns / NS)}: {shares}"
+    return f"{format_ns(where.wall_ns)}: {shares}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def recording(profile: Profile) -> list[str]:
     parts = breakdown(profile)
     spans, wall = profile.spans, max(profile.wall_ns, 1)
     merged = sum(count - 1 for count in spans.count if count > 1)
-    cost = f"{format_seconds(profile.cost_ns / NS)} ({percent(profile.cost_ns / wall)})"
+    cost = f"{format_ns(profile.cost_ns)} ({percent(profile.cost_ns / wall)})"
     found = [
         counted(len(spans), "span")
         + (f", {merged:,} more merged into them" if merged else "")
@@ -146,12 +146,12 @@ def recording(profile: Profile) -> list[str]:
     moved = sum(part.bytes for part in parts)
     busy = total_ns(parts)[DEVICE]
     if moved or busy:
-        found.append(f"{format_bytes(moved)} moved; devices busy for {format_seconds(busy / NS)}")
+        found.append(f"{format_bytes(moved)} moved; devices busy for {format_ns(busy)}")
     where = where_time(profile)
     if where is not None and where.overlap_ns:
         found.append(
             f"spans of {names.line(where.thread, 40)} overlap by "
-            f"{format_seconds(where.overlap_ns / NS)}; the shares are of their sum"
+            f"{format_ns(where.overlap_ns)}; the shares are of their sum"
         )
     found += [f"{names.line(name, 60)}: {count:,}" for name, count in profile.counts.items()]
     found += map(names.line, profile.notes)

@@ -30,6 +30,11 @@ class Transfers:
     peak: Rate | Absent
 
     @property
+    def way(self) -> str:
+        """``to device torch:cuda``, as far as it is known."""
+        return f"{self.direction} {self.backend}".strip()
+
+    @property
     def bytes_per_second(self) -> float | None:
         """How fast they were; None if no time was measured."""
         return self.bytes / self.seconds if self.seconds else None
@@ -70,5 +75,5 @@ def peaks_told(found: list[Transfers]) -> str:
         if row.bytes:
             why = row.peak.reason if isinstance(row.peak, Absent) else row.peak.source
             known = "no peak" if isinstance(row.peak, Absent) else "peak"
-            links[f"{known}: {why}"].append(f"{row.direction} {row.backend}".strip())
+            links[f"{known}: {why}"].append(row.way)
     return ". ".join(f"{' and '.join(ways)}, {told}" for told, ways in links.items())

@@ -1,7 +1,7 @@
 """The CPU now: its clock, its temperature, and how often it slowed itself down, from ``/sys``.
 
 Sources: Linux ``Documentation/ABI/testing/sysfs-devices-system-cpu`` (scaling_cur_freq,
-cpuinfo_max_freq, thermal_throttle) and ``Documentation/driver-api/thermal/sysfs-api.rst``.
+thermal_throttle) and ``Documentation/driver-api/thermal/sysfs-api.rst``.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ class CpuReading:
 
     Attributes
     ----------
-    clock_hertz, clock_max_hertz : mean of the CPUs that were read
+    clock_hertz : mean of the CPUs that were read
     temperature_celsius : of the hottest package
     throttle_count : how often heat slowed it down since the system began
     """
 
     clock_hertz: Reading[float] = NOT_SHOWN
-    clock_max_hertz: Reading[float] = NOT_SHOWN
     temperature_celsius: Reading[float] = NOT_SHOWN
     throttle_count: Reading[int] = NOT_SHOWN
 
@@ -58,7 +57,6 @@ class CpuReader:
     def read(self) -> CpuReading:
         """Return the CPU now."""
         clocks = self._each("cpufreq/scaling_cur_freq", _KILO)
-        highest = self._each("cpufreq/cpuinfo_max_freq", _KILO)
         counts = [
             *self._each("thermal_throttle/core_throttle_count", 1),
             *self._each("thermal_throttle/package_throttle_count", 1),
@@ -67,7 +65,6 @@ class CpuReader:
         degrees = [value for value in found if value is not None]
         return CpuReading(
             mean(clocks) if clocks else _NO_CLOCK,
-            mean(highest) if highest else _NO_CLOCK,
             max(degrees) if degrees else _NO_ZONE,
             int(sum(counts)) if counts else _NO_COUNTER,
         )

@@ -100,13 +100,11 @@ class ProcessUse:
     resident_bytes : main memory that it holds
     cpu_seconds : time that its threads ran, since it began
     threads : how many it has
-    started_ticks : when it began, in the kernel's ticks since the machine was started
     """
 
     resident_bytes: int
     cpu_seconds: float
     threads: int
-    started_ticks: int
 
 
 def read_process(probe: Probe, pid: int) -> Reading[ProcessUse]:
@@ -117,8 +115,8 @@ def read_process(probe: Probe, pid: int) -> Reading[ProcessUse]:
     # The name stands in brackets and may hold anything, brackets too.
     words = text.rpartition(")")[2].split()
     try:
-        user, system, threads, started, pages = (int(words[n]) for n in (11, 12, 17, 19, 21))
+        user, system, threads, pages = (int(words[n]) for n in (11, 12, 17, 21))
     except (IndexError, ValueError):
         return Failed(f"/proc/{pid}/stat does not hold what it should")
     tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
-    return ProcessUse(pages * page, (user + system) / tick, threads, started)
+    return ProcessUse(pages * page, (user + system) / tick, threads)

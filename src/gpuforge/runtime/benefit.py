@@ -49,7 +49,9 @@ def would_benefit(
     Exception
         What `function` raises.
     """
-    placed: Any = offload(function) if not _is_placed(function) else function
+    placed: Any = (
+        function if isinstance(function, Offloaded | BoundOffloaded) else offload(function)
+    )
     if isinstance(placed, BoundOffloaded):
         args, placed = (placed.__self__, *args), placed.__func__
     from gpuforge.runtime.execution.benefit import as_written, benefit_of
@@ -59,7 +61,3 @@ def would_benefit(
     if not isinstance(placed, Offloaded):
         return as_written(name_of(function), "a coroutine or generator runs piece by piece")
     return benefit_of(placed, args, kwargs, measure=measure)
-
-
-def _is_placed(function: Any) -> bool:
-    return isinstance(function, Offloaded | BoundOffloaded)

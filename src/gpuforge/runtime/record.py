@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from threading import Lock
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from gpuforge import __version__, published
 from gpuforge.dataclass import dataclass, field
@@ -15,7 +17,9 @@ from gpuforge.digest import digest
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.reading import read_operations
+from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.placement.policy import NUMPY, Kind
+from gpuforge.runtime.prelude import prelude
 from gpuforge.runtime.short import SHORT_SECONDS, Short
 from gpuforge.trace import Choice
 
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
 
 KEPT_ENDED = 64
 """Choices held no more that are still looked at when calls are counted: threads may lag behind."""
+SWEEP_FUNCTIONS = 64
+"""So many functions are looked through for those that are gone; then when they are twice as many as
+were left."""
 MAX_KINDS = 256
 """Beyond this many kinds of call, new ones stay on NumPy: an argument changes with every call."""
 
@@ -105,22 +112,9 @@ class Held:
     """
 
     __slots__ = (
-        "again",
-        "backend",
-        "choice",
-        "counted",
-        "kind",
-        "left",
-        "limit",
-        "lost_seconds",
-        "moved_bytes",
-        "numpy_seconds",
-        "plain",
-        "replay",
-        "seconds",
-        "short",
-        "timed",
-    )
+        "again", "backend", "choice", "counted", "kind", "left", "limit", "lost_seconds",
+        "moved_bytes", "numpy_seconds", "plain", "replay", "seconds", "short", "timed",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -321,6 +315,79 @@ class FunctionRecord:
         """Go on in a forked child: a fresh lock, nothing held."""
         self._counting = Lock()
         self.let_go()
+
+
+class Functions(dict[int, FunctionRecord]):
+    """The offloaded functions of one session, by the ``id`` of their owner.
+
+    Functions that are gone leave their counts under their name.
+
+    Parameters
+    ----------
+    kept
+        What the history keeps of why functions stay on NumPy.
+    lock
+        Of the session, held while one is added.
+    """
+
+    def __init__(self, kept: Kept, lock: AbstractContextManager[object]) -> None:
+        self._kept, self._lock = kept, lock
+        self._retired: dict[str, FunctionRecord] = {}
+        self._sweep_at = SWEEP_FUNCTIONS
+
+    def of(self, owner: object, function: Any, options: Options) -> FunctionRecord:
+        """Return the record of an offloaded function, a new one at first."""
+        found = self.get(id(owner))
+        if found is not None and found.owner() is owner:
+            return found
+        with self._lock:
+            found = self.get(id(owner))  # another thread may have made it meanwhile
+            if found is not None and found.owner() is owner:
+                return found
+            if found is not None:
+                self._retire(self.pop(id(owner)))
+            if len(self) >= self._sweep_at:
+                self._sweep()
+            made = self[id(owner)] = FunctionRecord(function, options, ref(owner))
+            if self._kept.has("stays:"):
+                made.stays = made.stays or str(self._kept.constant(made.stays_key) or "")
+            calls, seconds = prelude.taken(owner)
+            if calls:
+                made.add(NUMPY, calls, seconds / calls)
+            return made
+
+    def _sweep(self) -> None:
+        """Retire the records of functions that are gone."""
+        gone = [key for key, record in self.items() if record.owner() is None]
+        for key in gone:
+            self._retire(self.pop(key))
+        self._sweep_at = 2 * len(self) + SWEEP_FUNCTIONS
+
+    def _retire(self, record: FunctionRecord) -> None:
+        record.let_go()
+        kept = self._retired.setdefault(record.name, record)
+        if kept is not record:
+            kept.take_counts(record)
+        record.batching = None
+        record.kinds.clear()
+        record.family.clear()
+
+    def every(self) -> list[FunctionRecord]:
+        """Return the records of all functions called in this session, those that are gone too."""
+        with self._lock:
+            return [*self.values(), *self._retired.values()]
+
+    def let_go(self) -> None:
+        """Give up the held choices of all functions."""
+        with self._lock:
+            for function in self.values():
+                function.let_go()
+
+    def fork(self, lock: AbstractContextManager[object]) -> None:
+        """Go on in a forked child."""
+        self._lock = lock
+        for function in self.values():
+            function.fork()
 
 
 def code_text(function: Callable[..., Any]) -> str:

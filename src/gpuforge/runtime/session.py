@@ -5,14 +5,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 from gpuforge import published, trace
 from gpuforge import settings as settings_module
@@ -25,7 +23,7 @@ from gpuforge.runtime.backends import Backend, compiles, matches
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.calibration.fingerprint import cpu_features, machine_fingerprint
 from gpuforge.runtime.context import current
-from gpuforge.runtime.demand import OPENING_FELT, Demand, Wanted
+from gpuforge.runtime.demand import Demand, Wanted
 from gpuforge.runtime.evaluation.aside import (
     END_PATIENCE_SECONDS,
     FORK_PATIENCE_SECONDS,
@@ -39,20 +37,17 @@ from gpuforge.runtime.placement.peers import Peer, Peers
 from gpuforge.runtime.placement.policy import NUMPY, SHARE_FELT, Candidate, Policy, arrive
 from gpuforge.runtime.placement.priors import Priors, classify, may_have_gpu
 from gpuforge.runtime.prelude import prelude
-from gpuforge.runtime.record import FunctionRecord, KindRecord
+from gpuforge.runtime.record import FunctionRecord, Functions, KindRecord
 from gpuforge.runtime.startup.opening import Opening, Openings
 from gpuforge.runtime.threads import contention
 
 if TYPE_CHECKING:
-    from gpuforge.runtime.backends import Opened
     from gpuforge.runtime.evaluation.engine import Programs
     from gpuforge.runtime.placement.plan import Plan
     from gpuforge.runtime.workers.compiler import Compilers
-    from gpuforge.runtime.workers.home import Home
 
 _log = logger("session")
 FLUSH_SECONDS = 20.0
-SWEEP_FUNCTIONS = 64
 FORKED = "after a fork: NumPy only, other libraries hang there (start processes by 'spawn')"
 
 
@@ -64,10 +59,7 @@ class Session:
         self.loaded = loaded
         self.lock = threading.RLock()
         self.reference = NumpyBackend()
-        self.functions: dict[int, FunctionRecord] = {}
         self._running: dict[int, int] = {}
-        self._sweep_at = SWEEP_FUNCTIONS
-        self.retired: dict[str, FunctionRecord] = {}
         self.notes: list[str] = list(loaded.problems)
         self.forked = prelude.forked
         if self.forked:
@@ -77,6 +69,7 @@ class Session:
         folder = settings_module.cache_folder(chosen) if chosen.history else None
         self.history = History(folder, machine_fingerprint())
         self.kept = Kept(self.history)
+        self.functions = Functions(self.kept, self.lock)
         self.priors = Priors(self.history)
         heap.keep(chosen.kept_memory)
         self.blas = contention.BlasLimit()
@@ -84,9 +77,7 @@ class Session:
         self.account = Account()
         same_bits = chosen.deterministic  # which the number of BLAS threads changes
         self.aside = Aside(contextlib.nullcontext if same_bits else self.blas.beside_the_program)
-        self.openings = Openings(self.aside, self._home)
         self.warms = chosen.warmup and not self.forked
-        self._homes: dict[str, Home] = {}
         self._compilers: Compilers | None = None
         self.plan: Plan | None = None
         if chosen.deterministic:
@@ -96,11 +87,10 @@ class Session:
         self.libraries = Libraries(chosen)
         self.libraries.measured = self.priors.measured
         self.demand = Demand(self.libraries, self.priors, self.account, self.kept)
-        if self.kept.has("lost:"):
-            for name in [
-                name for name in self.libraries if self.kept.constant(self._lost_key(name))
-            ]:
-                self.libraries.isolate(name)
+        self.openings = Openings(
+            chosen, self.libraries, self.kept, self.aside, self.notes, self.lock
+        )
+        self.openings.arrived, self.openings.beside = self._arrived, self._compile_elsewhere
         self._flushed = perf_counter()
 
     def backends(self, device: str = "", isolate: bool | None = None) -> list[Backend]:
@@ -109,10 +99,6 @@ class Session:
         With `isolate`, those in worker processes; where it is False, those in this process.
         """
         return [] if self.forked else self.libraries.backends(device, isolate)
-
-    def usable(self, backend: Backend) -> bool:
-        """Return whether the settings let `backend` be used at all."""
-        return self.libraries.usable(backend)
 
     @property
     def may_open(self) -> bool:
@@ -176,9 +162,9 @@ class Session:
                 f"backend {name!r} is not installed or not allowed by the settings",
                 hint=f"run '{install_command(library_name)}', or pass fallback=True",
             )
-        self.open(library)
+        self.openings.open(library)
         for backend in library.devices:
-            if matches(backend.name, [name]) and self.usable(backend):
+            if matches(backend.name, [name]) and self.libraries.usable(backend):
                 return backend
         reasons = [f"{failure.name}: {failure.reason}" for failure in library.failures]
         have = ", ".join(backend.name for backend in library.devices) or "none"
@@ -186,58 +172,6 @@ class Session:
             f"backend {name!r} cannot be used: {'; '.join(reasons) or f'open: {have}'}",
             hint="pin another backend, or pass fallback=True",
         )
-
-    def open(self, library: Library, by: str = "a call that names it") -> None:
-        """Import a library and test each of its devices, once; other calls go on meanwhile."""
-        if library.opened or self.forked:
-            self._open(library, by)
-            return
-        with trace.within("open", trace.OVERHEAD, backend=library.name):
-            self._open(library, by)
-
-    def _open(self, library: Library, by: str) -> None:
-        self.collect()
-        on_its_way = self.openings.hurry(library)
-        with self.lock:
-            begins = not library.opened and not self.forked
-            library.opened = library.opened or begins
-        if begins and (library.isolated or self.openings):
-            on_its_way = Opening(library, by, felt=1.0)
-            self.openings.begin(on_its_way)
-            self.openings.hurry(library)
-        elif begins:
-            self._open_here(library, by)
-        if on_its_way is not None:
-            on_its_way.wait()
-            self.collect()
-
-    def _open_here(self, library: Library, by: str) -> None:
-        from gpuforge.runtime.evaluation.opening import open_library
-
-        one = Opening(library, by, felt=1.0)
-        self.openings.all.append(one)
-        opened = open_library(library.name)
-        one.end(opened, opened.seconds)
-        one.waited_seconds = one.elapsed_seconds
-        self._take_in(one, opened)
-
-    def open_beside(self, libraries: Iterable[Library], by: str, *, asked: bool = False) -> None:
-        """Begin to open libraries beside the program, one after the other; `collect` takes them in.
-
-        Where the user `asked` for it, the account is not charged, and those that were never opened
-        here are tried in a process of their own first.
-        """
-        for library in libraries:
-            with self.lock:
-                if library.opened or self.forked:
-                    continue
-                library.opened = True
-            never = self.kept.constant(self._devices_key(library)) is None
-            loaded = library.loaded or library.name in sys.modules
-            felt = 0.0 if asked else OPENING_FELT
-            one = Opening(library, by, felt=felt, tried=asked and never and not loaded)
-            one.beside = self._compile_elsewhere
-            self.openings.begin(one)
 
     def _compile_elsewhere(self, name: str) -> None:
         """Start a process that compiles for a library, where it does not take the program's core.
@@ -256,67 +190,25 @@ class Session:
         if self._compilers is not None:
             self._compilers.close()
 
-    def _home(self, library: Library) -> Home:
-        """Return the worker process of a library, which is not begun."""
-        from gpuforge.runtime.workers.home import Home
-
-        home = Home(library.name, self.settings.worker_memory, partial(self._lost, library))
-        self._homes[library.name] = home
-        return home
-
-    def collect(self) -> None:
-        """Take in the libraries that were opened beside the program."""
-        if self.openings:
-            for one, opened in self.openings.finished():
-                self._take_in(one, opened)
+    def open_beside(self, libraries: Iterable[Library], by: str) -> None:
+        """Begin to open libraries beside the program, one after the other."""
+        self.openings.open_beside(libraries, by)
 
     def lose(self, name: str, reason: str) -> None:
         """Give up a library that this process cannot use any more: it computes in a worker now."""
-        with self.lock:
-            library = self.libraries.get(name.split(":")[0])
-            if library is None or not library.devices:
-                return
-            self._lost(library, reason)
-            self.libraries.take_in(library, ())
-            self.libraries.isolate(library.name)
+        self.openings.lose(name, reason)
 
-    def _lost(self, library: Library, reason: str) -> None:
-        """Remember that a library was lost, with its process or for it."""
-        self.kept.keep(self._lost_key(library.name), reason)
-        self.notes.append(f"{library.label} was lost: {reason}")
-
-    def _lost_key(self, name: str) -> str:
-        """The name under which the history keeps how a version of a library was lost here."""
-        return f"lost:{name}@{self.libraries.version(name)}"
-
-    def _devices_key(self, library: Library) -> str:
-        return f"devices:{library.label}@{self.libraries.version(library.name)}"
-
-    def _take_in(self, one: Opening, opened: Opened) -> None:
-        """Let the devices of a library be used."""
-        library = one.library
-        with self.lock:
-            one.state = "open" if opened.devices else "failed"
-            self.libraries.take_in(library, opened.devices)
-            library.failures = opened.failures
-            library.opening_seconds = opened.seconds
-            self.account.opening_seconds += one.felt * opened.seconds
-            for function in self.functions.values():  # chosen while there was nothing to choose
-                function.let_go()
-                self._arrived(function, opened.devices)
-            self.kept.keep(f"opening:{library.label}", opened.seconds, later=True)
-            devices = [backend.name for backend in opened.devices]
-            self.kept.keep(self._devices_key(library), devices, later=True)
-            for failure in opened.failures:
-                self.notes.append(f"{failure.name} is left out: {failure.reason}")
-
-    def _arrived(self, function: FunctionRecord, devices: tuple[Backend, ...]) -> None:
-        names = {backend.name for backend in devices}
-        for candidate in self.candidates(function.options.device, function.options.isolate):
-            if candidate.name in names:
-                for record in function.kinds.values():
-                    self.equip(function, record)
-                    arrive(record.kind, candidate, record.sizes)
+    def _arrived(self, one: Opening) -> None:
+        """Let functions use the devices of a library that was opened, and charge its opening."""
+        self.account.opening_seconds += one.felt * one.library.opening_seconds
+        names = {backend.name for backend in one.library.devices}
+        for function in self.functions.values():
+            function.let_go()  # what was chosen while there was nothing to choose
+            for candidate in self.candidates(function.options.device, function.options.isolate):
+                if candidate.name in names:
+                    for record in function.kinds.values():
+                        self.equip(function, record)
+                        arrive(record.kind, candidate, record.sizes)
 
     def want(
         self, call: Wanted,
@@ -352,49 +244,8 @@ class Session:
         record.kind.peer = Peer(self.peers, classify(function.operations), id(function))
 
     def record(self, owner: object, function: Any, options: Options) -> FunctionRecord:
-        """Return this session's record of an offloaded function, a new one at first.
-
-        An owner that is gone leaves its counts under the function's name.
-        """
-        found = self.functions.get(id(owner))
-        if found is not None and found.owner() is owner:
-            return found
-        with self.lock:
-            found = self.functions.get(id(owner))  # another thread may have made it meanwhile
-            if found is not None and found.owner() is owner:
-                return found
-            if found is not None:
-                self._retire(self.functions.pop(id(owner)))
-            if len(self.functions) >= self._sweep_at:
-                self._sweep()
-            made = self.functions[id(owner)] = FunctionRecord(function, options, ref(owner))
-            if self.kept.has("stays:"):
-                made.stays = made.stays or str(self.kept.constant(made.stays_key) or "")
-            calls, seconds = prelude.taken(owner)
-            if calls:
-                made.add(NUMPY, calls, seconds / calls)
-            return made
-
-    def _sweep(self) -> None:
-        """Retire the records of functions that are gone."""
-        gone = [key for key, record in self.functions.items() if record.owner() is None]
-        for key in gone:
-            self._retire(self.functions.pop(key))
-        self._sweep_at = 2 * len(self.functions) + SWEEP_FUNCTIONS
-
-    def _retire(self, record: FunctionRecord) -> None:
-        record.let_go()
-        kept = self.retired.setdefault(record.name, record)
-        if kept is not record:
-            kept.take_counts(record)
-        record.batching = None
-        record.kinds.clear()
-        record.family.clear()
-
-    def records(self) -> list[FunctionRecord]:
-        """Return the records of all functions called in this session."""
-        with self.lock:
-            return [*self.functions.values(), *self.retired.values()]
+        """Return this session's record of an offloaded function, a new one at first."""
+        return self.functions.of(owner, function, options)
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
@@ -425,7 +276,9 @@ class Session:
             timings = list(self._unsaved())
         self.history.keep(timings)
         if force and self.policy.learn and not self.forked:
-            kinds = [kept.kind for function in self.records() for kept in function.kinds.values()]
+            kinds = [
+                kept.kind for function in self.functions.every() for kept in function.kinds.values()
+            ]
             self.demand.keep_savings(kinds)
         self.kept.write()
         if self.plan is not None:
@@ -460,21 +313,19 @@ class Session:
                 from gpuforge.runtime.startup import warming
 
                 warming.keep(self)
-        for home in self._homes.values():
-            home.close()
+        self.openings.close()
 
     def fork(self) -> None:
         """Go on in a forked child: NumPy only, fresh locks, no history."""
         self.lock = threading.RLock()
         self.forked = True
         self._running = {}
-        self.openings.forget()
+        self.openings.fork(self.lock)
         self.warms = False
         self.history = self.kept.history = History(None, self.history.machine)
         self.programs.clear()
         with published.unseen():  # the calls that it counts were the parent's
-            for function in self.functions.values():
-                function.fork()
+            self.functions.fork(self.lock)
         self.notes.append(FORKED)
         _log.warning("%s", FORKED)
 
@@ -488,9 +339,7 @@ _all: list[Session] = []
 def _let_go() -> None:
     """Give up what is held: calls that are traced take another way than those that are not."""
     for session in _all:
-        with session.lock:
-            for function in session.functions.values():
-                function.let_go()
+        session.functions.let_go()
 
 
 def current_session() -> Session:
@@ -519,7 +368,7 @@ def default_session() -> Session:
 
 def _count_held() -> None:
     for each in sessions():
-        for function in each.records():
+        for function in each.functions.every():
             function.count_held()
 
 

@@ -93,7 +93,7 @@ def _exchange(session: Session, arguments: argparse.Namespace) -> int:
 
 def _open_all(session: Session) -> list[str]:
     for library in session.libraries.values():
-        session.open(library)
+        session.openings.open(library)
     return [f"{f.name}: {f.reason}" for lib in session.libraries.values() for f in lib.failures]
 
 
@@ -226,7 +226,7 @@ def _list(session: Session, failures: list[str], *, as_json: bool) -> int:
         f"{device.name}: used only when named: it ends the process when memory runs out"
         for library in session.libraries.values()
         for device in library.devices
-        if device.dies_when_short and not session.usable(device)
+        if device.dies_when_short and not session.libraries.usable(device)
     ]
     failures += [line for device in backends for line in plain_copies(device)]
     if as_json:

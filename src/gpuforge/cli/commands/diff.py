@@ -26,7 +26,7 @@ from gpuforge.profiler.compare.profiles import (
 from gpuforge.profiler.compare.stored_results import UNPAIRED, Difference, difference
 from gpuforge.profiler.model import LABELS, Profile
 from gpuforge.profiler.page.difference import render_difference
-from gpuforge.units import counted, format_seconds
+from gpuforge.units import counted, format_ns, format_seconds
 
 SUMMARY = "show what differs between two stored bench results or session files"
 PATHS_SHOWN = 10
@@ -186,16 +186,12 @@ def _write_page(path: Path, base: Profile, new: Profile, found: ProfileDifferenc
     render.message(f"written to {path}")
 
 
-def _milliseconds(ns: int) -> str:
-    return format_seconds(ns / 1e9)
-
-
 def _show_profiles(found: ProfileDifference) -> None:
     change = "" if found.change is None else f"  {percent(found.change)}"
-    times = f"{_milliseconds(found.base_wall_ns)} → {_milliseconds(found.new_wall_ns)}"
+    times = f"{format_ns(found.base_wall_ns)} → {format_ns(found.new_wall_ns)}"
     render.data(f"wall  {times}{change}  {UNPAIRED} (one run each)")
     rows = [
-        (label, _milliseconds(base), _milliseconds(new), _signed(new - base))
+        (label, format_ns(base), format_ns(new), _signed(new - base))
         for label, base, new in zip(LABELS, found.base_ns, found.new_ns, strict=True)
         if base or new
     ]
@@ -208,7 +204,7 @@ def _show_profiles(found: ProfileDifference) -> None:
 
 
 def _signed(ns: int) -> str:
-    return f"{'+' if ns >= 0 else '-'}{_milliseconds(abs(ns))}"
+    return f"{'+' if ns >= 0 else '-'}{format_ns(abs(ns))}"
 
 
 def _path_row(found: ProfileDifference, path: PathChange) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuforge.diagnose.activation import by_activation
 from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
@@ -52,7 +51,7 @@ def _shadowing(site: Site) -> Iterator[Finding]:
     value = site.probe.environ.get("LD_LIBRARY_PATH", "")
     folders = tuple(folder for folder in value.split(":") if folder and _holds_cuda(site, folder))
     if own and folders:
-        yield by_activation(site, "ld_library_path_shadow", UNSET, "", *folders)
+        yield _by_activation(site, "ld_library_path_shadow", UNSET, "", *folders)
 
 
 def _holds_cuda(site: Site, folder: str) -> bool:
@@ -71,7 +70,7 @@ def _wanted(site: Site) -> Iterator[Finding]:
             state: State = "ok" if value in set_to else "warning"
             yield Finding(state, f"{name} is set to {set_to}; against {cause} it should be {value}")
         else:
-            yield by_activation(site, cause, (f"export {name}={value}",), f"{name} is not set")
+            yield _by_activation(site, cause, (f"export {name}={value}",), f"{name} is not set")
 
 
 def _compiler(site: Site) -> Iterator[Finding]:
@@ -90,7 +89,7 @@ def _compiler(site: Site) -> Iterator[Finding]:
         older = next((n for n in fitting if known(site.probe.find_program(f"g++-{n}"))), 0)
         lines = (f"export CC=gcc-{older} CXX=g++-{older} CUDAHOSTCXX=g++-{older}",)
         cause = "nvcc_host_compiler_unsupported"
-        yield by_activation(site, cause, lines if older else (), "", *evidence)
+        yield _by_activation(site, cause, lines if older else (), "", *evidence)
 
 
 def _dangling(site: Site) -> Iterator[Finding]:
@@ -167,3 +166,24 @@ def _contradicting(site: Site) -> Iterator[Finding]:
         evidence = tuple(f"{name}={site.probe.environ[name]}" for name in both)
         message = "two variables select Intel devices; together they may leave none"
         yield of_cause("xpu_not_available", "warning", message, evidence=evidence)
+
+
+def _by_activation(
+    site: Site, cause: str, lines: tuple[str, ...], message: str = "", *evidence: str
+) -> Finding:
+    """Return a cause that `lines` in the activation script repair, unless they are there."""
+    from gpuforge.changes.action import AppendLines
+
+    script = _script(site)
+    if lines and lines[-1] in (known(site.probe.read_text(str(script))) or "").splitlines():
+        steps = (f"source {script}",)
+        message = f"{script} sets it already: activate the environment again"
+        return Finding("warning", message, "", evidence, steps)
+    repair = (AppendLines(script, lines),) if lines and not site.environment.refusal else ()
+    return of_cause(cause, "warning", message, evidence=evidence, repair=repair)
+
+
+def _script(site: Site) -> Path:
+    if (site.environment.prefix / "conda-meta").is_dir():
+        return site.environment.prefix / "etc" / "conda" / "activate.d" / "gpuforge.sh"
+    return site.environment.prefix / "bin" / "activate"

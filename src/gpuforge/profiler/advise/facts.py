@@ -18,7 +18,7 @@ from gpuforge.profiler.breakdown import own_ns
 from gpuforge.profiler.gpus import gpu_of, name_of
 from gpuforge.profiler.model import DEVICE, HOST, LABELS, NO_PARENT, TRANSFER, Profile
 from gpuforge.profiler.rates import rate
-from gpuforge.units import format_bytes, format_seconds, significant
+from gpuforge.units import format_bytes, format_ns, significant
 
 NUMPY = "numpy"
 Found = Iterator[Suggestion]
@@ -228,7 +228,7 @@ class Facts:
     def told(self, places: Sequence[int], what: str = "") -> str:
         """Return a row of evidence: which spans, how many, how long, and how fast they moved."""
         time, moved = self.time(places), self.bytes(places)
-        text = f"{what or self.at(places[0])}: {self.count(places)} in {format_seconds(time / 1e9)}"
+        text = f"{what or self.at(places[0])}: {self.count(places)} in {format_ns(time)}"
         if moved and time:
             text += f", {format_bytes(moved)} at {significant(moved / time)} GB/s"
             peak = self.peak(places[0])
@@ -237,11 +237,11 @@ class Facts:
 
     def share(self, ns: float) -> str:
         """Return a time with its share of the wall time, as text."""
-        return f"{format_seconds(ns / 1e9)} ({ns / max(self.wall_ns, 1):.0%} of the wall time)"
+        return f"{format_ns(ns)} ({ns / max(self.wall_ns, 1):.0%} of the wall time)"
 
     def again(self, *flags: str) -> str:
         """Return the command that records the program again, with options of ``gpuforge run``."""
-        words = [str(word) for word in self.profile.header.get("program", ())]
+        words = self.profile.command
         if words and os.path.basename(words[0]).startswith("python"):
             words = words[1:]
         program = shlex.join(words) if words else "PROGRAM"

@@ -6,7 +6,6 @@ Call paths always stand there as a whole up to `MOST_PATHS`; of the spans the lo
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import asdict
 from typing import Any
 
@@ -14,7 +13,7 @@ from gpuforge.profiler import json_text
 from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import LABELS, NO_PARENT, Placement, Profile
 from gpuforge.profiler.names import text
-from gpuforge.profiler.paths import Path, paths
+from gpuforge.profiler.paths import Path, largest, paths
 from gpuforge.profiler.sections import advice
 from gpuforge.profiler.timeline import longest
 
@@ -68,8 +67,7 @@ def render(profile: Profile) -> str:
 
 def _unknown(profile: Profile) -> dict[str, str]:
     """Return why each field that is null is not known."""
-    said = profile.header.get("unknown")
-    found = dict(said) if isinstance(said, dict) else {}
+    found = dict(profile.said("unknown"))
     for name in ("program", "started"):
         if json_text.clean(profile.header.get(name)) is None:
             found.setdefault(name, "the session file does not say")
@@ -97,18 +95,9 @@ def _by_label(label_ns: tuple[int, ...] | list[int]) -> dict[str, float]:
 
 def _path_rows(root: Path) -> list[dict[str, Any]]:
     """Return the paths, each behind the one above it, which its ``parent`` is the place of."""
-    everything = list(root)
-    kept = {id(root)}
-    for path in heapq.nlargest(MOST_PATHS, everything, key=lambda path: path.total_ns):
-        step: Path | None = path
-        while step is not None and id(step) not in kept:
-            kept.add(id(step))
-            step = step.parent
     place = {id(root): NO_PARENT}
     found: list[dict[str, Any]] = []
-    for path in everything:
-        if id(path) not in kept:
-            continue
+    for path in largest(root, MOST_PATHS):
         place[id(path)] = len(found)
         found.append(
             {

@@ -51,8 +51,7 @@ def render(profile: Profile) -> str:
 
 def _program(profile: Profile) -> str:
     """Return the script or module of the command line."""
-    words = profile.header.get("program")
-    command = list(map(str, words)) if isinstance(words, list | tuple) else []
+    command = profile.command
     after = command.index("-m") + 1 if "-m" in command[:-1] else -1
     scripts = [word for word in command if word.endswith((".py", ".pyw"))]
     return command[after] if after > 0 else next(iter(scripts or command), "") or "program"
@@ -66,12 +65,11 @@ def _scope(profile: Profile, said: list[str]) -> Iterator[str]:
     header, began = profile.header, started(profile)
     rows = [("command", profile.program), ("recorded", f"{began:%Y-%m-%d %H:%M}" if began else "")]
     rows += [(name, str(header.get(name) or "")) for name in ("gpuforge", "python", "platform")]
-    versions, unknown = header.get("versions"), header.get("unknown")
-    rows += [(str(n), str(v)) for n, v in versions.items()] if isinstance(versions, dict) else []
+    rows += [(str(name), str(version)) for name, version in profile.said("versions").items()]
     rows = [(name, text or "not known") for name, text in rows]
     yield from Table("", ("what", "which"), rows, (0, 1)).markdown()
     yield from (f"- {plain(text)}" for text in said)
-    for name, reason in unknown.items() if isinstance(unknown, dict) else ():
+    for name, reason in profile.said("unknown").items():
         yield f"- not known: {plain(name)}: {plain(reason)}"
     yield ""
 

@@ -11,15 +11,15 @@ import heapq
 import json
 import math
 from collections.abc import Iterable
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from gpuforge.profiler import names
 from gpuforge.profiler.model import LABELS, NO_PARENT, Profile, Series
-from gpuforge.profiler.paths import Path
+from gpuforge.profiler.paths import Path, largest
 from gpuforge.profiler.summary import where_written
 from gpuforge.profiler.timeline import longest
-from gpuforge.units import format_seconds
+from gpuforge.units import format_ns
 
 MOST_PATHS = 20_000
 MOST_SPANS = 100_000
@@ -56,8 +56,7 @@ def path_rows(root: Path, notes: list[str]) -> tuple[list[Row], dict[int, int]]:
 
     The largest are kept; the others of each parent become one row, which holds all below them.
     """
-    everything = list(root)
-    kept = _largest(everything)
+    everything, kept = list(root), {id(path) for path in largest(root, MOST_PATHS)}
     rows: list[Row] = []
     place = {id(root): NO_PARENT}
     merged: dict[int, int] = {}  # by the row above
@@ -83,19 +82,6 @@ def path_rows(root: Path, notes: list[str]) -> tuple[list[Row], dict[int, int]]:
             f" merged: they are shown as “{MERGED}” of the call path above them."
         )
     return rows, place
-
-
-def _largest(everything: list[Path]) -> set[int]:
-    """Return the ``id`` of the largest paths, and of those above them."""
-    if len(everything) <= MOST_PATHS:
-        return {id(path) for path in everything}
-    kept: set[int] = set()
-    for path in heapq.nlargest(MOST_PATHS, everything, key=attrgetter("total_ns")):
-        step: Path | None = path
-        while step is not None and step.parent is not None and id(step) not in kept:
-            kept.add(id(step))
-            step = step.parent
-    return kept
 
 
 def add(sums: Path, path: Path) -> None:
@@ -216,7 +202,7 @@ def _bounded(
     left = len(sums) - len(merged)
     notes.append(
         f"The timeline has the {len(bars):,} longest spans as they were. The {number:,} others are"
-        f" merged by call path in each {format_seconds(part_ns * 1e-9)} of the recording"
+        f" merged by call path in each {format_ns(part_ns)} of the recording"
         + (f", and the {left:,} shortest of these sums are left out." if left else ".")
         + " The flame graph and its table count all spans."
     )

@@ -12,7 +12,7 @@ from gpuforge.profiler.page.document import document
 from gpuforge.profiler.paths import Path, paths
 from gpuforge.profiler.summary import ran, recording
 from gpuforge.profiler.tables import percent
-from gpuforge.units import format_seconds
+from gpuforge.units import format_ns
 
 Pair = tuple[Path, Path | None, Path | None]
 """A call path of both profiles together, of the base, and of the new one."""
@@ -87,14 +87,14 @@ def _own(path: Path | None) -> int:
 def _lead(base: Profile, new: Profile, pairs: list[Pair]) -> str:
     """Return by how much the new run is longer or shorter, and where most of it is."""
     before, after = base.wall_ns, new.wall_ns
-    text = f"{_seconds(after)} in the new run, {_seconds(before)} in the base"
+    text = f"{format_ns(after)} in the new run, {format_ns(before)} in the base"
     if before and after != before:
         text += f": {percent(abs(after - before) / before)} {_more(after - before)}"
     most = max(pairs, key=lambda pair: abs(_own(pair[2]) - _own(pair[1])), default=None)
     change = _own(most[2]) - _own(most[1]) if most else 0
     if most and change:
         text += (
-            f". The largest change of a call path itself is {_seconds(abs(change))}"
+            f". The largest change of a call path itself is {format_ns(abs(change))}"
             f" {_more(change)} in {names.path(most[0].names, 80)}"
         )
     text += ". One recording of each: how much of it is chance is not known."
@@ -105,10 +105,6 @@ def _more(change: int) -> str:
     return "more" if change > 0 else "less"
 
 
-def _seconds(ns: int) -> str:
-    return format_seconds(ns * 1e-9)
-
-
 def _table(pairs: list[Pair]) -> str:
     """Return the call paths that changed most themselves."""
     ordered = sorted(pairs, key=lambda pair: -abs(_own(pair[2]) - _own(pair[1])))
@@ -116,6 +112,6 @@ def _table(pairs: list[Pair]) -> str:
     for both, *found in ordered[: sections.MOST_PATHS]:
         before, after = map(_own, found)
         figures = (before, after, after - before)
-        rows.append([names.path(both.names, 120), *[(ns, _seconds(ns)) for ns in figures]])
+        rows.append([names.path(both.names, 120), *[(ns, format_ns(ns)) for ns in figures]])
     titles = ["call path", "base, own", "new, own", "difference"]
     return sections.table("paths", "The largest changes", titles, rows)

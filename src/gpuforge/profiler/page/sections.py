@@ -13,11 +13,11 @@ from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import DEVICE, LABELS, Profile
 from gpuforge.profiler.page.columns import LONGEST_NAME, Row
 from gpuforge.profiler.rates import told
-from gpuforge.profiler.regret import Regret, lost_share, regrets
+from gpuforge.profiler.regret import Regret, lost_told, regrets
 from gpuforge.profiler.summary import started, where_time, where_written
 from gpuforge.profiler.tables import percent
 from gpuforge.profiler.transfers import peaks_told, transfers
-from gpuforge.units import format_bytes, format_seconds, significant
+from gpuforge.units import format_bytes, format_ns, format_seconds, significant
 
 WORDS = {
     "host": "the program's own work",
@@ -44,10 +44,10 @@ def lead(profile: Profile, rows: Sequence[Row]) -> str:
     """Return the sentence that says where the time went."""
     where = where_time(profile)
     if where is None:
-        return f"{_time(profile.wall_ns)}, of which nothing is known: no span was recorded."
+        return f"{format_ns(profile.wall_ns)}, of which nothing is known: no span was recorded."
     shares = sorted(where.percent.items(), key=lambda share: -share[1])
     told = ", ".join(f"{share} % {WORDS[name]}" for name, share in shares if share)
-    text = f"{_time(where.wall_ns)}: {told}."
+    text = f"{format_ns(where.wall_ns)}: {told}."
     largest = _largest_place(profile, rows)
     if largest:
         place, share = largest
@@ -82,7 +82,7 @@ def parts_section(profile: Profile) -> str:
         cells = "".join(f'<td width="{share}%" class="{name}">' for name, share in shares.items())
         legend = "".join(
             f'<li><span class="swatch {name}"></span>{WORDS[name]} <b>{share} %</b>'
-            f" {_time(where.part_ns[name])}</li>"
+            f" {format_ns(where.part_ns[name])}</li>"
             for name, share in shares.items()
         )
         drawn = (
@@ -110,12 +110,8 @@ def parts_section(profile: Profile) -> str:
     return section("parts", "Where the time went", drawn + lanes)
 
 
-def _time(ns: float) -> str:
-    return format_seconds(ns * 1e-9)
-
-
 def _number(ns: int) -> Cell:
-    return (ns, _time(ns) if ns else "")
+    return (ns, format_ns(ns) if ns else "")
 
 
 def _bytes(count: int) -> Cell:
@@ -153,21 +149,14 @@ def _suggestion(one: Suggestion) -> str:
 def placements_section(profile: Profile) -> str:
     """Return the choices of backends, those that cost most first."""
     found = regrets(profile)
-    share = lost_share(found)
-    if share is None:
+    if not found:
         return ""
     alike: dict[tuple[str, ...], list[Regret]] = {}
     for regret in found:
         one = regret.placement
         key = one.function, one.signature, one.backend, regret.best, one.reason
         alike.setdefault(key, []).append(regret)
-    lost = format_seconds(sum(regret.lost_seconds for regret in found))
-    took = format_seconds(sum(regret.placement.seconds for regret in found))
-    text = (
-        f"<p>Placed calls took {took}. You lost {percent(share)} of it ({lost}) against the oracle:"
-        " the best backend known for each call. Times are those of one call, but for what was"
-        " lost.</p>"
-    )
+    text = f"<p>{lost_told(found)} Times are those of one call, but for what was lost.</p>"
     rows = [_placement(key, regrets) for key, regrets in alike.items()]
     rows.sort(key=lambda row: -float(row[8][0]))
     if len(rows) > MOST_PLACEMENTS:
@@ -202,7 +191,7 @@ def transfers_section(profile: Profile) -> str:
     found = transfers(profile)
     rows: list[list[Cell]] = [
         [
-            f"{one.direction} {one.backend}".strip() or "not known", (one.count, f"{one.count:,}"),
+            one.way or "not known", (one.count, f"{one.count:,}"),
             _bytes(one.bytes), _number(round(one.seconds * 1e9)),
             (one.bytes_per_second or 0, f"{significant((one.bytes_per_second or 0) / 1e9)} GB/s"),
             one.of_peak,
@@ -240,9 +229,8 @@ def facts(rows: dict[str, str]) -> str:
 def what_ran(profile: Profile) -> str:
     """Return when it ran, with what, and on what."""
     header, began = profile.header, started(profile)
-    versions = header.get("versions")
-    libraries = versions if isinstance(versions, dict) else {}
-    known = {"gpuforge": header.get("gpuforge"), "Python": header.get("python"), **libraries}
+    own = {"gpuforge": header.get("gpuforge"), "Python": header.get("python")}
+    known = own | profile.said("versions")
     return facts({
         "Started": began.astimezone().strftime("%Y-%m-%d %H:%M:%S %z") if began else "unknown",
         "Versions": ", ".join(f"{name} {version}" for name, version in known.items() if version),
@@ -274,11 +262,9 @@ def notes(found: Sequence[str]) -> str:
 
 def header_section(profile: Profile) -> str:
     """Return all that the recording says of the program, the libraries and the machine."""
-    unknown = profile.header.get("unknown")
-    missing = unknown.items() if isinstance(unknown, dict) else ()
     known = {
         "Peaks": "; ".join(f"{name} {what}: {rate}" for name, what, rate, _ in told(profile)),
-        "Not known": "; ".join(f"{what}: {why}" for what, why in missing),
+        "Not known": "; ".join(f"{what}: {why}" for what, why in profile.said("unknown").items()),
     }
     text = json.dumps(profile.header, indent=1, default=str)[:MOST_HEADER]
     lines = "\n".join(html(line.replace(" ", "\xa0"), 500) for line in text.split("\n"))

@@ -5,8 +5,7 @@ for itself, so a file is readable up to its last whole chunk, whatever ended the
 stand in columns, all else is JSON; nothing in it is ever executed. `docs/decisions/0034` says why.
 """
 
-from gpuforge.profiler.session_file.merging import Finished, Open
 from gpuforge.profiler.session_file.reader import read
 from gpuforge.profiler.session_file.writer import Writer
 
-__all__ = ["Finished", "Open", "Writer", "read"]
+__all__ = ["Writer", "read"]

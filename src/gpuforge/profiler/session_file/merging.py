@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
+
+from gpuforge.trace import Span
 
 MAX_ROWS = 50_000
 """Call paths kept apart; what comes after them is merged into one row per lane and label."""
 OTHER = "(other calls)"
-Finished = tuple[str, int, int, int, int, int, int, int, dict[str, Any] | None]
-"""A span that has ended: name, label, number, parent, start and end (`time.perf_counter_ns`),
-thread, bytes, attributes. Numbers begin at 1 and grow with the start; a parent of 0 is none."""
 
 
-class Open(NamedTuple):
-    """A span that has begun: what is known of it before its end."""
-
-    name: str
-    label: int
-    number: int
-    parent: int
-    start_ns: int
-    thread: int
-
-
+@dataclass(eq=False, slots=True)
 class Row:
     """The merged spans of one call path.
 
@@ -34,27 +24,25 @@ class Row:
     longest_ns : of the span whose attributes are kept
     """
 
-    __slots__ = (
-        "attributes", "bytes", "changed", "count", "duration_ns", "label", "longest_ns", "name",
-        "number", "parent", "start_ns", "thread",
-    )  # fmt: skip
+    name: str
+    label: int
+    number: int
+    parent: int
+    start_ns: int
+    thread: int
+    count: int = 0
+    duration_ns: int = 0
+    nbytes: int = 0
+    attributes: dict[str, Any] | None = None
+    longest_ns: int = -1
+    changed: bool = True
 
-    def __init__(
-        self, number: int, name: str, label: int, start_ns: int, thread: int, parent: int
-    ) -> None:
-        self.number, self.parent = number, parent
-        self.name, self.label = name, label
-        self.thread, self.start_ns = thread, start_ns
-        self.count = self.duration_ns = self.bytes = 0
-        self.longest_ns = -1
-        self.attributes: dict[str, Any] | None = None
-        self.changed = True
-
-    def as_span(self) -> Finished:
+    def as_span(self) -> Span:
         """Return the row as one span, whose duration is that of all."""
-        return (
-            self.name, self.label, self.number, self.parent, self.start_ns,
-            self.start_ns + self.duration_ns, self.thread, self.bytes, self.attributes,
+        end_ns = self.start_ns + self.duration_ns
+        return Span(
+            self.name, self.label, self.number, self.parent, self.start_ns, end_ns, self.thread,
+            self.nbytes, self.attributes,
         )  # fmt: skip
 
 
@@ -74,10 +62,9 @@ class Merging:
         self.merged = 0
         self._by_key: dict[tuple[int, str, int, int], Row] = {}
 
-    def merge(self, finished: Sequence[Finished], opened: Iterable[Open]) -> None:
+    def merge(self, finished: Sequence[Span], opened: Iterable[Span]) -> None:
         """Take in spans that have ended; `opened` are all that stand open."""
-        around: dict[int, Finished | Open] = {span[2]: span for span in finished}
-        around.update((span.number, span) for span in opened)
+        around = {span[2]: span for span in (*finished, *opened)}
         above: dict[int, int] = {}
         by_key = self._by_key
         for name, label, _number, parent, start, end, thread, nbytes, attributes in finished:
@@ -90,13 +77,13 @@ class Merging:
             took = end - start
             row.count += 1
             row.duration_ns += took
-            row.bytes += nbytes
+            row.nbytes += nbytes
             row.changed = True
             if attributes and took > row.longest_ns:
                 row.longest_ns, row.attributes = took, attributes
         self.merged += len(finished)
 
-    def _above(self, number: int, around: dict[int, Finished | Open]) -> int:
+    def _above(self, number: int, around: dict[int, Span]) -> int:
         """Return the number of the span that stays, or of the row, that stands for `number`.
 
         A span that ended before those inside it, in an earlier flush, is not known any more.
@@ -109,9 +96,8 @@ class Merging:
                 break
             way.append(span)
             number = span[3]
-        for span in reversed(way):
-            thread = span.thread if isinstance(span, Open) else span[6]
-            number = self._row(span[0], span[1], span[4], thread, number).number
+        for name, label, _, _, start, _, thread, _, _ in reversed(way):
+            number = self._row(name, label, start, thread, number).number
         return number
 
     def _row(self, name: str, label: int, start_ns: int, thread: int, parent: int) -> Row:
@@ -120,7 +106,7 @@ class Merging:
             parent, name = 0, OTHER
             row = self._by_key.get((parent, name, label, thread))
         if row is None:
-            row = Row(-1 - len(self.rows), name, label, start_ns, thread, parent)
+            row = Row(name, label, -1 - len(self.rows), parent, start_ns, thread)
             self._by_key[parent, name, label, thread] = row
             self.rows.append(row)
         return row

@@ -22,8 +22,9 @@ from gpuforge.profiler.session_file.chunk import (
     VERSION,
     encode,
 )
-from gpuforge.profiler.session_file.merging import Finished, Merging, Open, Row
+from gpuforge.profiler.session_file.merging import Merging, Row
 from gpuforge.profiler.session_path import MAGIC, opened, unwritable
+from gpuforge.trace import Span
 
 T = TypeVar("T")
 RAW_SPANS = 1_000_000
@@ -86,7 +87,7 @@ class Writer:
         self.file.flush()
 
     def write(
-        self, finished: Sequence[Finished], opened: Sequence[Open] = (),
+        self, finished: Sequence[Span], opened: Sequence[Span] = (),
         lanes: Mapping[int, Lane] | None = None, placements: Iterable[Placement] = (),
         series: Iterable[Series] = (),
     ) -> None:  # fmt: skip
@@ -95,9 +96,9 @@ class Writer:
         Parameters
         ----------
         finished
-            Spans that have ended, in any order.
+            Spans that have ended, in any order; tuples of the same parts serve as well.
         opened
-            Every span that stands open now.
+            Every span that stands open now, whatever its end.
         lanes
             The thread of a span to its lane; a thread that is not there is named by its number.
         placements, series
@@ -115,13 +116,12 @@ class Writer:
         self.file.flush()
 
     def close(
-        self, wall_ns: int, cost_ns: int, counts: Mapping[str, int], notes: Iterable[str],
-        lanes: Mapping[int, Lane] | None = None,
-    ) -> None:  # fmt: skip
+        self, wall_ns: int, cost_ns: int, counts: Mapping[str, int], notes: Iterable[str]
+    ) -> None:
         """Write what is left, and that the recording came to its end."""
         if os.getpid() != self._process:
             return
-        self._put_spans([], self.merging.take_changed(), lanes or {})
+        self._put_spans([], self.merging.take_changed(), {})
         told = list(notes)
         if self.merging.merged:
             told.append(
@@ -134,21 +134,21 @@ class Writer:
         )
         self.file.flush()
 
-    def _divide(self, finished: Sequence[Finished], opened: Sequence[Open]) -> list[Finished]:
+    def _divide(self, finished: Sequence[Span], opened: Sequence[Span]) -> list[Span]:
         """Return the spans that stay, and those of them that stand open; merge the others."""
         limit = self.merging.raw_spans
         raw = [span for span in finished if span[2] <= limit]
         if len(raw) < len(finished):
             self.merging.merge([span for span in finished if span[2] > limit], opened)
         self._open.difference_update([span[2] for span in raw])
-        for o in opened:
-            if o.number <= limit and o.number not in self._open:
-                self._open.add(o.number)
-                raw.append((*o[:5], o.start_ns + OPEN_NS, o.thread, 0, None))
+        for span in opened:
+            if span.number <= limit and span.number not in self._open:
+                self._open.add(span.number)
+                raw.append(span._replace(end_ns=span.start_ns + OPEN_NS, nbytes=0, attributes=None))
         return raw
 
     def _put_spans(
-        self, spans: list[Finished], merged: Iterable[Row], lanes: Mapping[int, Lane]
+        self, spans: list[Span], merged: Iterable[Row], lanes: Mapping[int, Lane]
     ) -> None:
         counts = [1] * len(spans)
         for row in merged:
@@ -159,7 +159,7 @@ class Writer:
             self._put_chunk(spans[part], counts[part], lanes)
 
     def _put_chunk(
-        self, spans: Sequence[Finished], counts: Iterable[int], lanes: Mapping[int, Lane]
+        self, spans: Sequence[Span], counts: Iterable[int], lanes: Mapping[int, Lane]
     ) -> None:
         name, label, number, parent, start, end, thread, nbytes, said = zip(*spans, strict=True)
         places, new_names = _places(self._names, name)

@@ -23,7 +23,6 @@ from gpuforge.runtime.array.table import FUNCTIONS, METHODS, UFUNCS
 from gpuforge.runtime.array.unsupported import NoSuchMemory, Unsupported
 from gpuforge.runtime.array.views import follow_step
 
-_METHODS_OF_NUMPY = frozenset(dir(np.ndarray))
 _ADDRESSES = frozenset("data ctypes base setflags resize byteswap setfield".split())
 _LIBRARIES = frozenset("scipy sklearn skimage pandas xarray numba cv2 numexpr bottleneck".split())
 """Packages whose compiled code may write into an array that it is given."""

@@ -38,7 +38,6 @@ _QUIET = frozenset(
     " not_equal positive conjugate copysign".split()
 )
 _FIXED = frozenset([0, 1, 2, 3, 4, 5, 6, 7, 8, -1, -2, -3, 0.5, 1.5, 2.5, -0.5, -1.5])
-_BOOL = np.dtype(bool)
 _WEAK = frozenset([int, float, complex])
 _rules: dict[tuple[Any, ...], Rule | str] = {}
 

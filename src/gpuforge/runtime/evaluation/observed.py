@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from time import perf_counter_ns
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -92,12 +91,7 @@ class Running:
             self.timer.stop()
         return values
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: Any) -> None:
         if kind is None:
             self._tell_busy(perf_counter_ns())
         self.span.__exit__(kind, error, traceback)

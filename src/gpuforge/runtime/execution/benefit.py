@@ -107,7 +107,7 @@ def benefit_of(
     stays = function.stays or call.record.stays
     if stays:
         return as_written(name, stays, signature.text)
-    session.collect()
+    session.openings.collect()
     if call.pin and call.pin != NUMPY:
         session.find(call.pin)
     known = _known(call)
@@ -203,7 +203,7 @@ def _measured(call: Call) -> Benefit:
         made = Measurement(call)
         if made.numpy.cell.typical >= UNPROMISING_SECONDS:
             for library in _closed(call):
-                session.open(session.libraries[library])
+                session.openings.open(session.libraries[library])
             names = [one.name for one in _others(call)]
             made.compare([one for one in session.backends() if one.name in names])
         crowded = session.crowded

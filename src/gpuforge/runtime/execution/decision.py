@@ -29,7 +29,7 @@ TELLING_SAMPLES = 3
 
 def decide(call: Call) -> Decision:
     """Return where a call runs, with what is known of each backend."""
-    call.session.collect()
+    call.session.openings.collect()
     with call.session.lock:
         rows = tuple([_row(call, candidate) for candidate in call.candidates])
         call.estimates = {row.backend: row.estimate for row in rows if not row.refused}

@@ -64,7 +64,7 @@ def collect() -> Summary:
         current_session().record(owner, owner.__wrapped__, owner._options)
     for session in sessions():
         with session.lock:
-            records = session.records()
+            records = session.functions.every()
             functions += [_function(record) for record in records]
             trying += sum(
                 k.kind.spent_seconds + k.kind.outlay_seconds

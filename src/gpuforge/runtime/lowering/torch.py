@@ -65,7 +65,7 @@ def _running_sums(dtype: Dtype) -> str:
 # -- linear algebra -------------------------------------------------------------------------------
 
 
-def _in_double(torch: Any, function: Function, *, real: bool = False) -> Function:
+def _in_double(torch: Any, function: Function) -> Function:
     """Return a function that computes in float64 and rounds to the dtype of its first input."""
     wide = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 

@@ -11,16 +11,22 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from time import perf_counter
 from typing import IO, TYPE_CHECKING
 
+from gpuforge import trace
 from gpuforge.log import logger
 from gpuforge.runtime.backends import about
+from gpuforge.runtime.demand import OPENING_FELT
 from gpuforge.runtime.evaluation.aside import Aside
-from gpuforge.runtime.libraries import Library
+from gpuforge.runtime.kept import Kept
+from gpuforge.runtime.libraries import Libraries, Library
+from gpuforge.runtime.prelude import prelude
 from gpuforge.runtime.threads import contention
+from gpuforge.settings import Settings
 
 if TYPE_CHECKING:
     from gpuforge.runtime.backends import Opened
@@ -31,7 +37,7 @@ TRIAL_SECONDS = 60.0
 """What a library that was never opened here may take in the process that tries it."""
 
 
-def _nothing(name: str) -> None:
+def _nothing(_: object) -> None:
     pass
 
 
@@ -130,20 +136,95 @@ class Opening:
 
 
 class Openings:
-    """The libraries of one session that are on their way. Thread-safe."""
+    """The libraries of one session on their way: opened at once, beside the program, in workers.
 
-    def __init__(self, aside: Aside, home: Callable[[Library], Home]) -> None:
-        self._aside, self._home = aside, home
+    Parameters
+    ----------
+    lock
+        Of the session, held while the devices of a library are taken in.
+
+    Attributes
+    ----------
+    all : every opening so far
+    arrived : is called when the devices of a library can be used, with the lock held
+    beside : see `Opening`
+    """
+
+    def __init__(
+        self, chosen: Settings, libraries: Libraries, kept: Kept, aside: Aside, notes: list[str],
+        lock: AbstractContextManager[object],
+    ) -> None:  # fmt: skip
+        self._chosen, self._libraries, self._kept, self._aside = chosen, libraries, kept, aside
+        self._notes, self._learned = notes, lock
         self.all: list[Opening] = []
+        self.arrived: Callable[[Opening], None] = _nothing
+        self.beside: Callable[[str], None] = _nothing
+        self._homes: list[Home] = []
         self._under_way: list[Opening] = []
         self._queue: deque[Opening] = deque()
         self._lock = threading.Lock()
         self._working = False
+        self._forked = prelude.forked
+        if kept.has("lost:"):
+            for name in [name for name in libraries if kept.constant(self._lost_key(name))]:
+                libraries.isolate(name)
 
     def __bool__(self) -> bool:
         return bool(self._under_way)
 
-    def begin(self, one: Opening) -> None:
+    def open(self, library: Library, by: str = "a call that names it") -> None:
+        """Import a library and test each of its devices, once; other calls go on meanwhile."""
+        if library.opened or self._forked:
+            self._open(library, by)
+            return
+        with trace.within("open", trace.OVERHEAD, backend=library.name):
+            self._open(library, by)
+
+    def _open(self, library: Library, by: str) -> None:
+        self.collect()
+        on_its_way = self._hurry(library)
+        with self._learned:
+            begins = not library.opened and not self._forked
+            library.opened = library.opened or begins
+        if begins and (library.isolated or self):
+            on_its_way = Opening(library, by, felt=1.0)
+            self._begin(on_its_way)
+            self._hurry(library)
+        elif begins:
+            self._open_here(library, by)
+        if on_its_way is not None:
+            on_its_way.wait()
+            self.collect()
+
+    def _open_here(self, library: Library, by: str) -> None:
+        from gpuforge.runtime.evaluation.opening import open_library
+
+        one = Opening(library, by, felt=1.0)
+        self.all.append(one)
+        opened = open_library(library.name)
+        one.end(opened, opened.seconds)
+        one.waited_seconds = one.elapsed_seconds
+        self._take_in(one, opened)
+
+    def open_beside(self, libraries: Iterable[Library], by: str, *, asked: bool = False) -> None:
+        """Begin to open libraries beside the program, one after the other; `collect` takes them in.
+
+        Where the user `asked` for it, the account is not charged, and those that were never opened
+        here are tried in a process of their own first.
+        """
+        for library in libraries:
+            with self._learned:
+                if library.opened or self._forked:
+                    continue
+                library.opened = True
+            never = self._kept.constant(self._devices_key(library)) is None
+            loaded = library.loaded or library.name in sys.modules
+            felt = 0.0 if asked else OPENING_FELT
+            one = Opening(library, by, felt=felt, tried=asked and never and not loaded)
+            one.beside = self.beside
+            self._begin(one)
+
+    def _begin(self, one: Opening) -> None:
         """Begin to open a library, or let it wait for its turn."""
         if one.library.isolated:
             one.home = self._home(one.library)
@@ -156,13 +237,21 @@ class Openings:
                 self._queue.append(one)
         self.go_on()
 
+    def _home(self, library: Library) -> Home:
+        """Return the worker process of a library, which is not begun."""
+        from gpuforge.runtime.workers.home import Home
+
+        home = Home(library.name, self._chosen.worker_memory, partial(self._lost, library))
+        self._homes.append(home)
+        return home
+
     def go_on(self) -> None:
         """Start the thread that imports, where it is needed and nothing else runs beside."""
         with self._lock:
             if self._queue and not self._working:
                 self._working = self._aside.start(self._work, imports=True)
 
-    def hurry(self, library: Library) -> Opening | None:
+    def _hurry(self, library: Library) -> Opening | None:
         """Let a library be the next; return it if it is on its way."""
         with self._lock:
             one = next((one for one in self._under_way if one.library is library), None)
@@ -172,7 +261,13 @@ class Openings:
         self.go_on()
         return one
 
-    def finished(self) -> list[tuple[Opening, Opened]]:
+    def collect(self) -> None:
+        """Take in the libraries that were opened beside the program."""
+        if self:
+            for one, opened in self._finished():
+                self._take_in(one, opened)
+
+    def _finished(self) -> list[tuple[Opening, Opened]]:
         """Return what has come to its end, each once, to be taken in by a thread that calls."""
         if self._queue and not self._working:
             self.go_on()
@@ -186,13 +281,56 @@ class Openings:
                 contention.tame(one.library.name)
         return done
 
+    def _take_in(self, one: Opening, opened: Opened) -> None:
+        """Let the devices of a library be used."""
+        library = one.library
+        with self._learned:
+            one.state = "open" if opened.devices else "failed"
+            self._libraries.take_in(library, opened.devices)
+            library.failures = opened.failures
+            library.opening_seconds = opened.seconds
+            self.arrived(one)
+            self._kept.keep(f"opening:{library.label}", opened.seconds, later=True)
+            devices = [backend.name for backend in opened.devices]
+            self._kept.keep(self._devices_key(library), devices, later=True)
+            for failure in opened.failures:
+                self._notes.append(f"{failure.name} is left out: {failure.reason}")
+
+    def lose(self, name: str, reason: str) -> None:
+        """Give up a library that this process cannot use any more: it computes in a worker now."""
+        with self._learned:
+            library = self._libraries.get(name.split(":")[0])
+            if library is None or not library.devices:
+                return
+            self._lost(library, reason)
+            self._libraries.take_in(library, ())
+            self._libraries.isolate(library.name)
+
+    def _lost(self, library: Library, reason: str) -> None:
+        """Remember that a library was lost, with its process or for it."""
+        self._kept.keep(self._lost_key(library.name), reason)
+        self._notes.append(f"{library.label} was lost: {reason}")
+
+    def _lost_key(self, name: str) -> str:
+        """The name under which the history keeps how a version of a library was lost here."""
+        return f"lost:{name}@{self._libraries.version(name)}"
+
+    def _devices_key(self, library: Library) -> str:
+        return f"devices:{library.label}@{self._libraries.version(library.name)}"
+
     def stop(self) -> None:
         """Let nothing more begin."""
         with self._lock:
             self._queue.clear()
 
-    def forget(self) -> None:
+    def close(self) -> None:
+        """End the workers."""
+        for home in self._homes:
+            home.close()
+
+    def fork(self, lock: AbstractContextManager[object]) -> None:
         """Go on in a forked child, where nobody imports any more: no half of a library is left."""
+        self._forked, self._learned = True, lock
         imported = [one.library.name for one in self._under_way if one.state == "importing"]
         self._lock, self._working = threading.Lock(), False
         self._under_way.clear()

@@ -59,9 +59,9 @@ def store() -> History:
     return History(folder, f"start-up on {platform.node()}")
 
 
-def of_program(path: str, history: History | None = None) -> dict[str, Any]:
+def of_program(path: str) -> dict[str, Any]:
     """Return what the last run of a program kept; empty where nothing is known of it."""
-    found = (history or store()).constant(_name(path))
+    found = store().constant(_name(path))
     return found if isinstance(found, dict) else {}
 
 

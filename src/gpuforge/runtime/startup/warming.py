@@ -91,7 +91,7 @@ class Warmup:
                         return False
         finally:
             line.erase()
-        self._session.collect()
+        self._session.openings.collect()
         return True
 
     def __await__(self) -> Generator[Any, None, bool]:
@@ -102,7 +102,7 @@ class Warmup:
 
         while not self.done:
             await asyncio.sleep(0.01)
-        self._session.collect()
+        self._session.openings.collect()
         return True
 
 
@@ -149,7 +149,7 @@ def begin(session: Session, names: Iterable[str] | Mapping[str, float], by: str)
             libraries.append(library)
     if session.forked:
         left_out, libraries = dict.fromkeys(wanted, "this process was forked"), []
-    session.open_beside(libraries, by, asked=True)
+    session.openings.open_beside(libraries, by, asked=True)
     openings = [one for one in session.openings.all if one.library in libraries]
     return Warmup(session, openings, left_out, reason)
 
@@ -194,7 +194,7 @@ def keep(session: Session) -> None:
     if session.forked or not session.openings.all or session.history.path is None:
         return
     uses: dict[str, int] = {}
-    for function in session.records():
+    for function in session.functions.every():
         function.count_held()
         for name, count in function.counts.items():
             library = name.partition(":")[0]

@@ -6,16 +6,17 @@ import argparse
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gpuforge.cli import render
 from gpuforge.cli.commands.env.advise import describe, warn
 from gpuforge.cli.commands.env.arguments import loaded, plan_of
-from gpuforge.cli.commands.env.progress import progress
 from gpuforge.environment.companions import known_names
 from gpuforge.environment.conda import PROGRAMS
 from gpuforge.environment.create import Created, create_environment, fetch_plan, switched_path
-from gpuforge.environment.installers import Installer, Sources, choose_installer
+from gpuforge.environment.installers import Installer, Report, Sources, choose_installer
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.record import is_environment, read_record
 from gpuforge.environment.verify import Verification, verify_environment
@@ -39,7 +40,7 @@ def create(found: argparse.Namespace) -> int:
 
 def verify(found: argparse.Namespace) -> int:
     """Compute something in an environment, and compare it with NumPy."""
-    with progress(quiet=found.json) as report:
+    with _progress(quiet=found.json) as report:
         report("verifying", 0, 1)
         result = verify_environment(found.path or _active())
     _show(found, result)
@@ -76,7 +77,7 @@ def fetch(found: argparse.Namespace) -> int:
     made = plan_of(found)
     made.check()
     sources = _sources(found, made)
-    with progress(quiet=found.json) as report:
+    with _progress(quiet=found.json) as report:
         pins = fetch_plan(made, _installer(found), sources, report)
     if found.json:
         render.document({"wheelhouse": str(sources.wheelhouse), "packages": pins})
@@ -87,7 +88,7 @@ def fetch(found: argparse.Namespace) -> int:
 
 def _create(found: argparse.Namespace, made: Plan, path: Path, *, base: str = "") -> Created:
     installer, sources = _installer(found), _sources(found, made)
-    with progress(quiet=found.json) as report:
+    with _progress(quiet=found.json) as report:
         return create_environment(
             made, path, installer, sources, report, overwrite=found.replace, base=base
         )
@@ -157,3 +158,19 @@ def _show(found: argparse.Namespace, result: Verification) -> None:
         f"{result.folder}: {result.framework} for {result.accelerator} {word}\n"
         + render.table(rows, indent="  ")
     )
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Report]:
+    """Give a function that shows on a terminal what is being done, and how far it is."""
+    from tqdm import tqdm
+
+    # None: shown on a terminal only.
+    hidden = True if quiet else None
+    with tqdm(total=1, unit="package", leave=False, dynamic_ncols=True, disable=hidden) as bar:
+
+        def report(what: str, done: int, total: int) -> None:
+            bar.total, bar.n = total, done
+            bar.set_description_str(what[:40])
+
+        yield report

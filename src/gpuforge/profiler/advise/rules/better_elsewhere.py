@@ -6,6 +6,7 @@ Bound: what they took less what they were expected to take on the best backend.
 from __future__ import annotations
 
 from itertools import groupby
+from operator import attrgetter
 
 from gpuforge.profiler.advise.facts import NUMPY, Facts, Found
 from gpuforge.units import format_seconds
@@ -16,13 +17,9 @@ CLEARLY = 0.8
 
 def look(facts: Facts) -> Found:
     """Return one suggestion for each function, signature and backend."""
-    placed = sorted(
-        (one for one in facts.profile.placements if one.predicted_seconds),
-        key=lambda one: (one.function, one.signature, one.backend),
-    )
-    for (function, signature, backend), rows in groupby(
-        placed, key=lambda one: (one.function, one.signature, one.backend)
-    ):
+    of_call = attrgetter("function", "signature", "backend")
+    placed = sorted((p for p in facts.profile.placements if p.predicted_seconds), key=of_call)
+    for (function, signature, backend), rows in groupby(placed, of_call):
         found = list(rows)
         made, took = sum(one.calls for one in found), sum(one.seconds for one in found)
         best = min(found[-1].predicted_seconds, key=found[-1].predicted_seconds.__getitem__)

@@ -6,7 +6,7 @@ Bound: the time of all calls, less a usual one (the median): at best one call do
 from __future__ import annotations
 
 from gpuforge.profiler.advise.facts import Facts, Found
-from gpuforge.units import format_seconds
+from gpuforge.units import format_ns
 
 SOURCE = "https://docs.rapids.ai/api/cudf/stable/cudf_pandas/faq/"
 SAMPLES = OFTEN = 300
@@ -23,8 +23,8 @@ def look(facts: Facts) -> Found:
         if usual > SHORT_NS:
             continue
         yield facts.suggest(
-            f"{calls.name} is called {made} times for {format_seconds(usual / 1e9)} of work",
-            [facts.told(calls.spans), f"a usual call: {format_seconds(usual / 1e9)}"],
+            f"{calls.name} is called {made} times for {format_ns(usual)} of work",
+            [facts.told(calls.spans), f"a usual call: {format_ns(usual)}"],
             facts.time(calls.spans) - usual,
             f"Call it once with all rows as one array, or use {calls.name}.map(items), which "
             "computes many at once. Where each call needs the result of the one before, go through "

@@ -10,7 +10,7 @@ from collections import defaultdict
 
 from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.profiler.model import HOST, NO_PARENT
-from gpuforge.units import format_seconds
+from gpuforge.units import format_ns
 
 SOURCE = "https://docs.nvidia.com/nsight-systems/UserGuide/#expert-systems"
 SAMPLES = 10
@@ -38,8 +38,7 @@ def look(facts: Facts) -> Found:
             yield facts.suggest(
                 f"{device} waits while {name} works on the host",
                 [
-                    f"{len(shares)} pauses of {format_seconds(long / 1e9)} and more: "
-                    f"{facts.share(waited)}",
+                    f"{len(shares)} pauses of {format_ns(long)} and more: {facts.share(waited)}",
                     *([facts.told([place for place, _ in shares])] if shares[0][0] >= 0 else ()),
                 ],
                 waited,

@@ -6,7 +6,7 @@ Bound: what first calls took beyond the median of the later ones; once per proce
 from __future__ import annotations
 
 from gpuforge.profiler.advise.facts import Facts, Found
-from gpuforge.units import format_seconds
+from gpuforge.units import format_ns
 
 SOURCE = "https://docs.cupy.dev/en/stable/user_guide/performance.html"
 MUCH, LONG_NS = 10.0, 50e6
@@ -30,7 +30,7 @@ def look(facts: Facts) -> Found:
             )
         yield facts.suggest(
             f"The first call of {calls.name} on {calls.backend} takes "
-            f"{format_seconds(facts.each(first) / 1e9)}, the others {format_seconds(usual / 1e9)}",
+            f"{format_ns(facts.each(first))}, the others {format_ns(usual)}",
             rows,
             facts.each(first) - usual,
             "Record the program once more: what was compiled is kept for the next process. What "

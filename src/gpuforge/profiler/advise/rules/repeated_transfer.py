@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from gpuforge.profiler.advise.facts import Facts, Found, Move
-from gpuforge.units import format_bytes, format_seconds
+from gpuforge.units import format_bytes, format_ns
 
 SOURCE = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
 
@@ -30,7 +30,7 @@ def look(facts: Facts) -> Found:
             f"{function} moves arrays to {backend} again that have not changed",
             [
                 f"{len(again)} moves of arrays that were moved before: "
-                f"{format_bytes(moved)} in {format_seconds(time / 1e9)}",
+                f"{format_bytes(moved)} in {format_ns(time)}",
                 f"most of it one array of {format_bytes(most[0].bytes)}: {len(most)} times",
             ],
             time,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from gpuforge.profiler.advise.facts import Facts, Found, Move
-from gpuforge.units import format_bytes, format_seconds
+from gpuforge.units import format_bytes, format_ns
 
 SOURCE = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/"
 
@@ -31,7 +31,7 @@ def look(facts: Facts) -> Found:
             [
                 f"{len(moves) // 2} arrays that went out again as they came: "
                 f"{format_bytes(sum(move.bytes for move in moves))} moved in "
-                f"{format_seconds(time / 1e9)}"
+                f"{format_ns(time)}"
             ],
             time,
             "Call both steps from one offloaded function: what stays inside of it is not moved.",

@@ -7,7 +7,7 @@ calls but one: at best one call does the work of all.
 from __future__ import annotations
 
 from gpuforge.profiler.advise.facts import Facts, Found
-from gpuforge.units import format_seconds
+from gpuforge.units import format_ns
 
 SOURCE = "https://hta.readthedocs.io/en/latest/source/features/cuda_kernel_launch_stats.html"
 
@@ -25,8 +25,8 @@ def look(facts: Facts) -> Found:
             f"Starting {calls.name} on {calls.backend} takes longer than computing it",
             [
                 facts.told(calls.spans),
-                f"a usual call: {format_seconds(usual / 1e9)}, of which the device computes "
-                f"{format_seconds(computed / 1e9)}",
+                f"a usual call: {format_ns(usual)}, of which the device computes "
+                f"{format_ns(computed)}",
             ],
             started * (made - 1),
             f"Make fewer, larger calls: {calls.name}.map(items) computes many at once, and "

@@ -9,7 +9,7 @@ from collections import defaultdict
 
 from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.profiler.model import DEVICE, NO_PARENT
-from gpuforge.units import format_seconds
+from gpuforge.units import format_ns
 
 SOURCE = "https://hta.readthedocs.io/en/latest/"
 UNEVEN, BESIDE = 1.05, 1.2
@@ -35,8 +35,7 @@ def look(facts: Facts) -> Found:
         yield facts.suggest(
             f"{len(busy)} threads share {facts.name(slowest[0])} unevenly",
             [
-                f"{facts.profile.lanes[lane].name}: {facts.count(lanes[lane])} in "
-                f"{format_seconds(time / 1e9)}"
+                f"{facts.profile.lanes[lane].name}: {facts.count(lanes[lane])} in {format_ns(time)}"
                 for time, lane in (busy[0], busy[-1])
             ],
             most - average,
