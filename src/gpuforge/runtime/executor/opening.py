@@ -237,4 +237,5 @@ def executor(
     interruption.watch_for_termination()
     seconds = LATENCY_SECONDS if latency is None else parse_seconds(latency)
     made = Dispatcher(Schedule(latency=seconds))
+    devices = (devices,) if isinstance(devices, str) else devices
     return Executor(Home(made, Places(made, devices, quotas), shared=False))
