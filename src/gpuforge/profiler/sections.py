@@ -146,11 +146,11 @@ def _placements(profile: Profile, shown: int) -> Table:
         (one.lost_seconds for one in found), (one.placement.seconds for one in found)))  # fmt: skip
     said = (
         f"Placed calls took {format_seconds(took)}. You lost {percent(lost_share(found) or 0)} of "
-        f"it ({format_seconds(lost)}) against the oracle, the best backend known for each call."
+        f"it ({format_seconds(lost)}) against the best backend known for each call."
     )
     alone = sum(one.placement.calls for one in found if one.alone)
     if alone:
-        said += f" Of {alone:,} of the calls no other backend is known."
+        said += f" For {alone:,} of the calls no other backend is known."
     heading = ("call", "ran on", "calls", "each", "predicted", "best", "lost")
     return Table("Placements", heading, rows, (0, 1, 5), said)
 

@@ -164,9 +164,8 @@ def placements_section(profile: Profile) -> str:
     lost = format_seconds(sum(regret.lost_seconds for regret in found))
     took = format_seconds(sum(regret.placement.seconds for regret in found))
     text = (
-        f"<p>Placed calls took {took}. You lost {percent(share)} of it ({lost}) against the oracle:"
-        " the best backend known for each call. Times are those of one call, but for what was"
-        " lost.</p>"
+        f"<p>Placed calls took {took}. You lost {percent(share)} of it ({lost}) against the best"
+        " backend known for each call. Times are of one call; what was lost is of all of them.</p>"
     )
     rows = [_placement(key, regrets) for key, regrets in alike.items()]
     rows.sort(key=lambda row: -float(row[8][0]))
