@@ -2,7 +2,8 @@
 
 A module of this package with a ``detect(probe) -> Seen`` is a detector; the others merge, score,
 keep and show what the detectors saw. ``gpuforge.detect`` is the package and can be called:
-``gpuforge.detect()`` returns the machine.
+``gpuforge.detect(probe=None, *, refresh=False, cpu_only=None)`` returns the machine, as
+`read_machine` does.
 """
 
 from __future__ import annotations

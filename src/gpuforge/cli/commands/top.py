@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Look and show, until the user has seen enough."""
     interval = settings.load().settings.monitor_interval
     if arguments.interval is not None:
-        interval = parse_seconds(arguments.interval)
+        interval = parse_seconds(arguments.interval, "--interval ")
     if interval < 0.05:
         raise InvalidSettings(
             f"gpuforge top: --interval {arguments.interval} is below 0.05 s", hint="use 1 or more"
