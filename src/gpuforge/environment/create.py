@@ -192,7 +192,7 @@ def _disk_errors(path: Path, flag: str = "--path") -> Iterator[None]:
     except EnvironmentMismatch as error:
         # Some installers do not say why a part of them failed.
         if not path.parent.exists() or shutil.disk_usage(path.parent).free >= _FULL_BELOW_BYTES:
-            raise EnvironmentMismatch(str(error), hint=error.hint.replace("--path", flag)) from error
+            raise EnvironmentMismatch(str(error), hint=error.hint.replace("--path", flag)) from None
         raise EnvironmentMismatch(
             f"cannot create {path}: the disk is full ({error})", hint=hint
         ) from error
