@@ -150,7 +150,7 @@ def mutate_folder(source: Path, target: Path, rng: random.Random) -> None:
     shutil.copytree(source, target)
     files = [path for path in sorted(target.rglob("*")) if path.is_file()]
     for path in rng.sample(files, min(len(files), 4)):
-        if rng.random() < 0.1:
+        if rng.random() < 0.1 and len(list(target.iterdir())) > 1:  # an empty one is refused
             path.unlink()
         else:
             path.write_bytes(mutated(path.read_bytes(), rng))

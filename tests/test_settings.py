@@ -124,7 +124,7 @@ def test_precedence(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load() == (2, str(project))
     monkeypatch.setenv("GPUFORGE_MIN_ELEMENTS", "3")
     assert load() == (3, "GPUFORGE_MIN_ELEMENTS")
-    assert load({"min_elements": 4}) == (4, "flag")
+    assert load({"min_elements": 4}) == (4, "argument")
 
 
 def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,12 +37,14 @@ class GpuForgeError(Exception):
     message
         What was found, where, and what was expected instead.
     hint
-        One thing the reader can do about it; empty when there is none.
+        One thing the reader can do about it; empty when there is none. A traceback shows it too.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), str(self.args[0]), self.hint), vars(self))

@@ -265,7 +265,7 @@ class Settings:
     monitor_interval: float = setting(
         2.0,
         number(0.05, 86400),
-        "seconds between two looks of 'gpuforge top' and 'gpuforge detect --watch'",
+        "seconds between two readings of 'gpuforge top' and 'gpuforge detect --watch'",
     )
     cache_seconds: float = setting(
         3600.0, parse_seconds, "how long a detected machine is cached, in seconds"
@@ -390,7 +390,7 @@ def load(
         problems.append(f"{error}; the file is ignored")
     _apply_project(probe, values, origins, problems)
     _apply_environment(probe, values, origins)
-    _apply(dict(flags or {}), "flag", values, origins)
+    _apply(dict(flags or {}), "argument", values, origins)
     return Loaded(Settings(**values), origins, tuple(problems))
 
 

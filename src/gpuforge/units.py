@@ -81,8 +81,8 @@ def parse_bytes(text: object) -> int:
     return round(float(match[1]) * scale)
 
 
-def parse_seconds(text: object) -> float:
-    """Return the seconds that `text` means: ``90``, ``1.5 s``, ``250ms``, ``2h``.
+def parse_seconds(text: object, what: str = "") -> float:
+    """Return the seconds that `text` means: ``90``, ``1.5 s``, ``250ms``; an error names `what`.
 
     Raises
     ------
@@ -95,6 +95,6 @@ def parse_seconds(text: object) -> float:
     scale = _TIME_UNITS.get(match[2].lower() or "s") if match else None
     if match is None or scale is None:
         raise InvalidSettings(
-            f"{text!r} is not a duration", hint="use for example '1.5s' or '250ms'"
+            f"{what}{text!r} is not a duration", hint="use for example '1.5s' or '250ms'"
         )
     return float(match[1]) * scale

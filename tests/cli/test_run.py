@@ -592,6 +592,7 @@ def test_backend_and_verbose_reach_the_program_and_its_children(tmp_path: Path) 
         (["--backend", "nunpy", "program.py"], "unknown backend 'nunpy'", "did you mean 'numpy'?"),
         (["--bakend", "numpy", "program.py"], "unrecognized arguments", "--help"),
         (["--backend"], "expected one argument", "--help"),
+        (["--peaks", "program.py"], "--peaks needs --save", "add --save FILE"),
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str, hint: str, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from gpuforge.cli.main import main
 
 TOP = [sys.executable, "-m", "gpuforge", "top"]
 ONCE = """\
-gpuforge top  HH:MM:SS  this look took TIME of CPU time
+gpuforge top  HH:MM:SS  this reading took TIME of CPU time
 CPU  [                    ]    -   - cores  load -
 Mem  [                    ]    -   - of -
      waiting for CPU -, memory -, I/O -

@@ -274,7 +274,7 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--interval", "0"], "--interval 0 is below 0.1 s"),
-        (["--interval", "soon"], "'soon' is not a duration"),
+        (["--interval", "soon"], "--interval 'soon' is not a duration"),
         (["--host", "192.0.2.1"], "'192.0.2.1' cannot be listened on at port 0"),
         (["--port", "70000"], "--port 70000 is not a port number"),
         (["--host", "999.1.1.1"], "'999.1.1.1' is not an address or a known name"),

@@ -142,8 +142,8 @@ backend  of         at most  source
 torch    to device   2 GB/s  measured
 
 Placements. Placed calls took 24 ms. You lost 8.3 % of it (2 ms) against the
-  oracle, the best backend known for each call. Of 2 of the calls no other
-  backend is known.
+  best backend known for each call. For 2 of the calls no other backend is
+  known.
 call                  ran on  calls   each  predicted  best               lost
 solve (8, 8) float64  torch       2  10 ms       8 ms  numpy (predicted)  2 ms
 norm (8,) float64     numpy       2   2 ms       2 ms  numpy              0 ns
@@ -243,7 +243,7 @@ Check: `gpuforge report run.gfp`
 """
     assert finding in found, found
     assert "| `solve` | `norm` | 2 | 0 B |" in found
-    assert "You lost 8.3 % of it (2 ms) against the oracle" in found
+    assert "You lost 8.3 % of it (2 ms) against the best" in found
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -306,7 +306,7 @@ def test_what_differs_from_call_to_call_is_no_regret() -> None:
 def test_calls_without_another_backend_are_told() -> None:
     profile = Profile(placements=[Placement(0, "f", "a", "torch", 6.0, 3, {"torch": 1.0})])
     assert regrets(profile)[0].alone
-    assert "Of 3 of the calls no other backend is known." in str(
+    assert "For 3 of the calls no other backend is known." in str(
         formats.render(profile, "markdown")
     )
 

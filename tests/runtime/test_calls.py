@@ -608,6 +608,12 @@ class TestChoosing:
         assert caught.value.hint == "did you mean 'torch'?"
         with pytest.raises(InvalidSettings):
             gf.offload(numerics="loose")
+        wrong: list[dict[str, Any]] = [
+            {"backend": 3}, {"device": None}, {"pure": "no"}, {"convert": 1}, {"min_elements": "a"},
+        ]  # fmt: skip
+        for options in wrong:
+            with pytest.raises(InvalidSettings, match=f"offload: {next(iter(options))}="):
+                gf.offload(**options)
         with pytest.raises(InvalidSettings), gf.session(explore_share=3):
             pass
         with pytest.raises(InvalidSettings, match="placment"), gf.session(placment=3):

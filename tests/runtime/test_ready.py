@@ -145,9 +145,9 @@ def test_a_function_may_stand_for_an_expression() -> None:
 @pytest.mark.parametrize(
     ("operation", "arrays", "error", "said"),
     [
-        ("a +", (X,), WorkloadError, "'a \\+' is no expression"),
-        ("a = b", (X, Y), WorkloadError, "is no expression"),
-        ("a + b", (X,), UnknownName, "unknown name in an expression 'b'"),
+        ("a +", (X,), WorkloadError, "'a \\+' is not an expression"),
+        ("a = b", (X, Y), WorkloadError, "is not an expression"),
+        ("a + b", (X,), UnknownName, "unknown name 'b' in the expression 'a \\+ b'"),
         ("sqr(a)", (X,), UnknownName, "'sqr'"),
         ("open(a)", (X,), UnknownName, "'open'"),
         ("a", (X, Y), WorkloadError, "does not use b: expected all of 2 arrays"),
@@ -163,7 +163,7 @@ def test_a_function_may_stand_for_an_expression() -> None:
         ("(lambda: a)()", (X,), WorkloadError, "in the expression"),
         ("add(*a)", (X,), WorkloadError, "in the expression"),
         (np.sum, (X,), WorkloadError, r"shape \(\), the arrays broadcast to \(3, 4\)"),
-        (lambda x: x[:1], (X,), WorkloadError, "no operation on each element"),
+        (lambda x: x[:1], (X,), WorkloadError, "not an operation on each element"),
         (7, (X,), InvalidSettings, "7 is neither an expression nor a function"),
         ("a + b", (X, np.ones(3)), ValueError, "could not be broadcast"),
     ],

@@ -61,7 +61,7 @@ def test_a_run_is_told_afterwards(capsys: pytest.CaptureFixture[str], tmp_path: 
     )
     main(["startup"])
     text = capsys.readouterr().out
-    assert "program.py, which ended" in text and "in vain" in text
+    assert "program.py, which ended" in text and "not used" in text
 
 
 def test_deferred_imports_are_told_and_measured(
@@ -151,3 +151,14 @@ def test_validation_says_what_it_could_not_do() -> None:
     assert "1 run of each in turns: too few runs to show a gain" in once.text()
     overlap = Comparison("it", [2.0, 3.0, 3.0], [1.0, 2.5, 1.0], {"a", "b"})
     assert "no gain is shown" in overlap.text() and "DIFFERENT results" in overlap.text()
+
+
+def test_a_command_of_gpuforge_is_not_the_last_program(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("program.py", "gpuforge"):
+        (tmp_path / name).touch()
+        monkeypatch.setattr(sys, "argv", [str(tmp_path / name)])
+        record.keep("libraries", {})
+    status, found = document(capsys)
+    assert status == 0 and found["program"] == str(tmp_path / "program.py")

@@ -14,6 +14,7 @@ from gpuforge.errors import GpuForgeError, InvalidSettings, UnknownName
 
 COMMANDS = "gpuforge.cli.commands"
 FINE, PROBLEM, WRONG_USAGE, NOTHING, INTERRUPTED = 0, 1, 2, 3, 130
+NEEDED = ("array_api_compat", "numpy", "packaging", "platformdirs", "tomlkit", "tqdm")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,11 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         render.failure(error)
         return WRONG_USAGE
     except ModuleNotFoundError as error:
-        home = os.environ.get("PYTHONHOME")
-        if not home or error.name not in sys.stdlib_module_names:
-            raise
-        text = f"{error}: PYTHONHOME={home} names the library of another Python"
-        render.failure(GpuForgeError(text, hint="unset PYTHONHOME"))
+        render.failure(_without_module(error))
         return PROBLEM
     except KeyboardInterrupt:
         render.message("interrupted")
@@ -39,7 +36,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FINE
 
 
+def _without_module(error: ModuleNotFoundError) -> GpuForgeError:
+    """Return what to say about a module that is missing; raise `error` if it is no known one."""
+    home = os.environ.get("PYTHONHOME")
+    package = (error.name or "").partition(".")[0]
+    if package in NEEDED:
+        text = f"gpuforge needs the package {package}, which is not installed"
+        return GpuForgeError(text, hint=f"run 'python -m pip install {package}'")
+    if home and error.name in sys.stdlib_module_names:
+        text = f"{error}: PYTHONHOME={home} names the library of another Python"
+        return GpuForgeError(text, hint="unset PYTHONHOME")
+    raise error
+
+
 def _run(argv: list[str]) -> int:
+    if argv[:1] == ["help"] and len(argv) > 1:
+        argv = [argv[1], "--help"]
     name = argv[0] if argv else ""
     if name in ("-h", "--help", "help"):
         render.data(_help())
@@ -107,7 +119,11 @@ def _help() -> str:
     rows += [(failure.name, f"does not load: {failure.reason}") for failure in loaded.failures]
     return (
         "usage: gpuforge COMMAND [OPTIONS]\n"
-        "       gpuforge [--cpu-only] [--diagnose] [--profile NAME]\n\n"
+        "       gpuforge [--cpu-only] [--diagnose] [--profile NAME] [--verbose]\n"
+        "       gpuforge --version\n\n"
+        "Without a command: show this machine, its health, the environment that fits it and what\n"
+        "to do next. --cpu-only reads no GPUs, --diagnose also runs 'gpuforge doctor', and\n"
+        "--profile NAME takes an environment of 'gpuforge env list'.\n\n"
         + render.table(rows, indent="  ")
         + "\n\nRun 'gpuforge COMMAND --help' for the options of a command."
     )

@@ -56,18 +56,18 @@ def health(machine: Machine) -> str:
 
 def environment_lines(machine: Machine, profile: str | None, *, cpu_only: bool) -> list[str]:
     """Return the recommended environment."""
-    from gpuforge import environment
-
-    if profile is not None:
-        environment.plan(profile, machine=machine, cpu_only=cpu_only)  # a wrong name is an error
-        flags = _flags(profile, cpu_only=cpu_only)
-        return [f"environment: {profile} ('gpuforge env plan{flags}' lists its packages)"]
+    flags = _flags(profile, cpu_only=cpu_only)
     try:
-        found = environment.recommend(machine, cpu_only=cpu_only)
-    except GpuForgeError as error:
+        from gpuforge import environment
+
+        if profile is not None:
+            environment.plan(profile, machine=machine, cpu_only=cpu_only)
+            return [f"environment: {profile} ('gpuforge env plan{flags}' lists its packages)"]
+        name = environment.recommend(machine, cpu_only=cpu_only).profile.name
+    except (GpuForgeError, ModuleNotFoundError) as error:  # a broken installation has no packaging
+        if profile is not None:
+            raise
         return [f"environment: none recommended: {error}"]
-    flags = _flags(None, cpu_only=cpu_only)
-    name = found.profile.name
     return [f"recommended environment: {name} ('gpuforge env plan{flags}' lists its packages)"]
 
 

@@ -11,10 +11,12 @@ from gpuforge.errors import GpuForgeError, WorkloadError
 # Files and names of others may hold escape sequences, which a terminal would obey.
 _CONTROL = (*range(9), *range(11, 32), *range(127, 160))
 _HARMLESS = {code: f"\\x{code:02x}" for code in _CONTROL}
+# What a terminal or a file that is not UTF-8 gets; an escape stands for any other character.
+_SPELT = str.maketrans({"µ": "u", "×": "x", "°": "deg ", "→": "->", "…": "..."})
 
 
-def data(text: str) -> None:
-    """Print what the command was asked for.
+def data(text: str, *, utf8: bool = False) -> None:
+    """Print what was asked for; spell in ASCII what stdout cannot encode, unless it is made UTF-8.
 
     Raises
     ------
@@ -22,7 +24,9 @@ def data(text: str) -> None:
         If stdout cannot be written to, as on a full disk; a pipe that was closed is no such error.
     """
     try:
-        print(text, flush=True)
+        if utf8:
+            sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+        print(_encodable(text, sys.stdout), flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -38,7 +42,7 @@ def document(value: Mapping[str, object]) -> None:
     """Print one JSON document."""
     import json
 
-    data(json.dumps({"schema_version": 1, **value}, ensure_ascii=False, allow_nan=False))
+    data(json.dumps({"schema_version": 1, **value}, allow_nan=False))
 
 
 def screen(lines: Sequence[str]) -> None:
@@ -60,7 +64,7 @@ def whole_screen() -> Iterator[None]:
 
 def message(text: str) -> None:
     """Print what the user should know besides."""
-    print(_harmless(text), file=sys.stderr, flush=True)
+    print(_encodable(text.translate(_HARMLESS), sys.stderr), file=sys.stderr, flush=True)
 
 
 def last_words(text: str) -> None:
@@ -72,11 +76,18 @@ def last_words(text: str) -> None:
         if sys.__stdout__ is not None:
             sys.__stdout__.flush()
     with contextlib.suppress(OSError, ValueError):
-        print(_harmless(text), file=sys.__stderr__, flush=True)
+        text = _encodable(text.translate(_HARMLESS), sys.__stderr__)
+        print(text, file=sys.__stderr__, flush=True)
 
 
-def _harmless(text: str) -> str:
-    return text.translate(_HARMLESS)
+def _encodable(text: str, stream: object) -> str:
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        spelt = text.translate(_SPELT)
+        return spelt.encode(encoding, "backslashreplace").decode(encoding)
+    return text
 
 
 def failure(error: GpuForgeError) -> None:

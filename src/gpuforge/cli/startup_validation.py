@@ -101,10 +101,7 @@ def validate(seconds: float) -> list[Comparison]:
     """
     ends = perf_counter() + seconds
     with tempfile.TemporaryDirectory() as folder:
-        return [
-            _lazy_imports(Path(folder), ends - 0.5 * seconds),
-            _warmup(Path(folder), ends),
-        ]
+        return [_lazy_imports(Path(folder), ends - 0.5 * seconds), _warmup(Path(folder), ends)]
 
 
 def measure_imports(names: list[str]) -> dict[str, float]:

@@ -137,12 +137,7 @@ def _lines(summary: Summary, wall_seconds: float, prepared: str) -> Iterator[str
     )
     ranked = sorted(summary.functions, key=lambda function: -function.seconds)
     rows = [
-        (
-            _name(function),
-            str(function.calls),
-            format_seconds(function.seconds),
-            _placed(function),
-        )
+        (_name(function), str(function.calls), format_seconds(function.seconds), _placed(function))
         for function in ranked[:SHOWN_FUNCTIONS]
     ]
     yield render.table(rows, heading=("function", "calls", "time", "ran on"), indent="  ")

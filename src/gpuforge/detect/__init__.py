@@ -2,7 +2,7 @@
 
 A module of this package with a ``detect(probe) -> Seen`` is a detector; the others merge, score,
 keep and show what the detectors saw. ``gpuforge.detect`` is the package and can be called:
-``gpuforge.detect()`` returns the machine.
+``gpuforge.detect(probe=None, *, refresh=False, cpu_only=None)``, as `read_machine` below.
 """
 
 from __future__ import annotations

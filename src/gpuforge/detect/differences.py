@@ -1,4 +1,4 @@
-"""What changed between two looks at one machine: GPUs that came, went or fail; other drivers."""
+"""What changed between two readings of one machine: GPUs that came, went or fail; other drivers."""
 
 from __future__ import annotations
 

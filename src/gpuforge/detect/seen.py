@@ -73,12 +73,7 @@ class Seen:
         self.failures.append(VendorFailure(vendor, reason.kind, reason.reason))
 
     def outputs(
-        self,
-        vendor: str,
-        probe: Probe,
-        program: str,
-        *arguments: Sequence[str],
-        ask: bool = True,
+        self, vendor: str, probe: Probe, program: str, *arguments: Sequence[str], ask: bool = True
     ) -> list[Output]:
         """Return what a program says (`outputs_of`); where it fails is the vendor's failure."""
         return outputs_of(

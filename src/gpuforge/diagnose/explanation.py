@@ -94,6 +94,9 @@ class Explanation:
     matches: tuple[Match, ...] = ()
     lines_read: int = 0
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         from gpuforge.diagnose.explanation_text import render_explanation
 

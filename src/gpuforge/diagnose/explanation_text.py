@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from gpuforge.diagnose.explanation import Explanation, Match
 
 NOT_NAMED = "No known cause is recognised in the text."
-EMPTY = "The text is empty: there is nothing to explain."
+EMPTY = "The text is empty, or binary: there is nothing to explain."
 
 
 def render_explanation(answer: Explanation) -> str:

@@ -190,10 +190,9 @@ def _disk_errors(path: Path, flag: str = "--path") -> Iterator[None]:
             hint=hint if full else f"choose another folder with {flag}",
         ) from error
     except EnvironmentMismatch as error:
-        error.hint = error.hint.replace("--path", flag)
         # Some installers do not say why a part of them failed.
         if not path.parent.exists() or shutil.disk_usage(path.parent).free >= _FULL_BELOW_BYTES:
-            raise
+            raise EnvironmentMismatch(str(error), hint=error.hint.replace("--path", flag)) from None
         raise EnvironmentMismatch(
             f"cannot create {path}: the disk is full ({error})", hint=hint
         ) from error

@@ -116,10 +116,8 @@ def metrics(*, every: float | None = None) -> Metrics:
     InvalidSettings
         If `every` is negative or not a number.
     """
-    if every is not None and not 0 <= every < float("inf"):
-        raise InvalidSettings(
-            f"every={every!r} is no number of seconds", hint="use for example 1.0"
-        )
+    if every is not None and not (isinstance(every, int | float) and 0 <= every < float("inf")):
+        raise InvalidSettings(f"every={every!r} is not a number of seconds", hint="use 1.0, say")
     if every is not None:
         _watch.repeat(every)
     return _watch.look()

@@ -9,11 +9,4 @@ from gpuforge.probe.contract import OUTPUT_LIMIT_BYTES, Output, Probe
 from gpuforge.probe.live import LiveProbe
 from gpuforge.probe.snapshot import SnapshotProbe, recorded_name
 
-__all__ = [
-    "OUTPUT_LIMIT_BYTES",
-    "LiveProbe",
-    "Output",
-    "Probe",
-    "SnapshotProbe",
-    "recorded_name",
-]
+__all__ = ["OUTPUT_LIMIT_BYTES", "LiveProbe", "Output", "Probe", "SnapshotProbe", "recorded_name"]

@@ -185,10 +185,14 @@ def _endings(argv: Sequence[str]) -> tuple[str, ...]:
 def _recorded_outputs(folder: Path) -> dict[str, Path]:
     """Return the recorded outputs in `folder` by file name; links could lead out of it."""
     try:
-        files = [path for path in folder.iterdir() if path.is_file() and not path.is_symlink()]
+        found = list(folder.iterdir())
+        problem = "" if found else "it is empty"
+        files = [path for path in found if path.is_file() and not path.is_symlink()]
     except OSError as error:
+        problem = error.strerror or str(error)
+    if problem:
         raise WorkloadError(
-            f"{folder} is not a recorded machine: {error.strerror}",
+            f"{folder} is not a recorded machine: {problem}",
             hint="name a folder written by 'gpuforge detect --record DIR'",
         ) from None
     return {path.name: path for path in sorted(files) if path.name not in NOT_OUTPUTS}

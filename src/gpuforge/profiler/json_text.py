@@ -35,4 +35,4 @@ def clean(value: Any, depth: int = 0) -> Any:
 
 def dump(value: Any) -> str:
     """Return cleaned `value` as one JSON document."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""What placing cost against the oracle: the best backend known for each call, seen afterwards."""
+"""What placing cost against the best backend known for each call, seen afterwards."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def lost_told(found: list[Regret]) -> str:
     lost = format_seconds(sum(regret.lost_seconds for regret in found))
     return (
         f"Placed calls took {took}. You lost {percent(lost_share(found) or 0)} of it ({lost}) "
-        "against the oracle, the best backend known for each call."
+        "against the best backend known for each call."
     )
 
 

@@ -145,7 +145,7 @@ def _placements(profile: Profile, shown: int) -> Table:
     said = lost_told(found)
     alone = sum(one.placement.calls for one in found if one.alone)
     if alone:
-        said += f" Of {alone:,} of the calls no other backend is known."
+        said += f" For {alone:,} of the calls no other backend is known."
     heading = ("call", "ran on", "calls", "each", "predicted", "best", "lost")
     return Table("Placements", heading, rows, (0, 1, 5), said)
 

@@ -415,7 +415,14 @@ def offload(
     """
     names = (mutates,) if isinstance(mutates, str) else tuple(mutates)
     if numerics not in ("", "strict", "exact", "relaxed"):
-        raise InvalidSettings(f"numerics={numerics!r} is none of 'strict', 'exact' and 'relaxed'")
+        raise InvalidSettings(f"numerics={numerics!r} is not 'strict', 'exact' or 'relaxed'")
+    for name, value, kind in (
+        ("backend", backend, str), ("device", device, str), ("pure", pure, bool),
+        ("convert", convert, bool), ("min_elements", min_elements, int | None),
+    ):  # fmt: skip
+        if not isinstance(value, kind):
+            wanted = "a name" if kind is str else "True or False" if kind is bool else "a number"
+            raise InvalidSettings(f"offload: {name}={value!r} is not {wanted}")
     if device or backend:
         _check_names(backend, device)
     options = Options(backend, device, numerics, pure, convert, min_elements, fallback, isolate)

@@ -101,7 +101,7 @@ def elementwise(operation: str | Callable[..., Any], *arrays: Any) -> Any:
     if np.shape(result) != wanted:
         raise WorkloadError(
             f"the result has shape {np.shape(result)}, the arrays broadcast to {wanted}: this is "
-            "no operation on each element",
+            "not an operation on each element",
             hint="offload the function itself: gf.offload(function)(*arrays)",
         )
     return result
@@ -119,14 +119,17 @@ def _offloaded_expression(text: str, count: int) -> Callable[..., Any]:
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except SyntaxError as error:
-        raise WorkloadError(f"{text!r} is no expression: {error.msg}") from error
+        raise WorkloadError(f"{text!r} is not an expression: {error.msg}") from error
     ufuncs = {name: one for name, one in vars(np).items() if isinstance(one, np.ufunc)}
     known: dict[str, Any] = CONSTANTS | ufuncs | {"where": np.where}
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for node in ast.walk(tree):
         _check(text, node)
     for name in sorted(used - set(arrays) - set(known)):
-        raise UnknownName.among("name in an expression", name, [*arrays, *known])
+        raise UnknownName(
+            f"unknown name {name!r} in the expression {text!r}",
+            hint=f"the arrays are called {', '.join(arrays)}; others are NumPy's ufuncs and where",
+        )
     if missing := sorted(set(arrays) - used):
         raise WorkloadError(
             f"{text!r} does not use {', '.join(missing)}: expected all of {count} arrays, which "
@@ -150,6 +153,6 @@ def _check(text: str, node: ast.AST) -> None:
     if wrong:
         part = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
         raise WorkloadError(
-            f"{part} in the expression {text!r} is no operation on each element",
+            f"{part} in the expression {text!r} is not an operation on each element",
             hint="take operators, numbers, NumPy's ufuncs by name, & | ~ and where(...)",
         )

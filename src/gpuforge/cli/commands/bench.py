@@ -83,7 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
     path, _, only = (arguments.file or _only_file()).partition("::")
     if not Path(path).is_file():
         raise WorkloadError(f"no file {path!r}", hint="name a Python file with functions bench_*")
-    seconds = parse_seconds(arguments.time_limit)
+    if not path.endswith(".py"):
+        raise WorkloadError(f"{path!r} is not a Python file", hint="name one that ends in .py")
+    seconds = parse_seconds(arguments.time_limit, "--time-limit ")
     if seconds <= 0:
         raise UnknownName(
             "gpuforge bench: --time-limit is not positive", hint="use for example 10s"

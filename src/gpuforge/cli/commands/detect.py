@@ -107,6 +107,8 @@ def _pasted(arguments: argparse.Namespace) -> Machine:
             hint="remove them",
         )
     if arguments.pasted == "-":
+        if sys.stdin.isatty():
+            render.message("reading the text from the terminal; end it with Ctrl-D")
         return machine_from_text(text_of(sys.stdin.buffer.read()))
     content = read(arguments.pasted, arguments.pasted)
     if not isinstance(content, bytes):

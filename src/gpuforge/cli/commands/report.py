@@ -87,7 +87,7 @@ def _write(output: str | None, content: str, module: ModuleType, profile: Profil
     """Print the content, or write it and return the path."""
     keeps = hasattr(module, "default_path")
     if output == "-" or (output is None and not keeps):
-        render.data(content)
+        render.data(content, utf8=module.SUFFIX != ".txt")
         return None
     text = content if content.endswith("\n") else content + "\n"
     path = module.default_path(profile) if output is None else Path(output)

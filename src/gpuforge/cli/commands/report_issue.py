@@ -9,7 +9,7 @@ import re
 from dataclasses import asdict
 from pathlib import Path
 
-from gpuforge import __version__, settings
+from gpuforge import __version__, settings, stored
 from gpuforge.cli import render
 from gpuforge.cli.commands.doctor import _document
 from gpuforge.cli.main import FINE
@@ -44,12 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     path = Path(arguments.output)
     text = json.dumps({"schema_version": 1, **bundle}, indent=1, ensure_ascii=False)
-    try:
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        from gpuforge.errors import WorkloadError
-
-        raise WorkloadError(f"{path} cannot be written: {error.strerror}") from None
+    stored.write_output(path, text + "\n")
     render.message(f"written to {path}; read it before you attach it, nothing was sent")
     return FINE
 

@@ -58,6 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     words = arguments.program if arguments.module is None else ["-m", *arguments.module]
     if not words or words == ["-m"]:
         raise WorkloadError("no program was given", hint="use 'gpuforge run SCRIPT'")
+    if arguments.peaks and arguments.save is None:
+        raise UnknownName("gpuforge run: --peaks needs --save", hint="add --save FILE")
     program = Program(tuple(words))
     program.check()
 

@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         ) from None
     interval = settings.load().settings.monitor_interval
     if arguments.interval is not None:
-        interval = parse_seconds(arguments.interval)
+        interval = parse_seconds(arguments.interval, "--interval ")
     if interval < SHORTEST_SECONDS:
         raise InvalidSettings(
             f"--interval {arguments.interval} is below {SHORTEST_SECONDS} s", hint="use 1 or more"

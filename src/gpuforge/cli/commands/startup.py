@@ -102,19 +102,10 @@ def _library_lines(libraries: list[dict[str, Any]]) -> list[str]:
         rows.append((
             one["name"], one["state"], "?" if began is None else format_seconds(began), one["by"],
             *(format_seconds(one[f"{what}_seconds"]) for what in _TIMES),
-            "in vain" if one["loaded_in_vain"] else str(one["uses"]),
+            "not used" if one["loaded_in_vain"] else str(one["uses"]),
         ))  # fmt: skip
-    heading = (
-        "library",
-        "state",
-        "at",
-        "by",
-        "took",
-        "computing",
-        "waited for",
-        "overlapped",
-        "uses",
-    )
+    heading = ("library", "state", "at", "by", "took", "computing", "waited for", "overlapped",
+               "uses")  # fmt: skip
     table = ["", render.table(rows, heading=heading)] if rows else []
     return table + [f"  {one['name']}: {one['reason']}" for one in libraries if one["reason"]]
 

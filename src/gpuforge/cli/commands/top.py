@@ -24,7 +24,7 @@ from gpuforge.units import format_seconds, parse_seconds, significant
 
 SUMMARY = "show GPUs, CPU, memory and gpuforge processes, live"
 ONCE_SECONDS = 0.2
-"""Between the two looks that one answer takes: rates are differences."""
+"""Between the two readings that one answer takes: rates are differences."""
 PLAIN_WIDTH, PLAIN_HEIGHT = 120, 10_000
 
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Look and show, until the user has seen enough."""
     interval = settings.load().settings.monitor_interval
     if arguments.interval is not None:
-        interval = parse_seconds(arguments.interval)
+        interval = parse_seconds(arguments.interval, "--interval ")
     if interval < 0.05:
         raise InvalidSettings(
             f"gpuforge top: --interval {arguments.interval} is below 0.05 s", hint="use 1 or more"
@@ -72,7 +72,7 @@ def _once(sample: Sample, *, as_json: bool) -> None:
 
 
 def _plain(sample: Sample) -> list[str]:
-    own = f"this look took {format_seconds(sample.cost_seconds)} of CPU time"
+    own = f"this reading took {format_seconds(sample.cost_seconds)} of CPU time"
     width = shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns
     return screen(sample, width, PLAIN_HEIGHT, own=own)
 
@@ -91,7 +91,7 @@ def _lines(sampler: Sampler, interval: float) -> None:
 
 def _live(sampler: Sampler, interval: float) -> None:
     """Draw on the terminal until q is pressed; Ctrl-C interrupts as everywhere."""
-    colour = "NO_COLOR" not in os.environ
+    colour = not os.environ.get("NO_COLOR")
     cost = ""
     with _keyboard() as resized, render.whole_screen():
         sample, before, spent = sampler.take(), time.monotonic(), time.process_time()

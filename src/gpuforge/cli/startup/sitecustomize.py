@@ -13,6 +13,7 @@ import time
 
 _STARTED = time.perf_counter()
 _PROCESS = os.getpid()
+_PACKAGES = __file__.removesuffix(os.path.join("gpuforge", "cli", "startup", "sitecustomize.py"))
 _PREPARED = os.environ.pop("_GPUFORGE_PREPARED", "")
 _QUIET = os.environ.pop("_GPUFORGE_QUIET", "")
 _ACCELERATED = os.environ.pop("_GPUFORGE_ACCELERATED", "")
@@ -46,6 +47,9 @@ def _say_what_happened() -> None:
     if os.getpid() != _PROCESS:
         return
     fault = getattr(sys, "last_value", None)
+    if not hasattr(sys.modules.get("gpuforge"), "__path__"):
+        sys.modules.pop("gpuforge", None)  # a gpuforge.py beside the program
+        sys.path.insert(0, _PACKAGES)
     try:
         from gpuforge.cli import summary_text
 

@@ -8,15 +8,7 @@ from __future__ import annotations
 import re
 
 from gpuforge.detect import pci_ids
-from gpuforge.detect.notation import (
-    Facts,
-    fields_of,
-    kept,
-    lines_of,
-    name_of,
-    pci_address,
-    pci_id,
-)
+from gpuforge.detect.notation import Facts, fields_of, kept, lines_of, name_of, pci_address, pci_id
 from gpuforge.detect.seen import Seen
 from gpuforge.facts import Driver, Failed
 

@@ -11,13 +11,7 @@ import re
 from collections.abc import Iterator
 
 from gpuforge.detect import pci_ids
-from gpuforge.detect.notation import (
-    Facts,
-    gfx,
-    kept,
-    pci_address,
-    product_of,
-)
+from gpuforge.detect.notation import Facts, gfx, kept, pci_address, product_of
 from gpuforge.detect.seen import DOUBT, HEARSAY, RENDERER, Seen, Sighting
 from gpuforge.detect.text.clauses import THERE, evidence_of, form
 from gpuforge.detect.text.drivers import (

@@ -156,7 +156,7 @@ def placements_section(profile: Profile) -> str:
         one = regret.placement
         key = one.function, one.signature, one.backend, regret.best, one.reason
         alike.setdefault(key, []).append(regret)
-    text = f"<p>{lost_told(found)} Times are those of one call, but for what was lost.</p>"
+    text = f"<p>{lost_told(found)} Times are of one call; what was lost is of all of them.</p>"
     rows = [_placement(key, regrets) for key, regrets in alike.items()]
     rows.sort(key=lambda row: -float(row[8][0]))
     if len(rows) > MOST_PLACEMENTS:

@@ -80,6 +80,9 @@ class Benefit:
             return None
         return self.numpy_seconds / self.other_seconds
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         sure = "" if self.confidence is None else f" ({100 * self.confidence:.0f} % sure)"
         notes = [f"would benefit: {self.verdict}{sure}: {self.reason}", *self.advice]

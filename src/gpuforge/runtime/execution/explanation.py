@@ -52,6 +52,9 @@ class Explanation:
         """Return the explanation of a call that is not placed."""
         return cls(function, "", "", (), (f"called as written: {reason}",))
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         lines = [f"{self.function}({self.call})"]
         if self.rows:

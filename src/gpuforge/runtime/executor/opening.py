@@ -235,6 +235,7 @@ def executor(
         dispatcher, places = shared()
         return Executor(Home(dispatcher, places, shared=True))
     interruption.watch_for_termination()
-    seconds = LATENCY_SECONDS if latency is None else parse_seconds(latency)
+    seconds = LATENCY_SECONDS if latency is None else parse_seconds(latency, "latency=")
     made = Dispatcher(Schedule(latency=seconds))
+    devices = (devices,) if isinstance(devices, str) else devices
     return Executor(Home(made, Places(made, devices, quotas), shared=False))

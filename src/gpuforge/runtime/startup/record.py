@@ -76,6 +76,8 @@ def last() -> dict[str, Any]:
 def keep(part: str, value: dict[str, Any]) -> None:
     """Keep one part of what this run's start came to, beside the parts kept before."""
     history, path = store(), program()
+    if Path(path).stem == "gpuforge" or path.endswith(os.path.join("gpuforge", "__main__.py")):
+        return  # a command of gpuforge is not the user's last program
     _kept.setdefault(part, {}).update(value)
     found = {"program": path, "ended": time.time(), **_kept}
     history.keep_constants({_name(path): found, LAST: _name(path)})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from gpuforge import stored
 from gpuforge.cli import render
@@ -12,7 +11,6 @@ from gpuforge.compat.builds import FRAMEWORKS, PACKAGE
 from gpuforge.environment import advice
 from gpuforge.environment.planning import Plan
 from gpuforge.environment.profile import Profile, choose
-from gpuforge.errors import PlanRefused
 
 FINE, REFUSED = 0, 1
 
@@ -88,13 +86,13 @@ def export(found: argparse.Namespace) -> int:
     made = plan_of(found)
     text = advice.export(made, found.format)
     warn(made)
+    if found.output is not None:
+        stored.write_output(found.output, text)
+        render.message(f"written to {found.output}")
     if found.json:
         render.document({"format": found.format, "file": module.FILE_NAME, "text": text})
     elif found.output is None:
         render.data(text.rstrip("\n"))
-    else:
-        _write(found.output, text)
-        render.message(f"wrote {found.output}")
     return FINE
 
 
@@ -125,14 +123,6 @@ def _say(made: Plan) -> None:
         render.message(f"hint: {made.refusal.change}")
     if made.accelerator != "cpu":
         render.message("hint: add --cpu-only to plan for the CPU")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        stored.write(path, text)
-    except OSError as error:
-        what = f"{path} cannot be written: {error.strerror}"
-        raise PlanRefused(what, hint="choose another file with -o") from None
 
 
 def _profile(profile: Profile) -> dict[str, object]:

@@ -1,0 +1,118 @@
+"""What commands print where the terminal, the installation or the folder is not as usual."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuforge.cli import render
+from gpuforge.cli.main import main
+
+
+@contextlib.contextmanager
+def ascii_streams() -> Iterator[io.BytesIO]:
+    """Let stdout and stderr be ASCII; yield what is printed."""
+    found = io.BytesIO()
+    stream = io.TextIOWrapper(found, encoding="ascii", write_through=True)
+    with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+        yield found
+
+
+def test_what_stdout_cannot_encode_is_spelt() -> None:
+    with ascii_streams() as found:
+        render.data("5 µs → 6 µs, 3× … 語")
+        render.message("70 °C")
+        assert found.getvalue().split(b"\n") == [
+            b"5 us -> 6 us, 3x ... \\u8a9e",
+            b"70 deg C",
+            b"",
+        ]
+
+
+def test_json_is_json_in_every_encoding() -> None:
+    with ascii_streams() as found:
+        render.document({"name": "→ 語 \udcff"})
+        assert json.loads(found.getvalue())["name"] == "→ 語 \udcff"
+
+
+def test_a_file_of_a_format_is_utf8_on_stdout_as_well() -> None:
+    with ascii_streams() as found:
+        render.data("→", utf8=True)
+        assert found.getvalue() == "→\n".encode()
+
+
+def test_help_knows_the_commands_and_the_flags_without_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["help"]) == 0
+    text = capsys.readouterr().out
+    assert all(flag in text for flag in ("--cpu-only", "--diagnose", "--profile", "--version"))
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "detect"])
+    assert ended.value.code == 0
+    assert "--snapshot" in capsys.readouterr().out
+    assert main(["help", "detct"]) == 2
+
+
+def without_packaging(*arguments: str) -> subprocess.CompletedProcess[str]:
+    code = (
+        "import sys; sys.modules['packaging'] = None; from gpuforge.cli.main import main;"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_a_package_that_is_missing_is_named() -> None:
+    done = without_packaging("env", "list")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "error: gpuforge needs the package packaging, which is not installed\n"
+        "hint: run 'python -m pip install packaging'\n"
+    )
+    done = without_packaging("--cpu-only")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "CPU: " in done.stdout and "packaging" in done.stdout
+
+
+def test_a_program_beside_a_gpuforge_py_gets_its_summary(tmp_path: Path) -> None:
+    (tmp_path / "gpuforge.py").write_text("raise SystemExit('not this one')\n")
+    (tmp_path / "program.py").write_text("print('done')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuforge", "run", str(tmp_path / "program.py")],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "no offloaded function was called" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_plan_is_written_and_shown_as_json(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "requirements.txt"
+    wanted = ["--cpu-only", "--profile", "lightweight", "--framework", "pytorch"]
+    assert main(["env", "export", *wanted, "--json", "-o", str(file)]) == 0
+    assert json.loads(capsys.readouterr().out)["text"] == file.read_text(encoding="utf-8")
+
+
+def test_an_empty_folder_is_not_a_recorded_machine(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["detect", "--snapshot", str(tmp_path)]) == 2
+    assert "is not a recorded machine: it is empty" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_python_is_no_benchmark(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").touch()
+    assert main(["bench", str(tmp_path / "notes.txt")]) == 2
+    assert "is not a Python file" in capsys.readouterr().err
