@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ def worker(folder: Path, text: str) -> Worker:
 
 
 def test_a_process_that_dies_is_said(tmp_path: Path) -> None:
-    with worker(tmp_path, "import os\ndef bench_a(): os._exit(7)") as found:
+    with closing(worker(tmp_path, "import os\ndef bench_a(): os._exit(7)")) as found:
         with pytest.raises(WorkerDied, match=r"on the base: the process .* ended with status 7"):
             found.warm_up("bench_a")
         with pytest.raises(WorkerDied):
@@ -176,7 +177,7 @@ def test_a_process_that_hangs_is_ended_with_what_it_started(
             subprocess.Popen([{sys.executable!r}, "-c", "import time; time.sleep(600)"])
             threading.Event().wait()
     """
-    with worker(tmp_path, hanging) as found:
+    with closing(worker(tmp_path, hanging)) as found:
         monkeypatch.setattr(process, "ANSWER_SECONDS", 2.0)
         with pytest.raises(WorkerDied, match="took longer than 2 s"):
             found.warm_up("bench_a")
@@ -191,7 +192,7 @@ def test_what_a_benchmark_prints_and_raises_does_not_disturb_the_answers(tmp_pat
         def bench_b():
             sys.exit("enough")
     """
-    with worker(tmp_path, text) as found:
+    with closing(worker(tmp_path, text)) as found:
         assert found.names == ["bench_a", "bench_b"]
         plan = found.warm_up("bench_a", plan=True)
         assert plan["loops"] >= 1 and len(found.block("bench_a", 2, 3)) == 3

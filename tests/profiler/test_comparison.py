@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
+from types import CellType, FunctionType
+from typing import Any
 
 import pytest
 
 from gpuforge.profiler.bench.worker import NotABenchmark
-from gpuforge.profiler.compare import Comparison, compare
+from gpuforge.profiler.compare import Comparison, compare, interleaved
 from gpuforge.profiler.compare.comparison import judge
 from gpuforge.profiler.compare.interleaved import Rounds
 
@@ -110,3 +113,117 @@ def test_what_cannot_be_called_is_refused() -> None:
         compare(later, later)
     with pytest.raises(NotABenchmark, match="missing a required argument: 'text'"):
         compare(lambda text: text, steps(1))  # type: ignore[arg-type,misc]
+
+
+class Places:
+    """A machine on which what is made first is 5 % slower than what is made after it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made = 0
+        self.seconds: dict[int, float] = {}
+        self.now = 0.0
+        monkeypatch.setattr(interleaved, "block", self.block)
+        monkeypatch.setattr(interleaved, "warm_up", lambda function: None)
+        monkeypatch.setattr(interleaved, "plan", lambda function: (1, 1))
+        monkeypatch.setattr(interleaved, "perf_counter", lambda: self.now)
+
+    def maker(self, seconds: float) -> Callable[[], Callable[[], int]]:
+        def make() -> Callable[[], int]:
+            self.made += 1
+            number = self.made
+            self.seconds[number] = seconds * (1.05 if number % 2 else 1.0)
+            return lambda: number
+
+        return make
+
+    def block(self, function: Callable[[], int], loops: int, samples: int) -> list[float]:
+        self.now += self.seconds[function()]
+        return [self.seconds[function()] * random.uniform(1, 1.002)] * samples
+
+
+def test_where_data_lies_is_averaged_over_what_is_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    places = Places(monkeypatch)
+    pair = [places.maker(1e-3)(), places.maker(1e-3)()]
+    assert compare(*pair, seconds=1).verdict == "faster"  # what it is here, and is not elsewhere
+    verdicts = {
+        seconds: [
+            compare(places.maker(1e-3), places.maker(seconds), seconds=8, remake=True).verdict
+            for _ in range(40)
+        ]
+        for seconds in (1e-3, 1.1e-3)
+    }
+    assert verdicts[1e-3].count("same") >= 39
+    assert verdicts[1.1e-3].count("slower") >= 39
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.values = list(range(100))
+
+    def run(self) -> int:
+        return sum(self.values)
+
+
+SHARED = list(range(100))
+
+
+def in_a_closure(values: list[int]) -> Callable[[], int]:
+    return lambda: sum(values)
+
+
+def by_a_name(values: list[int]) -> Callable[[], int]:
+    function: Callable[[], int] = eval("lambda: sum(held)", {"held": values})
+    return function
+
+
+def deeper(values: list[int]) -> Callable[[], int]:
+    held = in_a_closure(values)
+    return lambda: held()
+
+
+HOLDING: list[Callable[[list[int]], Callable[[], int]]] = [
+    in_a_closure,
+    by_a_name,
+    deeper,
+    lambda values: lambda data=values: sum(data),  # type: ignore[misc]
+    lambda values: partial(sum, values),
+    lambda values: values.copy,  # type: ignore[return-value]
+]
+
+
+@pytest.mark.parametrize("hold", HOLDING)
+def test_data_of_its_own_is_no_proof_of_a_small_change(
+    hold: Callable[[list[int]], Callable[[], int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(10**9))
+
+    def block(function: Callable[[], Any], loops: int, samples: int) -> list[float]:
+        return [float(len(list(function()) if hold is HOLDING[-1] else range(function())))]
+
+    monkeypatch.setattr(interleaved, "block", block)
+    monkeypatch.setattr(interleaved, "plan", lambda function: (1, 1))
+    monkeypatch.setattr(interleaved, "perf_counter", lambda: next(now))
+    more, twice = [*range(102), 0], list(range(200))
+    for other in (SHARED[:], more):
+        found = compare(hold(SHARED), hold(other), seconds=20)
+        assert found.verdict == "inconclusive" and "see remake=" in found.reason
+    assert compare(hold(SHARED), hold(SHARED), seconds=20).verdict == "same"
+    assert compare(hold(SHARED), hold(twice), seconds=20).verdict == "slower"
+
+
+def test_objects_hold_data_and_recursion_ends() -> None:
+    held = interleaved._data
+    assert held(Holder().run) != held(Holder().run)
+
+    def again() -> Any:
+        return again, SHARED
+
+    assert held(again) == {id(SHARED)}
+    assert held(FunctionType(in_a_closure(SHARED).__code__, {}, "f", None, (CellType(),))) == set()
+
+
+def test_what_cannot_be_made_into_a_benchmark_is_refused() -> None:
+    with pytest.raises(NotABenchmark, match="not a callable object"):
+        compare(lambda: 1, lambda: 2, remake=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -165,11 +165,11 @@ class _Contest:
         """Measure every open benchmark in a fresh process of each side."""
         self.count += 1
         with ExitStack() as stack:
-            new = stack.enter_context(self._worker("working tree"))
+            new = stack.enter_context(closing(self._worker("working tree")))
             for name in chosen(new.names, self._only, self._path):
                 self.benchmarks.setdefault(name, Benchmark())
             try:
-                base = stack.enter_context(self._worker("base"))
+                base = stack.enter_context(closing(self._worker("base")))
             except WorkloadError as error:
                 for benchmark in self.benchmarks.values():
                     benchmark.problem = str(error)

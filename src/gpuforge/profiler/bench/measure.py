@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 
 from gpuforge.errors import UnknownName, WorkerDied, WorkloadError
@@ -80,7 +82,7 @@ def measure(
         If it has no such benchmark.
     """
     started, end = time.time(), perf_counter() + seconds
-    with _Process(path) as process:
+    with closing(_Process(path)) as process:
         timed = [_Timed(name) for name in chosen(process.names, only, path)]
         for one in timed:
             process.time(one)
@@ -118,19 +120,14 @@ class _Process:
             text, hint = f"{self._path} does not load: {error}", f"run 'python {self._path}'"
             raise WorkloadError(text, hint=f"{hint} to see where") from error
 
-    def __enter__(self) -> _Process:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._worker.close()
 
     def time(self, one: _Timed) -> None:
         """Warm a benchmark up, the first time in a process; then add a block of it."""
         try:
             if one.name in self._warm:
-                samples = sorted(self._worker.block(one.name, one.loops, one.samples))
-                middle = len(samples) // 2
-                one.blocks.append((samples[middle] + samples[-1 - middle]) / 2)
+                one.blocks.append(median(self._worker.block(one.name, one.loops, one.samples)))
                 return
             told = self._worker.warm_up(one.name, plan=not one.loops)
             self._warm.add(one.name)

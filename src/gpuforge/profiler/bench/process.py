@@ -24,7 +24,7 @@ _END_SECONDS = 5.0
 
 
 class Worker:
-    """One process; as a context manager it is ended, with all it started, at the end of the block.
+    """One process, which `close` ends with all it started.
 
     Parameters
     ----------
@@ -72,12 +72,6 @@ class Worker:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def warm_up(self, name: str, *, plan: bool = False) -> dict[str, Any]:
         """Call a function until it is warm; with `plan`, say how a block of it is to be timed.

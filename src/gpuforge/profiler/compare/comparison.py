@@ -20,7 +20,7 @@ Verdict = Literal["faster", "slower", "same", "inconclusive"]
 SIGNIFICANT = 0.002
 """A difference is believed where this or less is its probability by chance."""
 MINIMAL = 0.03
-"""A smaller change is none: where its arrays happen to lie changes the speed of code by 2 %."""
+"""A smaller change is none."""
 ROUNDS_AT_LEAST = 10
 """The signed ranks of fewer rounds cannot be significant."""
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from math import log
+from random import Random
 from statistics import median
 from time import perf_counter
+from types import ModuleType
 from typing import Any
 
 from gpuforge.profiler.bench.worker import block, plan, warm_up
@@ -21,6 +26,9 @@ ABBA = (0, 1, 1, 0)
 """The order within a turn: what drifts evenly falls on both sides alike."""
 ROUND_SECONDS, LEAST_SECONDS = 4e-3, 0.25
 MOST_ROUNDS, LOOK_EVERY = 300, 20
+OF_PLACE = 1.5
+"""Equal calls over equal arrays differ by up to 1.44 times, by where these lie (decision 26)."""
+_PLAIN = (type(None), bool, int, float, complex, str, ModuleType)
 
 
 class Rounds:
@@ -77,6 +85,7 @@ def compare(
     *,
     seconds: float = 5.0,
     minimal: float = MINIMAL,
+    remake: bool = False,
 ) -> Comparison:
     """Return whether `new` is faster or slower than `base`, measured in turns in this process.
 
@@ -92,22 +101,58 @@ def compare(
         The time limit; at least one round is measured.
     minimal
         The smallest change that counts, a ratio: 0.02 is 2 %.
+    remake
+        Whether `base` and `new` return what is compared, with its data. Each round makes both
+        anew, the first by lot, so that where their data lies favours neither. Without it, changes
+        by less than `OF_PLACE` of two that each hold data of their own are inconclusive.
 
     Raises
     ------
     NotABenchmark
-        If one of them cannot be called without arguments, or is a coroutine function.
+        If what is compared cannot be called without arguments, or is a coroutine function.
     """
-    start = perf_counter()
-    sides = (base, new)
-    for function in sides:
-        warm_up(function)
-    loops, _ = plan(base)
-    turns = max(1, round(ROUND_SECONDS / (4 * block(base, loops, 1)[0] * loops)))
+    start, lot = perf_counter(), Random()
+    sides = _made(base, new, lot) if remake else [base, new]
+    for side in (0, 1):
+        warm_up(sides[side])
+    loops, _ = plan(sides[0])
+    turns = max(1, round(ROUND_SECONDS / (4 * block(sides[0], loops, 1)[0] * loops)))
     rounds = Rounds()
     while True:
         rounds.add(lambda side: block(sides[side], loops, 1), turns)
         elapsed = perf_counter() - start
         look = elapsed > LEAST_SECONDS and len(rounds.logs) % LOOK_EVERY == 0
         if elapsed >= seconds or (look and rounds.are_enough(minimal)):
-            return rounds.verdict(minimal)
+            break
+        if remake:
+            sides.clear()  # what is made next may lie where these did
+            sides.extend(_made(base, new, lot))
+            for side in (0, 1):
+                block(sides[side], loops, 1)
+    found, data = rounds.verdict(minimal), [_data(side) for side in (base, new)]
+    own = not remake and data[0] - data[1] and data[1] - data[0]
+    if own and found.verdict != "inconclusive" and 1 / OF_PLACE < 1 + found.change.value < OF_PLACE:
+        reason = "they hold different data, whose place in memory may do as much: see remake="
+        return replace(found, verdict="inconclusive", reason=reason)
+    return found
+
+
+def _made(base: Callable[[], Any], new: Callable[[], Any], lot: Random) -> list[Callable[[], Any]]:
+    """Return what both make, the first by lot, each behind a gap of its own width."""
+    made, gaps = {}, []
+    for side, maker in lot.sample(((0, base), (1, new)), 2):
+        gaps.append(bytearray(lot.randrange(512, 8192)))
+        made[side] = maker()
+    return [made[0], made[1]]
+
+
+def _data(function: Any, deep: int = 2) -> set[int]:
+    """Return the ids of the data that a callable holds, itself or in callables that it holds."""
+    parts = [getattr(function, "__self__", None), *(getattr(function, "__defaults__", None) or ())]
+    parts += gc.get_referents(*(getattr(function, "__closure__", None) or ()))
+    if isinstance(function, partial):
+        parts += [function.func, *function.args, *function.keywords.values()]
+    if deep == 2 and (code := getattr(function, "__code__", None)):
+        parts += [function.__globals__.get(name) for name in code.co_names]
+    found = {id(part) for part in parts if not (callable(part) or isinstance(part, _PLAIN))}
+    return found.union(*(_data(part, deep - 1) for part in parts if deep and callable(part)))
