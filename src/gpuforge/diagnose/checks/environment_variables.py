@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import mmap
 import os
 import re
@@ -10,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuforge import registry
 from gpuforge.compat.versions import at_least
 from gpuforge.diagnose.activation import by_activation
 from gpuforge.diagnose.finding import Finding, State, of_cause
@@ -125,7 +125,7 @@ def _redirecting(site: Site) -> Iterator[Finding]:
 def _misset(site: Site) -> Iterator[Finding]:
     """Find values that the installed packages cannot use, as the table of variables knows them."""
     told = set[str]()
-    for entry in registry.table(__file__, "variables")["variable"] if site.live else ():
+    for entry in _table() if site.live else ():
         packages = entry.get("packages")
         if packages and not any(name in site.packages for name in packages):
             continue
@@ -140,6 +140,12 @@ def _misset(site: Site) -> Iterator[Finding]:
                     steps = (f"Set {name} to what is installed, or install what it stands for.",)
                 cause = entry.get("cause") or "named_file_gone" if "names" in entry else MISSET
                 yield Finding("warning", fault, cause, (f"{name}={value}",), steps)
+
+
+def _table() -> list[dict[str, Any]]:
+    text = Path(__file__).with_name("variables.json").read_text(encoding="utf-8")
+    found: list[dict[str, Any]] = json.loads(text)["variable"]
+    return found
 
 
 def _fault(site: Site, entry: dict[str, Any], name: str, value: str) -> str:
