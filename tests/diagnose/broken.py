@@ -328,6 +328,63 @@ def for_a_mainframe(environment: Environment) -> None:
     write("mine-*.dist-info/WHEEL", text)(environment)
 
 
+def replace_in(path: str, old: bytes, new: bytes) -> Break:
+    """Write other bytes, as many, into a file that a hard link may share."""
+
+    def breaks(environment: Environment) -> None:
+        found = next(environment.packages.glob(path))
+        content = found.read_bytes()
+        assert old in content
+        found.unlink()
+        found.write_bytes(content.replace(old, new))
+
+    return breaks
+
+
+def old_zlib(environment: Environment) -> None:
+    """Copy the system's zlib without the names of its newer interfaces."""
+    folder = environment.prefix.parent / "old"
+    folder.mkdir()
+    found = next(p for p in Path("/usr/lib").rglob("libz.so.1") if "32" not in str(p.parent))
+    content = re.sub(rb"ZLIB_1\.2\.(?=[2-9])", b"ZLIB_1.x.", found.read_bytes())
+    (folder / "libz.so.1").write_bytes(content)
+
+
+def path_in_utf16(environment: Environment) -> None:
+    (environment.packages / "project.pth").write_text("/usr\n", encoding="utf-16")
+
+
+def for_a_newer_python(environment: Environment) -> None:
+    metadata = next(environment.packages.glob("mine-*.dist-info")) / "METADATA"
+    metadata.write_text(metadata.read_text() + "Requires-Python: >=3.99\n")
+
+
+def lose_ninja(environment: Environment) -> None:
+    """Make `mine` a project that a program of pip's build environment builds at import."""
+    editable(environment)
+    (environment.prefix.parent / "projects" / "mine").mkdir(parents=True)
+    text = "install({'mine'}, '/build', ['/tmp/pip-build-env-gone/overlay/bin/ninja'])\n"
+    write("_mine_editable_loader.py", text)(environment)
+    record = next(environment.packages.glob("mine-*.dist-info/RECORD"))
+    record.write_text(record.read_text() + "_mine_editable_loader.py,,\n")
+
+
+def build_without_lzma(environment: Environment) -> None:
+    home = environment.prefix.parent / "python" / "bin"
+    modules = home.parent / "lib" / environment.packages.parent.name / "lib-dynload"
+    modules.mkdir(parents=True)
+    for name in ("_bz2", "_ctypes", "_sqlite3", "_ssl", *(f"_m{n}" for n in range(40))):
+        (modules / f"{name}.cpython-311.so").touch()
+    settings = environment.prefix / "pyvenv.cfg"
+    text = re.sub(r"(?m)^home = .*", f"home = {home}", settings.read_text())
+    settings.write_text(text)
+
+
+def keep_script(environment: Environment) -> None:
+    text = "#!/home/me/old-venv/bin/python3\nfrom numpy.f2py.f2py2e import main\nmain()\n"
+    (environment.prefix / "bin" / "f2py").write_text(text)
+
+
 MUSL = f"cpython-{sys.version_info[0]}{sys.version_info[1]}-{platform.machine()}-linux-musl.so"
 ENDING = f"cpython-{sys.version_info[0]}{sys.version_info[1]}-s390x-linux-gnu.so"
 NUMPY = "numpy==2.4.6"
@@ -436,6 +493,15 @@ REAL = [
            ("pydantic-core==2.33.2",), imports=("pydantic", "requests")),
     Broken("pythonhome_of_another_python", ("PYTHONHOME",), (NUMPY,),
            imports=("numpy",), variables={"PYTHONHOME": "/usr"}),
+    Broken("compiled_for_a_newer_glibc", ("GLIBC_2.99",), (NUMPY,), imports=("numpy",),
+           breaks=replace_in("numpy/_core/_multiarray_umath*.so", b"GLIBC_2.27", b"GLIBC_2.99")),
+    Broken("library_of_the_system_gone", ("libq.so.6",), (NUMPY,), imports=("numpy",),
+           breaks=replace_in("numpy/_core/_multiarray_umath*.so", b"libm.so.6", b"libq.so.6")),
+    Broken("zlib_too_old", ("libz.so.1",), ("opencv-python-headless==5.0.0.93",),
+           breaks=old_zlib, imports=("cv2",), variables={"LD_LIBRARY_PATH": "{beside}/old"}),
+    Broken("flag_of_another_xla", ("XLA_FLAGS",), ("jax==0.10.2", "jaxlib==0.10.2"),
+           imports=("jax",),
+           variables={"XLA_FLAGS": "--xla_gpu_enable_triton_softmax_fusion=true"}),
     Broken("cxx_library_too_old", ("libstdc++",), SCIENCE, breaks=old_cxx_library,
            imports=("numpy", "pandas"),
            variables={"LD_LIBRARY_PATH": "{beside}/old"}),
@@ -594,5 +660,27 @@ MADE = [
            made=(("mine", "1.0", ()),),
            files={"mine": {"mine/__init__.py": "", f"mine/a.{MUSL}": "x"}}),
     Broken("cuda_home_gone", ("CUDA_HOME",), variables={"CUDA_HOME": "/usr/local/cuda-gone"}),
+    Broken("path_file_in_utf16", ("project.pth is no text",), breaks=path_in_utf16),
+    Broken("package_of_a_newer_python", ("mine 1.0 requires Python",), breaks=for_a_newer_python,
+           made=(("mine", "1.0", ()),)),
+    Broken("editable_build_without_ninja", ("overlay/bin/ninja",), breaks=lose_ninja,
+           made=(("mine", "1.0", ()),)),
+    Broken("python_built_without_lzma", ("built without _lzma",), breaks=build_without_lzma),
+    Broken("script_of_a_gone_environment", ("bin/f2py starts",), breaks=keep_script),
+    Broken("preloaded_library_gone", ("LD_PRELOAD names",),
+           variables={"LD_PRELOAD": "{beside}/libtcmalloc.so"}),
+    Broken("jax_platform_without_plugin", ("JAX_PLATFORMS=cuda needs",),
+           made=(("jax", "0.10.2", ()),), variables={"JAX_PLATFORMS": "cuda"}),
+    Broken("keras_without_backend", ("KERAS_BACKEND=tensorflow needs",),
+           made=(("keras", "3.12.0", ()),)),
+    Broken("implementation_of_protobuf_gone", ("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=cpp",),
+           made=(("protobuf", "7.36.2", ()),),
+           variables={"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "cpp"}),
+    Broken("socks_proxy_without_socks", ("needs socksio",), made=(("httpx", "0.28.1", ()),),
+           variables={"ALL_PROXY": "socks5://127.0.0.1:7890"}),
+    Broken("cache_folder_cannot_be_made", ("HF_HOME names",),
+           variables={"HF_HOME": "/proc/huggingface"}),
+    Broken("threading_layer_gone", ("NUMBA_THREADING_LAYER=tbb needs",),
+           made=(("numba", "0.68.1", ()),), variables={"NUMBA_THREADING_LAYER": "tbb"}),
 ]  # fmt: skip
 BROKEN = [*REAL, *MADE]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
+import json
+import mmap
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from gpuforge.compat.versions import at_least
 from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
@@ -20,18 +25,15 @@ WANTED = {
     "mps_op_not_implemented": ("PYTORCH_ENABLE_MPS_FALLBACK", "1"),
     "p2p_access_failure": ("NCCL_P2P_DISABLE", "1"),
 }
-_COUNT = re.compile(r"(?:OMP|MKL|OPENBLAS|NUMEXPR|NUMBA)_(?:NUM|MAX)_THREADS")
+MISSET = "variable_misset"
 PIP_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER")
 _SET = re.compile(r"(?ms)^\[(?:global|install)\][^[]*?^(target|prefix|root|user)\s*[=:]\s*(\S+)")
-FOLDERS = ("CUDA_HOME", "CUDA_PATH", "CUDNN_PATH", "ROCM_PATH", "ROCM_HOME")
-FILES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "PIP_CERT", "PIP_CONSTRAINT")
-SYSTEM_LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
 
 
 def check(site: Site) -> Iterator[Finding]:
     """Return each variable that stands in the way."""
-    looks = (_hiding, _shadowing, _dangling, _redirecting, _contradicting, _compiler, _wanted,
-             _outranked, _old_cxx_library, _misset)  # fmt: skip
+    looks = (_hiding, _shadowing, _redirecting, _contradicting, _compiler, _wanted, _outranked,
+             _misset)  # fmt: skip
     found = [finding for look in looks for finding in look(site)]
     yield from found or [Finding("ok", "no environment variable causes a problem")]
 
@@ -92,17 +94,6 @@ def _compiler(site: Site) -> Iterator[Finding]:
         yield _by_activation(site, cause, lines if older else (), "", *evidence)
 
 
-def _dangling(site: Site) -> Iterator[Finding]:
-    for name in (*FOLDERS, *FILES) if site.live else ():
-        value = site.probe.environ.get(name, "")
-        if value and "://" not in value and not Path(value).exists():
-            what = "file" if name in FILES else "folder"
-            cause = "named_file_gone" if name in FILES else "nvcc_not_found_cuda_home"
-            steps = (f"Unset {name}, or point it at a {what} that exists.",)
-            message = f"{name} names a {what} that does not exist"
-            yield Finding("warning", message, cause, (f"{name}={value}",), steps)
-
-
 def _outranked(site: Site) -> Iterator[Finding]:
     """Find a Python, or a pip, that PATH names before those of the activated environment."""
     environment, folders = site.environment, site.probe.environ.get("PATH", "").split(os.pathsep)
@@ -114,24 +105,6 @@ def _outranked(site: Site) -> Iterator[Finding]:
                 message = f"PATH names {folder} before {own}: {' and '.join(found)} are of there"
                 yield Finding("warning", message, "another_python_first", (f"{folder}/{found[0]}",),
                               (f"Activate again, or take {folder} out of PATH.",))  # fmt: skip
-
-
-def _old_cxx_library(site: Site) -> Iterator[Finding]:
-    """Find a C++ library on the loader's path that is older than the system's."""
-    places = site.probe.environ.get("LD_LIBRARY_PATH", "").split(":")
-    for folder in filter(None, places) if site.probe.platform == "linux" else ():
-        found = _newest_interface(site, folder)
-        if 0 < found < (have := max(_newest_interface(site, place) for place in SYSTEM_LIBRARIES)):
-            message = f"LD_LIBRARY_PATH names {folder}, whose libstdc++ is older than the system's"
-            evidence = (f"GLIBCXX_3.4.{found}; the system's has GLIBCXX_3.4.{have}",)
-            steps = (f"Take {folder} out of LD_LIBRARY_PATH.",)
-            yield Finding("warning", message, "libstdcxx_too_old", evidence, steps)
-
-
-def _newest_interface(site: Site, folder: str) -> int:
-    """Return the last part of the newest interface of a folder's C++ library; 0 if it has none."""
-    content = known(site.probe.read_bytes(f"{folder}/libstdc++.so.6")) or b""
-    return max(map(int, re.findall(rb"GLIBCXX_3\.4\.(\d+)\0", content)), default=0)
 
 
 def _redirecting(site: Site) -> Iterator[Finding]:
@@ -149,15 +122,88 @@ def _redirecting(site: Site) -> Iterator[Finding]:
 
 
 def _misset(site: Site) -> Iterator[Finding]:
-    """Find values with which packages cannot be imported; numexpr knows no list of numbers."""
-    environ, number = site.probe.environ, r"[\s\d]*" if "numexpr" in site.packages else r"[\s\d,]*"
-    wrong = [n for n in environ if _COUNT.fullmatch(n) and not re.fullmatch(number, environ[n])]
-    module = environ.get("MPLBACKEND", "").partition("module://")[2].partition(".")[0]
-    places = [path for folder in site.environment.folders for path in folder.glob(f"{module}*")]
-    wrong += ["MPLBACKEND"] if module and "matplotlib" in site.packages and not places else []
-    for name in wrong:
-        value, steps = f"{name}={environ[name]}", (f"Unset {name}, or correct it.",)
-        yield Finding("warning", f"packages cannot use {value}", "variable_misset", (value,), steps)
+    """Find values that the installed packages cannot use, as the table of variables knows them."""
+    told = set[str]()
+    for entry in _table() if site.live else ():
+        packages = entry.get("packages")
+        if packages and not any(name in site.packages for name in packages):
+            continue
+        for name in entry["name"]:
+            value = site.probe.environ.get(name, "") or entry.get("default", "")
+            fault = _fault(site, entry, name, value) if value and name not in told else ""
+            package, first = entry.get("since", ("", "0"))
+            if fault and at_least(site.version(package) or first, first):
+                told.add(name)
+                steps = (f"Unset {name}, or correct it.",)
+                if name not in site.probe.environ:
+                    steps = (f"Set {name} to what is installed, or install what it stands for.",)
+                cause = entry.get("cause") or "named_file_gone" if "names" in entry else MISSET
+                yield Finding("warning", fault, cause, (f"{name}={value}",), steps)
+
+
+def _table() -> list[dict[str, Any]]:
+    text = Path(__file__).with_name("variables.json").read_text(encoding="utf-8")
+    found: list[dict[str, Any]] = json.loads(text)["variable"]
+    return found
+
+
+def _fault(site: Site, entry: dict[str, Any], name: str, value: str) -> str:
+    """Return what is wrong with a value, by one entry of the table; empty where it is right."""
+    named = _misnamed(site, entry.get("names", ""), value)
+    module = re.fullmatch(entry.get("module", "(?!)"), value)
+    parts, needs = value.split(","), entry.get("needs", {})
+    asked = [needs[like] for part in parts for like in needs if re.fullmatch(like, part)]
+    lacking = next((some for some in asked if not any(map(site.distribution, some))), None)
+    places = [f for f in site.environment.folders if module and any(f.glob(f"{module[1]}*"))]
+    if (
+        not re.fullmatch(entry.get("value", ".*"), value)
+        or not _is_codec(entry, value)
+        or (module and not places)
+    ):
+        return f"packages cannot use {name}={value}"
+    if unknown := _unknown_flag(site, entry, value):
+        return f"{entry['packages'][0]} knows no flag {unknown}, which {name} sets, and ends there"
+    if lacking:
+        return f"{name}={value} needs {' or '.join(lacking[:2])}, which is not installed"
+    return f"{name} names {named}" if named else ""
+
+
+def _is_codec(entry: dict[str, Any], value: str) -> bool:
+    try:
+        return "codec" not in entry or bool(codecs.lookup(value.partition(":")[0] or "utf-8"))
+    except LookupError:
+        return False
+
+
+def _unknown_flag(site: Site, entry: dict[str, Any], value: str) -> str:
+    """Return a flag that does not stand in the library that reads it; empty where all do."""
+    flags = re.findall(entry["flags"], value) if "flags" in entry else []
+    one = site.distribution(entry["packages"][0]) if flags else None
+    sizes = {size: path for path, size in one.libraries} if one else {}
+    if not one or not sizes:
+        return ""
+    with open(one.folder / sizes[max(sizes)], "rb") as file:
+        held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    with held:
+        return next((flag for flag in flags if held.find(f"{flag}\0".encode()) < 0), "")
+
+
+def _misnamed(site: Site, what: str, value: str) -> str:
+    """Return what is wrong with the file or folder that a value names; empty where it is right."""
+    if not what or "://" in value:
+        return ""
+    path = Path(value).expanduser()
+    if what == "program":
+        found = path.exists() or isinstance(site.probe.find_program(value.split()[0]), str)
+        return "" if found else "a program that does not exist"
+    if what in ("file", "folder"):
+        return "" if path.exists() else f"a {what} that does not exist"
+    # A cache that is there may be one that many read and one writes.
+    if what == "made" and path.is_dir():
+        return ""
+    there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    usable = there.is_dir() and os.access(there, os.W_OK) and there.stat().st_mode & 0o222
+    return "" if usable else "a folder that cannot be written"
 
 
 def _contradicting(site: Site) -> Iterator[Finding]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpuforge.compat.versions import at_least
 from gpuforge.diagnose.distribution import Distribution
 from gpuforge.diagnose.finding import Finding, State, of_cause
+from gpuforge.diagnose.plain_requirement import EXTRA, doubtful
 from gpuforge.diagnose.repair import pip
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
@@ -65,7 +67,12 @@ def check(site: Site) -> Iterator[Finding]:
             found = True
             yield _missing(site, installed, lacking)
     old = (one for one in _compiled_for_numpy_1(site) if one.name not in told)
-    for finding in (*_outgrown(site), *(_old_binary(site, one) for one in old)):
+    for finding in (
+        *_for_other_pythons(site),
+        *_without_pkg_resources(site),
+        *_of_another_protoc(site),
+        *(_old_binary(site, one) for one in old),
+    ):
         found = True
         yield finding
     if not found:
@@ -129,29 +136,60 @@ def _missing(site: Site, installed: Distribution, lacking: list[Unmet]) -> Findi
     return Finding("warning", message, "requirement_missing", evidence, steps, repair)
 
 
-def _outgrown(site: Site) -> Iterator[Finding]:
-    """Find what setuptools 82, or another protobuf than protoc wrote it for, leaves behind."""
-    gone = not any(any(folder.glob("pkg_resources*")) for folder in site.environment.folders)
+def _for_other_pythons(site: Site) -> Iterator[Finding]:
+    """Find packages that do not support this Python, as a Python made older, or force, leaves."""
+    python = site.environment.version
+    for one in site.distributions if python.count(".") > 1 else ():
+        _, _, wanted = one.metadata.partition("\nRequires-Python:")
+        wanted = wanted.partition("\n")[0].strip()
+        if doubtful({one.name: (f"python{wanted}",)}, {"python": python}, python):
+            from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+            with suppress(InvalidSpecifier):
+                if not SpecifierSet(wanted).contains(python, prereleases=True):
+                    message = f"{one.name} {one.version} requires Python {wanted}; this is {python}"
+                    steps = (f"Install a version for it: pip install --force-reinstall {one.name}",)
+                    yield Finding("error", message, "python_version_unsupported",
+                                  (str(one.info),), steps)  # fmt: skip
+
+
+def _without_pkg_resources(site: Site) -> Iterator[Finding]:
+    """Find packages that begin with the module that setuptools 82 left out."""
+    if any(any(folder.glob("pkg_resources*")) for folder in site.environment.folders):
+        return
+    for one in site.distributions:
+        if b"_pb2.py," not in one.record and any(
+            map(_PKG_RESOURCES.search, _texts(one, one.starts))
+        ):
+            yield _outgrown(one, "pkg_resources, which setuptools has up to version 81")
+
+
+def _of_another_protoc(site: Site) -> Iterator[Finding]:
+    """Find packages of which protoc wrote every module for another protobuf."""
     have = site.version("protobuf")
     slow = site.probe.environ.get("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION") == "python"
-    for one in site.distributions:
-        names = one.modules if b"_pb2.py," in one.record else ()
-        made = [name for name in names if name.endswith("_pb2.py")]
-        paths = made or (one.starts if gone else [])
-        texts = (known(one.probe.read_text(f"{one.folder}/{path}")) or "" for path in paths)
-        if not made and any("pkg_resources" in t and _PKG_RESOURCES.search(t) for t in texts):
-            needs = "pkg_resources, which setuptools has up to version 81"
-        elif have and made and not any(
-            at_least(have, needed[1]) if (needed := _GENERATED_FOR.search(text))
-            else "_descriptor.FileDescriptor(" not in text or slow or not at_least(have, "4")
-            for text in texts
+    for one in site.distributions if have else ():
+        made = (
+            [n for n in one.modules if n.endswith("_pb2.py")] if b"_pb2.py," in one.record else []
+        )
+        asks = [line for line in one.requirements if line.startswith("protobuf")]
+        # Who asks for protobuf in an extra only can do without those modules.
+        if made and not (asks and all(map(EXTRA.search, asks))) and not any(
+            at_least(have or "", needed[1]) if (needed := _GENERATED_FOR.search(text))
+            else "_descriptor.FileDescriptor(" not in text or slow or not at_least(have or "", "4")
+            for text in _texts(one, made)
         ):  # fmt: skip
-            needs = f"another protobuf than {have}"
-        else:
-            continue
-        steps = (f"Upgrade it, or install what it needs: pip install --upgrade {one.name}",)
-        message = f"{one.name} {one.version} needs {needs}"
-        yield Finding("error", message, "outgrown_package", (str(one.info),), steps)
+            yield _outgrown(one, f"another protobuf than {have}")
+
+
+def _texts(one: Distribution, paths: list[str]) -> Iterator[str]:
+    return (known(one.probe.read_text(f"{one.folder}/{path}")) or "" for path in paths)
+
+
+def _outgrown(one: Distribution, needs: str) -> Finding:
+    steps = (f"Upgrade it, or install what it needs: pip install --upgrade {one.name}",)
+    message = f"{one.name} {one.version} needs {needs}"
+    return Finding("error", message, "outgrown_package", (str(one.info),), steps)
 
 
 def _compiled_for_numpy_1(site: Site) -> Iterator[Distribution]:

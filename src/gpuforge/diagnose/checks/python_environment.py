@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from gpuforge.changes.environment import PythonEnvironment
@@ -15,6 +16,7 @@ from gpuforge.facts import known
 SUMMARY = "the active environment works and may be changed"
 
 SHOWN = 5
+OPTIONAL, BUILT_APART = ("_bz2", "_ctypes", "_lzma", "_sqlite3", "_ssl"), 30
 # A path too long for the first line, or with a space, is started by way of a shell.
 _STARTS = re.compile(rb"""#!(?:/bin/sh\n'''exec' )?"?(/[^"\n]*/python[\d.]*)"?""")
 CREATE = "Create an environment for your packages: gpuforge env create --path FOLDER"
@@ -44,10 +46,22 @@ def check(site: Site) -> Iterator[Finding]:
         # Nothing is wrong with it, unless an error text says that something was to be installed.
         state: State = "warning" if cause in site.asked else "ok"
         yield of_cause(cause, state, evidence=(str(mark),))
+    elif os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0):
+        message = f"{folder} is mounted noexec: no compiled module can be loaded from there"
+        steps = ("Mount it with exec, or create the environment on another file system.",)
+        yield Finding("error", message, "mounted_noexec", (str(folder),), steps)
+    elif lacking := _lacking(environment):
+        message = f"this Python was built without {', '.join(lacking)}"
+        steps = (
+            "Install what they need, such as liblzma-dev or libffi-dev, and build Python again.",
+        )
+        yield Finding("warning", message, "python_incomplete", (str(environment.home),), steps)
     elif not _is_writable(folder):
         yield of_cause("site_packages_permission_denied", "error", evidence=(str(folder),))
     elif environment.kind != "system Python" and (moved := _moved(prefix)):
-        message = f"{moved[0]} starts {moved[1]}, which does not exist: {prefix} was moved"
+        message = (
+            f"{moved[0]} starts {moved[1]}, which does not exist: {prefix} was moved, or part of it"
+        )
         steps = (f"Move it back, or create it again here: python -m venv --clear {prefix}",)
         yield Finding("error", message, "environment_moved", moved, steps)
     elif fixed := _not_ours(site, folder):
@@ -66,6 +80,17 @@ def check(site: Site) -> Iterator[Finding]:
         yield Finding("warning", "the environment has no pip", "pip_missing", (str(folder),), steps)
     else:
         yield Finding("ok", f"packages can be installed in {prefix}")
+
+
+def _lacking(environment: PythonEnvironment) -> list[str]:
+    """Return modules of the standard library that a Python lacks, built where a library was not.
+
+    A Python that has them built in keeps few others as files.
+    """
+    minor = ".".join(environment.version.split(".")[:2])
+    above = environment.home.parent if environment.home else environment.prefix
+    there = [path.name.partition(".")[0] for path in above.glob(f"lib/python{minor}/lib-dynload/*")]
+    return [name for name in OPTIONAL if name not in there] if len(there) > BUILT_APART else []
 
 
 def _is_elsewhere(environment: PythonEnvironment, other: str) -> bool:
@@ -88,12 +113,13 @@ def _moved(prefix: Path) -> tuple[str, str] | None:
 
     Scripts name the Python of their environment by its full path, and so work in one place only.
     """
-    for path in sorted(prefix.glob("bin/pip*"))[:3]:
-        with open(path, "rb") as file:
-            starts = _STARTS.match(file.read(1024))
-        if starts and not os.path.exists(starts[1]):
-            return str(path), os.fsdecode(starts[1])
-    return None
+    found = []
+    for path in sorted(prefix.glob("bin/*")):
+        with suppress(OSError), open(path, "rb") as file:
+            starts = _STARTS.match(file.read(256))
+            if starts and not os.path.exists(starts[1]):
+                found.append((str(path), os.fsdecode(starts[1])))
+    return next((script for script in found if "/bin/pip" in script[0]), next(iter(found), None))
 
 
 def _not_ours(site: Site, folder: Path) -> tuple[str, ...]:

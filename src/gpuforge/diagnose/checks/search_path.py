@@ -14,6 +14,7 @@ from gpuforge.diagnose.distribution import Distribution
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.facts import known
+from gpuforge.probe.files import text_of
 
 SUMMARY = "folders and modules that the environment adds to the search path exist"
 
@@ -45,10 +46,26 @@ def _editable(site: Site) -> Iterator[tuple[str, Finding]]:
             steps = (f"Install it from where it is now: pip install -e FOLDER; or remove it: "
                      f"pip uninstall {one.name}",)  # fmt: skip
             yield one.name, Finding("error", message, "source_gone", (str(one.info),), steps)
+        elif folder and (gone := _lost_tool(one)):
+            message = f"{one.name} is built when it is imported, by {gone}, which does not exist"
+            steps = (
+                f"Install it with what builds it: pip install --no-build-isolation -e {folder}",
+            )
+            yield one.name, Finding("error", message, "source_gone", (str(one.info),), steps)
         elif folder and (lost := _lost_modules(one)):
             message = f"the modules of {one.name} are no longer in {folder}: {', '.join(lost)}"
             steps = (f"Install the project again: pip install -e {folder}",)
             yield one.name, Finding("error", message, "source_gone", (str(one.info),), steps)
+
+
+def _lost_tool(one: Distribution) -> str:
+    """Return the program that a loader of an editable package runs, if it is gone."""
+    for file in (name for name in one.files if name.endswith("_editable_loader.py")):
+        text = known(one.probe.read_text(str(one.folder / file))) or ""
+        for path in re.findall(r"['\"](/[^'\"\n]*/bin/[^'\"\n]+)['\"]", text):
+            if not Path(path).exists():
+                return str(path)
+    return ""
 
 
 def _lost_modules(one: Distribution) -> list[str]:
@@ -70,6 +87,13 @@ def _lost_modules(one: Distribution) -> list[str]:
     return sorted({place.name for place in places} - there)
 
 
+def _undecodable(content: bytes) -> str:
+    try:
+        return "it holds null characters" if b"\0" in content.decode().encode() else ""
+    except UnicodeDecodeError as error:
+        return str(error)
+
+
 def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
     """Find the lines, of ``.pth`` files and of ``sitecustomize``, that lead to nothing."""
     for folder in site.environment.folders:
@@ -78,7 +102,12 @@ def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
         modules = {name.partition(".")[0] for name in names if name not in hooks}
         for name in hooks:
             path = folder / name
-            for line in (known(site.probe.read_text(str(path))) or "").splitlines():
+            content = known(site.probe.read_bytes(str(path))) or b""
+            if name.endswith(".pth") and (fault := _undecodable(content)):
+                message = f"{path} is no text in UTF-8, so Python does not start: {fault}"
+                steps = (f"Write {path} again in UTF-8, or delete it.",)
+                yield str(path), Finding("error", message, "search_path_gone", (str(path),), steps)
+            for line in text_of(content).splitlines():
                 runs, place = line.startswith(("import ", "import\t")), line.strip()
                 wanted = {a or b for a, b in _IMPORT.findall(line) if runs and "except" not in line}
                 if lacking := wanted - modules - sys.stdlib_module_names:

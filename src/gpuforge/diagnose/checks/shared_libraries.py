@@ -1,0 +1,149 @@
+"""Do compiled modules find the shared libraries that they need, in the versions they need?"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from gpuforge.diagnose.finding import Finding, of_cause
+from gpuforge.diagnose.shared_library import Needs, needs_of
+from gpuforge.diagnose.site import Site
+from gpuforge.facts import known
+
+SUMMARY = "compiled modules find the libraries that they need"
+
+# How many files are looked at, by the number of packages, for with more of them other checks take
+# longer; all of them where this check alone is asked for.
+SHARED_FILES, LEAST_SHARES = 9000, 20
+CACHE = "/etc/ld.so.cache"
+# A package works without these, or loads its own before it needs them; GPUs have their own checks.
+# The last is what an optional module of Numba asks for.
+_SPARED = re.compile(
+    r"lib(?:cu|nv|nccl|roc|hip|hsa|amd|ze_|OpenCL|mpi|tbb|python|torch|c10|gomp\.so\.1\.0\.0)|ld-"
+)
+_MODULE = re.compile(r"(?!.*\.libs/)(?:.*/)?(?!lib)[^/]+\.so")
+# What people install most often for a library that is missing.
+DEBIAN = {"libGL.so.1": "libgl1", "libgthread-2.0.so.0": "libglib2.0-0", "libgomp.so.1": "libgomp1",
+          "libglib-2.0.so.0": "libglib2.0-0", "libSM.so.6": "libsm6"}  # fmt: skip
+
+
+def check(site: Site) -> Iterator[Finding]:
+    """Return each library that is missing or too old, with a module that needs it."""
+    cached = known(site.probe.read_bytes(CACHE)) if site.live else None
+    if not cached:
+        yield Finding(
+            "skipped", f"not checked: there is no {CACHE}, the loader's list of libraries"
+        )
+        return
+    yield from _faults(site, cached) or [
+        Finding("ok", "the modules looked at find their libraries")
+    ]
+
+
+def _faults(site: Site, cached: bytes) -> list[Finding]:
+    first = [f for f in site.probe.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
+    beside = {path.rpartition("/")[2]: f"{one.folder}/{path}"
+              for one in site.distributions for path, _ in one.libraries}  # fmt: skip
+    library = f"{site.environment.prefix}/lib"
+    names = cache(lambda folder: frozenset(known(site.probe.list_dir(folder)) or ()))
+    beside |= {name: f"{library}/{name}" for name in names(library)}
+
+    @cache
+    def find(name: str, folders: tuple[str, ...]) -> str | None:
+        if folder := next((f for f in (*first, *folders) if name in names(f)), None):
+            return os.path.normpath(f"{folder}/{name}")
+        end = cached.find(f"/{name}\0".encode())
+        listed = cached[cached.rfind(b"\0", 0, end) + 1 : end + 1 + len(name)].decode()
+        return listed if end >= 0 and os.path.exists(listed) else beside.get(name)
+
+    found = dict(_preloaded(site, find))
+    own, seen = set(beside.values()), set[str]()
+    left = SHARED_FILES // max(len(site.distributions), LEAST_SHARES)
+    for place, owner, path in _modules(site):
+        waiting = [path]
+        while waiting and (left or site.thorough):
+            left -= bool(left)
+            needs = needs_of(path := waiting.pop())
+            for name in needs.libraries:
+                at = find(name, needs.folders)
+                if at is None and not place and not _SPARED.match(name):
+                    found.setdefault(name, _missing(owner, name, path))
+                elif at and at not in seen:
+                    seen.add(at)
+                    waiting += [at] if at in own else []
+                # What a wheel brings itself fits it.
+                if at and at not in own and (fault := _too_old(owner, path, name, at, needs)):
+                    found.setdefault(f"{name} {fault.cause}", fault)
+    return list(found.values())
+
+
+def _modules(site: Site) -> list[tuple[int, str, str]]:
+    """Return place, package and path of compiled modules, the largest of each package first.
+
+    Only what that one needs is missed for sure: modules of PyQt, say, need what few install.
+    """
+    ranked = []
+    for one in site.distributions:
+        modules = [of for of in one.libraries if _MODULE.fullmatch(of[0])]
+        for place, (path, _) in enumerate(sorted(modules, key=lambda of: -of[1])):
+            ranked.append((place, f"{one.name} {one.version}", f"{one.folder}/{path}"))
+    return sorted(ranked)
+
+
+def _preloaded(site: Site, find: object) -> Iterator[tuple[str, Finding]]:
+    for name in re.split(r"[:\s]+", site.probe.environ.get("LD_PRELOAD", "")):
+        if name and not (os.path.exists(name) if "/" in name else find(name, ())):  # type: ignore[operator]
+            message = f"LD_PRELOAD names {name}, which is not there: every program warns of it"
+            steps = ("Unset LD_PRELOAD, or name the library by its full path.",)
+            yield (
+                name,
+                Finding("warning", message, "named_file_gone", (f"LD_PRELOAD={name}",), steps),
+            )
+
+
+def _missing(owner: str, name: str, path: str) -> Finding:
+    known_as = f"apt install {DEBIAN[name]}" if name in DEBIAN else f"apt-file search {name}"
+    steps: tuple[str, ...] = (f"Install what holds it: {known_as}, or dnf install '*/{name}'",)
+    steps += ("Or use opencv-python-headless, which needs no display.",) * ("opencv" in owner)
+    message = f"{owner} needs {name}, which this system does not have"
+    return Finding("error", message, "library_missing", (path,), steps)
+
+
+def _too_old(owner: str, path: str, name: str, at: str, needs: Needs) -> Finding | None:
+    """Return what is wrong with a library that lacks the newest interface that a module needs."""
+    newest: dict[str, str] = {}
+    for interface in needs.interfaces.get(name, ()):
+        kind = interface.partition("_")[0]
+        newest[kind] = max(newest.get(kind, interface), interface, key=_numbers)
+    lacking = next((interface for interface in newest.values() if not _holds(at, interface)), "")
+    if not lacking:
+        return None
+    message = f"{owner} needs {lacking} of {name}, which {at} does not have"
+    if lacking.startswith("GLIBC_"):
+        return of_cause("glibc_too_old", "error", message, evidence=(path,))
+    cause = "libstdcxx_too_old" if "stdc++" in name else "library_too_old"
+    folder = at.rpartition("/")[0]
+    steps = (
+        f"Take {folder} out of LD_LIBRARY_PATH if it is named there; else bring {name} up to date.",
+    )
+    return Finding("error", message, cause, (path, at), steps)
+
+
+@cache
+def _numbers(interface: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", interface)))
+
+
+@cache
+def _holds(path: str, interface: str) -> bool:
+    libc, _, have = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    if interface.startswith("GLIBC_2.") and libc == "glibc":
+        return _numbers(interface) <= _numbers(have)
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+            return held.find(f"{interface}\0".encode()) >= 0
+    except (OSError, ValueError):
+        return True  # what cannot be read is another check's finding
