@@ -11,6 +11,7 @@ import functools
 import sys
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import nullcontext
+from operator import length_hint
 from time import perf_counter
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
@@ -19,12 +20,12 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from gpuforge.errors import InvalidSettings, UnknownName
-from gpuforge.runtime.context import current
+from gpuforge.runtime.context import cluster, current
 from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import MapOptions, Options
 from gpuforge.runtime.prelude import prelude
-from gpuforge.runtime.short import SHORT_SECONDS, UNSEEN, Short
+from gpuforge.runtime.short import FEW, SHORT_SECONDS, UNSEEN, Short
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -162,6 +163,22 @@ class Offloaded(Generic[P, R]):
         TaskTimeout
             If it took longer than `timeout`; its ``done`` holds what finished.
         """
+        short = self._short
+        if short is not None and not options and type(items) is list and 0 < len(items) < FEW:
+            shape, dtype = short.shape, short.dtype
+            alike = current.get() is short.context and cluster.get() is None
+            for item in items:
+                if type(item) is not _ndarray or item.shape != shape or item.dtype is not dtype:
+                    alike = False
+            if alike and next(short.ticks) & UNSEEN:
+                function, rest = self._function, iter(items)
+                short.beside += len(items) - 1
+                try:
+                    return [function(item) for item in rest]  # type: ignore[call-arg]
+                except BaseException as error:
+                    place = len(items) - length_hint(rest) - 1
+                    _mapping().tell_failed(self, error, place, len(items))
+                    raise
         return _mapping().map_items(self, self, items, **options)
 
     def starmap(self, items: Iterable[Iterable[Any]], **options: Unpack[MapOptions]) -> Any:

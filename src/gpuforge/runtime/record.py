@@ -105,22 +105,9 @@ class Held:
     """
 
     __slots__ = (
-        "again",
-        "backend",
-        "choice",
-        "counted",
-        "kind",
-        "left",
-        "limit",
-        "lost_seconds",
-        "moved_bytes",
-        "numpy_seconds",
-        "plain",
-        "replay",
-        "seconds",
-        "short",
-        "timed",
-    )
+        "again", "backend", "choice", "counted", "kind", "left", "limit", "lost_seconds",
+        "moved_bytes", "numpy_seconds", "plain", "replay", "seconds", "short", "timed",
+    )  # fmt: skip
 
     def __init__(
         self,

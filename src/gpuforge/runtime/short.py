@@ -12,6 +12,8 @@ SHORT_SECONDS = 20e-6
 SEEN_EVERY = 64
 """Of so many short calls one is looked at; a power of two."""
 UNSEEN = SEEN_EVERY - 1
+FEW = 4
+"""Fewer items than this are called one by one by a map, without another thought."""
 
 
 class Short:
@@ -23,20 +25,22 @@ class Short:
     shape, dtype : of their only argument, an array; None: calls with any arguments. Strides do not
         count, so that calls over a view are counted with those over an array of its shape
     ticks : counts them, in threads too: an iterator of Python's own gives each number once
+    beside : calls made beside one that was counted, by a map
     """
 
-    __slots__ = ("_counted", "context", "dtype", "shape", "ticks")
+    __slots__ = ("_counted", "beside", "context", "dtype", "shape", "ticks")
 
     def __init__(self, context: Any, array: np.ndarray[Any, Any] | None = None) -> None:
         self.context = context
         self.shape = None if array is None else array.shape
         self.dtype = None if array is None else array.dtype
         self.ticks = count()
-        self._counted = 0
+        self._counted = self.beside = 0
 
     def take_unseen(self) -> int:
         """Return how many calls were made without being looked at since this was last asked."""
-        made = 0
+        made = self.beside
+        self.beside -= made
         while True:
             now = next(self.ticks)
             made += _unseen(now) - _unseen(self._counted)

@@ -21,15 +21,15 @@ from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import MapOptions
 from gpuforge.runtime.prelude import LONG_SECONDS as COUNTED_SECONDS
 from gpuforge.runtime.prelude import prelude
+from gpuforge.runtime.short import FEW
 from gpuforge.units import format_seconds
 
 if TYPE_CHECKING:
     from gpuforge.runtime.executor.chunk import Chunk, Group
     from gpuforge.runtime.executor.plan import Batching, Plan
 
-FEW, SEVERAL = 4, 16
-"""Fewer items than the first are called one by one without another thought; so are up to the second
-where batches would gain nothing."""
+SEVERAL = 16
+"""So many items are called one by one without another thought where batches would gain nothing."""
 FEW_AHEAD, AHEAD_SECONDS = 16, 1e-3
 """So many items of an iterator, and no longer, are taken ahead where they are called singly."""
 _OF_CLUSTERS = ("timeout", "on_error")
@@ -238,7 +238,9 @@ class Mapping:
             except StopIteration:
                 return
             if self._is_short():
-                yield self._moved(self._before(window, 0), at)
+                chunk = self._before(window, 0)
+                chunk.places = range(at, at + 1)
+                yield chunk
                 at += 1
                 continue
             ahead = self._look_ahead(window[0])
@@ -253,11 +255,6 @@ class Mapping:
             at += len(window)
             if trouble is not None:
                 raise trouble
-
-    @staticmethod
-    def _moved(chunk: Chunk, by: int) -> Chunk:
-        chunk.places = range(by, by + len(chunk.values))
-        return chunk
 
     def _look_ahead(self, item: Any) -> int:
         """Return how many items are taken together, that one among them."""
@@ -354,36 +351,30 @@ def _stays_single(held: Any, first: Any) -> bool:
 
 
 def _few(offloaded: Any, call: Any, items: list[Any], held: Any) -> list[Any]:
-    """Call a few items; those of the first one's kind on the choice that is held for it."""
+    """Call a few items; on the choice that is held for the first one's kind where all are of it."""
+    function = offloaded.__wrapped__ if held is not None and _are_alike(items) else call
     results: list[Any] = []
-    array, written = np.ndarray, offloaded.__wrapped__
-    dtype = shape = strides = None
-    if held is not None:
-        first = items[0]
-        dtype, shape, strides = first.dtype, first.shape, first.strides
     start = perf_counter()
     try:
         for item in items:
-            if (
-                held is not None
-                and type(item) is array
-                and item.dtype is dtype
-                and item.shape == shape
-                and item.strides == strides
-            ):
-                held.left -= 1
-                results.append(written(item))
-            else:
-                results.append(call(item))
-    except Exception as error:
-        _noted(error, len(results))
+            results.append(function(item))  # noqa: PERF401 - how many there are is told
+    except BaseException as error:
+        tell_failed(offloaded, error, len(results), len(items))
         raise
-    except KeyboardInterrupt:
-        say_interrupted(f"{name_of(written)}.map", len(results), len(items))
-        raise
-    if held is not None and not held.plain:
+    finally:
+        if function is not call:
+            held.left -= len(results)
+    if function is not call and not held.plain:
         held.timed.append((perf_counter() - start) / len(items))
     return results
+
+
+def tell_failed(offloaded: Any, error: BaseException, place: int, number: int) -> None:
+    """Say at which item a map of a few ended before its end."""
+    if isinstance(error, Exception):
+        _noted(error, place)
+    elif isinstance(error, KeyboardInterrupt):
+        say_interrupted(f"{name_of(offloaded.__wrapped__)}.map", place, number)
 
 
 def _noted(error: Exception, place: int) -> Exception:
