@@ -176,8 +176,7 @@ class Offloaded(Generic[P, R]):
                 try:
                     return [function(item) for item in rest]  # type: ignore[call-arg]
                 except BaseException as error:
-                    place = len(items) - length_hint(rest) - 1
-                    _mapping().tell_failed(self, error, place, len(items))
+                    _mapping().tell_failed(self, error, length_hint(rest), len(items))
                     raise
         return _mapping().map_items(self, self, items, **options)
 

@@ -39,8 +39,7 @@ class Short:
 
     def take_unseen(self) -> int:
         """Return how many calls were made without being looked at since this was last asked."""
-        made = self.beside
-        self.beside -= made
+        made, self.beside = self.beside, 0
         while True:
             now = next(self.ticks)
             made += _unseen(now) - _unseen(self._counted)
