@@ -3,9 +3,13 @@
 Replays recorded service times of batches (`--record` measures them: two kinds of small calls
 in PyTorch, stacked, computed and taken apart) on a simulated clock, at eight levels of load. The
 queue's own rules decide; the fixed delays are tried one after another, and the best is chosen for
-throughput and for p99 separately. `--live` submits the same loads in real time to real threads.
+throughput and for p99 separately.
 
-usage: coalescing.py [--record] [--live] [--out FILE]
+`--live TEXT` instead submits the loads with that text in their name in real time to real threads.
+The queue and the fixed delays take turns in random order, several rounds long, and what is compared
+are the medians of the rounds: whatever holds the process up once would else fall on whoever runs.
+
+usage: coalescing.py [--record] [--live TEXT] [--out FILE]
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 TASKS, SEEDS = 5_000, (1, 2, 3)
 MAX_BATCH = 64
 STATIC_DELAYS = (0.0, 25e-6, 50e-6, 100e-6, 200e-6, 400e-6, 800e-6, 3.2e-3)
-LIVE_DELAYS, LIVE_TASKS, LIVE_SECONDS = (0.0, 400e-6, 1.6e-3, 5e-3), 3000, 3.0
+LIVE_DELAYS, LIVE_TASKS, LIVE_SECONDS, ROUNDS = (0.0, 400e-6, 1.6e-3, 5e-3), 3000, 2.0, 5
 SLOWER = 10
 """Live, everything takes ten times as long: the clock of a sleeping thread is no finer."""
 Service = Callable[[int], float]
@@ -200,7 +204,12 @@ def typical(
     recorded: dict[str, list[float]], arrivals: list[float], delay: float | None
 ) -> dict[str, float]:
     """Return the medians over several draws of the service times: one p99 moves by a tenth."""
-    rows = [measures(simulate(arrivals, service_of(recorded, seed), delay)) for seed in SEEDS]
+    return medians(
+        [measures(simulate(arrivals, service_of(recorded, seed), delay)) for seed in SEEDS]
+    )
+
+
+def medians(rows: list[dict[str, float]]) -> dict[str, float]:
     return {name: median(row[name] for row in rows) for name in rows[0]}
 
 
@@ -221,7 +230,7 @@ def against(own: dict[str, float], static: dict[float, dict[str, float]]) -> dic
     }
 
 
-def live(recorded: dict[str, list[float]], count: int) -> dict[str, Any]:
+def live(recorded: dict[str, list[float]], only: str) -> dict[str, Any]:
     """Submit the same loads in real time to an executor whose batches take the recorded times."""
     import numpy as np
 
@@ -240,22 +249,33 @@ def live(recorded: dict[str, list[float]], count: int) -> dict[str, Any]:
         occupy(service(len(calls)))
         return [Result(args[0]) for args, _ in calls]
 
+    def run(arrivals: list[float], delay: float | None) -> dict[str, float]:
+        with gf.executor(latency=max(STATIC_DELAYS)) as executor:
+            if delay is not None:
+                schedule = executor._home.dispatcher.schedule
+                schedule.batching = partial(fixed, Static(delay))  # type: ignore[method-assign]
+            executor.submit(call, x).result()
+            ends = sorted(replay(arrivals, lambda: executor.submit(call, x)))
+        # The first third teaches the queue what batches take; it counts for nobody.
+        return measures(ends[len(ends) // 3 :])
+
     running.call_together = together  # type: ignore[assignment]
-    x, found = np.ones(4), {}
-    for name, arrivals in loads(recorded, count).items():
-        rows: dict[float | None, dict[str, float]] = {}
-        for delay in (None, *LIVE_DELAYS):
-            with gf.executor(latency=max(STATIC_DELAYS)) as executor:
-                if delay is not None:
-                    schedule = executor._home.dispatcher.schedule
-                    schedule.batching = partial(fixed, Static(delay))  # type: ignore[method-assign]
-                executor.submit(call, x).result()
-                given = [arrival for arrival in arrivals if arrival < LIVE_SECONDS]
-                ends = sorted(replay(given, lambda: executor.submit(call, x)))
-                # The first third teaches the queue what batches take; it counts for nobody.
-                rows[delay] = measures(ends[len(ends) // 3 :])
-        own = rows.pop(None)
-        found[name] = {"queue": own, "static": rows} | against(own, rows)
+    x, found, draw = np.ones(4), {}, random.Random(0)
+    ways = (None, *LIVE_DELAYS)
+    for name, arrivals in loads(recorded, LIVE_TASKS).items():
+        if only not in name:
+            continue
+        given = [arrival for arrival in arrivals if arrival < LIVE_SECONDS]
+        rounds: dict[float | None, list[dict[str, float]]] = {way: [] for way in ways}
+        for _ in range(ROUNDS):
+            for way in draw.sample(ways, len(ways)):
+                rounds[way].append(run(given, way))
+        middles = {way: medians(rows) for way, rows in rounds.items()}
+        own = middles.pop(None)
+        found[name] = {
+            "queue": own, "static": middles,
+            "rounds": {"queue" if way is None else way: rows for way, rows in rounds.items()},
+        } | against(own, middles)  # fmt: skip
     return found
 
 
@@ -301,20 +321,23 @@ def render(title: str, found: dict[str, Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--record", action="store_true")
-    parser.add_argument("--live", action="store_true")
+    parser.add_argument("--live", metavar="TEXT", help="only loads with this text in their name")
     parser.add_argument("--out", type=Path, default=RESULTS / "coalescing.json")
     arguments = parser.parse_args()
     if arguments.record:
         SERVICE.write_text(json.dumps(record(), indent=1) + "\n")
     recorded = json.loads(SERVICE.read_text())
-    results = {"simulated": {kind: compare(rows) for kind, rows in recorded.items()}}
-    for kind, found in results["simulated"].items():
-        render(f"{kind}, simulated, against the best fixed delay in hindsight", found)
-    if arguments.live:
+    results = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
+    if arguments.live is None:
+        results["simulated"] = {kind: compare(rows) for kind, rows in recorded.items()}
+        for kind, found in results["simulated"].items():
+            render(f"{kind}, simulated, against the best fixed delay in hindsight", found)
+    else:
         kind, rows = list(recorded.items())[-1]
         slowed = {size: [SLOWER * one for one in values] for size, values in rows.items()}
-        results["live"] = {kind: live(slowed, LIVE_TASKS)}
-        render(f"{kind}, live, {SLOWER} times slower", results["live"][kind])
+        found = live(slowed, arguments.live)
+        results.setdefault("live", {}).setdefault(kind, {}).update(found)
+        render(f"{kind}, live, {SLOWER} times slower", found)
     arguments.out.write_text(json.dumps(results, indent=1) + "\n")
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import pickle
 import threading
 import time
@@ -48,6 +49,20 @@ SECONDS = 30.0
 @gf.offload
 def double(x: Any) -> Any:
     return x * 2.0
+
+
+def test_tasks_that_ended_leave_nothing_to_the_garbage_collector() -> None:
+    """A program that submits many would be held up again and again while it looks for them."""
+    with gf.executor() as executor:
+        executor.submit(double, X).result()
+        gc.collect()
+        gc.disable()
+        try:
+            concurrent.futures.wait([executor.submit(double, X) for _ in range(100)])
+            double.submit(X).result()
+            assert gc.collect() < 100
+        finally:
+            gc.enable()
 
 
 class Gate:

@@ -24,6 +24,7 @@ from gpuforge.runtime.calibration.probes import (
     measure_points,
     plan_probes,
 )
+from gpuforge.runtime.demand import Demand
 from gpuforge.runtime.execution import summary
 from gpuforge.runtime.placement.priors import CONSTANT, Priors, classify
 from gpuforge.runtime.session import current_session
@@ -268,3 +269,17 @@ def test_history_that_is_broken_changes_no_result(tmp_path: Path) -> None:
         for _ in range(5):
             same(heavy(X), placed(X))
         assert "broken" in current_session().history.problem
+
+
+@pytest.mark.parametrize(("backend", "asked"), [("", True), ("numpy", False)])
+def test_no_library_is_wanted_for_calls_that_are_pinned(
+    monkeypatch: pytest.MonkeyPatch, backend: str, asked: bool
+) -> None:
+    """They stay where they are: opening one would hold the program up for nothing."""
+    wanted: list[Any] = []
+    monkeypatch.setattr(Demand, "want", lambda self, call, *others: wanted.append(call))
+    with gf.session(history=False):
+        placed = gf.offload(backend=backend)(heavy)
+        for _ in range(60):
+            placed(X)
+    assert bool(wanted) is asked

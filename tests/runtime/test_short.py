@@ -48,6 +48,48 @@ def test_every_call_is_counted_and_few_are_considered(
     assert placed.stats().counts["numpy"].calls == CALLS + 1
 
 
+def test_maps_over_a_few_short_calls_are_counted_and_few_are_considered(
+    quiet_session: Any, looked_at: list[int]
+) -> None:
+    placed = gf.offload(double)
+    for _ in range(CALLS):
+        placed(SMALL)
+    before = len(looked_at)
+    for _ in range(CALLS):
+        found = placed.map([SMALL, SMALL, SMALL])
+    assert [one.tolist() for one in found] == 3 * [[0.0, 2.0, 4.0, 6.0]]
+    assert placed.stats().counts["numpy"].calls == 4 * CALLS
+    assert len(looked_at) - before < CALLS / SEEN_EVERY
+    placed.map([SMALL, np.arange(5.0), SMALL])
+    assert looked_at[-1] == 5
+    assert placed.map([]) == []
+
+
+@pytest.mark.parametrize("ending", [ValueError, StopIteration, KeyboardInterrupt])
+def test_a_map_over_a_few_short_calls_says_where_it_ended(
+    ending: type[BaseException], quiet_session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends = [False]
+
+    def ending_function(x: Any) -> Any:
+        if ends[0] and x[0]:
+            raise ending
+        return x + x
+
+    placed = gf.offload(ending_function, pure=False)
+    for _ in range(CALLS):
+        placed(SMALL)
+    assert placed._short is not None
+    ends[0] = True
+    for _ in range(SEEN_EVERY + 1):
+        with pytest.raises(ending) as raised:
+            placed.map([SMALL, SMALL + 1.0, SMALL])
+        if ending is KeyboardInterrupt:
+            assert "1 of 3" in capsys.readouterr().err
+        else:
+            assert raised.value.__notes__ == ["gpuforge: raised for item 1 of a map"]
+
+
 @pytest.mark.parametrize(
     "other",
     [np.arange(5.0), np.arange(4.0, dtype=np.float32), np.ones((2, 2)), np.ma.arange(4.0)],

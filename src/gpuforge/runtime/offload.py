@@ -11,6 +11,7 @@ import functools
 import sys
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import nullcontext
+from operator import length_hint
 from time import perf_counter
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
@@ -24,7 +25,7 @@ from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import MapOptions, Options
 from gpuforge.runtime.prelude import prelude
-from gpuforge.runtime.short import SHORT_SECONDS, UNSEEN, Short
+from gpuforge.runtime.short import FEW, SHORT_SECONDS, UNSEEN, Short
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -151,6 +152,15 @@ class Offloaded(Generic[P, R]):
         TaskTimeout
             If it took longer than `timeout`; its ``done`` holds what finished.
         """
+        short = self._short
+        few = short is not None and not options and type(items) is list and 0 < len(items) < FEW
+        if few and short.takes(items):  # type: ignore[arg-type, union-attr]
+            function, rest = self._function, iter(items)
+            try:
+                return [function(item) for item in rest]  # type: ignore[call-arg]
+            except BaseException as error:
+                _mapping().tell_failed(self, error, length_hint(rest), len(items))  # type: ignore[arg-type]
+                raise
         return _mapping().map_items(self, self, items, **options)
 
     def starmap(self, items: Iterable[Iterable[Any]], **options: Unpack[MapOptions]) -> Any:

@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.context import current
+from gpuforge.runtime.context import cluster, current
 from gpuforge.runtime.function.key import STATIC
 
+_ndarray = np.ndarray
 SHORT_SECONDS = 20e-6
 """Calls on NumPy that are held and take longer are timed, each of them."""
 SEEN_EVERY = 64
 """Of so many short calls one is looked at; a power of two."""
 UNSEEN = SEEN_EVERY - 1
+FEW = 4
+"""Fewer items than this are called one by one by a map, without another thought."""
 
 
 class Short:
@@ -27,23 +30,40 @@ class Short:
     ticks : counts them, in threads too: an iterator of Python's own gives each number once
     unseen : counts a call with some arguments, and tells whether it is to be made at once; 0 where
         it is to be looked at, False where it is none of these calls, and not counted
+    beside : calls made beside one that was counted, by a map
     """
 
-    __slots__ = ("_counted", "ticks", "unseen")
+    __slots__ = ("_counted", "_only", "beside", "ticks", "unseen")
 
     def __init__(self, args: tuple[Any, ...] | None = None, kwargs: Any = None) -> None:
         """Take the calls in this session with arguments of the same key; None: all calls."""
         self.ticks = ticks = count()
-        self._counted = 0
+        self._counted = self.beside = 0
+        self._only: tuple[Any, Any, Any] | None = None
         self.unseen: Callable[[Any, Any], int]
         if args is None:
             self.unseen = lambda args, kwargs: next(ticks) & UNSEEN
-        else:
-            self.unseen = _made(ticks, args, kwargs)
+            return
+        self.unseen = _made(ticks, args, kwargs)
+        if len(args) == 1 and not kwargs and type(args[0]) is _ndarray:
+            self._only = (current.get(), args[0].shape, args[0].dtype)
+
+    def takes(self, items: list[Any]) -> bool:
+        """Count a map's calls with each of a few items, and tell whether to make them at once."""
+        if self._only is None or cluster.get() is not None:
+            return False
+        session, shape, dtype = self._only
+        for item in items:
+            if type(item) is not _ndarray or item.shape != shape or item.dtype is not dtype:
+                return False
+        if current.get() is not session or not next(self.ticks) & UNSEEN:
+            return False
+        self.beside += len(items) - 1
+        return True
 
     def take_unseen(self) -> int:
         """Return how many calls were made without being looked at since this was last asked."""
-        made = 0
+        made, self.beside = self.beside, 0
         while True:
             now = next(self.ticks)
             made += _unseen(now) - _unseen(self._counted)
@@ -67,7 +87,7 @@ def _made(ticks: Iterator[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -
     constants: list[Any] = []
     for value in (*args, *kwargs.values()):
         kind = type(value)
-        if kind is np.ndarray:
+        if kind is _ndarray:
             tests.append((_KIND, "{0}.shape == {1}", "{0}.dtype is {1}"))
             constants += [kind, value.shape, value.dtype]
         elif kind in STATIC:

@@ -459,7 +459,7 @@ def learn(
         )  # fmt: skip
         freshen(call, name)
         again = kind.curve(NUMPY).cell(call.key).count > CALLS_OF_ITS_OWN
-        wanted = name == NUMPY and again and not stays and not session.in_the_red
+        wanted = name == NUMPY and again and not (stays or call.pin or session.in_the_red)
     if wanted:
         refused = {name for name, curve in kind.curves.items() if curve.refused}
         isolate = call.function.options.isolate

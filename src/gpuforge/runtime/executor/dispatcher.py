@@ -173,17 +173,19 @@ class Dispatcher:
             self.schedule.finish(batch, seconds)
             self._lost.pop(batch, None)
             told = [
-                (task.ending, result)
+                (task, task.ending, result)
                 for task, result in zip(batch.tasks, results, strict=True)
                 if task.state == RUNNING
             ]
             self._count(batch, results)
-            self._end([task for task in batch.tasks if task.state == RUNNING])
+            self._end([task for task, _, _ in told])
+            for task, _, _ in told:  # its future knows it: a circle would wait for the collector
+                del task.ending
             if self.schedule.memory_short:
                 self.schedule.memory_short = False
                 for name in self._crews:
                     self._wake(name)
-        for ending, result in told:
+        for _, ending, result in told:
             if result.error is None:
                 ending.set_result(result.value)
             else:

@@ -21,20 +21,21 @@ from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import MapOptions
 from gpuforge.runtime.prelude import LONG_SECONDS as COUNTED_SECONDS
 from gpuforge.runtime.prelude import prelude
+from gpuforge.runtime.short import FEW
 from gpuforge.units import format_seconds
 
 if TYPE_CHECKING:
     from gpuforge.runtime.executor.chunk import Chunk, Group
     from gpuforge.runtime.executor.plan import Batching, Plan
 
-FEW, SEVERAL = 4, 16
-"""Fewer items than the first are called one by one without another thought; so are up to the second
-where batches would gain nothing."""
+SEVERAL, SEVERAL_SECONDS = 256, 0.2
+"""So many items, for so long, are called singly without more ado where batches gain nothing."""
 FEW_AHEAD, AHEAD_SECONDS = 16, 1e-3
 """So many items of an iterator, and no longer, are taken ahead where they are called singly."""
 _OF_CLUSTERS = ("timeout", "on_error")
 _OPTIONS = {*MapOptions.__annotations__, "spread", "alone"}
 Call = Callable[..., Any]
+_ndarray = np.ndarray
 
 
 class Mapping:
@@ -184,15 +185,10 @@ class Mapping:
             prelude.spend(now - start)
         return Chunk(range(at, at + len(values)), values, errors)
 
-    def _batching(self) -> Batching:
-        from gpuforge.runtime.executor.plan import batching_of
-
-        return batching_of(self._offloaded)
-
     def _batched(self, items: Any, at: int) -> Iterator[Chunk]:
         from gpuforge.runtime.executor.together import in_chunks
 
-        batching = self._batching()
+        batching = _batching(self._offloaded)
         for plan, group in self._groups(batching, items, at, at):
             yield from in_chunks(
                 batching, plan, group, self._fixed, self._most, self._check_time, self._ends
@@ -238,7 +234,9 @@ class Mapping:
             except StopIteration:
                 return
             if self._is_short():
-                yield self._moved(self._before(window, 0), at)
+                chunk = self._before(window, 0)
+                chunk.places = range(at, at + 1)
+                yield chunk
                 at += 1
                 continue
             ahead = self._look_ahead(window[0])
@@ -248,23 +246,18 @@ class Mapping:
                     window.extend(islice(iterator, ahead - 1))
                 except Exception as error:  # noqa: BLE001 - raised at its place, below
                     trouble = error
-            self._batching().mapped.waited_seconds += perf_counter() - start
+            _batching(self._offloaded).mapped.waited_seconds += perf_counter() - start
             yield from self._in_window(window, at)
             at += len(window)
             if trouble is not None:
                 raise trouble
-
-    @staticmethod
-    def _moved(chunk: Chunk, by: int) -> Chunk:
-        chunk.places = range(by, by + len(chunk.values))
-        return chunk
 
     def _look_ahead(self, item: Any) -> int:
         """Return how many items are taken together, that one among them."""
         from gpuforge.runtime.executor.chunk import UNENDING
         from gpuforge.runtime.executor.plan import key_of
 
-        batching = self._batching()
+        batching = _batching(self._offloaded)
         if batching.single or self._alone:
             return 1
         key = key_of(tuple(item) if self._spread else (item,))
@@ -281,7 +274,7 @@ class Mapping:
         from gpuforge.runtime.executor.chunk import Chunk
         from gpuforge.runtime.executor.together import in_chunks
 
-        batching = self._batching()
+        batching = _batching(self._offloaded)
         groups = self._groups(batching, window, 0, first)
         chunks = (
             chunk
@@ -304,13 +297,19 @@ class Mapping:
         yield Chunk(places, [values[place] for place in places], errors)
 
 
+def _batching(offloaded: Any) -> Batching:
+    from gpuforge.runtime.executor.plan import batching_of
+
+    return batching_of(offloaded)
+
+
 def map_items(offloaded: Any, call: Any, items: Any, **options: Any) -> Any:
     """Map a function over items; the options are those of `Mapping`."""
     workers = cluster.get()
     if workers is not None:
         return _on_cluster(workers, call, items, **options)
     if type(items) is list and 0 < len(items) <= SEVERAL and not options:
-        held = _held(offloaded, items[0]) if call is offloaded else None
+        held = _held(offloaded, items[0], len(items)) if call is offloaded else None
         if len(items) < FEW or (held is not None and _stays_single(held, items[0])):
             return _few(offloaded, call, items, held)
     for name in options:
@@ -337,15 +336,14 @@ def _spread(call: Any, item: Any) -> Any:
     return call(*item)
 
 
-def _held(offloaded: Any, first: Any) -> Any:
-    """Return NumPy's choice that is held for calls over arrays like `first`, or None."""
+def _held(offloaded: Any, first: Any, number: int) -> Any:
+    """Return NumPy's choice that is held for that many calls over arrays like `first`, or None."""
     context, table = offloaded._hot
-    if not table or type(first) is not np.ndarray:
+    held = table.get((first.dtype, first.shape, first.strides)) if type(first) is _ndarray else None
+    if held is None or held.left <= number or current.get() is not context:
         return None
-    held = table.get((first.dtype, first.shape, first.strides))
-    if held is None or held.left <= SEVERAL or current.get() is not context:
-        return None
-    return held if held.again is None and held.limit is None else None
+    brief = number * held.seconds < SEVERAL_SECONDS
+    return held if brief and held.again is None and held.limit is None else None
 
 
 def _stays_single(held: Any, first: Any) -> bool:
@@ -354,36 +352,35 @@ def _stays_single(held: Any, first: Any) -> bool:
 
 
 def _few(offloaded: Any, call: Any, items: list[Any], held: Any) -> list[Any]:
-    """Call a few items; those of the first one's kind on the choice that is held for it."""
+    """Call a few items; on the choice that is held for the first one's kind where all are of it."""
+    function = offloaded.__wrapped__ if held is not None and _are_alike(items) else call
     results: list[Any] = []
-    array, written = np.ndarray, offloaded.__wrapped__
-    dtype = shape = strides = None
-    if held is not None:
-        first = items[0]
-        dtype, shape, strides = first.dtype, first.shape, first.strides
     start = perf_counter()
     try:
         for item in items:
-            if (
-                held is not None
-                and type(item) is array
-                and item.dtype is dtype
-                and item.shape == shape
-                and item.strides == strides
-            ):
-                held.left -= 1
-                results.append(written(item))
-            else:
-                results.append(call(item))
-    except Exception as error:
-        _noted(error, len(results))
+            results.append(function(item))  # noqa: PERF401 - how many there are is told
+    except BaseException as error:
+        tell_failed(offloaded, error, len(items) - len(results) - 1, len(items))
         raise
-    except KeyboardInterrupt:
-        say_interrupted(f"{name_of(written)}.map", len(results), len(items))
-        raise
-    if held is not None and not held.plain:
-        held.timed.append((perf_counter() - start) / len(items))
+    finally:
+        if function is not call:
+            held.left -= len(results)
+    seconds = perf_counter() - start
+    if function is not call and not held.plain:
+        held.timed.append(seconds / len(items))
+    if len(items) >= FEW:
+        mapped = _batching(offloaded).mapped
+        mapped.items += len(items)
+        mapped.seconds += seconds
     return results
+
+
+def tell_failed(offloaded: Any, error: BaseException, left: int, number: int) -> None:
+    """Say where a map of a few items ended, so many before its last one."""
+    if isinstance(error, Exception):
+        _noted(error, number - left - 1)
+    elif isinstance(error, KeyboardInterrupt):
+        say_interrupted(f"{name_of(offloaded.__wrapped__)}.map", number - left - 1, number)
 
 
 def _noted(error: Exception, place: int) -> Exception:
@@ -395,7 +392,7 @@ def _are_alike(items: Any) -> bool:
     """Return whether all items are arrays of one dtype, shape and layout."""
     if type(items) is np.ndarray:
         return items.ndim > 1 and items.flags.c_contiguous
-    first, array = items[0], np.ndarray
+    first, array = items[0], _ndarray
     if type(first) is not array:
         return False
     dtype, shape, strides = first.dtype, first.shape, first.strides

@@ -223,8 +223,7 @@ class Schedule:
         tasks: list[Task] = []
         used = 0
         for mate in queue.mates(task):
-            fits = mate is task or (_same(mate.context, task.context) and lane.fits(mate, used))
-            if fits:
+            if mate is task or (_same(mate.context, task.context) and lane.fits(mate, used)):
                 tasks.append(mate)
                 used += mate.need_bytes
             if len(tasks) == most:
