@@ -18,7 +18,7 @@ from gpuforge.runtime.array.elementwise import captured, note_binary, note_ufunc
 from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.indexing import assign_all, getitem, is_frozen, setitem, write
 from gpuforge.runtime.array.namespace import Namespace
-from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Recorder
+from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Recorder, is_recording
 from gpuforge.runtime.array.table import FUNCTIONS, METHODS, UFUNCS
 from gpuforge.runtime.array.unsupported import NoSuchMemory, Unsupported
 from gpuforge.runtime.array.views import follow_step
@@ -96,6 +96,8 @@ def taken_up(recorder: Recorder, result: Any) -> Any:
     kind = type(result)
     if kind is np.ndarray:
         fresh = result.flags.writeable and result.dtype.kind in NUMERIC_KINDS
+        # The table's own recordings go on with recorded arrays, whatever their dtype.
+        fresh = fresh and (recorder.has(result.dtype) or is_recording())
         return make(recorder, recorder.known(result)) if fresh else result
     if kind is tuple or kind is list:
         return kind([taken_up(recorder, item) for item in result])
