@@ -77,6 +77,12 @@ def two_dtypes_written_into_each_other(x, y):
     return z, y[::2], np.stack([x, y])
 
 
+@pattern(lambda: (ints(), np.float64(np.inf)), lambda: (ints(), np.float64(2.5)))
+def numbers_that_no_whole_number_holds(x, value):
+    x[0] = value
+    return x
+
+
 @pattern(lambda: vec(12), lambda: ints(5))
 def heaps_and_sorted_lists(x):
     h = list(x)

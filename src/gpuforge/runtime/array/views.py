@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ def broadcast_to(recorder: Recorder, node: Node, shape: tuple[int, ...]) -> Node
     return recorder.note(BROADCAST, (node,), (shape,), shape, node.dtype)
 
 
-WINDOWS: list[Any] = []
+WINDOWS: list[Callable[..., Node]] = []
 """What notes every window of a node, by indices; entered by `operations.arrangement`."""
 
 
