@@ -96,7 +96,6 @@ def taken_up(recorder: Recorder, result: Any) -> Any:
     kind = type(result)
     if kind is np.ndarray:
         fresh = result.flags.writeable and result.dtype.kind in NUMERIC_KINDS
-        # The table's own recordings go on with recorded arrays, whatever their dtype.
         fresh = fresh and (recorder.has(result.dtype) or is_recording())
         return make(recorder, recorder.known(result)) if fresh else result
     if kind is tuple or kind is list:

@@ -275,7 +275,7 @@ def user_frame() -> FrameType:
 
 
 def is_recording() -> bool:
-    """Return whether an operation of the table asks, rather than the user's code."""
+    """Return whether an operation of the table asks: it goes on with recorded arrays alone."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
