@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from gpuforge.runtime.array.array import Array, make, node_of
-from gpuforge.runtime.array.dispatch import refuse
+from gpuforge.runtime.array.dispatch import numbers, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.formula import follow_numpy
 from gpuforge.runtime.array.operations.creation import full_node
-from gpuforge.runtime.array.operations.view import astype, numbers, stack, taken
+from gpuforge.runtime.array.operations.view import astype, stack, taken
 from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.array.table import notes, row
 from gpuforge.runtime.array.unsupported import Unsupported

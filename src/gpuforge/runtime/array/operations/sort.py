@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from gpuforge.runtime.array.array import Array, make, node_of
-from gpuforge.runtime.array.dispatch import operand, refuse
+from gpuforge.runtime.array.dispatch import numbers, operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.graph import Dtype, Node, Operation, Shape
 from gpuforge.runtime.array.indexing import assign_all
-from gpuforge.runtime.array.operations.view import flip, numbers, transpose_
+from gpuforge.runtime.array.operations.view import flip, transpose_
 from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.array.rules import count, normalise_axis
 from gpuforge.runtime.array.table import notes, row

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gpuforge.runtime.array.array import Array, layout, make, node_of, storage_of, view
-from gpuforge.runtime.array.dispatch import operand, refuse
+from gpuforge.runtime.array.dispatch import numbers, operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.graph import Node, Shape
 from gpuforge.runtime.array.indexing import assign_all
-from gpuforge.runtime.array.namespace import converts, is_recorded
+from gpuforge.runtime.array.namespace import converts
 from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Recorder
 from gpuforge.runtime.array.rules import broadcast, count, normalise_axes, normalise_axis
 from gpuforge.runtime.array.table import notes, row
@@ -285,16 +285,6 @@ def joined(recorder: Recorder, nodes: list[Node], axis: int) -> Node:
     length = sum(node.shape[axis] for node in nodes)
     shape = (*first[:axis], length, *first[axis + 1 :])
     return recorder.note(CONCATENATE, tuple(nodes), (axis,), shape, nodes[0].dtype)
-
-
-def numbers(recorder: Recorder, value: Any) -> Node:
-    """Return the node of an argument that may be a list of numbers too."""
-    if isinstance(value, list | tuple):
-        made = np.asarray(value) if not is_recorded(value) else None
-        if made is None or made.dtype.kind not in NUMERIC_KINDS:
-            raise Unsupported("a list of recorded or other values")
-        return recorder.known(made)
-    return operand(recorder, value)
 
 
 def _of_one_dtype(recorder: Recorder, arrays: Any, dtype: Any = None) -> list[Node]:
