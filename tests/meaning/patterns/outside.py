@@ -83,6 +83,17 @@ def numbers_that_no_whole_number_holds(x, value):
     return x
 
 
+def _read_only(dtype):
+    x = mat(3, 4).astype(dtype)[1]
+    x.flags.writeable = False
+    return x
+
+
+@pattern(lambda: (_read_only(np.uint16), vec(4)), lambda: (_read_only(np.float64), vec(4)))
+def read_only_view_handed_back(x, y):
+    return x, x * y, y
+
+
 @pattern(lambda: vec(12), lambda: ints(5))
 def heaps_and_sorted_lists(x):
     h = list(x)

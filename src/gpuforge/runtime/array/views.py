@@ -103,8 +103,7 @@ def broadcast_to(recorder: Recorder, node: Node, shape: tuple[int, ...]) -> Node
     return recorder.note(BROADCAST, (node,), (shape,), shape, node.dtype)
 
 
-WINDOWS: list[Callable[..., Node]] = []
-"""What notes every window of a node, by indices; entered by `operations.arrangement`."""
+WINDOWS: list[Callable[..., Node]] = []  # entered by `operations.arrangement`
 
 
 def follow_step(recorder: Recorder, node: Node, step: Step) -> Node:
