@@ -151,7 +151,11 @@ def _names() -> tuple[dict[Operation, set[str]], dict[str, set[Operation]], set[
     composed: dict[str, set[Operation]] = {}
     for ufunc, operation in UFUNCS.items():
         direct.setdefault(operation, set()).add(_public(ufunc))
-    formulas = {n for n, how in noted.items() if "formula.<locals>" in how.__qualname__}
+    formulas = {
+        n
+        for n, how in noted.items()
+        if "formula.<locals>" in getattr(how, "func", how).__qualname__
+    }
     for name, recording in noted.items():
         if name in formulas:
             continue

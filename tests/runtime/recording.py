@@ -23,6 +23,7 @@ class Reference:
 
     def __init__(self) -> None:
         self.able: dict[tuple[Operation, Dtype], str] = {}
+        self.dtypes = frozenset("?bBhHiIlLqQefdgFDG")
 
     def supports(self, operation: Operation, dtype: Dtype) -> str:
         return ""

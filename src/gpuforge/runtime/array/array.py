@@ -100,7 +100,7 @@ class Array:
 
     @property
     def flags(self) -> Any:
-        return _known_layout(self).flags
+        return Flags(self)
 
     @property
     def device(self) -> str:
@@ -155,6 +155,23 @@ class Array:
 
     def __sizeof__(self) -> int:
         return 112 + self.nbytes
+
+
+class Flags:
+    """NumPy's flags of a recorded array: they can be read, not set."""
+
+    def __init__(self, array: Array) -> None:
+        self.__dict__["_array"] = array
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_known_layout(self._array).flags, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise self._array._recorder.refuse(f"x.flags.{name} = ... changes an array in place")
+
+    __getitem__ = property(lambda self: _known_layout(self._array).flags.__getitem__)
+    __repr__ = property(lambda self: _known_layout(self._array).flags.__repr__)
+    __setitem__ = __setattr__
 
 
 _new = Array.__new__

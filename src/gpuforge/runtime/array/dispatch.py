@@ -17,8 +17,8 @@ from gpuforge.runtime.array.array import Array, exported, host_of, make, node_of
 from gpuforge.runtime.array.elementwise import captured, note_binary, note_ufunc
 from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.indexing import assign_all, getitem, is_frozen, setitem, write
-from gpuforge.runtime.array.namespace import Namespace
-from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Recorder
+from gpuforge.runtime.array.namespace import Namespace, is_recorded
+from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Recorder, is_recording
 from gpuforge.runtime.array.table import FUNCTIONS, METHODS, UFUNCS
 from gpuforge.runtime.array.unsupported import NoSuchMemory, Unsupported
 from gpuforge.runtime.array.views import follow_step
@@ -95,6 +95,7 @@ def taken_up(recorder: Recorder, result: Any) -> Any:
     kind = type(result)
     if kind is np.ndarray:
         fresh = result.flags.writeable and result.dtype.kind in NUMERIC_KINDS
+        fresh = fresh and (recorder.has(result.dtype) or is_recording())
         return make(recorder, recorder.known(result)) if fresh else result
     if kind is tuple or kind is list:
         return kind([taken_up(recorder, item) for item in result])
@@ -115,6 +116,16 @@ def operand(recorder: Recorder, value: Any) -> Node:
     if isinstance(value, np.generic | bool | int | float | complex):
         return recorder.known(np.asarray(value))
     raise Unsupported(f"an argument is a {type(value).__name__}")
+
+
+def numbers(recorder: Recorder, value: Any) -> Node:
+    """Return the node of an argument that may be a list of numbers too."""
+    if isinstance(value, list | tuple):
+        made = np.asarray(value) if not is_recorded(value) else None
+        if made is None or made.dtype.kind not in NUMERIC_KINDS:
+            raise Unsupported("a list of recorded or other values")
+        return recorder.known(made)
+    return operand(recorder, value)
 
 
 def refuse(**options: Any) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gpuforge.runtime.array.array import Array, make, node_of
-from gpuforge.runtime.array.namespace import CONVERSIONS, CREATIONS
+from gpuforge.runtime.array.namespace import CONVERSIONS, CREATIONS, is_recorded
 from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.array.table import Recording, notes
 from gpuforge.runtime.array.unsupported import NoSuchMemory, NotRecordable, Unsupported
@@ -79,17 +79,11 @@ def _made(name: str) -> Callable[..., Any]:
         try:
             return found(_here.recorder, *args, **kwargs)
         except Unsupported:
-            if any(map(_holds_recorded, args)):
+            if any(map(is_recorded, args)):
                 raise
             return original(*args, **kwargs)
 
     return made
-
-
-def _holds_recorded(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return any(map(_holds_recorded, value))
-    return type(value) is Array
 
 
 _FUNCTIONS = {

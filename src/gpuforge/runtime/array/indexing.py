@@ -258,6 +258,9 @@ def value_node(recorder: Recorder, value: Any, dtype: np.dtype[Any]) -> Node:
         return node_of(value)
     if type(value) is np.ndarray:
         return captured(recorder, value)
+    narrowed = isinstance(value, np.generic) and _may_not_convert(value.dtype, dtype)
+    if narrowed and not abs(value) < 2**31:  # a float of Python's own, too, but cast otherwise
+        raise Unsupported(f"{value} is written as {dtype}")
     if isinstance(value, bool | int | float | complex):
         try:
             return recorder.known(np.array(value, dtype=dtype))

@@ -57,7 +57,7 @@ def _noted(
 ) -> Any:
     """Note a function, or let NumPy do it where it cannot be noted."""
     recorder = namespace._recorder
-    if recorder.closed or (not any(map(_is_recorded, args)) and not namespace._creates):
+    if recorder.closed or (not any(map(is_recorded, args)) and not namespace._creates):
         return function(*args, **kw)
     try:
         return recording(recorder, *args, **kw)
@@ -70,9 +70,10 @@ def _noted(
     return namespace._fall_back(recorder, f"np.{function.__name__}", function, args, kw, reason)
 
 
-def _is_recorded(value: Any) -> bool:
+def is_recorded(value: Any) -> bool:
+    """Return whether a value is a recorded array, or a list or tuple with one in it."""
     if isinstance(value, list | tuple):
-        return any(map(_is_recorded, value))
+        return any(map(is_recorded, value))
     return hasattr(type(value), "_recorder")
 
 

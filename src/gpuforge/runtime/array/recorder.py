@@ -37,11 +37,13 @@ class Engine(Protocol):
     Attributes
     ----------
     able : what `supports` answered before, by operation and dtype
+    dtypes : type codes of NumPy (``dtype.char``) that the backend has
     latest : the program that ran last; None before
     pace : what ends a recording that takes too long; None where nothing does
     """
 
     able: dict[tuple[Operation, Dtype], str]
+    dtypes: frozenset[str]
     latest: Any
     pace: Any
 
@@ -73,19 +75,9 @@ class Recorder:
     """
 
     __slots__ = (
-        *("__weakref__", "able", "arguments", "began", "closed", "engine", "errstate", "evaluated"),
-        *(
-            "exports",
-            "fallbacks",
-            "filters",
-            "modes",
-            "namespace",
-            "reads",
-            "tape",
-            "trouble",
-            "turned",
-        ),
-    )
+        "__weakref__ able arguments began closed engine errstate evaluated exports fallbacks"
+        " filters modes namespace reads tape trouble turned"
+    ).split()
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -104,14 +96,8 @@ class Recorder:
         self.modes: dict[str, str] = {**np.geterr()}  # type: ignore[dict-item]
         self.filters = (warnings.filters, len(warnings.filters))
 
-    def note(
-        self,
-        operation: Operation,
-        inputs: tuple[Node, ...],
-        params: tuple[Any, ...],
-        shape: Shape,
-        dtype: Dtype,
-    ) -> Node:
+    def note(self, operation: Operation, inputs: tuple[Node, ...], params: tuple[Any, ...],
+             shape: Shape, dtype: Dtype) -> Node:  # fmt: skip
         """Note one operation and return its node; it is evaluated at once if it may raise.
 
         Raises
@@ -154,14 +140,8 @@ class Recorder:
                 raise self.refuse(reason)  # a copy on the host would not share memory
             raise Unsupported(reason)
 
-    def append(
-        self,
-        operation: Operation,
-        places: tuple[int, ...],
-        params: tuple[Any, ...],
-        shape: Shape,
-        dtype: Dtype,
-    ) -> Node:
+    def append(self, operation: Operation, places: tuple[int, ...], params: tuple[Any, ...],
+               shape: Shape, dtype: Dtype) -> Node:  # fmt: skip
         """Add one entry to the tape and return its node."""
         tape = self.tape
         node = Node(shape, dtype, tape, len(tape.entries))
@@ -189,6 +169,10 @@ class Recorder:
         tape.nodes.append(None)
         tape.inputs.append(value)
         return len(tape.entries) - 1
+
+    def has(self, dtype: Dtype) -> bool:
+        """Return whether arrays of `dtype` can be on the backend; others stay NumPy's own."""
+        return dtype.isnative and dtype.char in self.engine.dtypes
 
     def known(self, host: Host) -> Node:
         """Return a node for a host array that nobody else writes into while the call lasts."""
@@ -288,6 +272,17 @@ def user_frame() -> FrameType:
     while frame.f_back and str(frame.f_globals.get("__name__", "")).startswith(_OWN):
         frame = frame.f_back
     return frame
+
+
+def is_recording() -> bool:
+    """Return whether an operation of the table asks: it goes on with recorded arrays alone."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith("gpuforge.runtime.array.operations"):
+            return True
+        frame = frame.f_back if module.startswith(_OWN) else None
+    return False
 
 
 def _referred(nodes: list[Node | None]) -> list[bool]:

@@ -78,8 +78,9 @@ _STEPS: dict[str, Any] = {
     "imag": lambda array: array.imag,
     "diagonal": np.diagonal,
     "broadcast": np.broadcast_to,
+    "windows": np.lib.stride_tricks.sliding_window_view,
 }
-READ_ONLY = frozenset(["broadcast", "diagonal"])
+READ_ONLY = frozenset(["broadcast", "diagonal", "windows"])
 """Steps to views that NumPy does not let anybody write into."""
 
 

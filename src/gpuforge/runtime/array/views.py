@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,9 @@ def broadcast_to(recorder: Recorder, node: Node, shape: tuple[int, ...]) -> Node
     return recorder.note(BROADCAST, (node,), (shape,), shape, node.dtype)
 
 
+WINDOWS: list[Callable[..., Node]] = []  # entered by `operations.arrangement`
+
+
 def follow_step(recorder: Recorder, node: Node, step: Step) -> Node:
     """Return the node of a view from the node of what it is a view of."""
     name, *params = step
@@ -115,6 +119,8 @@ def follow_step(recorder: Recorder, node: Node, step: Step) -> Node:
         return _diagonal(recorder, node, *params)
     if name == "broadcast":
         return broadcast_to(recorder, node, params[0])
+    if name == "windows":
+        return WINDOWS[0](recorder, node, *params)
     part = REAL if name == "real" else IMAG
     return recorder.note(part, (node,), (), node.shape, np.empty(0, node.dtype).real.dtype)
 

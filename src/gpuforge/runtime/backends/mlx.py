@@ -125,6 +125,8 @@ def lowering(mx: Any) -> Lowering:
     functions |= {row: getattr(mx, name) for row, name in _RENAMED.items()}
     functions |= {name: _on_arrays(mx, functions[name]) for name in _two_numbers(mx)}
     functions |= {
+        "sum": lambda x, axes, keep: mx.sum(x, axes, keep).astype(x.dtype),
+        "prod": lambda x, axes, keep: mx.prod(x, axes, keep).astype(x.dtype),
         "fixed_power": lambda x, n: mx.power(x, mx.array(n, x.dtype)),
         "astype": lambda x, dtype: x.astype(typed(dtype)),
         "full": lambda shape, value, dtype: mx.full(shape, value, typed(dtype)),

@@ -189,6 +189,7 @@ class BackendEngine:
         self.aside, self.pace, self.numpy_seconds = aside, pace, numpy_seconds
         self.timing = timing or comparing
         self.able = programs.able(backend, exact)
+        self.dtypes = backend.lowering.dtypes
         self.outcome = Outcome()
         self.latest: Program | None = None
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import islice
+from traceback import clear_frames
 from types import CellType, FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
@@ -93,6 +94,7 @@ def record(
     body = substituted(function, Namespace(recorder, creates=creates))
     referred = sys.getrefcount(recorder)
     wrapped, given = _wrapped(recorder, (*args, *kwargs.values()))
+    results.seen.update({id(one): one for one in wrapped if type(one) is np.ndarray})
     recorder.arguments = given
     positional = wrapped[: len(args)]
     named = dict(zip(kwargs, wrapped[len(args) :], strict=True))
@@ -101,6 +103,12 @@ def record(
     except BaseException as error:
         if recorder.trouble or _is_ours(error, function):
             factor = getattr(error, "factor", 0.0)
+            clear_frames(error.__traceback__)
+            del positional, named, wrapped
+            engine.pace, recorder.arguments = None, []
+            if _any_kept(sys.getrefcount(recorder) - referred, recorder, given):
+                _settle_kept(recorder, given, results)  # what the function wrote to has them
+            recorder.closed, recorder.namespace = True, None
             raise StartAgain(recorder.trouble or _reason(error), type(error), factor) from None
         engine.pace = None
         recorder.force()
@@ -121,14 +129,17 @@ def record(
     _settle_exports(recorder, results, (*args, *kwargs.values()))
     results.alive.clear()
     recorder.arguments = []
-    referred += len(given) + (recorder.namespace is not None)
-    kept = sys.getrefcount(recorder) > referred or any(
-        sys.getrefcount(array) > _GIVEN for array in given
-    )
+    kept = _any_kept(sys.getrefcount(recorder) - referred, recorder, given)
     if kept:
         _settle_kept(recorder, given, results)
     recorder.closed, recorder.namespace = True, None
     return Recorded(made, recorder, kept, noted)
+
+
+def _any_kept(others: int, recorder: Recorder, given: list[Array]) -> bool:
+    """Return whether recorded arrays are kept, if so many others refer to the recorder."""
+    own = len(given) + (recorder.namespace is not None)
+    return others > own or any(sys.getrefcount(array) > _GIVEN for array in given)
 
 
 def _reaches_otherwise(function: Any, values: tuple[Any, ...]) -> bool:
@@ -187,12 +198,16 @@ def _may_write(function: FunctionType, kinds: tuple[type, ...], depth: int) -> b
 def _wrapped(recorder: Recorder, values: tuple[Any, ...]) -> tuple[list[Any], list[Array]]:
     """Return what the function gets for its arguments, and the recorded arrays among it.
 
-    An array given twice is one recorded array, too; one of another byte order is left alone.
+    An array given twice is one recorded array, too; what the backend cannot hold is left alone.
     """
     arrays: dict[int, Array] = {}
     for value in values:
-        if type(value) is np.ndarray and value.dtype.isnative and id(value) not in arrays:
+        if type(value) is not np.ndarray or id(value) in arrays:
+            continue
+        if recorder.has(value.dtype):
             arrays[id(value)] = argument(recorder, value)
+        else:
+            recorder.fell_back("an argument", f"it has no arrays of {value.dtype}")
     return [arrays.get(id(value), value) for value in values], list(arrays.values())
 
 
@@ -324,6 +339,8 @@ class _Results:
         host = self.recorder.host(node)
         taken = any(host is other for other in self.hosts)
         self.hosts.append(host)
+        if not (host.flags.c_contiguous or self.recorder.turned):
+            return host.copy(order="C")  # libraries lay out their factors as they like
         if taken or not host.flags.writeable or isinstance(host.base, np.ndarray):
             return host.copy(order="K")
         return host
@@ -341,7 +358,7 @@ class _Results:
 
     def _exported(self, value: Host) -> Any:
         """Return what ``np.asarray`` gave of an argument as the caller's own array."""
-        if value.flags.writeable:
+        if value.flags.writeable or id(value) in self.seen:
             return value
         found = self.given_to_numpy(value)
         if found is not None:

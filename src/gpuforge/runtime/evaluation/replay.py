@@ -36,7 +36,7 @@ class Leaf:
     output : its place among the outputs of the program
     scalar : whether NumPy has a scalar here
     chain : the steps that lead from the output to it
-    whole : whether other arrays could be views of the same memory: it is in C order then
+    whole : whether the output is in C order, as NumPy's is, or as memory that others may share
     """
 
     output: int
@@ -124,8 +124,8 @@ class Noted:
 
 def leaf_of(array: Array, output: int) -> Leaf:
     """Return how an array is made of an output."""
-    whole = array._storage is not None
-    return Leaf(output, array._scalar, array._chain if whole else (), whole)
+    whole = array._storage is not None or not array._recorder.turned
+    return Leaf(output, array._scalar, array._chain, whole)
 
 
 class Replay:

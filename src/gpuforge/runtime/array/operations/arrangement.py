@@ -11,14 +11,14 @@ from gpuforge.runtime.array.array import Array, make, node_of, view
 from gpuforge.runtime.array.dispatch import on_host, operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.formula import follow_numpy
-from gpuforge.runtime.array.graph import Node
+from gpuforge.runtime.array.graph import Node, Shape
 from gpuforge.runtime.array.operations.creation import full_node, where
 from gpuforge.runtime.array.operations.view import concatenate, joined, moveaxis, taken
 from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.array.rules import broadcast, count, normalise_axis
 from gpuforge.runtime.array.table import notes
 from gpuforge.runtime.array.unsupported import Unsupported
-from gpuforge.runtime.array.views import broadcast_to, cast, reshape
+from gpuforge.runtime.array.views import WINDOWS, broadcast_to, cast, reshape
 
 follow_numpy(
     np.rot90, np.tile, np.array_split, np.split, np.hsplit, np.vsplit, np.dsplit, np.dstack,
@@ -234,11 +234,15 @@ def sliding_window_view(recorder: Recorder, x: Any, window_shape: Any, axis: Any
     """Note every window of an array, in new axes at the end."""
     if writeable:
         raise Unsupported("windows that are written into")
-    made: Any = make(recorder, operand(recorder, x))
-    windows = whole_numbers(window_shape)
-    axes = list(range(made.ndim)) if axis is None else [
-        normalise_axis(one, made.ndim) for one in whole_numbers(axis)
-    ]  # fmt: skip
+    array, windows = taken(recorder, x), tuple(whole_numbers(window_shape))
+    given = range(array.ndim) if axis is None else whole_numbers(axis)
+    axes = tuple(normalise_axis(one, array.ndim) for one in given)
+    made = _windows(recorder, node_of(array), windows, axes)
+    return view(array, ("windows", windows, axes), made)
+
+
+def _windows(recorder: Recorder, node: Node, windows: Shape, axes: Shape) -> Node:
+    made: Any = make(recorder, node)
     if len(windows) != len(axes):
         raise Unsupported("windows that do not fit")
     for window, at in zip(windows, axes, strict=True):
@@ -247,12 +251,10 @@ def sliding_window_view(recorder: Recorder, x: Any, window_shape: Any, axis: Any
             raise Unsupported("a window that does not fit")
         places = np.arange(length)[:, None] + np.arange(window)
         made = moveaxis(recorder, made[along(at, places)], at + 1, -1)
-    return _read_only(recorder, node_of(made))
+    return node_of(made)
 
 
-def _read_only(recorder: Recorder, node: Node) -> Array:
-    """Return an array that cannot be written into."""
-    return view(make(recorder, node), ("broadcast", node.shape), node)
+WINDOWS.append(_windows)
 
 
 @notes(np.broadcast_arrays)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from gpuforge.runtime.array.array import make, node_of
-from gpuforge.runtime.array.dispatch import refuse
+from gpuforge.runtime.array.dispatch import numbers, refuse
 from gpuforge.runtime.array.graph import Node
-from gpuforge.runtime.array.operations.sort import ARGSORT, numbers
+from gpuforge.runtime.array.operations.sort import ARGSORT
 from gpuforge.runtime.array.operations.view import moveaxis, ravel, taken
 from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.array.rules import broadcast, normalise_axis

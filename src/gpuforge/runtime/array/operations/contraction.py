@@ -102,6 +102,8 @@ def outer(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
 @notes(np.linalg.outer)
 def linalg_outer(recorder: Recorder, x1: Any, x2: Any, /) -> Any:
     """Note every product of two vectors."""
+    if any(taken(recorder, one).ndim != 1 for one in (x1, x2)):
+        raise Unsupported("no vectors")
     return outer(recorder, x1, x2)
 
 
@@ -192,7 +194,4 @@ def vecdot(recorder: Recorder, x1: Any, x2: Any, /, *, axis: Any = -1) -> Any:
     return sum_(recorder, products, axis, products.dtype)
 
 
-@notes(np.linalg.matmul)
-def linalg_matmul(recorder: Recorder, x1: Any, x2: Any, /) -> Any:
-    """Note a matrix product."""
-    return matmul(recorder, x1, x2)
+notes(np.linalg.matmul)(matmul)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpuforge.runtime.array.array import Array, make, node_of
-from gpuforge.runtime.array.dispatch import refuse
+from gpuforge.runtime.array.dispatch import numbers, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.formula import follow_numpy
 from gpuforge.runtime.array.operations.creation import full_node
@@ -36,14 +36,9 @@ follow_numpy(
 # -- convolutions ---------------------------------------------------------------------------------
 
 
-def _given(recorder: Recorder, x: Any) -> Array:
-    """Return an argument, which may be a list of numbers, as an array."""
-    return taken(recorder, np.asarray(x) if isinstance(x, list | tuple) else x)
-
-
 def _vectors(recorder: Recorder, a: Any, v: Any) -> tuple[Array, Array]:
     """Return two vectors of one dtype."""
-    nodes = [node_of(_given(recorder, one)) for one in (a, v)]
+    nodes = [numbers(recorder, one) for one in (a, v)]
     common = np.result_type(*(node.dtype for node in nodes))
     if any(len(node.shape) != 1 or not node.shape[0] for node in nodes) or common.kind == "b":
         raise Unsupported("no vectors of numbers")
@@ -85,7 +80,7 @@ def interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None, right
            period: Any = None) -> Any:  # fmt: skip
     """Note values of a piecewise linear curve."""
     refuse(period=period)
-    nodes = [node_of(_given(recorder, one)) for one in (x, xp, fp)]
+    nodes = [numbers(recorder, one) for one in (x, xp, fp)]
     if any(node.dtype.kind == "c" for node in nodes):
         raise Unsupported("a curve of complex numbers")
     one, *curve = (cast(recorder, node, _FLOAT) for node in nodes)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from gpuforge.runtime.array.array import Array, make, node_of
-from gpuforge.runtime.array.dispatch import operand, refuse
+from gpuforge.runtime.array.dispatch import numbers, operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.graph import Dtype, Node, Operation, Shape
 from gpuforge.runtime.array.indexing import assign_all
 from gpuforge.runtime.array.operations.view import flip, transpose_
-from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Recorder
+from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.array.rules import count, normalise_axis
 from gpuforge.runtime.array.table import notes, row
 from gpuforge.runtime.array.unsupported import Unsupported
@@ -39,22 +39,6 @@ NONZERO = row("nonzero", lambda array: np.array(np.nonzero(array)), "gather", ra
 """places along each axis as rows of a matrix; how many there are depends on values"""
 UNIQUE = row("unique", np.unique, "sort", raises=True)
 """flat array; how many different values there are depends on values"""
-
-
-def numbers(recorder: Recorder, value: Any) -> Node:
-    """Return the node of an argument that may be a list of numbers too."""
-    if isinstance(value, list | tuple):
-        made = np.asarray(value) if not _holds_recorded(value) else None
-        if made is None or made.dtype.kind not in NUMERIC_KINDS:
-            raise Unsupported("a list of recorded or other values")
-        return recorder.known(made)
-    return operand(recorder, value)
-
-
-def _holds_recorded(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return any(_holds_recorded(one) for one in value)
-    return type(value) is Array
 
 
 def of_unknown_length(

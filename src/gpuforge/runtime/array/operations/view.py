@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.array.array import Array, layout, make, node_of, view
-from gpuforge.runtime.array.dispatch import operand, refuse
+from gpuforge.runtime.array.array import Array, layout, make, node_of, storage_of, view
+from gpuforge.runtime.array.dispatch import numbers, operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.graph import Node, Shape
 from gpuforge.runtime.array.indexing import assign_all
@@ -87,16 +88,8 @@ def ravel(recorder: Recorder, x: Any, order: Any = "C") -> Any:
     return reshape_(recorder, array, (array.size,), order)
 
 
-@notes(np.real)
-def real(recorder: Recorder, val: Any) -> Any:
-    """Note the real part, a view."""
-    return getattr(taken(recorder, val), "real")  # noqa: B009 - installed by dispatch
-
-
-@notes(np.imag)
-def imag(recorder: Recorder, val: Any) -> Any:
-    """Note the imaginary part, a view."""
-    return getattr(taken(recorder, val), "imag")  # noqa: B009 - installed by dispatch
+notes(np.real)(lambda recorder, val: taken(recorder, val).real)  # type: ignore[attr-defined]
+notes(np.imag)(lambda recorder, val: taken(recorder, val).imag)  # type: ignore[attr-defined]
 
 
 @notes(method="flatten")
@@ -130,12 +123,6 @@ def transpose_method(recorder: Recorder, x: Array, *axes: Any) -> Any:
     return transpose_(recorder, x, given)
 
 
-@notes(np.matrix_transpose, np.linalg.matrix_transpose)
-def matrix_transpose(recorder: Recorder, x: Any, /) -> Any:
-    """Note the last two axes swapped."""
-    return swapaxes(recorder, x, -1, -2)
-
-
 @notes(np.swapaxes, method="swapaxes")
 def swapaxes(recorder: Recorder, x: Any, axis1: Any, axis2: Any) -> Any:
     """Note two axes swapped."""
@@ -144,6 +131,9 @@ def swapaxes(recorder: Recorder, x: Any, axis1: Any, axis2: Any) -> Any:
     one, two = normalise_axis(axis1, array.ndim), normalise_axis(axis2, array.ndim)
     order[one], order[two] = two, one
     return transpose_(recorder, array, order)
+
+
+notes(np.matrix_transpose, np.linalg.matrix_transpose)(partial(swapaxes, axis1=-1, axis2=-2))
 
 
 @notes(np.moveaxis)
@@ -231,19 +221,20 @@ def flip(recorder: Recorder, m: Any, axis: Any = None) -> Any:
     return array[tuple(slice(None, None, -1 if p in axes else 1) for p in range(array.ndim))]  # type: ignore[index]
 
 
-@notes(np.flipud)
-def flipud(recorder: Recorder, m: Any) -> Any:
-    """Note the first axis read backwards."""
-    return flip(recorder, m, 0)
+notes(np.flipud)(partial(flip, axis=0))
+notes(np.fliplr)(partial(flip, axis=1))
 
 
-@notes(np.fliplr)
-def fliplr(recorder: Recorder, m: Any) -> Any:
-    """Note the second axis read backwards."""
-    return flip(recorder, m, 1)
+@notes(method="copy")
+def copy_method(recorder: Recorder, x: Array, order: Any = "C") -> Any:
+    """Return a copy, in C order where nothing else is asked for."""
+    made = copy_(recorder, x, order)
+    if order == "C" and recorder.turned and not made._scalar:
+        storage_of(made)  # memory that others may share is in C order
+    return made
 
 
-@notes(np.copy, method="copy")
+@notes(np.copy)
 def copy_(recorder: Recorder, a: Any, order: Any = "K", subok: Any = False) -> Any:
     """Return a copy: values never change, so only the memory is its own."""
     array = taken(recorder, a)
@@ -296,15 +287,8 @@ def joined(recorder: Recorder, nodes: list[Node], axis: int) -> Node:
     return recorder.note(CONCATENATE, tuple(nodes), (axis,), shape, nodes[0].dtype)
 
 
-def _unlisted(value: Any) -> Any:
-    """Return a list of numbers as an array, anything else as it is."""
-    if isinstance(value, list | tuple) and not any(type(one) is Array for one in value):
-        return np.asarray(value)
-    return value
-
-
 def _of_one_dtype(recorder: Recorder, arrays: Any, dtype: Any = None) -> list[Node]:
-    nodes = [operand(recorder, _unlisted(one)) for one in arrays]
+    nodes = [numbers(recorder, one) for one in arrays]
     if not nodes:
         raise Unsupported("nothing to join")
     common = np.result_type(*(node.dtype for node in nodes)) if dtype is None else np.dtype(dtype)
@@ -388,7 +372,7 @@ def ascontiguousarray(recorder: Recorder, a: Any, dtype: Any = None, *, like: An
     made = _as_array(recorder, a, dtype, copy=False)
     if made is not a or (a.ndim and layout(a).flags.c_contiguous):
         return made
-    return copy_(recorder, a)
+    return copy_method(recorder, a)
 
 
 @notes(method="view")

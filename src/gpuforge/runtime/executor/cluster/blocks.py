@@ -90,6 +90,7 @@ class _Shapes:
     """An engine that computes nothing: what it returns has the right shape and dtype alone."""
 
     def __init__(self) -> None:
+        self.dtypes = frozenset("?bBhHiIlLqQefdgFDG")
         self.able: dict[tuple[Operation, Dtype], str] = {}
         self.latest: Any = None
         self.pace: Any = None
