@@ -72,6 +72,7 @@ class Nothing:
 
     def __init__(self) -> None:
         self.able: dict[Any, str] = {}
+        self.dtypes = frozenset("?bBhHiIlLqQefdgFDG")
 
     def supports(self, operation: Any, dtype: Any) -> str:
         return ""
