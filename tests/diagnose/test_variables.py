@@ -21,7 +21,10 @@ RIGHT = {
     "KERAS_BACKEND": "torch",
     "MPLBACKEND": "QtAgg",
     "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,max_split_size_mb:128",
+    "PYTORCH_ALLOC_CONF": "roundup_power2_divisions:[256:1,>:8],expandable_segments:True",
     "HTTPS_PROXY": "http://me@proxy:3128",
+    "https_proxy": "me:secret@proxy:3128",
+    "SSL_CERT_DIR": "/not/there:/usr",
     "HF_HOME": "/tmp/not/there/yet",
     "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
 }
@@ -96,3 +99,24 @@ def test_generated_code_that_is_optional_is_not_named(environment: Environment) 
     environment.add(make_wheel(folder, "protobuf", "7.36.2"))
     environment.add(make_wheel(folder, "mine", "1", ("protobuf; extra == 'sentencepiece'",), old))
     assert run_checks("package_versions").having("error", "warning") == ()
+
+
+def test_a_backend_of_keras_that_its_own_file_names_is_not_missed(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KERAS_BACKEND")
+    (finding,) = found(environment)
+    assert "KERAS_BACKEND=tensorflow" in finding.message
+    (tmp_path / ".keras").mkdir()
+    (tmp_path / ".keras" / "keras.json").write_text('{"backend": "jax"}')
+    assert found(environment) == ()
+
+
+def test_one_script_of_another_python_is_no_moved_environment(environment: Environment) -> None:
+    script = environment.prefix / "bin" / "old"
+    script.write_text("#!/gone/bin/python3\n")
+    script.chmod(0o755)
+    (finding,) = run_checks("python_environment").having("error", "warning")
+    assert finding.state == "warning"
+    assert "/gone/bin/python3" in finding.message

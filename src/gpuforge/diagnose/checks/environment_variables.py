@@ -126,10 +126,11 @@ def _misset(site: Site) -> Iterator[Finding]:
     told = set[str]()
     for entry in _table() if site.live else ():
         packages = entry.get("packages")
-        if packages and not any(name in site.packages for name in packages):
+        elsewhere = entry.get("posix") and site.probe.platform == "win32"
+        if elsewhere or (packages and not any(name in site.packages for name in packages)):
             continue
         for name in entry["name"]:
-            value = site.probe.environ.get(name, "") or entry.get("default", "")
+            value = site.probe.environ.get(name, "") or _default(entry)
             fault = _fault(site, entry, name, value) if value and name not in told else ""
             package, first = entry.get("since", ("", "0"))
             if fault and at_least(site.version(package) or first, first):
@@ -139,6 +140,11 @@ def _misset(site: Site) -> Iterator[Finding]:
                     steps = (f"Set {name} to what is installed, or install what it stands for.",)
                 cause = entry.get("cause") or "named_file_gone" if "names" in entry else MISSET
                 yield Finding("warning", fault, cause, (f"{name}={value}",), steps)
+
+
+def _default(entry: dict[str, Any]) -> str:
+    configured = "unless" in entry and Path(entry["unless"]).expanduser().exists()
+    return "" if configured else entry.get("default", "")
 
 
 def _table() -> list[dict[str, Any]]:
@@ -152,9 +158,13 @@ def _fault(site: Site, entry: dict[str, Any], name: str, value: str) -> str:
     named = _misnamed(site, entry.get("names", ""), value)
     module = re.fullmatch(entry.get("module", "(?!)"), value)
     parts, needs = value.split(","), entry.get("needs", {})
+    if (site.environment.prefix / "conda-meta").is_dir():
+        needs = {}  # conda's packages are divided otherwise
     asked = [needs[like] for part in parts for like in needs if re.fullmatch(like, part)]
     lacking = next((some for some in asked if not any(map(site.distribution, some))), None)
-    places = [f for f in site.environment.folders if module and any(f.glob(f"{module[1]}*"))]
+    added = map(Path, filter(None, site.probe.environ.get("PYTHONPATH", "").split(os.pathsep)))
+    folders = (*site.environment.folders, *added) if module else ()
+    places = [folder for folder in folders if any(folder.glob(f"{module[1]}*"))]  # type: ignore[index]
     if (
         not re.fullmatch(entry.get("value", ".*"), value)
         or not _is_codec(entry, value)
@@ -196,8 +206,11 @@ def _misnamed(site: Site, what: str, value: str) -> str:
     if what == "program":
         found = path.exists() or isinstance(site.probe.find_program(value.split()[0]), str)
         return "" if found else "a program that does not exist"
-    if what in ("file", "folder"):
-        return "" if path.exists() else f"a {what} that does not exist"
+    if what == "file":
+        return "" if path.exists() else "a file that does not exist"
+    if what == "folder":  # or several of them
+        some = any(Path(one).expanduser().exists() for one in value.split(os.pathsep) if one)
+        return "" if some else "a folder that does not exist"
     # A cache that is there may be one that many read and one writes.
     if what == "made" and path.is_dir():
         return ""

@@ -46,7 +46,7 @@ def check(site: Site) -> Iterator[Finding]:
         # Nothing is wrong with it, unless an error text says that something was to be installed.
         state: State = "warning" if cause in site.asked else "ok"
         yield of_cause(cause, state, evidence=(str(mark),))
-    elif os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0):
+    elif _is_noexec(folder):
         message = f"{folder} is mounted noexec: no compiled module can be loaded from there"
         steps = ("Mount it with exec, or create the environment on another file system.",)
         yield Finding("error", message, "mounted_noexec", (str(folder),), steps)
@@ -59,11 +59,14 @@ def check(site: Site) -> Iterator[Finding]:
     elif not _is_writable(folder):
         yield of_cause("site_packages_permission_denied", "error", evidence=(str(folder),))
     elif environment.kind != "system Python" and (moved := _moved(prefix)):
-        message = (
-            f"{moved[0]} starts {moved[1]}, which does not exist: {prefix} was moved, or part of it"
-        )
-        steps = (f"Move it back, or create it again here: python -m venv --clear {prefix}",)
-        yield Finding("error", message, "environment_moved", moved, steps)
+        message = f"{moved[0]} starts {moved[1]}, which does not exist"
+        if Path(moved[0]).name.startswith("pip"):
+            message += f": {prefix} was moved"
+            steps = (f"Move it back, or create it again here: python -m venv --clear {prefix}",)
+            yield Finding("error", message, "environment_moved", moved, steps)
+        else:
+            steps = ("Install the package that it belongs to again.",)
+            yield Finding("warning", message, "environment_moved", moved, steps)
     elif fixed := _not_ours(site, folder):
         message = f"{len(fixed)} packages may not be changed by this user, such as {fixed[0]}"
         cause = "site_packages_permission_denied"
@@ -80,6 +83,11 @@ def check(site: Site) -> Iterator[Finding]:
         yield Finding("warning", "the environment has no pip", "pip_missing", (str(folder),), steps)
     else:
         yield Finding("ok", f"packages can be installed in {prefix}")
+
+
+def _is_noexec(folder: Path) -> bool:
+    flag = getattr(os, "ST_NOEXEC", 0)  # Linux has it
+    return bool(flag and os.statvfs(folder).f_flag & flag)
 
 
 def _lacking(environment: PythonEnvironment) -> list[str]:

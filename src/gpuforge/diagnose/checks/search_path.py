@@ -89,9 +89,10 @@ def _lost_modules(one: Distribution) -> list[str]:
 
 def _undecodable(content: bytes) -> str:
     try:
-        return "it holds null characters" if b"\0" in content.decode().encode() else ""
+        content.decode()
     except UnicodeDecodeError as error:
         return str(error)
+    return "it holds null characters" if b"\0" in content else ""
 
 
 def _lines(site: Site) -> Iterator[tuple[str, Finding]]:

@@ -95,7 +95,9 @@ def _modules(site: Site) -> list[tuple[int, str, str]]:
 
 def _preloaded(site: Site, find: object) -> Iterator[tuple[str, Finding]]:
     for name in re.split(r"[:\s]+", site.probe.environ.get("LD_PRELOAD", "")):
-        if name and not (os.path.exists(name) if "/" in name else find(name, ())):  # type: ignore[operator]
+        if not name or "$" in name:  # the loader puts words of its own in the place of those
+            continue
+        if not (os.path.exists(name) if "/" in name else find(name, ())):  # type: ignore[operator]
             message = f"LD_PRELOAD names {name}, which is not there: every program warns of it"
             steps = ("Unset LD_PRELOAD, or name the library by its full path.",)
             yield (
