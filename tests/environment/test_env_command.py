@@ -108,7 +108,7 @@ def test_export_writes_every_format(format_name: str, on: Any, said: Any, tmp_pa
 
 def test_export_to_a_place_that_cannot_be_written(on: Any, said: Any, tmp_path: Path) -> None:
     status, _, err = said("export", "--profile", "nlp", "-o", str(tmp_path / "no" / "file"))
-    assert (status, "cannot be written" in err) == (1, True)
+    assert (status, "cannot be written" in err) == (2, True)
 
 
 @pytest.mark.parametrize(
