@@ -23,7 +23,7 @@ import numpy as np
 
 import gpuforge as gf
 from gpuforge.errors import BackendUnavailable
-from gpuforge.runtime.executor.isolation import call_isolated, close_idle
+from gpuforge.runtime.workers.functions import call_isolated, close_idle
 
 RESULTS = Path(__file__).parent / "results"
 NBYTES, WARM = 8 << 20, 5

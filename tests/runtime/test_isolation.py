@@ -18,8 +18,8 @@ import pytest
 
 import gpuforge as gf
 from gpuforge.errors import InvalidSettings, TaskTimeout, WorkerDied, WorkloadError
-from gpuforge.runtime.executor.isolation import call_isolated
 from gpuforge.runtime.workers import pickling
+from gpuforge.runtime.workers.functions import call_isolated
 
 from .conftest import places
 from .test_workers import until
@@ -249,7 +249,7 @@ PROGRAM = """
 import os, sys, threading
 import numpy as np
 import gpuforge as gf
-from gpuforge.runtime.executor.isolation import call_isolated
+from gpuforge.runtime.workers.functions import call_isolated
 
 @gf.offload(backend="numpy", isolate=True, fallback=True)
 def placed(x):

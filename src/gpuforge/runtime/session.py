@@ -190,14 +190,6 @@ class Session:
         if self._compilers is not None:
             self._compilers.close()
 
-    def open_beside(self, libraries: Iterable[Library], by: str) -> None:
-        """Begin to open libraries beside the program, one after the other."""
-        self.openings.open_beside(libraries, by)
-
-    def lose(self, name: str, reason: str) -> None:
-        """Give up a library that this process cannot use any more: it computes in a worker now."""
-        self.openings.lose(name, reason)
-
     def _arrived(self, one: Opening) -> None:
         """Let functions use the devices of a library that was opened, and charge its opening."""
         self.account.opening_seconds += one.felt * one.library.opening_seconds

@@ -351,7 +351,7 @@ def learn_recorded(
         if outcome.died:
             session.notes.append(f"{call.function.name}: {outcome.settled}; NumPy made the call")
         if outcome.lost:
-            session.lose(name, outcome.lost)
+            session.openings.lose(name, outcome.lost)
         if outcome.settled == COMPILING:
             _learn_waiting(call, name, seconds, outcome)
             return
@@ -475,7 +475,7 @@ def _open_or_sound(call: Call, library: Library) -> None:
     """Open a library beside the program; at first see what recording calls like this takes."""
     record = call.record
     if record.sounded or call.function.dependence is None or call.session.plan is not None:
-        call.session.open_beside([library], GAINING)
+        call.session.openings.open_beside([library], GAINING)
     else:
         record.sounding = library
         call.function.let_go()  # the next call of it is considered
@@ -497,7 +497,7 @@ def _sounded(call: Call, library: Library) -> Placed:
     elif pace is not None and pace.graphs > 1:  # each call of it will be recorded
         note_overhead(call, pace.noting_seconds())
     else:
-        session.open_beside([library], GAINING)
+        session.openings.open_beside([library], GAINING)
     with session.lock:
         call.function.add(NUMPY, 1, seconds)
         call.record.kind.busy_seconds += seconds

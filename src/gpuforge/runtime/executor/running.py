@@ -32,7 +32,7 @@ def run(batch: Batch) -> list[Result]:
 def _call(function: Any, task: Task) -> Any:
     """Make one call: in this process, or in a worker process that can be killed at its timeout."""
     if task.killable:
-        from gpuforge.runtime.executor.isolation import call_isolated
+        from gpuforge.runtime.workers.functions import call_isolated
 
         return call_isolated(
             function.__wrapped__, task.args, task.kwargs, timeout=task.terms.timeout
