@@ -198,16 +198,14 @@ def _may_write(function: FunctionType, kinds: tuple[type, ...], depth: int) -> b
 def _wrapped(recorder: Recorder, values: tuple[Any, ...]) -> tuple[list[Any], list[Array]]:
     """Return what the function gets for its arguments, and the recorded arrays among it.
 
-    An array given twice is one recorded array, too; what the backend cannot hold is left alone.
+    An array given twice is one recorded array, too; one of another byte order is left alone.
     """
     arrays: dict[int, Array] = {}
     for value in values:
         if type(value) is not np.ndarray or id(value) in arrays:
             continue
-        if recorder.has(value.dtype):
+        if value.dtype.isnative:
             arrays[id(value)] = argument(recorder, value)
-        else:
-            recorder.fell_back("an argument", f"it has no arrays of {value.dtype}")
     return [arrays.get(id(value), value) for value in values], list(arrays.values())
 
 
