@@ -194,4 +194,7 @@ def vecdot(recorder: Recorder, x1: Any, x2: Any, /, *, axis: Any = -1) -> Any:
     return sum_(recorder, products, axis, products.dtype)
 
 
-notes(np.linalg.matmul)(matmul)
+@notes(np.linalg.matmul)
+def linalg_matmul(recorder: Recorder, x1: Any, x2: Any, /) -> Any:
+    """Note a matrix product."""
+    return matmul(recorder, x1, x2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,10 @@ def diagonal(recorder: Recorder, a: Any, offset: Any = 0, axis1: Any = 0, axis2:
     return view(array, step, follow_step(recorder, node_of(array), step))
 
 
-notes(np.linalg.diagonal)(partial(diagonal, axis1=-2, axis2=-1))
+@notes(np.linalg.diagonal)
+def linalg_diagonal(recorder: Recorder, x: Any, /, *, offset: Any = 0) -> Any:
+    """Note diagonals of the last two axes."""
+    return diagonal(recorder, x, offset, -2, -1)
 
 
 @notes(np.trace, method="trace")
@@ -40,7 +42,10 @@ def trace(recorder: Recorder, x: Any, offset: Any = 0, axis1: Any = 0, axis2: An
     return sum_(recorder, diagonal(recorder, x, offset, axis1, axis2), -1, dtype, out)
 
 
-notes(np.linalg.trace)(partial(trace, axis1=-2, axis2=-1))
+@notes(np.linalg.trace)
+def linalg_trace(recorder: Recorder, x: Any, /, *, offset: Any = 0, dtype: Any = None) -> Any:
+    """Note sums of diagonals of the last two axes."""
+    return trace(recorder, x, offset, -2, -1, dtype)
 
 
 @notes(np.diag)
@@ -95,4 +100,7 @@ def cross(recorder: Recorder, a: Any, b: Any, axisa: Any = -1, axisb: Any = -1, 
     return make(recorder, node_of(moveaxis(recorder, stack(recorder, parts, -1), -1, at)))
 
 
-notes(np.linalg.cross)(cross)
+@notes(np.linalg.cross)
+def linalg_cross(recorder: Recorder, x1: Any, x2: Any, /, *, axis: Any = -1) -> Any:
+    """Note the vector product of vectors of three."""
+    return cross(recorder, x1, x2, axis=axis)

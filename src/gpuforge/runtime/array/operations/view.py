@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,8 +87,16 @@ def ravel(recorder: Recorder, x: Any, order: Any = "C") -> Any:
     return reshape_(recorder, array, (array.size,), order)
 
 
-notes(np.real)(lambda recorder, val: taken(recorder, val).real)  # type: ignore[attr-defined]
-notes(np.imag)(lambda recorder, val: taken(recorder, val).imag)  # type: ignore[attr-defined]
+@notes(np.real)
+def real(recorder: Recorder, val: Any) -> Any:
+    """Note the real part, a view."""
+    return getattr(taken(recorder, val), "real")  # noqa: B009 - installed by dispatch
+
+
+@notes(np.imag)
+def imag(recorder: Recorder, val: Any) -> Any:
+    """Note the imaginary part, a view."""
+    return getattr(taken(recorder, val), "imag")  # noqa: B009 - installed by dispatch
 
 
 @notes(method="flatten")
@@ -133,7 +140,10 @@ def swapaxes(recorder: Recorder, x: Any, axis1: Any, axis2: Any) -> Any:
     return transpose_(recorder, array, order)
 
 
-notes(np.matrix_transpose, np.linalg.matrix_transpose)(partial(swapaxes, axis1=-1, axis2=-2))
+@notes(np.matrix_transpose, np.linalg.matrix_transpose)
+def matrix_transpose(recorder: Recorder, x: Any, /) -> Any:
+    """Note the last two axes swapped."""
+    return swapaxes(recorder, x, -1, -2)
 
 
 @notes(np.moveaxis)
@@ -221,8 +231,16 @@ def flip(recorder: Recorder, m: Any, axis: Any = None) -> Any:
     return array[tuple(slice(None, None, -1 if p in axes else 1) for p in range(array.ndim))]  # type: ignore[index]
 
 
-notes(np.flipud)(partial(flip, axis=0))
-notes(np.fliplr)(partial(flip, axis=1))
+@notes(np.flipud)
+def flipud(recorder: Recorder, m: Any) -> Any:
+    """Note the first axis read backwards."""
+    return flip(recorder, m, 0)
+
+
+@notes(np.fliplr)
+def fliplr(recorder: Recorder, m: Any) -> Any:
+    """Note the second axis read backwards."""
+    return flip(recorder, m, 1)
 
 
 @notes(method="copy")
