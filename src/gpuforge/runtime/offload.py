@@ -152,16 +152,21 @@ class Offloaded(Generic[P, R]):
         TaskTimeout
             If it took longer than `timeout`; its ``done`` holds what finished.
         """
-        short = self._short
-        few = short is not None and not options and type(items) is list and 0 < len(items) < FEW
-        if few and short.takes(items):  # type: ignore[arg-type, union-attr]
-            function, rest = self._function, iter(items)
-            try:
-                return [function(item) for item in rest]  # type: ignore[call-arg]
-            except BaseException as error:
-                _mapping().tell_failed(self, error, length_hint(rest), len(items))  # type: ignore[arg-type]
-                raise
+        if type(items) is list and 0 < len(items) < FEW and not options:
+            short = self._short
+            if short is not None and short.takes(items):
+                return self._few(items)
         return _mapping().map_items(self, self, items, **options)
+
+    def _few(self, items: list[Any]) -> list[R]:
+        """Call this function as written with each of a few items."""
+        function: Any = self._function
+        rest = iter(items)
+        try:
+            return [function(item) for item in rest]
+        except BaseException as error:
+            _mapping().tell_failed(self, error, length_hint(rest), len(items))
+            raise
 
     def starmap(self, items: Iterable[Iterable[Any]], **options: Unpack[MapOptions]) -> Any:
         """Call this function with the arguments that each of many items holds; as `map`."""

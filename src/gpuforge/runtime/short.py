@@ -30,15 +30,16 @@ class Short:
     ticks : counts them, in threads too: an iterator of Python's own gives each number once
     unseen : counts a call with some arguments, and tells whether it is to be made at once; 0 where
         it is to be looked at, False where it is none of these calls, and not counted
-    beside : calls made beside one that was counted, by a map
     """
 
-    __slots__ = ("_counted", "_only", "beside", "ticks", "unseen")
+    __slots__ = ("_beside", "_counted", "_only", "_taken", "ticks", "unseen")
 
     def __init__(self, args: tuple[Any, ...] | None = None, kwargs: Any = None) -> None:
         """Take the calls in this session with arguments of the same key; None: all calls."""
         self.ticks = ticks = count()
-        self._counted = self.beside = 0
+        self._counted = 0
+        self._beside = count()  # calls that a map makes beside the one that `ticks` counts
+        self._taken = 0
         self._only: tuple[Any, Any, Any] | None = None
         self.unseen: Callable[[Any, Any], int]
         if args is None:
@@ -58,12 +59,14 @@ class Short:
                 return False
         if current.get() is not session or not next(self.ticks) & UNSEEN:
             return False
-        self.beside += len(items) - 1
+        for _ in items[1:]:
+            next(self._beside)
         return True
 
     def take_unseen(self) -> int:
         """Return how many calls were made without being looked at since this was last asked."""
-        made, self.beside = self.beside, 0
+        beside = next(self._beside)
+        made, self._taken = beside - self._taken, beside + 1
         while True:
             now = next(self.ticks)
             made += _unseen(now) - _unseen(self._counted)

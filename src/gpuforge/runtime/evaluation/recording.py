@@ -101,16 +101,16 @@ def record(
     try:
         result = body(*positional, **named)
     except BaseException as error:
+        engine.pace = None
         if recorder.trouble or _is_ours(error, function):
-            factor = getattr(error, "factor", 0.0)
+            again = StartAgain(
+                recorder.trouble or _reason(error), type(error), getattr(error, "factor", 0.0)
+            )
             clear_frames(error.__traceback__)
             del positional, named, wrapped
-            engine.pace, recorder.arguments = None, []
-            if _any_kept(sys.getrefcount(recorder) - referred, recorder, given):
-                _settle_kept(recorder, given, results)  # what the function wrote to has them
-            recorder.closed, recorder.namespace = True, None
-            raise StartAgain(recorder.trouble or _reason(error), type(error), factor) from None
-        engine.pace = None
+            recorder.arguments = []
+            _close(sys.getrefcount(recorder) - referred, recorder, given, results)
+            raise again from None
         recorder.force()
         _write_back(recorder, given)
         _settle_error(recorder, given, error)
@@ -129,17 +129,18 @@ def record(
     _settle_exports(recorder, results, (*args, *kwargs.values()))
     results.alive.clear()
     recorder.arguments = []
-    kept = _any_kept(sys.getrefcount(recorder) - referred, recorder, given)
-    if kept:
-        _settle_kept(recorder, given, results)
-    recorder.closed, recorder.namespace = True, None
+    kept = _close(sys.getrefcount(recorder) - referred, recorder, given, results)
     return Recorded(made, recorder, kept, noted)
 
 
-def _any_kept(others: int, recorder: Recorder, given: list[Array]) -> bool:
-    """Return whether recorded arrays are kept, if so many others refer to the recorder."""
+def _close(others: int, recorder: Recorder, given: list[Array], results: _Results) -> bool:
+    """End a recording to which so many others refer; return whether arrays of it were kept."""
     own = len(given) + (recorder.namespace is not None)
-    return others > own or any(sys.getrefcount(array) > _GIVEN for array in given)
+    kept = others > own or any(sys.getrefcount(array) > _GIVEN for array in given)
+    if kept:
+        _settle_kept(recorder, given, results)
+    recorder.closed, recorder.namespace = True, None
+    return kept
 
 
 def _reaches_otherwise(function: Any, values: tuple[Any, ...]) -> bool:
