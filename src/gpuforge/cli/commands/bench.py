@@ -28,18 +28,23 @@ PATTERNS = ("bench_*.py", "benchmarks/bench_*.py")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "file", metavar="FILE[::NAME]", nargs="?",
+        "file",
+        metavar="FILE[::NAME]",
+        nargs="?",
         help="a Python file with functions bench_*, or one function in it; default: the only "
         f"{' or '.join(PATTERNS)}",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--against", metavar="REF", help="compare with the code of this git commit, tag or branch"
     )
     parser.add_argument(
-        "--fail-on", metavar="PERCENT", type=float, default=100 * MINIMAL,
+        "--fail-on",
+        metavar="PERCENT",
+        type=float,
+        default=100 * MINIMAL,
         help="with --against: the smallest proven slowdown that is a regression (status 1); "
         "default %(default)g",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--time-limit",
         metavar="SECONDS",
@@ -49,9 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--save", metavar="FILE", help="write the result to FILE")
     parser.add_argument(
-        "--format", choices=FORMATS, default=FORMATS[0],
+        "--format",
+        choices=FORMATS,
+        default=FORMATS[0],
         help="format of the file that --save writes; default %(default)s",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--history", action="store_true", help="show earlier runs, and where their times changed"
     )
@@ -145,12 +152,17 @@ def _conditions(conditions: Conditions) -> dict[str, Any]:
 
 def _document(result: BenchResult, failed: dict[str, str]) -> dict[str, Any]:
     benchmarks = [
-        {"name": one.name, "seconds": one.seconds.value,
-         "interval": list(map(_finite, one.seconds[1:])), "loops": one.loops,
-         "blocks": list(one.blocks), "notes": list(one.notes),
-         "unknown": {} if one.seconds.high < math.inf else {"interval": FEW_BLOCKS}}
+        {
+            "name": one.name,
+            "seconds": one.seconds.value,
+            "interval": list(map(_finite, one.seconds[1:])),
+            "loops": one.loops,
+            "blocks": list(one.blocks),
+            "notes": list(one.notes),
+            "unknown": {} if one.seconds.high < math.inf else {"interval": FEW_BLOCKS},
+        }
         for one in result.benchmarks
-    ]  # fmt: skip
+    ]
     return {
         "started": result.started,
         "version": result.version or None,
@@ -216,12 +228,18 @@ def _against_row(name: str, one: Benchmark) -> dict[str, Any]:
     if found is None:
         return {"name": name, "verdict": None, "reason": one.problem}
     return {
-        "name": name, "verdict": found.verdict, "reason": found.reason or None,
-        "base_seconds": found.base.value, "new_seconds": found.new.value,
-        "change": found.change.value, "interval": list(map(_finite, found.change[1:])),
-        "p": found.p, "delta": found.delta, "rounds": found.rounds,
+        "name": name,
+        "verdict": found.verdict,
+        "reason": found.reason or None,
+        "base_seconds": found.base.value,
+        "new_seconds": found.new.value,
+        "change": found.change.value,
+        "interval": list(map(_finite, found.change[1:])),
+        "p": found.p,
+        "delta": found.delta,
+        "rounds": found.rounds,
         "unknown": {} if found.change.high < math.inf else {"interval": found.reason},
-    }  # fmt: skip
+    }
 
 
 def _history(arguments: argparse.Namespace) -> int:

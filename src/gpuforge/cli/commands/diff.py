@@ -37,20 +37,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("base", metavar="BASE", help="a bench result or a session file")
     parser.add_argument("new", metavar="NEW", help="another one of the same kind")
     parser.add_argument(
-        "--fail-on", metavar="PERCENT", type=float,
+        "--fail-on",
+        metavar="PERCENT",
+        type=float,
         help="exit with status 1 if a benchmark is slower by this, or a profile longer; "
         f"default: {100 * MINIMAL:g} for bench results; profiles never fail",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "-o", dest="output", metavar="FILE",
+        "-o",
+        dest="output",
+        metavar="FILE",
         help="write an HTML page with the differential flame graph of two session files to FILE",
-    )  # fmt: skip
+    )
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--json", action="store_true", help="print one JSON document")
     only.add_argument(
-        "--folded", action="store_true",
+        "--folded",
+        action="store_true",
         help="print stacks with microseconds before and after, for a differential flame graph",
-    )  # fmt: skip
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -142,11 +147,18 @@ def _row(name: str, one: Difference) -> tuple[str, ...]:
 
 def _row_document(name: str, one: Difference) -> dict[str, Any]:
     return {
-        "name": name, "verdict": one.verdict, "reason": one.reason or None,
-        "base_seconds": one.base.value, "new_seconds": one.new.value, "change": one.change,
-        "p": one.test.p, "delta": one.test.delta, "runs": one.runs, "noise": one.noise,
+        "name": name,
+        "verdict": one.verdict,
+        "reason": one.reason or None,
+        "base_seconds": one.base.value,
+        "new_seconds": one.new.value,
+        "change": one.change,
+        "p": one.test.p,
+        "delta": one.test.delta,
+        "runs": one.runs,
+        "noise": one.noise,
         "unknown": {} if one.noise is not None else {"noise": one.reason},
-    }  # fmt: skip
+    }
 
 
 def _profiles(found: ProfileDifference, arguments: argparse.Namespace) -> int:
@@ -222,10 +234,16 @@ def _profile_document(found: ProfileDifference) -> dict[str, Any]:
         "new": seconds(found.new_ns),
         "conditions_differ": list(found.differences),
         "paths": [
-            {"path": list(path.names), "lane": path.lane_kind, "base": seconds(path.base_ns),
-             "new": seconds(path.new_ns), "base_count": path.base_count,
-             "new_count": path.new_count, "change_seconds": path.change_ns / 1e9,
-             "share": found.share(path)}
+            {
+                "path": list(path.names),
+                "lane": path.lane_kind,
+                "base": seconds(path.base_ns),
+                "new": seconds(path.new_ns),
+                "base_count": path.base_count,
+                "new_count": path.new_count,
+                "change_seconds": path.change_ns / 1e9,
+                "share": found.share(path),
+            }
             for path in found.paths
         ],
-    }  # fmt: skip
+    }
