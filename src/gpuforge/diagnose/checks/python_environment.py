@@ -6,12 +6,13 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from gpuforge.changes.environment import PythonEnvironment
 from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.site import NOT_RECORDED, Site
-from gpuforge.facts import known
+from gpuforge.facts import Absent, Failed
 
 SUMMARY = "the active environment works and may be changed"
 
@@ -23,66 +24,81 @@ CREATE = "Create an environment for your packages: gpuforge env create --path FO
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return whether the environment runs, is writable and has pip."""
+    """Return whether the environment runs, is writable and has pip: what is worst of it."""
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
-    environment, folder = site.environment, known(site.packages_folder)
-    prefix = environment.prefix
-    mark = next(prefix.glob("lib/python3*/EXTERNALLY-MANAGED"), None)
+    yield next(chain(_faults(site), _flaws(site), _state(site)))
+
+
+def _faults(site: Site) -> Iterator[Finding]:
+    """Find what keeps the environment from running at all."""
+    environment, prefix = site.environment, site.environment.prefix
     if environment.fault:
         leave = (f"Or leave it: unset {environment.named_by}",) if environment.named_by else ()
         steps = (f"Create the environment again: python -m venv --clear {prefix}", *leave)
         yield Finding("error", environment.fault, "environment_broken", (str(prefix),), steps)
-    elif (other := site.probe.environ.get("PYTHONHOME")) and _is_elsewhere(environment, other):
+    if (other := site.probe.environ.get("PYTHONHOME")) and _is_elsewhere(environment, other):
         message = f"PYTHONHOME makes Python use the standard library of another one, in {other}"
         steps = ("Unset PYTHONHOME: no environment needs it.",)
         yield Finding("error", message, "pythonhome_set", (f"PYTHONHOME={other}",), steps)
-    elif folder is None:
-        reason = site.packages_folder.reason  # type: ignore[union-attr]
-        yield Finding("error", reason, "environment_broken", (str(prefix),), (CREATE,))
-    elif mark and environment.kind == "system Python":
+    if isinstance(folder := site.packages_folder, Absent | Failed):
+        yield Finding("error", folder.reason, "environment_broken", (str(prefix),), (CREATE,))
+    mark = next(prefix.glob("lib/python3*/EXTERNALLY-MANAGED"), None)
+    if mark and environment.kind == "system Python":
         cause = "externally_managed_environment"
         # Nothing is wrong with it, unless an error text says that something was to be installed.
         state: State = "warning" if cause in site.asked else "ok"
         yield of_cause(cause, state, evidence=(str(mark),))
-    elif _is_noexec(folder):
+
+
+def _flaws(site: Site) -> Iterator[Finding]:
+    """Find what is wrong with an environment that runs, errors before warnings."""
+    environment, prefix = site.environment, site.environment.prefix
+    folder = site.packages_folder
+    if isinstance(folder, Absent | Failed):
+        return
+    moved = _moved(prefix) if environment.kind != "system Python" else None
+    if _is_noexec(folder):
         message = f"{folder} is mounted noexec: no compiled module can be loaded from there"
         steps = ("Mount it with exec, or create the environment on another file system.",)
         yield Finding("error", message, "mounted_noexec", (str(folder),), steps)
-    elif lacking := _lacking(environment):
+    if not _is_writable(folder):
+        yield of_cause("site_packages_permission_denied", "error", evidence=(str(folder),))
+    if moved and Path(moved[0]).name.startswith("pip"):
+        message = f"{moved[0]} starts {moved[1]}, which does not exist: {prefix} was moved"
+        steps = (f"Move it back, or create it again here: python -m venv --clear {prefix}",)
+        yield Finding("error", message, "environment_moved", moved, steps)
+    if lacking := _lacking(environment):
         message = f"this Python was built without {', '.join(lacking)}"
         steps = (
             "Install what they need, such as liblzma-dev or libffi-dev, and build Python again.",
         )
         yield Finding("warning", message, "python_incomplete", (str(environment.home),), steps)
-    elif not _is_writable(folder):
-        yield of_cause("site_packages_permission_denied", "error", evidence=(str(folder),))
-    elif environment.kind != "system Python" and (moved := _moved(prefix)):
-        message = f"{moved[0]} starts {moved[1]}, which does not exist"
-        if Path(moved[0]).name.startswith("pip"):
-            message += f": {prefix} was moved"
-            steps = (f"Move it back, or create it again here: python -m venv --clear {prefix}",)
-            yield Finding("error", message, "environment_moved", moved, steps)
-        else:
-            steps = ("Install the package that it belongs to again.",)
-            yield Finding("warning", message, "environment_moved", moved, steps)
-    elif fixed := _not_ours(site, folder):
+    if fixed := _not_ours(site, folder):
         message = f"{len(fixed)} packages may not be changed by this user, such as {fixed[0]}"
         cause = "site_packages_permission_denied"
         yield of_cause(cause, "warning", message, evidence=fixed[:SHOWN])
-    elif left := _left_behind(environment):
+    if left := _left_behind(environment):
         message = f"Python {environment.version} does not use the packages of {left[0].parent}"
         steps = (f"Create it again, then install what you need: python -m venv --clear {prefix}",)
         evidence = tuple(path.name for path in left[:SHOWN])
         yield Finding("warning", message, "packages_of_another_python", evidence, steps)
-    elif environment.refusal:
+    if moved:
+        message = f"{moved[0]} starts {moved[1]}, which does not exist"
+        steps = ("Install the package that it belongs to again.",)
+        yield Finding("warning", message, "environment_moved", moved, steps)
+
+
+def _state(site: Site) -> Iterator[Finding]:
+    """Tell whether packages can be installed in an environment that nothing is wrong with."""
+    environment, folder = site.environment, site.packages_folder
+    if environment.refusal:
         yield Finding("ok", environment.refusal)
-    elif not environment.has_pip and not environment.made_by_uv and "conda" not in environment.kind:
+    if not environment.has_pip and not environment.made_by_uv and "conda" not in environment.kind:
         steps = (f"{environment.python} -m ensurepip, or use uv, which needs no pip inside.",)
         yield Finding("warning", "the environment has no pip", "pip_missing", (str(folder),), steps)
-    else:
-        yield Finding("ok", f"packages can be installed in {prefix}")
+    yield Finding("ok", f"packages can be installed in {environment.prefix}")
 
 
 def _is_noexec(folder: Path) -> bool:

@@ -57,15 +57,20 @@ def _hiding(site: Site, folder: Path, modules: dict[str, str]) -> Iterator[Findi
         module = name.removesuffix(".py")
         if module not in modules or module in COMMON or not module.isidentifier():
             continue
-        hit = folder / name if name.endswith(".py") else folder / name / "__init__.py"
-        compiled = any(one.libraries for one in site.distributions if module in one.packages)
-        built = (path for path in hit.parent.rglob("*.*") if path.suffix in (".so", ".pyd"))
-        is_whole = is_project and (not compiled or any(built))
-        if hit.is_file() and (name.endswith(".py") or not is_whole):
-            steps = (f"Rename {hit if name.endswith('.py') else hit.parent}, and remove the folder "
+        is_file = name.endswith(".py")
+        hit = folder / name if is_file else folder / name / "__init__.py"
+        if hit.is_file() and (is_file or not (is_project and _is_whole(site, module, hit.parent))):
+            steps = (f"Rename {hit if is_file else hit.parent}, and remove the folder "
                      f"__pycache__ beside it; or start Python in another folder.",)  # fmt: skip
             message = f"{hit} hides the module {module} {modules[module]}"
             yield Finding("error", message, "shadowing_module", (str(hit),), steps)
+
+
+def _is_whole(site: Site, module: str, source: Path) -> bool:
+    """Return whether a package works from its source: it is all Python, or was built there."""
+    if not any(one.libraries for one in site.distributions if module in one.packages):
+        return True
+    return any(path.suffix in (".so", ".pyd") for path in source.rglob("*.*"))
 
 
 def _packages_of_the_user(site: Site) -> Iterator[Finding]:
