@@ -51,7 +51,7 @@ _log = logger("published")
 class Pressure:
     """Events of memory pressure on a backend's device while a process used it.
 
-    Memory is checked when a call is placed without a cached choice, at most twenty times a second.
+    Memory is checked in calls without a cached decision, at most twenty times a second.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class BackendUse:
     transfer_seconds : time spent moving arrays there and back, except in calls under a cached
         choice
     put_bytes, got_bytes : bytes moved to the backend and back, 0 if it uses host memory; a call
-        under a cached choice counts like the call that made the choice
+        under a cached decision counts like the call that made the choice
     compared_calls : calls for which the time on another backend was known or estimated
     lost_seconds : how much longer these took than on the best known backend: the regret
     """
@@ -188,7 +188,7 @@ def _nothing() -> None:
 
 
 count_held: Callable[[], None] = _nothing
-"""Publishes the calls made under cached choices. Set by the runtime."""
+"""Publishes the calls made under cached decisions. Set by the runtime."""
 _board: _Board | None = None
 _refused = False
 _lock = threading.RLock()  # a signal's handler may count in the middle of a count

@@ -44,7 +44,7 @@ def names(package: str) -> tuple[str, ...]:
 
 @cache
 def table(module_file: str, name: str) -> dict[str, Any]:
-    """Return the TOML table `name` beside the module whose ``__file__`` this is; read once."""
+    """Return the TOML table `name` next to the module whose ``__file__`` this is; read once."""
     import tomllib
 
     # Not importlib.resources, which costs 12 ms to import.

@@ -325,7 +325,7 @@ def parse(name: str, value: Any, *, where: str = "") -> Any:
     UnknownName
         If no setting has that name.
     InvalidSettings
-        If `value` means nothing for it; the message names `where` it was found.
+        If `value` is invalid for it; the message names `where` it was found.
     """
     declared = _field(name)
     try:
@@ -375,7 +375,7 @@ def load(
     Raises
     ------
     InvalidSettings
-        If the user's file, a variable or a flag holds a value that means nothing.
+        If the user's file, a variable or a flag has an invalid value.
     """
     probe = probe or LiveProbe()
     values: dict[str, Any] = {}

@@ -58,7 +58,7 @@ def change(path: Path, values: Mapping[str, Any], remove: tuple[str, ...] = ()) 
     Raises
     ------
     InvalidSettings
-        If a value means nothing, the file is not valid TOML, or it cannot be written.
+        If a value is invalid, the file is not valid TOML, or it cannot be written.
     """
     checked = {name: settings.parse(name, value) for name, value in values.items()}
     path = Path(os.path.realpath(path))  # a link stays a link

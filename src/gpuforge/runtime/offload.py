@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from gpuforge.runtime.execution.explanation import Explanation
     from gpuforge.runtime.prelude import Early
-    from gpuforge.runtime.record import CachedChoice, FunctionRecord
+    from gpuforge.runtime.record import CachedDecision, FunctionRecord
     from gpuforge.runtime.session import Session
 
 P = ParamSpec("P")
@@ -53,7 +53,7 @@ class Offloaded(Generic[P, R]):
         self._options = options
         self._early: Early | None = None
         self._short: ShortCalls | None = None
-        self._hot: tuple[Session | None, dict[Any, CachedChoice]] = (None, {})
+        self._hot: tuple[Session | None, dict[Any, CachedDecision]] = (None, {})
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         short = self._short
@@ -78,15 +78,15 @@ class Offloaded(Generic[P, R]):
             return self._timed(held, args, kwargs)  # type: ignore[no-any-return]
         return held.call(held, args, kwargs)  # type: ignore[no-any-return]
 
-    def _timed(self, held: CachedChoice, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the function as written under a cached choice, and record how long it took."""
+    def _timed(self, held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function as written under a cached decision, and record how long it took."""
         with held.limit.one_thread() if held.limit else _NO_LIMIT:
             start = perf_counter()
             result = self._function(*args, **kwargs)
             seconds = perf_counter() - start
             held.timed.append(seconds)
         if held.plain and seconds > SHORT_SECONDS:
-            held.plain = False  # inspect and time each call until the choice expires
+            held.plain = False  # inspect and time each call until the decision expires
             if self._short is held.short:
                 self._short = None
         return result

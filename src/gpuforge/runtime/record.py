@@ -1,4 +1,4 @@
-"""What one session knows about each function: its kinds of call, cached choices and counts."""
+"""What one session knows about each function: its kinds of call, cached decisions and counts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.threads.contention import BlasLimit
 
 KEPT_ENDED = 64
-"""Dropped choices that are still counted: another thread may be in the middle of such a call."""
+"""Dropped decisions that are still counted: another thread may be in the middle of such a call."""
 SWEEP_FUNCTIONS = 64
 """Records of deleted functions are swept when there are this many functions, and again each time
 the number left has doubled."""
@@ -90,14 +90,14 @@ class Mapped:
         published.batched()
 
 
-class CachedChoice:
+class CachedDecision:
     """The backend chosen for one signature, cached (``held``) for its next `left` calls.
 
     Attributes
     ----------
     plain : whether most calls run as written without being inspected; `short` then counts them
     backend : where the calls run
-    seconds : duration of the call at which the choice was made
+    seconds : duration of the call at which it was decided
     timed : seconds of each later call that was long enough to be timed
     counted : the value of `left` when calls were last counted
     call : makes a call on another backend than NumPy, or a traced one; None to call as written
@@ -105,10 +105,10 @@ class CachedChoice:
     choice : what tracing records for the calls; None where tracing was off
     numpy_seconds : what NumPy would take for one call; 0 if unknown
     limit : limits NumPy's BLAS to one thread during the call; None for no limit
-    lost_seconds : how much longer the call at which the choice was made took than on the best known
+    lost_seconds : how much longer the call at which it was decided took than on the best known
         backend; None where no other backend is known
     moved_bytes : bytes that call moved to the backend and back
-    short : the calls that bypass this choice; None where `plain` was never set
+    short : the calls that bypass this decision; None where `plain` was never set
     """
 
     __slots__ = (
@@ -149,7 +149,7 @@ class CachedChoice:
         return made + (self.short.take_skipped() if self.short else 0)
 
     def end(self) -> None:
-        """Expire the choice; the current call is counted elsewhere."""
+        """Expire the decision; the current call is counted elsewhere."""
         self.counted -= self.left + 1
         self.left = 0
 
@@ -221,10 +221,10 @@ class FunctionRecord:
         self.family: list[Kind] = []
         self.counts: dict[str, Count] = {}
         self.as_written: dict[str, int] = {}
-        self.held: dict[Any, CachedChoice] = {}
+        self.held: dict[Any, CachedDecision] = {}
         self.mapped = Mapped()
         self.batching: Any = None
-        self._ended: deque[CachedChoice] = deque(maxlen=KEPT_ENDED)
+        self._ended: deque[CachedDecision] = deque(maxlen=KEPT_ENDED)
         self._counting = Lock()
         self.stays = "" if options.pure else "pure=False: it is called as written"
 
@@ -251,12 +251,12 @@ class FunctionRecord:
         return f"stays:{__version__}:{self.digest}"
 
     def count_held(self) -> None:
-        """Count the calls made under cached choices, at the mean time of the timed ones."""
+        """Count the calls made under cached decisions, at the mean time of the timed ones."""
         for held in (*self.held.copy().values(), *self._ended.copy()):
             self.count(held)
 
-    def count(self, held: CachedChoice) -> int:
-        """Count the calls made under one cached choice since the last count; return how many."""
+    def count(self, held: CachedDecision) -> int:
+        """Count the calls made under one cached decision since the last count; return how many."""
         with self._counting:
             made = held.take_uncounted()
         if made:
@@ -277,22 +277,22 @@ class FunctionRecord:
             self.counts.setdefault(backend, Count()).add(calls, seconds)
         published.count(backend, calls, seconds)
 
-    def hold(self, key: Any, held: CachedChoice) -> None:
-        """Cache a choice for the next calls of a key, replacing any previous one."""
-        with self._counting:  # else a choice that another thread caches meanwhile is never counted
+    def hold(self, key: Any, held: CachedDecision) -> None:
+        """Cache a decision for the next calls of a key, replacing any previous one."""
+        with self._counting:  # else a decision that another caches meanwhile is never counted
             before = self.held.get(key)
             self.held[key] = held
         if before is not None:
             self.end(before)
 
-    def end(self, held: CachedChoice) -> int:
-        """Count the calls of a dropped choice; another thread may still be making one."""
+    def end(self, held: CachedDecision) -> int:
+        """Count the calls of a dropped decision; another thread may still be making one."""
         owner: Any = self.owner()
         if held.short is not None and owner is not None and owner._short is held.short:
             owner._short = None
         self._ended.append(held)
         made = self.count(held)
-        held.timed = []  # up to 2,000 samples for each of the choices in `_ended`
+        held.timed = []  # up to 2,000 samples for each of the decisions in `_ended`
         return made
 
     def take_counts(self, other: FunctionRecord) -> None:
@@ -304,17 +304,17 @@ class FunctionRecord:
         for reason, calls in other.as_written.items():
             self.as_written[reason] = self.as_written.get(reason, 0) + calls
 
-    def drop_choices(self) -> None:
-        """Drop the cached choices: the next call of each signature is decided anew."""
+    def drop_decisions(self) -> None:
+        """Drop the cached decisions: the next call of each signature is decided anew."""
         for key in list(self.held):
             held = self.held.pop(key, None)
             if held is not None:
                 self.end(held)
 
     def fork(self) -> None:
-        """Continue in a forked child: a fresh lock, no cached choices."""
+        """Continue in a forked child: a fresh lock, no cached decisions."""
         self._counting = Lock()
-        self.drop_choices()
+        self.drop_decisions()
 
 
 class Functions(dict[int, FunctionRecord]):
@@ -364,7 +364,7 @@ class Functions(dict[int, FunctionRecord]):
         self._sweep_at = 2 * len(self) + SWEEP_FUNCTIONS
 
     def _retire(self, record: FunctionRecord) -> None:
-        record.drop_choices()
+        record.drop_decisions()
         kept = self._retired.setdefault(record.name, record)
         if kept is not record:
             kept.take_counts(record)
@@ -377,11 +377,11 @@ class Functions(dict[int, FunctionRecord]):
         with self._lock:
             return [*self.values(), *self._retired.values()]
 
-    def drop_choices(self) -> None:
-        """Drop the cached choices of all functions."""
+    def drop_decisions(self) -> None:
+        """Drop the cached decisions of all functions."""
         with self._lock:
             for function in self.values():
-                function.drop_choices()
+                function.drop_decisions()
 
     def fork(self, lock: AbstractContextManager[object]) -> None:
         """Continue in a forked child."""

@@ -197,7 +197,7 @@ class Session:
         self.account.opening_seconds += one.felt * one.library.opening_seconds
         names = {backend.name for backend in one.library.devices}
         for function in self.functions.values():
-            function.drop_choices()  # chosen before there was an alternative
+            function.drop_decisions()  # chosen before there was an alternative
             for candidate in self.candidates(function.options.device, function.options.isolate):
                 if candidate.name in names:
                     for record in function.kinds.values():
@@ -330,10 +330,10 @@ _all: list[Session] = []
 
 
 @trace.when_switched
-def _drop_choices() -> None:
-    """Drop the cached choices: traced and untraced calls take different paths."""
+def _drop_decisions() -> None:
+    """Drop the cached decisions: traced and untraced calls take different paths."""
     for session in _all:
-        session.functions.drop_choices()
+        session.functions.drop_decisions()
 
 
 def current_session() -> Session:

@@ -14,7 +14,7 @@ from gpuforge.runtime.function.key import STATIC
 
 _ndarray = np.ndarray
 SHORT_SECONDS = 20e-6
-"""Calls on NumPy with a cached choice are all timed if they take longer than this."""
+"""Calls on NumPy with a cached decision are all timed if they take longer than this."""
 INSPECT_EVERY = 64
 """One in this many short calls is inspected; a power of two."""
 SKIP_MASK = INSPECT_EVERY - 1

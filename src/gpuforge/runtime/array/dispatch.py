@@ -390,7 +390,7 @@ def _faster(array: Array, ufunc: Any, other: Any) -> Any:
     return found if array.dtype.kind in "fc" or whole else None
 
 
-def _noted_otherwise(recorder: Recorder, ufunc: Any, operands: tuple[Any, ...]) -> Any:
+def _record_operator(recorder: Recorder, ufunc: Any, operands: tuple[Any, ...]) -> Any:
     recording = FUNCTIONS.get(ufunc)
     if recording is None:
         raise Unsupported(f"np.{ufunc.__name__} is not in the table")
@@ -413,7 +413,7 @@ def _operator(ufunc: Any, name: str, *, swapped: bool = False) -> Callable[[Arra
                 if fast is not None:
                     return note_ufunc(recorder, fast, (self,))
                 return note_binary(recorder, ufunc, *operands)
-            return _noted_otherwise(recorder, ufunc, operands)
+            return _record_operator(recorder, ufunc, operands)
         except Unsupported as why:
             reason = str(why)
 
@@ -436,7 +436,7 @@ def _in_place(ufunc: Any, name: str) -> Callable[[Array, Any], Any]:
                 raise Unsupported("the call has ended")
             if ufunc in UFUNCS:
                 return into(self, note_ufunc(recorder, ufunc, (self, other)))
-            return into(self, _noted_otherwise(recorder, ufunc, (self, other)))
+            return into(self, _record_operator(recorder, ufunc, (self, other)))
         except (Unsupported, ValueError) as why:  # NumPy may have written a part before it raised
             reason = str(why)
 

@@ -37,7 +37,7 @@ class Namespace(ModuleType):
     def __getattr__(self, name: str) -> Any:
         found = CONVERSIONS.get(name) or (CREATIONS.get(name) if self._creates else None)
         value = getattr(np, name)
-        made = value if found is None else partial(_noted, self, found, value)
+        made = value if found is None else partial(_recorded, self, found, value)
         self.__dict__[name] = made
         return made
 
@@ -52,7 +52,7 @@ class Namespace(ModuleType):
         return getattr(self, name)
 
 
-def _noted(
+def _recorded(
     namespace: Namespace, recording: Recording, function: Any, /, *args: Any, **kw: Any
 ) -> Any:
     """Record a function, or let NumPy compute it if it cannot be recorded."""

@@ -264,7 +264,7 @@ def _list(name: str) -> Listing:
 def installed_version(name: str) -> str:
     """Return the version of a backend's library from its package metadata; empty if unknown."""
     library = about(name)[0].split(".")[0]
-    if told := _version_beside(library):
+    if told := _version_from_folder(library):
         return told
     from importlib.metadata import PackageNotFoundError, packages_distributions, version
 
@@ -275,7 +275,7 @@ def installed_version(name: str) -> str:
         return " ".join(sorted(version(one) for one in found))
 
 
-def _version_beside(library: str) -> str:
+def _version_from_folder(library: str) -> str:
     """Return the version in the name of a library's ``.dist-info`` folder.
 
     importlib.metadata takes 20 to 40 ms for it, for which programs that place calls would wait.

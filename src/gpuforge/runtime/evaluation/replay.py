@@ -191,7 +191,7 @@ def replay_of(
 def _statics(values: tuple[Any, ...]) -> tuple[tuple[int, Any], ...] | None:
     """Return the floats among the arguments by index; None if the call cannot be replayed.
 
-    Integers, text and None are part of the key of the cached choice.
+    Integers, text and None are part of the key of the cached decision.
     """
     found = []
     for place, value in enumerate(values):

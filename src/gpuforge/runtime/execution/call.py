@@ -27,7 +27,7 @@ class Call:
     Attributes
     ----------
     args, kwargs : as the user gave them
-    held : calls of the same signature made under a cached choice since the last decision
+    held : calls of the same signature made under a cached decision since the last decision
     estimates : expected time on each backend that may run the call; filled by `decide`
     """
 

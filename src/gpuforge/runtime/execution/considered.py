@@ -1,4 +1,4 @@
-"""Make a call for which no choice is cached: sign it, decide where it runs, count it."""
+"""Make a call for which no decision is cached: sign it, decide where it runs, count it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.signature import INSIDE, AsWritten, sign
-from gpuforge.runtime.record import CachedChoice, FunctionRecord
+from gpuforge.runtime.record import CachedDecision, FunctionRecord
 from gpuforge.runtime.session import Session, current_session
 from gpuforge.runtime.short import ShortCalls
 
@@ -40,7 +40,7 @@ class Offloaded(Protocol):
 
 
 def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Make a call where it finishes first, and cache the choice if it is settled."""
+    """Make a call where it finishes first, and cache the decision if it is settled."""
     session = current_session()
     if not session.warms:
         return _consider(session, offloaded, args, kwargs)
@@ -78,7 +78,7 @@ def _consider(
         held_before = function.held.pop(hot, None)
         call = open_call(session, function, signature, args, kwargs)
         if held_before:
-            _learn_from_choice(call, held_before)
+            _learn_from_cached(call, held_before)
         with session.counted():
             placed = pipeline.place(call)
         span.note(backend=placed.backend)
@@ -103,12 +103,12 @@ def _call_whole(function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[st
         function.add("worker", 1, perf_counter() - start)
 
 
-def _hold(offloaded: Offloaded, function: FunctionRecord, hot: Any, held: CachedChoice) -> None:
+def _hold(offloaded: Offloaded, function: FunctionRecord, hot: Any, held: CachedDecision) -> None:
     context, table = offloaded._hot
     if context is not current.get() or table is not function.held:
         offloaded._hot = (current.get(), function.held)
     if len(function.held) >= _KEPT_KEYS:
-        function.drop_choices()
+        function.drop_decisions()
     function.hold(hot, held)
 
 
@@ -133,8 +133,8 @@ def stats(offloaded: Offloaded) -> FunctionRecord:
     return found
 
 
-def _learn_from_choice(call: Call, held: CachedChoice) -> None:
-    """Learn from the calls that were made under a cached choice."""
+def _learn_from_cached(call: Call, held: CachedDecision) -> None:
+    """Learn from the calls that were made under a cached decision."""
     times = sorted(held.timed)
     made = call.function.end(held)
     if times and not call.session.crowded and call.session.settings.learn:

@@ -12,7 +12,7 @@ from gpuforge import trace
 from gpuforge.dataclass import replace
 from gpuforge.runtime.execution.call import Call
 from gpuforge.runtime.placement.policy import NUMPY, Decision
-from gpuforge.runtime.record import CachedChoice, FunctionRecord
+from gpuforge.runtime.record import CachedDecision, FunctionRecord
 
 
 def call_span(
@@ -63,7 +63,7 @@ def record_choice(call: Call, decision: Decision, backend: str, seconds: float) 
 
 
 def traced_call(call: Call, backend: str, call_held: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `call_held` so that each call under a cached choice is traced with a span and its time.
+    """Wrap `call_held` so that each call under a cached decision is traced with its time.
 
     All these calls have one signature, so the span's attributes are built once.
     """
@@ -73,7 +73,7 @@ def traced_call(call: Call, backend: str, call_held: Callable[..., Any]) -> Call
     transfer = call.record.transfers.get((call.key, backend), 0.0)
     before = replace(call, args=(), kwargs={})
 
-    def traced(held: CachedChoice, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def traced(held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         start = perf_counter()
         with trace.within(name, label) as span:
             if isinstance(span, trace.OpenSpan):

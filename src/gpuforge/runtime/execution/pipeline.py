@@ -19,7 +19,7 @@ from gpuforge.runtime.execution.observed import record_choice, traced_call
 from gpuforge.runtime.function.signature import overlapping, raising_errors, warnings_raise
 from gpuforge.runtime.placement.policy import NUMPY, Candidate, Decision, charge, observe
 from gpuforge.runtime.placement.priors import classify
-from gpuforge.runtime.record import CachedChoice, KindRecord
+from gpuforge.runtime.record import CachedDecision, KindRecord
 from gpuforge.runtime.session import Session
 from gpuforge.runtime.short import SHORT_SECONDS
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = logger("placement")
 _NO_LIMIT = nullcontext()
 HOLD_SECONDS, LONG_HOLD = 50e-3, 4
-"""How long a choice is cached before the next decision, and how many times as long if no other
+"""How long a decision is cached before the next one, and how many times as long if no other
 backend can be worth a try before."""
 MAX_HELD, MAX_HELD_ELSEWHERE = 2000, 150
 CALLS_OF_ITS_OWN = 2
@@ -45,7 +45,7 @@ charged at this limit, because NumPy is charged at its usual time."""
 WAITING = 1.5
 """The same limit for a call that NumPy settles while its graph is being compiled."""
 SURPRISING = 1.5
-"""After a call that took more than this many times the median, the choice is not cached."""
+"""After a call that took more than this many times the median, the decision is not cached."""
 PROBING = "it is recorded for NumPy, to see what that takes before a library is loaded"
 GAINING = "calls that it may make faster"
 KEPT = "a recorded array outlived the call: the function keeps it somewhere"
@@ -55,7 +55,7 @@ TIRING_SETTLEMENTS = 8
 
 @dataclass
 class Placed:
-    """The outcome of a placed call: its result, and for how many calls its choice is cached."""
+    """The outcome of a placed call: its result, and for how many calls its decision is cached."""
 
     result: Any
     backend: str
@@ -122,20 +122,20 @@ def limits_threads(call: Call) -> bool:
     return session.settings.tame_threads and session.blas.needed(operations, min(cell.seconds))
 
 
-def hold(call: Call, placed: Placed) -> CachedChoice:
-    """Return the choice made for a call, to be cached for the calls that follow."""
+def hold(call: Call, placed: Placed) -> CachedDecision:
+    """Return the decision made for a call, to be cached for the calls that follow."""
     run: Any
     if placed.backend == NUMPY:
         limit = call.session.blas if limits_threads(call) else None
         run = traced_call(call, NUMPY, _call_traced) if placed.choice else None
         # The decision evicted data from the processor's caches, so this call may have been slow.
         seconds = min(placed.seconds, _numpy_seconds(call) or placed.seconds)
-        made = CachedChoice(call.record, NUMPY, seconds, placed.hold, run, limit)
+        made = CachedDecision(call.record, NUMPY, seconds, placed.hold, run, limit)
     else:
         run = partial(_call_held, replace(call, args=(), kwargs={}))
         if placed.choice:
             run = traced_call(call, placed.backend, _call_held)
-        made = CachedChoice(call.record, placed.backend, placed.seconds, placed.hold, run,
+        made = CachedDecision(call.record, placed.backend, placed.seconds, placed.hold, run,
                             replay=placed.replay)  # fmt: skip
         made.numpy_seconds = _numpy_seconds(call) or 0.0
         made.moved_bytes = call.record.moved_bytes.get((call.key, placed.backend), (0, 0))
@@ -144,9 +144,9 @@ def hold(call: Call, placed: Placed) -> CachedChoice:
 
 
 def _call_traced(
-    before: Call, held: CachedChoice, args: tuple[Any, ...], kwargs: dict[str, Any]
+    before: Call, held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Make a call on NumPy under a cached choice while tracing is on."""
+    """Make a call on NumPy under a cached decision while tracing is on."""
     with held.limit.one_thread() if held.limit else _NO_LIMIT:
         start = perf_counter()
         result = before.function.function(*args, **kwargs)
@@ -157,11 +157,11 @@ def _call_traced(
 
 
 def _call_held(
-    before: Call, held: CachedChoice, args: tuple[Any, ...], kwargs: dict[str, Any]
+    before: Call, held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Make a call on another backend under a cached choice: replay or record it, and time it.
+    """Make a call on another backend under a cached decision: replay or record it, and time it.
 
-    If anything unusual happens, the choice expires and the call is handled like any other.
+    If anything unusual happens, the decision expires and the call is handled like any other.
     """
     if held.replay is not None:
         start = perf_counter()
@@ -192,8 +192,8 @@ def _call_held(
     return recorded.result
 
 
-def _add_to_account(call: Call, held: CachedChoice, seconds: float) -> None:
-    """Add a call under a cached choice on another backend to the session's account."""
+def _add_to_account(call: Call, held: CachedDecision, seconds: float) -> None:
+    """Add a call under a cached decision on another backend to the session's account."""
     took = min(seconds, OUTLIER * held.seconds)
     call.session.account.add(held.numpy_seconds or took, took, held.backend)
 
@@ -452,7 +452,7 @@ def learn(
             charge(kind, call.key, name, seconds - (_numpy_seconds(call) or seconds))
         if name == NUMPY:
             session.account.add(seconds * (1 + call.held), seconds * (1 + call.held))
-        else:  # calls under the cached choice have been added already
+        else:  # calls under the cached decision have been added already
             usual = kind.curve(name).cell(call.key)
             most = OUTLIER * usual.typical if usual.seconds else seconds
             session.account.add(_numpy_seconds(call) or seconds, min(seconds, most), name)
@@ -481,7 +481,7 @@ def _open_or_probe(call: Call, library: Library) -> None:
         call.session.openings.open_in_background([library], GAINING)
     else:
         record.probing = library
-        call.function.drop_choices()  # so that the next call is the probe
+        call.function.drop_decisions()  # so that the next call is the probe
 
 
 def _probe_recording(call: Call, library: Library) -> Placed:
@@ -561,7 +561,7 @@ def release_memory(session: Session, backend: Backend, *, now: bool = False) -> 
 
 
 def calls_to_hold(call: Call, decision: Decision, seconds: float) -> int:
-    """Return for how many calls a settled choice is cached before the next decision.
+    """Return for how many calls a settled decision is cached.
 
     0 if this call took much longer than the ones before: the next decision must see the change.
     """

@@ -114,7 +114,7 @@ class Mapping:
         for chunk in chunks:
             for at, value in enumerate(chunk.values):
                 if at in chunk.errors and self._raises:
-                    raise _noted(chunk.errors[at], chunk.places[at])
+                    raise _with_item(chunk.errors[at], chunk.places[at])
                 yield value
 
     def _pairs(self, chunks: Iterator[Chunk]) -> Iterator[tuple[int, Any]]:
@@ -125,7 +125,7 @@ class Mapping:
     def _raise_first(self, chunk: Chunk) -> None:
         if chunk.errors and self._raises:
             at = min(chunk.errors, key=lambda at: chunk.places[at])
-            raise _noted(chunk.errors[at], chunk.places[at])
+            raise _with_item(chunk.errors[at], chunk.places[at])
 
     def _watched(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         """Count finished items, show progress, and report it if interrupted."""
@@ -337,7 +337,7 @@ def _spread(call: Any, item: Any) -> Any:
 
 
 def _held(offloaded: Any, first: Any, number: int) -> Any:
-    """Return NumPy's cached choice for that many calls over arrays like `first`, or None."""
+    """Return NumPy's cached decision for that many calls over arrays like `first`, or None."""
     context, table = offloaded._hot
     held = table.get((first.dtype, first.shape, first.strides)) if type(first) is _ndarray else None
     if held is None or held.left <= number or current.get() is not context:
@@ -352,7 +352,7 @@ def _stays_single(held: Any, first: Any) -> bool:
 
 
 def _few(offloaded: Any, call: Any, items: list[Any], held: Any) -> list[Any]:
-    """Call a few items, under the first one's cached choice if all are of its kind."""
+    """Call a few items, under the first one's cached decision if all are of its kind."""
     function = offloaded.__wrapped__ if held is not None and _are_alike(items) else call
     results: list[Any] = []
     start = perf_counter()
@@ -378,12 +378,12 @@ def _few(offloaded: Any, call: Any, items: list[Any], held: Any) -> list[Any]:
 def tell_failed(offloaded: Any, error: BaseException, left: int, number: int) -> None:
     """Add to an error at which of a few items the map failed, with `left` items remaining."""
     if isinstance(error, Exception):
-        _noted(error, number - left - 1)
+        _with_item(error, number - left - 1)
     elif isinstance(error, KeyboardInterrupt):
         say_interrupted(f"{name_of(offloaded.__wrapped__)}.map", number - left - 1, number)
 
 
-def _noted(error: Exception, place: int) -> Exception:
+def _with_item(error: Exception, place: int) -> Exception:
     error.add_note(f"gpuforge: raised for item {place} of a map")
     return error
 

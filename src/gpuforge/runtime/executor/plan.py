@@ -21,7 +21,7 @@ from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.signature import NUMERIC_KINDS
 from gpuforge.runtime.placement.policy import NUMPY
-from gpuforge.runtime.record import CachedChoice, FunctionRecord, Mapped, stable_text
+from gpuforge.runtime.record import CachedDecision, FunctionRecord, Mapped, stable_text
 from gpuforge.runtime.session import Session, current_session
 
 _log = logger("map")
@@ -205,8 +205,8 @@ class Batching:
 
     def held(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[CachedChoice | None, bool]:
-        """Return NumPy's cached choice for such calls, and whether any choice is cached."""
+    ) -> tuple[CachedDecision | None, bool]:
+        """Return NumPy's cached decision for such calls, and whether any choice is cached."""
         found = self.record.held.get(hot_key(args, kwargs))
         if found is None or found.left < 1:
             return None, False

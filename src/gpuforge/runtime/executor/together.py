@@ -34,7 +34,7 @@ from gpuforge.runtime.executor.plan import (
 from gpuforge.runtime.function.signature import overlapping, warnings_raise
 
 RENEWING = 16
-"""Without a cached choice for single calls, it is looked up again after this many."""
+"""Without a cached decision for single calls, it is looked up again after this many."""
 LOOKING = 16
 """Number of single calls between checks of the clock."""
 TIRING_FAILURES = 8
@@ -101,7 +101,7 @@ def in_chunks(
 def _timed(
     plan: Plan | None, group: Group, at: int, size: int, ends: float | None
 ) -> tuple[list[Any], dict[int, Exception]]:
-    """Make single calls, under their cached choice if there is one, looked up only once."""
+    """Make single calls, under their cached decision if there is one, looked up only once."""
     held, telling = None, True
     if plan is not None and size > 1:
         held, telling = plan.batching.held(*group.arguments(at))

@@ -20,7 +20,7 @@ from gpuforge.runtime.array.views import cast, follow_step, put, reshape
 
 @notes(np.diagonal, method="diagonal")
 def diagonal(recorder: Recorder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
-    """Record a diagonal: a view that nobody may write into."""
+    """Record a diagonal: a read-only view."""
     array = taken(recorder, a)
     one, two = normalise_axis(axis1, array.ndim), normalise_axis(axis2, array.ndim)
     if one == two or type(offset) is not int:

@@ -1,4 +1,4 @@
-"""Rounding: to decimals, to whole numbers, and into whole and fractional parts."""
+"""Rounding: to decimals, to integers, and into integer and fractional parts."""
 
 from __future__ import annotations
 
