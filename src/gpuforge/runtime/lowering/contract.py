@@ -213,7 +213,7 @@ def beyond_remainder(value: Any, divisor: Any) -> Any:
 
 
 def odd_root(value: Any, exponent: float) -> Any:
-    """Return whether libraries, which take a square root for this power, differ from NumPy."""
+    """Return whether a square root differs from NumPy's power; libraries compute the former."""
     if exponent not in (0.5, -0.5) or "complex" in str(value.dtype):
         return False
     low = value == -float("inf")
