@@ -24,8 +24,8 @@ import numpy as np
 
 from gpuforge.runtime.array.graph import Graph
 from gpuforge.runtime.backends.numpy import NumpyBackend
-from gpuforge.runtime.evaluation.aside import Aside
-from gpuforge.runtime.evaluation.compilation import compile_aside
+from gpuforge.runtime.evaluation.background import Background
+from gpuforge.runtime.evaluation.compilation import compile_in_background
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
 from gpuforge.runtime.evaluation.recording import record
 from gpuforge.runtime.session import current_session
@@ -69,7 +69,7 @@ def measure(count: int) -> list[dict[str, Any]]:
     """Compile every graph, in turns here and elsewhere, while the program calls."""
     backend = current_session().find("jax")
     made = graphs(backend, count + 2)
-    compilers, aside = Compilers(), Aside()
+    compilers, background = Compilers(), Background()
     compilers.begin("jax")
     while compilers.ask(backend, made[-1][0], like(made[-1])) is None:
         pass
@@ -83,12 +83,12 @@ def measure(count: int) -> list[dict[str, Any]]:
         program = programs.of(backend, graph)
         times = []
         start = perf_counter()
-        one = compile_aside(aside, programs, backend, program, inputs)
+        one = compile_in_background(background, programs, backend, program, inputs)
         assert one is not None
         while not one.done:
             times.append(call(x))
         seconds = perf_counter() - start
-        aside.wait()
+        background.wait()
         assert not one.failure, one.failure
         if number:  # the first one finds everything cold
             rows.append({"where": where, "seconds": seconds,

@@ -48,7 +48,7 @@ WORDS = {
     "_beyond_axis": "an index is out of range",
     "_complex_not_finite": "a complex result is not finite",
     "not_finite": "the result is not finite",
-    "beyond": "a conversion to whole numbers leaves their range",
+    "beyond": "a conversion to integers overflows",
     "differs": "the order in which values are placed decides",
     "_any_nan": "an input holds NaN",
     "_not_finite guard": "an input is not finite",

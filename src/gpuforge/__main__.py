@@ -1,8 +1,8 @@
 """The command ``gpuforge``, which is ``python -m gpuforge`` as well.
 
-A file of the user's that is named like a module of Python, in the current folder or on PYTHONPATH,
-must not break the command that is to find it: here installed modules come first. A program that
-gpuforge runs gets an interpreter and a search path of its own.
+A user's file with the name of a standard module, in the current folder or on PYTHONPATH, must not
+break the command that is meant to find it: so installed modules come first here. A program that
+gpuforge runs gets its own interpreter and search path.
 """
 
 import os

@@ -1,11 +1,10 @@
-"""Data classes as the standard library's, whose parts are made when they are first needed.
+"""Data classes like the standard library's, whose methods are generated on first use.
 
-The standard library compiles up to seven functions for each class while its module is imported:
-0.6 to 1.1 ms, which was half of what importing the modules took that place calls. Here a class gets
-its initialiser with its first value, and all classes share what compares, hashes and shows values.
-`dataclasses.fields`, `replace`, `asdict` and `is_dataclass` take them as their own. There is no
-`slots`, and no data class below another; `inspect` knows the parameters of a class once it has a
-value.
+The standard library compiles up to seven functions for each class at import: 0.6 to 1.1 ms, which
+was half the import time of the modules that place calls. Here a class gets its initialiser with its
+first instance, and all classes share the functions that compare, hash and print. The standard
+`dataclasses.fields`, `replace`, `asdict` and `is_dataclass` accept these classes. There is no
+`slots` and no inheritance; `inspect` knows a class's parameters once it has an instance.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls=None, /, *, frozen=False, eq=True):
-        """Make a class of values from its annotations, as `dataclasses.dataclass` does."""
+        """Turn a class into a data class, as `dataclasses.dataclass` does."""
         return _made(cls, frozen, eq) if cls else lambda given: _made(given, frozen, eq)
 
     def replace(value, /, **changes):
-        """Return a value with other fields, as `dataclasses.replace` does."""
+        """Return a copy with some fields changed, as `dataclasses.replace` does."""
         before = {name: getattr(value, name) for name in type(value).__match_args__}
         return type(value)(**before | changes)
 
     class field(dict):  # noqa: N801 - as it is called there
-        """What is said of a field: ``default``, ``default_factory``, ``repr``, ``metadata``."""
+        """The options of a field: ``default``, ``default_factory``, ``repr``, ``metadata``."""
 
 
 class _Fields:
-    """The fields of a class as `dataclasses` keeps them, made when somebody asks."""
+    """Descriptor that creates a class's ``__dataclass_fields__`` on first access."""
 
     def __init__(self, annotations: dict[str, Any], said: dict[str, Any]) -> None:
         self.annotations, self.said = annotations, said
@@ -86,7 +85,7 @@ def _made(cls: Any, frozen: bool, eq: bool) -> Any:
 
 
 def _initialiser(cls: Any, names: Any, said: dict[str, Any], frozen: bool) -> Any:
-    """Return the function that sets the fields of a new value."""
+    """Return the ``__init__`` of a class."""
     given: dict[str, Any] = {"_none": object(), "_set": object.__setattr__}
     heads, body = [], []
     for name in names:
@@ -118,14 +117,14 @@ def _repr(names: list[str]) -> Any:
 
 
 def _values(*names: str) -> Any:
-    """Return what gives the values of the fields of an object as a tuple."""
+    """Return a function that gives the values of an object's fields as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def _compared(cls: Any, values: Any, frozen: bool) -> None:
-    """Let values of a class be equal where all fields are; those that are frozen have a hash."""
+    """Add ``__eq__`` by all fields to a class, and ``__hash__`` if it is frozen."""
 
     def __eq__(self: Any, other: Any) -> Any:  # noqa: N807
         return values(self) == values(other) if type(other) is type(self) else NotImplemented

@@ -1,4 +1,4 @@
-"""Short names for texts and bytes, the same in every process."""
+"""Short digests of text, the same in every process."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ except ImportError:  # another Python than CPython
 
 
 def digest(text: str, size_bytes: int = 12) -> str:
-    """Return a short name for a text."""
+    """Return a short hexadecimal digest of a text."""
     return blake2b(text.encode("utf-8", "replace"), digest_size=size_bytes).hexdigest()

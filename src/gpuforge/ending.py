@@ -1,4 +1,4 @@
-"""What must hold for a program's end, whatever gpuforge does there."""
+"""Preserve how a program ends, whatever gpuforge does at exit."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from contextlib import suppress
 
 
 def stay_interrupted() -> None:
-    """Let a program that Ctrl-C ended still end by SIGINT.
+    """Make a program that Ctrl-C ended still exit by SIGINT.
 
-    Code that is compiled at its end, as an import does, makes Python forget it.
+    Python forgets the interruption when code is compiled at exit, as an import does.
     """
     if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
         with suppress(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""Where a user's files of gpuforge lie, as each system wants it."""
+"""The folders for a user's gpuforge files, by the conventions of each system."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import sys
 from pathlib import Path
 
-# What `platformdirs` answers on Linux too, where it takes 7 ms of every command to import.
+# The same as `platformdirs` gives on Linux, where importing it takes 7 ms of every command.
 _LINUX = {
     "config": ("XDG_CONFIG_HOME", "~/.config"),
     "cache": ("XDG_CACHE_HOME", "~/.cache"),
     "data": ("XDG_DATA_HOME", "~/.local/share"),
 }
-# Where nothing can be: a user without a home folder has no such files.
+# A path that cannot exist: a user without a home folder has no such files.
 _NOWHERE = Path(os.devnull, "no-home-folder")
 
 
@@ -33,7 +33,7 @@ def user_folder(kind: str) -> Path:
 
 
 def expanded(text: str) -> Path:
-    """Return the folder that `text` names; without a home folder, one that cannot be there."""
+    """Return the folder that `text` names; without a home folder, one that cannot exist."""
     path = os.path.expanduser(text)
-    # A "~" that is left would become a folder of that name in the current one.
+    # An unexpanded "~" would become a folder of that name in the current one.
     return _NOWHERE if path.startswith("~") else Path(path)

@@ -1,9 +1,9 @@
 """One SQLite file (write-ahead log) for what was measured, shared by all processes of a user.
 
 Rows carry the fingerprint of the machine they were measured on and are never read under another
-one. A file that is broken is set aside and begun anew; a folder that cannot be read or written, a
-file that others hold locked, or a full disk means that nothing is kept. All of this is said in
-`History.problem`; none of it is an error, and none of it holds up a program again and again.
+one. A broken file is set aside and a new one begun; if the folder cannot be read or written,
+another process holds the lock, or the disk is full, nothing is stored. `History.problem` says so;
+none of it is an error, and none of it delays a program repeatedly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FILE = "history.sqlite3"
 BUSY_SECONDS = 5.0
-# After a failure the file is left alone for so long: each try could wait `BUSY_SECONDS` again.
+# After a failure the file is not used for this long: each attempt could wait `BUSY_SECONDS`.
 PAUSE_SECONDS = 60.0
 KEEP_SECONDS = 120 * 86400
 MAX_ROWS = 50_000
@@ -207,14 +207,14 @@ class History:
         self.keep_constants({name: value})
 
     def keep_constants(self, values: Mapping[str, Any]) -> None:
-        """Keep measured constants by name, in one go: each goes to the disk and back."""
+        """Store measured constants by name in one transaction: each one waits for the disk."""
         now, statement = time.time(), "INSERT OR REPLACE INTO constant VALUES (?, ?, ?, ?)"
         rows = [(self.machine, name, json.dumps(value), now) for name, value in values.items()]
         if rows:
             self._write([(statement, row) for row in rows])
 
     def keep_runs(self, runs: Iterable[BenchmarkRun]) -> None:
-        """Keep runs of benchmarks; of each the last `RUNS_OF_A_BENCHMARK` stay."""
+        """Store benchmark runs; the last `RUNS_OF_A_BENCHMARK` of each are kept."""
         statements: list[tuple[str, tuple[Any, ...]]] = [
             (
                 "INSERT OR REPLACE INTO benchmark VALUES (?, ?, ?, ?, ?)",
@@ -241,9 +241,9 @@ class History:
         return [BenchmarkRun(*row) for row in good if 0 < row[3] < math.inf]
 
     def keep_samples(self, rows: Iterable[tuple[int, int, str]], most: Mapping[int, int]) -> None:
-        """Keep what was sampled: seconds of a stretch, its beginning, a text.
+        """Store samples: (seconds of an interval, its start, a text).
 
-        Of each length of stretches those that lie back more than `most` of them are dropped.
+        For each interval length, samples older than `most` of its intervals are dropped.
         """
         statements: list[tuple[str, tuple[Any, ...]]] = []
         for seconds, began, value in rows:
@@ -255,7 +255,7 @@ class History:
         self._write(statements)
 
     def samples(self, seconds: int, since: float) -> list[tuple[Any, ...]]:
-        """Return beginnings and texts of stretches of one length, the oldest first."""
+        """Return starts and texts of the intervals of one length, oldest first."""
         query = "SELECT began, value FROM sample WHERE machine = ? AND seconds = ? AND began >= ?"
         return self._rows(f"{query} ORDER BY began", (self.machine, seconds, since))
 
@@ -279,10 +279,7 @@ class History:
         )
 
     def merge(self, rows: Rows) -> None:
-        """Take in rows of another history, each under its own machine, where they are newer.
-
-        Doing so again changes nothing.
-        """
+        """Merge rows of another history that are newer, each under its own machine; idempotent."""
         statements = [(_NEWER, row) for row in rows.timings]
         statements += [(_NEWER_CONSTANT, row) for row in rows.constants]
         if statements:
@@ -292,8 +289,8 @@ class History:
     def held_open(self) -> Iterator[None]:
         """Keep the file open, once this thread has opened it, for what it reads and writes inside.
 
-        Closing it for the last time writes its log back, which takes 10 to 40 ms. One thread may do
-        so at a time; others open the file each time, as they do outside.
+        Closing it for the last time writes its log back, which takes 10 to 40 ms. Only one thread
+        may do so at a time; others open the file for each operation.
         """
         if not self._holding.acquire(blocking=False):
             yield
@@ -322,7 +319,7 @@ class History:
         yield self._held
 
     def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        # Unlike a path's own method, os.path does not fail in a folder that is closed.
+        # Unlike pathlib's method, os.path does not raise for a folder without permission.
         if self.path is None or self._paused() or not os.path.exists(self.path):
             return []
         import sqlite3
@@ -379,7 +376,7 @@ class History:
         Parameters
         ----------
         number
-            The file's number before it was opened: another process may have begun anew since.
+            The file's inode before it was opened: another process may have replaced it since.
         """
         import sqlite3
 
@@ -410,7 +407,7 @@ class History:
 
 
 def _number_of(path: Path) -> int | None:
-    """Return the number by which the file system knows a file, None where it shows none."""
+    """Return a file's inode number; None if it has none."""
     try:
         return path.stat().st_ino
     except OSError:
@@ -418,7 +415,7 @@ def _number_of(path: Path) -> int | None:
 
 
 def _samples(text: Any) -> tuple[float, ...]:
-    """Return the samples in a row, none of them if it is not a list of positive numbers."""
+    """Return the samples of a row, empty if they are not a list of positive numbers."""
     try:
         values = json.loads(text)
     except (ValueError, TypeError, RecursionError):
@@ -432,7 +429,7 @@ def _samples(text: Any) -> tuple[float, ...]:
 def _prune(connection: sqlite3.Connection) -> None:
     old = (time.time() - KEEP_SECONDS,)
     connection.execute("DELETE FROM timing WHERE updated < ?", old)
-    # What was found out of single functions and programs; what the machine was measured at stays.
+    # Constants of single functions and programs are pruned; those of the machine stay.
     connection.execute(
         "DELETE FROM constant WHERE updated < ? AND (name LIKE 'refused:%' OR name LIKE 'stays:%'"
         " OR name LIKE 'saved:%' OR name LIKE 'start:%')",

@@ -18,8 +18,8 @@ def install_command(extra: str, *packages: str) -> str:
     extra
         Its name: ``jax``, ``uv``.
     packages
-        What the extra stands for, named instead where gpuforge is neither from an index nor from a
-        folder that is still there. By default a package of the extra's own name.
+        The packages of the extra, named instead if gpuforge was installed neither from an index nor
+        from a folder that still exists. Default: a package with the extra's name.
     """
     home = _folder()
     if home is not None:
@@ -34,8 +34,8 @@ def install_command(extra: str, *packages: str) -> str:
 
 
 def _direct_url() -> dict[str, object] | None:
-    """Return where the installer took gpuforge from; empty for an index, None for no installer."""
-    # Here, because it takes 15 ms to import, and every program that places calls imports this.
+    """Return the installer's source of gpuforge; empty for an index, None for no installer."""
+    # Imported here: it takes 15 ms, and every program that places calls imports this module.
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:

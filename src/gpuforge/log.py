@@ -1,7 +1,7 @@
 """The ``gpuforge`` logger: standard `logging`, silent until a setting opens it.
 
-Level INFO is what ``--verbose`` shows: the time of each phase, what was taken from a cache, what
-was skipped. DEBUG is for the log alone.
+Level INFO is what ``--verbose`` shows: the time of each phase, cache hits, what was skipped. DEBUG
+is for the log only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 class Logger:
-    """One part's place in the log. Nobody listens before the program has imported `logging`."""
+    """The logger of one part, which does nothing until the program has imported `logging`."""
 
     __slots__ = ("_name",)
 
@@ -31,12 +31,12 @@ class Logger:
         self._name = name
 
     def info(self, text: str, *values: Any) -> None:
-        """Log what was done."""
+        """Log an action at level INFO."""
         if "logging" in sys.modules:
             _of_python(self._name).info(text, *values, stacklevel=2)
 
     def warning(self, text: str, *values: Any) -> None:
-        """Log what the user may want to change."""
+        """Log something that the user may want to change, at level WARNING."""
         if "logging" in sys.modules:
             _of_python(self._name).warning(text, *values, stacklevel=2)
 
@@ -58,7 +58,7 @@ def _of_python(name: str) -> logging.Logger:
 
 @cache
 def _handler() -> logging.Handler:
-    """Return what writes to ``sys.stderr`` as it is at that moment: a program may change it."""
+    """Return a handler that writes to the current ``sys.stderr``, which a program may replace."""
     import logging
 
     class StderrHandler(logging.StreamHandler[TextIO]):

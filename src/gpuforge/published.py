@@ -1,12 +1,11 @@
-"""What a gpuforge process shows of itself: counters in one small file that it maps into its memory.
+"""Publish the counters of a gpuforge process in a small memory-mapped file.
 
-A process writes its counters where any other process of the same user can read them, without a
-thread and without a system call. The file lies in a folder that only the user can enter. It is
-removed when the process ends, or by the next reader where the process died without doing so.
-
-The file is named after the process and the time it began, so that a number that is used again is
-not mistaken for it. A forked child has a file of its own. Where none can be made, nothing is shown
-and nothing fails. Each number is one aligned store: a reader sees the old one or the new one.
+Any other process of the same user can read the counters; writing them needs no thread and no system
+call. The file is in a folder that only the user can enter. It is removed when the process ends, or
+by the next reader if the process died. It is named after the process id and start time, so a reused
+id is not mistaken for it. A forked child has its own file. If no file can be created, nothing is
+published and nothing fails. Each number is one aligned store: a reader sees the old or the new
+value.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _MAGIC = b"GPUFORG2"  # the last letter is the version of the format
 _NAMES = struct.Struct("8s 4q 2d 7q 96s 96s")
 """Magic, PID namespace, pid, start in ticks, backends; started and updated at; counts; texts."""
 _SPACE = struct.Struct("8x q")
-"""The PID namespace, which stands at this place in every version."""
+"""The PID namespace, which has this position in every version."""
 _ROW = struct.Struct("40s q 2d 3q d 5q d")
 """Name; calls, seconds, of transfers; bytes there, back, compared, lost; pressure and its time."""
 _MOST_BACKENDS = 16
@@ -44,23 +43,23 @@ _QUEUED, _RUNNING, _DONE, _FAILED, _BATCHES, _SETTLED, _RETRIES = range(_COUNTS,
 _PROGRAM, _SPAN = _NAMES.size - 192, _NAMES.size - 96
 _FILE = r"\d{1,10}-\d{1,20}"
 _CROWD = 64
-"""With more files than this in the folder, a process that adds one removes those of the dead."""
+"""If the folder has more files than this, a process that adds one removes those of dead ones."""
 _log = logger("published")
 
 
 @dataclass(frozen=True)
 class Pressure:
-    """What became of the memory of a backend's device while a process used it.
+    """Events of memory pressure on a backend's device while a process used it.
 
-    It is looked at where calls are considered, at most twenty times a second.
+    Memory is checked in calls without a cached decision, at most twenty times a second.
 
     Attributes
     ----------
     warnings, criticals : times that the share in use rose above ``pressure_warning`` and
         ``pressure_critical``
-    exhausted : times that memory ran out and the call was rescued: NumPy made it
-    released : times that the library gave back what it kept for later calls
-    released_bytes : how much that was, as far as the library tells
+    exhausted : times that memory ran out and NumPy made the call
+    released : times that the library released its cached memory
+    released_bytes : how much that was, as far as the library reports it
     last_at : when the last of these was, in seconds since the epoch; 0 for never
     """
 
@@ -78,13 +77,13 @@ class BackendUse:
 
     Attributes
     ----------
-    seconds : wall time of its calls; calls that were not timed count as the last timed
-    transfer_seconds : the part of the considered calls in which arrays were moved there and back;
-        calls made on a held choice are not in it
-    put_bytes, got_bytes : of arrays moved to the backend's memory and back, none where that is the
-        host's; a call made on a held choice counts as the considered one before it
-    compared_calls : those for which the time on another backend was known or foreseen
-    lost_seconds : what these took more than on the best backend known: the regret
+    seconds : wall time of its calls; untimed calls are extrapolated from timed ones
+    transfer_seconds : time spent moving arrays there and back, except in calls under a cached
+        choice
+    put_bytes, got_bytes : bytes moved to the backend and back, 0 if it uses host memory; a call
+        under a cached decision counts like the call that made the choice
+    compared_calls : calls for which the time on another backend was known or estimated
+    lost_seconds : how much longer these took than on the best known backend: the regret
     """
 
     name: str
@@ -106,13 +105,13 @@ class Published:
     ----------
     program : name of the program that it runs
     started_at, updated_at : seconds since the epoch
-    span : name of what it does now; empty where nothing was named
-    backends : what it did on each, in the order of their first use
+    span : name of the current span; empty if there is none
+    backends : use of each backend, in the order of first use
     queued, running : tasks of its executors now
     done, failed : tasks that ended so far
-    batches : times that several tasks or items were made together so far
+    batches : number of batches of tasks or items so far
     settled : calls that NumPy had to settle, because a backend failed or differed
-    retries : calls that were started again as written
+    retries : calls that were restarted as written
     """
 
     pid: int
@@ -138,7 +137,7 @@ class _Board:
         self.rows: dict[str, int] = {}
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            # Written, not only made longer: a store to a page that a full disk cannot give kills.
+            # Written, not just extended: a store to a page for which the disk has no room is fatal.
             os.write(handle, bytes(_SIZE))
             self.map = mmap.mmap(handle, _SIZE)
         except BaseException:
@@ -153,7 +152,7 @@ class _Board:
         pid, ticks = map(int, path.name.split("-"))
         self.whole[1], self.whole[2], self.whole[3] = _namespace(), pid, ticks
         self.real[5] = self.real[_UPDATED] = time.time()
-        self.map[:8] = _MAGIC  # a file without it is not complete yet
+        self.map[:8] = _MAGIC  # last: a file without it is incomplete
 
     def write(self, place: int, text: str, length: int = 96) -> None:
         """Write a text, cut to `length` bytes."""
@@ -162,7 +161,7 @@ class _Board:
         )
 
     def row(self, backend: str) -> int:
-        """Return where the counts of a backend begin, in numbers; the last row takes all others."""
+        """Return the index of a backend's first count; the last row is shared by the rest."""
         found = self.rows.get(backend)
         if found is None:
             used = self.whole[_BACKENDS]
@@ -175,7 +174,7 @@ class _Board:
         return found
 
     def close(self, *, remove: bool) -> None:
-        """Let go of the file, and remove it unless it is another process's."""
+        """Close the file, and remove it if `remove` is set and it is this process's."""
         self.whole.release()
         self.real.release()
         self.map.close()
@@ -185,18 +184,18 @@ class _Board:
 
 
 def _nothing() -> None:
-    """Stand for what is not there yet."""
+    """Do nothing: placeholder until the runtime sets `count_held`."""
 
 
 count_held: Callable[[], None] = _nothing
-"""Shows the calls of this process that were made on held choices. Set by the runtime."""
+"""Publishes the calls made under cached decisions. Set by the runtime."""
 _board: _Board | None = None
 _refused = False
 _lock = threading.RLock()  # a signal's handler may count in the middle of a count
 
 
 def count(backend: str, calls: int, seconds: float) -> None:
-    """Show calls of `seconds` each on a backend."""
+    """Publish calls of `seconds` each on a backend."""
     board = _board or _begin()
     if board is not None:
         with _lock:
@@ -207,7 +206,7 @@ def count(backend: str, calls: int, seconds: float) -> None:
 
 
 def transferred(backend: str, seconds: float, put_bytes: int = 0, got_bytes: int = 0) -> None:
-    """Show how long arrays were moved to a backend and back, and how many bytes."""
+    """Publish the seconds and bytes of transfers to a backend and back."""
     board = _board or _begin()
     if board is not None and (seconds or put_bytes or got_bytes):
         with _lock:
@@ -218,7 +217,7 @@ def transferred(backend: str, seconds: float, put_bytes: int = 0, got_bytes: int
 
 
 def compared(backend: str, calls: int, lost_seconds: float) -> None:
-    """Show calls for which another backend was known, and what they lost to the best, in all."""
+    """Publish calls for which another backend was known, and their total regret."""
     board = _board or _begin()
     if board is not None:
         with _lock:
@@ -231,7 +230,7 @@ def pressed(
     backend: str, *, warnings: int = 0, criticals: int = 0, exhausted: int = 0, released: int = 0,
     released_bytes: int = 0,
 ) -> None:  # fmt: skip
-    """Show what became of the memory of a backend's device; see `Pressure`."""
+    """Publish events of memory pressure; see `Pressure`."""
     board = _board or _begin()
     if board is not None:
         with _lock:
@@ -243,24 +242,24 @@ def pressed(
 
 
 def settled() -> None:
-    """Show that NumPy settled one more call."""
+    """Publish that NumPy settled one more call."""
     _add(_SETTLED)
 
 
 def retried() -> None:
-    """Show that one more call was started again as written."""
+    """Publish that one more call was restarted as written."""
     _add(_RETRIES)
 
 
 def now(span: str) -> None:
-    """Show the name of what this process does now; an empty one for nothing."""
+    """Publish the name of the current span; empty for none."""
     board = _board or _begin()
     if board is not None:
         board.write(_SPAN, span)
 
 
 def tasks(queued: int, running: int, done: int = 0, failed: int = 0) -> None:
-    """Show by how much the numbers of tasks of an executor have changed."""
+    """Publish changes in the numbers of an executor's tasks."""
     board = _board or _begin()
     if board is not None:
         with _lock:
@@ -273,7 +272,7 @@ def tasks(queued: int, running: int, done: int = 0, failed: int = 0) -> None:
 
 
 def batched() -> None:
-    """Show that several tasks or items were made together once more."""
+    """Publish one more batch of tasks or items."""
     _add(_BATCHES)
 
 
@@ -285,7 +284,7 @@ def _add(place: int) -> None:
 
 
 def end() -> None:
-    """Remove this process's file; what is counted afterwards begins a new one."""
+    """Remove this process's file; later counts create a new one."""
     global _board, _refused
     with _lock:
         board, _board, _refused = _board, None, False
@@ -295,7 +294,7 @@ def end() -> None:
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """Show nothing that is counted meanwhile, in a process that has shown nothing yet."""
+    """Publish nothing inside, if this process has not published anything yet."""
     global _refused
     before, _refused = _refused, True
     try:
@@ -305,7 +304,7 @@ def unseen() -> Iterator[None]:
 
 
 def _begin() -> _Board | None:
-    """Make the file of this process, once; None where none can be made."""
+    """Create the file of this process, once; None if that is impossible."""
     global _board, _refused
     if _refused:
         return None
@@ -361,9 +360,9 @@ def folder(*, make: bool = False) -> Path:
 
 
 def read_all() -> list[Published]:
-    """Return what the living gpuforge processes of this user show, by their numbers.
+    """Return the counters of this user's running gpuforge processes, ordered by process id.
 
-    Files of processes that are gone are removed.
+    Files of processes that have ended are removed.
     """
     try:
         here = folder()
@@ -375,11 +374,11 @@ def read_all() -> list[Published]:
 
 
 def _read(path: Path) -> Published | None:
-    """Return what one file shows; None where its process is gone, or it is none of ours."""
+    """Return the counters in a file; None if its process is gone or it is not ours."""
     pid, ticks = map(int, path.name.split("-"))
     content = _content(path)
     if content is None or (len(content) >= 16 and _SPACE.unpack_from(content)[0] != _namespace()):
-        return None  # whether a process of another container lives cannot be seen from here
+        return None  # processes of other containers are not visible here
     if not _lives(pid, ticks):
         with suppress(OSError):
             path.unlink()
@@ -400,7 +399,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def _parsed(content: bytes, pid: int) -> Published | None:
-    """Return what a whole file holds; None for numbers that cannot be."""
+    """Return the counters in a complete file; None if its numbers are impossible."""
     magic, _, own, _, used, started, updated, *counts, program, span = _NAMES.unpack_from(content)
     rows = [
         _ROW.unpack_from(content, _NAMES.size + place * _ROW.size)
@@ -417,13 +416,13 @@ def _parsed(content: bytes, pid: int) -> Published | None:
 
 
 def _text(content: bytes) -> str:
-    """Return a name that any process may have chosen, with nothing in it that a terminal obeys."""
+    """Return a name that any process may have chosen, without control characters."""
     text = content.rstrip(b"\0").decode("utf-8", "replace")
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
 def _lives(pid: int, ticks: int) -> bool:
-    """Return whether the process runs that began at this time."""
+    """Return whether a process that started at this time is running."""
     now = _start_ticks(pid)
     if now is not None or os.path.isdir("/proc/self"):
         return now == ticks
@@ -433,7 +432,7 @@ def _lives(pid: int, ticks: int) -> bool:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """Return when a process began, in the kernel's ticks since it was started; None if it ended.
+    """Return the start time of a process in kernel ticks since boot; None if it has ended.
 
     Source: Linux, Documentation/filesystems/proc.rst, field 22 of ``/proc/PID/stat``.
     """
@@ -446,7 +445,7 @@ def _start_ticks(pid: int) -> int | None:
 
 
 def _namespace() -> int:
-    """Return the number of the space in which process numbers mean what they mean here."""
+    """Return the number of this process's PID namespace."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:

@@ -1,8 +1,8 @@
-"""The directory is the registry: what a package folder holds is what is registered.
+"""The directory is the registry: the modules in a package folder are the registered ones.
 
 A module that fails to load becomes a `LoadFailure` that the user sees. Entry points of other
-packages are read only when asked for, because reading them costs about 30 ms. Tables of facts lie
-beside the module that reads them.
+packages are read only on request, because that takes about 30 ms. Tables of facts are stored next
+to the module that reads them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def names(package: str) -> tuple[str, ...]:
 
 @cache
 def table(module_file: str, name: str) -> dict[str, Any]:
-    """Return the TOML table `name` beside the module whose ``__file__`` this is; read once."""
+    """Return the TOML table `name` next to the module whose ``__file__`` this is; read once."""
     import tomllib
 
     # Not importlib.resources, which costs 12 ms to import.

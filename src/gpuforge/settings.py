@@ -1,11 +1,11 @@
-"""What the user chose: one frozen value that remembers where each choice came from.
+"""The settings in force: one frozen value, with the origin of each setting.
 
 Precedence: flag, then environment (``GPUFORGE_<NAME>``), then project file, then user file, then
-default. A project file comes from a repository that may not be trusted: it cannot set what touches
-folders, indexes, installs or secrets, and one that is broken is left out and said so. The user's
-own file and the environment are trusted; a value that means nothing there is an error. A user's
-file that cannot be read at all is left out like a project's, except where a command would install
-packages or change that file.
+default. A project file comes from a repository that may not be trusted: it cannot set anything that
+concerns folders, indexes, installs or secrets, and a broken one is ignored with a note. The user's
+own file and the environment are trusted; an invalid value there is an error. A user's file that
+cannot be read is ignored like a project's, except by commands that install packages or change that
+file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def shown(value: Any) -> str:
 
 
 def parse_flag(value: Any) -> bool:
-    """Return the boolean that `value` means: true/false, yes/no, on/off, 1/0."""
+    """Return `value` as a boolean: true/false, yes/no, on/off, 1/0."""
     if isinstance(value, bool):
         return value
     word = str(value).strip().lower()
@@ -110,7 +110,7 @@ def setting(default: Any, parse: Parser, doc: str, *, trusted_only: bool = False
 
 
 _DECLARED: list[dict[str, Any]] = []
-"""What is said of each setting, in their order."""
+"""The declaration of each setting, in order."""
 
 
 @dataclass(frozen=True)
@@ -325,7 +325,7 @@ def parse(name: str, value: Any, *, where: str = "") -> Any:
     UnknownName
         If no setting has that name.
     InvalidSettings
-        If `value` means nothing for it; the message names `where` it was found.
+        If `value` is invalid for it; the message names `where` it was found.
     """
     declared = _field(name)
     try:
@@ -339,7 +339,7 @@ def parse(name: str, value: Any, *, where: str = "") -> Any:
 
 
 def to_text(value: Any) -> str:
-    """Return a parsed value as text that `parse` reads back: what a variable or a shell holds."""
+    """Return a parsed value as text that `parse` reads back, for a variable or a shell."""
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -375,7 +375,7 @@ def load(
     Raises
     ------
     InvalidSettings
-        If the user's file, a variable or a flag holds a value that means nothing.
+        If the user's file, a variable or a flag has an invalid value.
     """
     probe = probe or LiveProbe()
     values: dict[str, Any] = {}
@@ -429,7 +429,7 @@ def _parse_toml(probe: Probe, path: str) -> dict[str, Any]:
             hint="correct its permissions, or remove it",
         )
     try:
-        import tomllib  # most folders hold no settings file: the parser's 5 ms are theirs alone
+        import tomllib  # takes 5 ms, and most folders have no settings file
 
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -452,7 +452,7 @@ def _apply_project(
     origins: dict[str, str],
     problems: list[str],
 ) -> None:
-    """Apply the nearest project file, leaving out with a reason what it may not or cannot say."""
+    """Apply the nearest project file; what it may not or cannot set is ignored with a reason."""
     found = project_file(probe)
     if found is None:
         return
@@ -475,10 +475,10 @@ def _apply_project(
 
 
 def project_file(probe: Probe) -> tuple[str, dict[str, Any] | str] | None:
-    """Return the nearest project file and its table, or the reason why it is left out."""
+    """Return the nearest project file and its table, or the reason why it is ignored."""
     try:
         start = Path.cwd()
-    except OSError:  # the current folder was removed, or is closed
+    except OSError:  # the current folder was removed, or is not accessible
         return None
     for parent in (start, *start.parents):
         for file, keys in ((PROJECT_FILE, ()), ("pyproject.toml", ("tool", "gpuforge"))):
@@ -491,7 +491,7 @@ def project_file(probe: Probe) -> tuple[str, dict[str, Any] | str] | None:
 def _project_table(
     text: str | Absent | Failed, keys: tuple[str, ...]
 ) -> dict[str, Any] | str | None:
-    """Return what a project file sets, the reason why it is left out, or None if it is not one."""
+    """Return what a project file sets, the reason why it is ignored, or None if it is not one."""
     if not isinstance(text, str):
         return text.reason if isinstance(text, Failed) and not keys else None
     if keys and "gpuforge" not in text:
@@ -509,7 +509,7 @@ def _project_table(
 
 @lru_cache(maxsize=4)
 def _parsed(text: str) -> dict[str, Any]:
-    """Return the tables of a project file, which takes 1 ms to parse and is read at each call."""
+    """Return the tables of a project file (cached: parsing takes 1 ms, at each call)."""
     import tomllib
 
     return tomllib.loads(text)

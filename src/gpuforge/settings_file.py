@@ -1,7 +1,7 @@
-"""The user's settings file, edited in place: comments and order stay, and nothing is lost.
+"""Edit the user's settings file in place, keeping comments and order.
 
-A file that is not valid TOML is never overwritten. Every change replaces the file in one step, so
-that a full disk or a crash leaves the old one. Two processes that change it take turns.
+A file that is not valid TOML is never overwritten. Every change replaces the file atomically, so
+that the old one survives a full disk or a crash. Processes that change it take turns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpuforge.stored import write
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
-# What each kind of machine wants that differs from the defaults, and why.
+# Presets: for each kind of machine, what differs from the defaults, and why.
 PRESETS: dict[str, dict[str, Any]] = {
     # Docks and power supplies change within minutes; time, power and memory are scarce.
     "laptop": {
@@ -35,10 +35,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "kept_memory": 0,
         "compiler_process": False,
     },
-    # Answering matters more than the last percent of speed; a missing device must not stop the
+    # Availability matters more than the last percent of speed; a missing device must not stop the
     # service; stderr is a log.
     "service": {"explore_share": 0.001, "fallback": True, "log": "warning", "profiler": False},
-    # Every run the same: nothing learned, nothing kept, no device.
+    # Reproducible runs: nothing learned, nothing stored, no device.
     "ci": {"cpu_only": True, "explore_share": 0.0, "history": False, "learn": False},
 }
 
@@ -48,17 +48,17 @@ TEMPLATE_HEAD = (
 
 
 def change(path: Path, values: Mapping[str, Any], remove: tuple[str, ...] = ()) -> dict[str, str]:
-    """Set `values` in the file at `path` and take away the keys of `remove`.
+    """Set `values` in the file at `path` and delete the keys of `remove`.
 
     Returns
     -------
     dict
-        What each of these keys held before, as TOML text; keys that were not there are left out.
+        The previous value of each of these keys as TOML text; keys that did not exist are left out.
 
     Raises
     ------
     InvalidSettings
-        If a value means nothing, the file is not valid TOML, or it cannot be written.
+        If a value is invalid, the file is not valid TOML, or it cannot be written.
     """
     checked = {name: settings.parse(name, value) for name, value in values.items()}
     path = Path(os.path.realpath(path))  # a link stays a link
@@ -117,7 +117,7 @@ def _read(path: Path) -> TOMLDocument:
 
 @contextlib.contextmanager
 def _refusing(path: Path) -> Iterator[None]:
-    """Turn what the operating system refuses into an error that names the file."""
+    """Turn errors of the operating system into one that names the file."""
     try:
         yield
     except OSError as error:
@@ -129,7 +129,7 @@ def _refusing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _taking_turns(path: Path) -> Iterator[None]:
-    """Lock the folder of `path`, where the system and the file system have such locks."""
+    """Lock the folder of `path`, if the system and the file system support it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl

@@ -1,7 +1,7 @@
-"""What gpuforge keeps on disk: files replaced in one step, and values as text and back.
+"""Store files: atomic replacement, and serialization of values.
 
-A reader of a file sees the old content or the new one, never a part; so does the next process after
-a crash or on a full disk. Values are JSON in which a dataclass is an object that names its class.
+A reader sees either the old content or the new one, never a part, also after a crash or on a full
+disk. Values are JSON in which a dataclass is an object that names its class.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _ABANDONED_SECONDS = 3600.0
 
 
 class Damaged(ValueError):
-    """A stored text is not what was written."""
+    """A stored text differs from what was written."""
 
 
 def write(path: Path, content: str | bytes, *, parents: bool = False, durable: bool = True) -> None:
-    """Replace the file at `path` by one that holds `content`, on the disk when this returns.
+    """Replace the file at `path` by one with `content`, which is on disk when this returns.
 
-    The mode of a file that is there is kept, a link to a file stays a link, and a device or a pipe
-    is written to instead of being replaced.
+    The mode of an existing file is kept, a link to a file stays a link, and a device or a pipe is
+    written to instead of being replaced.
 
     Parameters
     ----------
     parents
-        Make folders that are missing.
+        Create missing folders.
     durable
         False: do not wait for the disk; after a crash of the machine the file may be damaged.
 
@@ -90,7 +90,7 @@ def write_output(path: Path, content: str | bytes) -> None:
 
 
 def _clear_abandoned(path: Path) -> None:
-    """Remove what processes that were killed while they wrote `path` have left."""
+    """Remove temporary files of processes that were killed while writing `path`."""
     with suppress(OSError):
         for part in path.parent.glob(f".{path.name}.*.part"):
             if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
@@ -98,13 +98,13 @@ def _clear_abandoned(path: Path) -> None:
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
-    """Return a value of dataclasses, tuples and what JSON holds as text."""
+    """Serialize a value of dataclasses, tuples and JSON types."""
     separators = (",", ":") if indent is None else None
     return json.dumps(_plain(value), indent=indent, separators=separators)
 
 
 def loads(text: str, classes: Mapping[str, type[Any]]) -> Any:
-    """Return the value that `dumps` wrote, its dataclasses being some of `classes`.
+    """Return the value that `dumps` wrote, whose dataclasses are among `classes`.
 
     Raises
     ------
@@ -118,9 +118,9 @@ def loads(text: str, classes: Mapping[str, type[Any]]) -> Any:
 
 
 def loads_as(kind: type[T], text: str) -> T:
-    """Return the dataclass of one kind that `dumps` wrote, the type of each field checked.
+    """Return the dataclass `kind` that `dumps` wrote, checking the type of each field.
 
-    A file that may have been edited, or written by another version, is read this way.
+    For files that may have been edited, or written by another version.
 
     Raises
     ------
@@ -141,19 +141,19 @@ def loads_as(kind: type[T], text: str) -> T:
 
 
 def check(value: Any) -> None:
-    """Raise `Damaged` where a field of a dataclass is not of its type."""
+    """Raise `Damaged` if a field of a dataclass does not have its type."""
     for name, hint in get_type_hints(type(value)).items():
         if not _fits(getattr(value, name), hint):
             raise Damaged(f"{name} is not {getattr(hint, '__name__', hint)}")
 
 
 def sealed(text: str) -> str:
-    """Return `text` behind its checksum."""
+    """Return `text` prefixed with its checksum."""
     return f"{zlib.crc32(text.encode()):08x} {text}"
 
 
 def unsealed(text: str) -> str:
-    """Return the text of `sealed`, or raise `Damaged` where it has changed since."""
+    """Return the text of `sealed`, or raise `Damaged` if it has changed since."""
     checksum, _, body = text.partition(" ")
     if checksum != f"{zlib.crc32(body.encode('utf-8', 'replace')):08x}":
         raise Damaged("the checksum does not match")
@@ -187,7 +187,7 @@ def _rebuilt(classes: Mapping[str, type[Any]], value: dict[str, Any]) -> Any:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a value is of a type, its items too."""
+    """Return whether a value and its items match a type."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(_fits(value, one) for one in inner)

@@ -1,16 +1,16 @@
-"""What happens on the way of a program: spans, counts and choices, kept in memory while on.
+"""Tracing: spans, counts and choices of a running program, kept in memory while it is on.
 
-A *span* is a stretch of wall time with a name; one that begins inside another is its child, in
-threads and in tasks of an event loop. Nothing is kept while tracing is off, and a place in the code
-then costs the look at `enabled`::
+A *span* is a named interval of wall time; one that begins inside another is its child, in threads
+and in tasks of an event loop. While tracing is off, nothing is kept, and a place in the code costs
+only the check of `enabled`::
 
     if trace.enabled:
         with trace.within("run", trace.WAIT, backend=name):
             return run()
     return run()
 
-No lock is on the way of a span: beginning one appends it to a deque, and ending one sets its end.
-Whoever reads takes all out by `drain`; `drainer` is called where they become many meanwhile.
+Spans take no lock: beginning one appends it to a deque, and ending one sets its end. Readers take
+all spans out with `drain`; `drainer` is called when they become too many.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 MOST_SPANS = 100_000
 """Spans kept until they are drained; then the oldest are dropped, and counted as ``dropped``."""
 HOST, WAIT, TRANSFER, OVERHEAD, DEVICE = range(5)
-"""What an instant of a thread is: the program's own work, waiting for a device, moving bytes to or
-from one, or gpuforge's own work. The last is for the lanes of devices: busy."""
+"""Labels of a thread's time: the program's own work, waiting for a device, transfers, gpuforge's
+own work. The last is for lanes of devices: busy."""
 
 enabled = False
 """Whether spans, counts and choices are kept. Set by `enable`."""
 drainer: Callable[[], object] | None = None
-"""What takes the spans out, called by the thread that ends the one which makes them too many."""
+"""Takes the spans out; called by the thread whose span makes them too many."""
 peaks: Callable[[Iterable[str], bool], dict[str, Any]] | None = None
-"""Tells how fast the links, memories and arithmetic of some backends are at most: what was measured
-earlier and, where the second argument is true, of links what is measured now. Set by the runtime.
+"""Returns the peaks of backends: stored ones and, if the second argument is true, links measured
+now. Set by the runtime.
 """
 
 Listener = tuple[Callable[[str], Any], Callable[[Any], object], Callable[[], bool] | None]
-"""what is called at the begin and the end of a span, and whether it listens now; None: always"""
+"""callbacks at the start and end of a span, and whether they are active; None: always"""
 
 
 class Span(NamedTuple):
@@ -50,12 +50,11 @@ class Span(NamedTuple):
     Attributes
     ----------
     label : `HOST`, `WAIT`, `TRANSFER`, `OVERHEAD`; `DEVICE` on the lanes of devices
-    number, parent : its own and that of the span around it, 0 where there is none; numbers grow
-        with the beginning
-    start_ns, end_ns : as ``time.perf_counter_ns`` gives them
-    thread : a number that no other thread of this process has or had; below 0 for a device's lane
-    nbytes : that it moved
-    attributes : what was said of it; ``error`` names the exception that ended it
+    number, parent : its number and its parent's, 0 for none; numbers grow in order of start
+    start_ns, end_ns : on the clock of ``time.perf_counter_ns``
+    thread : unique number of the thread in this process; below 0 for a device's lane
+    nbytes : bytes moved
+    attributes : its attributes; ``error`` names the exception that ended it
     """
 
     name: str
@@ -74,9 +73,9 @@ class Choice(NamedTuple):
 
     Attributes
     ----------
-    at_ns : when, as ``time.perf_counter_ns`` gives it
-    predicted_seconds : candidate to what one call was expected to take there
-    reason : why this backend, in words
+    at_ns : time on the clock of ``time.perf_counter_ns``
+    predicted_seconds : candidate to the expected time of one call there
+    reason : why this backend was chosen
     """
 
     at_ns: int
@@ -102,10 +101,10 @@ class Trace(NamedTuple):
 
     Attributes
     ----------
-    spans : in the order in which they began
-    standing : the spans that stand open, in the order in which they began; their end is 0
-    lanes : thread or device's lane to its name, of all there were
-    choices : each choice with the seconds of one call made by it, and those of its transfers
+    spans : finished spans in order of start
+    standing : open spans in order of start; their end is 0
+    lanes : names of all threads and device lanes by number
+    choices : each choice with the seconds of one call and of its transfers
     notes : what a reader must be told
     """
 
@@ -121,7 +120,7 @@ class Trace(NamedTuple):
 _next_number = itertools.count(1).__next__
 _begun: deque[OpenSpan] = deque()
 _standing: list[OpenSpan] = []
-"""What stood open when spans were taken out last."""
+"""Spans that were open when spans were last taken out."""
 _counts: Counter[str] = Counter()
 _choices: deque[tuple[Choice, float, float]] = deque(maxlen=MOST_SPANS)
 _readings: deque[Reading] = deque(maxlen=MOST_SPANS)
@@ -133,15 +132,15 @@ _inside: ContextVar[OpenSpan | None] = ContextVar("gpuforge_span", default=None)
 _inside_here, _go_inside, _begin = _inside.get, _inside.set, _begun.append
 _tuple = tuple.__new__
 _LOOK_EVERY = (1 << 10) - 1
-"""Of so many spans one looks whether there are too many, and one."""
+"""Bit mask: one in 1024 spans checks whether there are too many."""
 _switched: list[Callable[[], object]] = []
 _listeners: list[Listener] = []
 _ENDINGS = (StopIteration, StopAsyncIteration, GeneratorExit)
-"""Exceptions that say that something came to its end, not that it failed."""
+"""Exceptions that signal an end, not a failure."""
 
 
 class _Lane:
-    """A thread or a device: its number, and the span that began last."""
+    """A thread or a device: its number, and its latest span."""
 
     __slots__ = ("last", "number")
 
@@ -152,7 +151,7 @@ class _Lane:
 
 
 class _Here(threading.local):
-    """The lane of this thread, which is made at its first span."""
+    """The lane of this thread, created at its first span."""
 
     def __init__(self) -> None:
         self.lane = _Lane(next(_thread_numbers), threading.current_thread().name)
@@ -165,7 +164,7 @@ _here = _Here()
 
 
 class OpenSpan:
-    """A span on its way. `nbytes` may be set while it stands open."""
+    """An open span; `nbytes` may be set until it ends."""
 
     __slots__ = (
         "attributes", "end", "label", "lane", "name", "nbytes", "number", "parent", "start",
@@ -181,7 +180,7 @@ class OpenSpan:
     attributes: dict[str, Any] | None
 
     def note(self, **attributes: Any) -> None:
-        """Say more of this span."""
+        """Add attributes to this span."""
         self.attributes = {**(self.attributes or {}), **attributes}
 
     def __enter__(self) -> OpenSpan:
@@ -195,8 +194,8 @@ class OpenSpan:
         _begin(self)
         if len(_begun) > MOST_SPANS:
             _make_room()
-        # Not set back at the end, which would cost as much again: who comes next looks for what
-        # still stands open.
+        # Not reset at the end, which would cost as much again: the next span searches for its open
+        # parent.
         _go_inside(self)
         self.start = perf_counter_ns()
         return self
@@ -212,14 +211,14 @@ class OpenSpan:
 
 
 def _above(span: OpenSpan | None) -> OpenSpan | None:
-    """Return the innermost span around one that ended which still stands open."""
+    """Return the innermost ancestor of an ended span that is still open."""
     while span is not None and span.end:
         span = span.parent
     return span
 
 
 class _Heard(OpenSpan):
-    """A span that others are told of, where they listen."""
+    """A span that is reported to listeners."""
 
     __slots__ = ("heard",)
 
@@ -242,8 +241,8 @@ _enter, _exit = OpenSpan.__enter__, OpenSpan.__exit__
 class Nothing:
     """A span while tracing is off.
 
-    It is entered and left by functions in C, which are found on the class and take no `self`: half
-    of what a method in Python would cost.
+    It is entered and left by C functions found on the class that take no `self`, at half the cost
+    of Python methods.
     """
 
     __slots__ = ("__weakref__",)
@@ -266,15 +265,14 @@ _kind: type[OpenSpan] = OpenSpan
 
 
 def span(name: str, /, **attributes: Any) -> OpenSpan | Nothing:
-    """Return what keeps a span around a ``with`` block; nothing is kept while tracing is off.
+    """Return a context manager that traces a ``with`` block as a span, if tracing is on.
 
     Parameters
     ----------
     name
-        Of the stretch of work: spans of one name under the same spans are shown together.
+        Name of the work: spans with one name and the same parents are shown together.
     **attributes
-        What else is to be known of it: numbers, texts. More are added by ``note`` of what the
-        ``with`` statement gives.
+        Further facts: numbers, texts. ``note`` of the object that ``with`` returns adds more.
     """
     if not enabled:
         return NOTHING
@@ -285,7 +283,7 @@ def span(name: str, /, **attributes: Any) -> OpenSpan | Nothing:
 
 
 def within(name: str, label: int, /, **attributes: Any) -> OpenSpan | Nothing:
-    """Return what keeps a span of a label around a ``with`` block, as `span` does."""
+    """Return a context manager as `span` does, for a span with a label."""
     if not enabled:
         return NOTHING
     made = _kind()
@@ -297,13 +295,13 @@ def within(name: str, label: int, /, **attributes: Any) -> OpenSpan | Nothing:
 def keep(
     name: str, label: int, start_ns: int, end_ns: int, nbytes: int = 0, /, **attributes: Any
 ) -> None:
-    """Keep a span that was timed already, as a child of the one around this place."""
+    """Add a span that was timed already, as a child of the current one."""
     if enabled:
         _keep(name, label, start_ns, end_ns, nbytes, attributes, _here.lane)
 
 
 def keep_device(lane: str, name: str, start_ns: int, end_ns: int, /, **attributes: Any) -> None:
-    """Keep that a queue of a device was busy: ``torch:cuda:0 compute``, ``torch:cuda:0 copy``."""
+    """Add busy time of a device's queue: ``torch:cuda:0 compute``, ``torch:cuda:0 copy``."""
     if not enabled:
         return
     device = _devices.get(lane)
@@ -325,32 +323,32 @@ def _keep(
 
 
 def count(name: str, number: int = 1) -> None:
-    """Add `number` to the count `name`; nothing is kept while tracing is off."""
+    """Add `number` to the count `name`, if tracing is on."""
     if enabled:
         with _lock:
             _counts[name] += number
 
 
 def chose(choice: Choice, seconds: float, transfer_seconds: float = 0.0) -> None:
-    """Keep what one call took that was made by a choice."""
+    """Add a choice with the time of one call made by it."""
     if enabled:
         _choices.append((choice, seconds, transfer_seconds))
 
 
 def read(name: str, unit: str, device: str, value: float) -> None:
-    """Keep a reading of now."""
+    """Add a reading at this moment."""
     if enabled:
         _readings.append(Reading(name, unit, device, perf_counter_ns(), value))
 
 
 def tell(note: str) -> None:
-    """Keep what a reader of the trace must be told, once."""
+    """Add a note for readers of the trace, once."""
     if enabled:
         _notes.setdefault(note, True)
 
 
 def enable(on: bool = True) -> None:
-    """Begin or cease to keep spans and counts; what was kept stays until it is drained."""
+    """Switch tracing on or off; what was kept stays until it is drained."""
     global enabled
     changed, enabled = enabled != on, on
     if changed:
@@ -369,15 +367,15 @@ def listen(
     end: Callable[[Any], object],
     is_on: Callable[[], bool] | None = None,
 ) -> Callable[[], None]:
-    """Tell others of spans that begin from now on, until the function is called that this returns.
+    """Report spans that begin from now on; call the returned function to stop.
 
     Parameters
     ----------
     begin, end
-        Called with the name of a span that begins, and with what that returned when it ends, in the
-        thread of the span. They must not raise.
+        `begin` is called with the span's name, `end` with what `begin` returned, in the span's
+        thread. They must not raise.
     is_on
-        Asked at the begin of each span whether it is to be told; always where it is None.
+        Called at the start of each span: whether to report it; None to report all.
     """
     global _kind
     heard = (begin, end, is_on)
@@ -394,17 +392,17 @@ def listen(
 
 
 def waiting() -> int:
-    """Return how many spans began that were not taken out."""
+    """Return the number of spans that have not been taken out."""
     return len(_begun)
 
 
 def current(ident: int = 0) -> str:
-    """Return the name of the open span around what a thread did last; empty where there is none.
+    """Return the name of a thread's innermost open span; empty if there is none.
 
     Parameters
     ----------
     ident
-        ``threading.get_ident()`` of the thread; 0 for the one that asks.
+        ``threading.get_ident()`` of the thread; 0 for the calling one.
     """
     lane = _threads.get(ident or threading.get_ident())
     span = _above(lane.last) if lane is not None else None
@@ -412,7 +410,7 @@ def current(ident: int = 0) -> str:
 
 
 def drain() -> Trace:
-    """Return what was kept since the last time, and forget it."""
+    """Return and clear what was kept since the last call."""
     global _standing
     with _lock:
         ended: list[OpenSpan] = []
@@ -426,7 +424,7 @@ def drain() -> Trace:
             del ended[:surplus]
             _counts["dropped"] += surplus
         spans = _told(ended)
-        # One that is beginning right now has no start; one that ended since is told the next time.
+        # A span that is just beginning has no start; one that ended since is returned next time.
         opened = _told([span for span in standing if hasattr(span, "start")])
         opened = [span._replace(end_ns=0) for span in opened]
         counts, lanes = dict(_counts), _lanes.copy()
@@ -439,7 +437,7 @@ def drain() -> Trace:
 
 
 def restart() -> None:
-    """Forget what was kept, and number spans from 1; those that stand open are told no more."""
+    """Clear everything and number spans from 1; open spans are dropped."""
     global _next_number
     with _lock:
         drain()
@@ -450,7 +448,7 @@ def restart() -> None:
 
 
 def _take(most: int) -> list[OpenSpan]:
-    """Take out the spans that began first, and give them their numbers."""
+    """Take out the first spans and number them."""
     take = _begun.popleft
     taken = [take() for _ in range(most)]
     for span in taken:
@@ -469,12 +467,12 @@ def _told(spans: Iterable[OpenSpan]) -> list[Span]:
 
 
 def _make_room() -> None:
-    """Have the spans taken out; drop the oldest where nobody does."""
+    """Have the spans taken out; drop the oldest if there is no `drainer`."""
     if len(_begun) & _LOOK_EVERY:
         return
     if drainer is not None:
         drainer()
-    elif _lock.acquire(blocking=False):  # else somebody takes them out now
+    elif _lock.acquire(blocking=False):  # else another thread is taking them out
         try:
             surplus = _take(len(_begun) - MOST_SPANS)
             standing = [span for span in surplus if not span.end]
@@ -485,10 +483,10 @@ def _make_room() -> None:
 
 
 def _fork() -> None:
-    """Go on in a forked child: what was kept is the parent's, which is where it is read."""
+    """Continue in a forked child without the parent's spans."""
     global _lock, drainer, enabled, _kind
     _lock, drainer, enabled, _kind = threading.RLock(), None, False, OpenSpan
-    _take(len(_begun))  # spans of the child may lie within
+    _take(len(_begun))  # they may be parents of the child's spans
     for lane in _threads.values():
         lane.last = None
     for kept in (_standing, _counts, _choices, _readings, _notes, _listeners):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import gpuforge as gf
 from gpuforge import published
 from gpuforge.published import BackendUse, Pressure
-from gpuforge.runtime.record import Held
+from gpuforge.runtime.record import CachedDecision
 
 HEAD = "import os, sys; from gpuforge import published as p\n"
 PLACED = pytest.mark.filterwarnings("default")
@@ -330,5 +330,5 @@ def test_a_forked_child_does_not_show_the_calls_of_its_parent() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def _held(function: object) -> list[Held]:
+def _held(function: object) -> list[CachedDecision]:
     return list(function._hot[1].values())  # type: ignore[attr-defined]

@@ -449,7 +449,7 @@ def test_held_calls_are_told_while_a_profile_is_on() -> None:
     assert sum(one.calls for one in told) == 40
     assert all(one.seconds > 0 and one.reason for one in told)
     assert add.stats().counts["numpy"].calls == 50
-    assert all(held.again is None for held in add.stats().held.values())
+    assert all(held.call is None for held in add.stats().held.values())
 
 
 def test_callables_without_a_hash_are_profiled() -> None:

@@ -53,7 +53,7 @@ def test_time_on_the_backend_is_no_noting(clock: Clock) -> None:
     found.done(0.0, 0.01)
     clock.now += 1.0
     found.check(elsewhere_seconds=1.0)
-    assert found.noting_seconds(1.0) == pytest.approx(0.0, abs=0.02)
+    assert found.recording_seconds(1.0) == pytest.approx(0.0, abs=0.02)
 
 
 def test_graphs_that_take_numpy_longer_than_the_call(clock: Clock) -> None:
@@ -74,7 +74,7 @@ def test_planning_is_done_once(clock: Clock) -> None:
     clock.now += 0.5
     found.done(0.5, 0.0)
     found.check(0.0)
-    assert found.noting_seconds() == 0.0
+    assert found.recording_seconds() == 0.0
 
 
 ROUNDS = 2000
@@ -110,8 +110,8 @@ def test_a_library_is_loaded_for_what_can_gain(function: Any, torch: Any) -> Non
             if library.opened:
                 break
         (record,) = next(iter(held.functions.values())).kinds.values()
-        held.aside.wait()
-    assert record.sounded
+        held.background.wait()
+    assert record.probed
     assert library.opened == (function is whole)
     assert (record.kind.recording_seconds > 0) == (function is looping)
 
@@ -131,12 +131,12 @@ def test_what_recording_takes_is_seen_with_the_next_call(
         wanted = iter([held.libraries["torch"]])
         monkeypatch.setattr(held, "want", lambda *_: next(wanted, None))
         (record,) = function.kinds.values()
-        while record.sounding is None:
+        while record.probing is None:
             placed(x[:-1])  # of another signature, which is considered
         assert not function.held
         placed(x)
-        held.aside.wait()
-        assert record.sounded
+        held.background.wait()
+        assert record.probed
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_an_exception_while_a_call_is_sounded_is_the_callers(torch: Any) -> None
         placed = gf.offload(fails)
         placed(x, False)
         (record,) = next(iter(held.functions.values())).kinds.values()
-        record.sounding = held.libraries["torch"]
+        record.probing = held.libraries["torch"]
         before = placed.stats().counts["numpy"].calls
         with pytest.raises(ValueError, match="the user's own"):
             placed(x, True)
@@ -264,13 +264,13 @@ def test_what_a_call_wrote_is_not_written_twice(
         placed, second = gf.offload(function), function is noting
         placed(x.copy(), [] if second else 0.5)
         (record,) = next(iter(held.functions.values())).kinds.values()
-        record.sounding = held.libraries["torch"]
+        record.probing = held.libraries["torch"]
         mine, wanted = x.copy(), x.copy()
         more, wanted_more = ([], []) if second else (0.5, 0.5)
         result = placed(mine, more)
         np.testing.assert_allclose(result, function(wanted, wanted_more), rtol=1e-12)
-        held.aside.wait()
-    assert record.sounded
+        held.background.wait()
+    assert record.probed
     np.testing.assert_array_equal(mine, wanted)
     assert more == wanted_more
     assert (record.kind.recording_seconds > 0) == given_up

@@ -69,7 +69,7 @@ placed = gf.offload(waves)
 for _ in range(20):
     placed(x)
 assert library.opened
-session.aside.wait()
+session.background.wait()
 session.openings.collect()
 print(counted.explain(x))
 """

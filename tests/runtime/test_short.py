@@ -11,7 +11,7 @@ import pytest
 import gpuforge as gf
 from gpuforge.runtime.execution import pipeline
 from gpuforge.runtime.offload import Offloaded
-from gpuforge.runtime.short import SEEN_EVERY, Short
+from gpuforge.runtime.short import INSPECT_EVERY, ShortCalls
 
 CALLS = 5_000
 SMALL = np.arange(4.0)
@@ -53,7 +53,7 @@ def test_every_call_is_counted_and_few_are_considered(
         placed(SMALL)
     assert placed.stats().counts["numpy"].calls == CALLS
     assert placed._short is not None
-    assert len(looked_at) < CALLS / SEEN_EVERY
+    assert len(looked_at) < CALLS / INSPECT_EVERY
     placed(SMALL)
     assert placed.stats().counts["numpy"].calls == CALLS + 1
 
@@ -69,7 +69,7 @@ def test_maps_over_a_few_short_calls_are_counted_and_few_are_considered(
         found = placed.map([SMALL, SMALL, SMALL])
     assert [one.tolist() for one in found] == 3 * [[0.0, 2.0, 4.0, 6.0]]
     assert placed.stats().counts["numpy"].calls == 4 * CALLS
-    assert len(looked_at) - before < CALLS / SEEN_EVERY
+    assert len(looked_at) - before < CALLS / INSPECT_EVERY
     placed.map([SMALL, np.arange(5.0), SMALL])
     assert looked_at[-1] == 5
     assert placed.map([]) == []
@@ -89,7 +89,7 @@ def test_a_map_over_a_few_short_calls_says_where_it_ended(
     placed = gf.offload(ending_function, pure=False)
     make_short(placed)
     ends[0] = True
-    for _ in range(SEEN_EVERY + 1):
+    for _ in range(INSPECT_EVERY + 1):
         with pytest.raises(ending) as raised:
             placed.map([SMALL, SMALL + 1.0, SMALL])
         if ending is KeyboardInterrupt:
@@ -138,7 +138,7 @@ def test_calls_that_take_longer_from_some_time_on_are_soon_considered(
         placed(SMALL)
     looked_at.clear()
     rounds[0] = 20_000
-    for _ in range(2 * SEEN_EVERY):
+    for _ in range(2 * INSPECT_EVERY):
         placed(SMALL)
     assert placed._short is None
     for _ in range(pipeline.MAX_HELD):
@@ -160,7 +160,7 @@ def test_who_asks_after_each_call_takes_no_look(
         return timed(self, *given)
 
     monkeypatch.setattr(Offloaded, "_timed", noted)
-    for calls in range(1, 1 + 10 * SEEN_EVERY):
+    for calls in range(1, 1 + 10 * INSPECT_EVERY):
         placed(SMALL)
         assert placed.stats().counts["numpy"].calls == CALLS + calls
     assert len(seen) >= 5
@@ -188,13 +188,13 @@ def test_a_choice_that_another_takes_the_place_of_is_not_followed(quiet_session:
 
 
 def test_unseen_calls_are_counted_right_however_often_and_from_wherever() -> None:
-    short = Short()
+    short = ShortCalls()
     seen = 0
     lock = threading.Lock()
 
     def call() -> None:
         nonlocal seen
-        mine = sum(next(short.ticks) % SEEN_EVERY == 0 for _ in range(CALLS))
+        mine = sum(next(short.ticks) % INSPECT_EVERY == 0 for _ in range(CALLS))
         with lock:
             seen += mine
 
@@ -203,12 +203,12 @@ def test_unseen_calls_are_counted_right_however_often_and_from_wherever() -> Non
     for thread in threads:
         thread.start()
     for _ in range(50):
-        taken += short.take_unseen()
+        taken += short.take_skipped()
     for thread in threads:
         thread.join()
-    taken += short.take_unseen()
+    taken += short.take_skipped()
     assert taken + seen == 4 * CALLS
-    assert short.take_unseen() == 0
+    assert short.take_skipped() == 0
 
 
 def test_held_calls_are_counted_at_what_they_took(quiet_session: Any) -> None:
@@ -262,10 +262,10 @@ def test_calls_with_several_arguments_are_made_unseen(
         placed(SMALL, 2.0, plus=float(n))  # numbers with a fraction count by their type
         placed(SMALL, SMALL)  # in turns with calls of another signature
     assert placed.stats().counts["numpy"].calls == 2 * CALLS
-    assert len(looked_at) < 2 * CALLS / SEEN_EVERY
+    assert len(looked_at) < 2 * CALLS / INSPECT_EVERY
 
 
 def test_a_keyword_of_another_name_is_no_short_call() -> None:
-    short = Short((SMALL,), {"by": 2})
-    assert short.unseen((SMALL,), {"by": 2}) is not False
-    assert short.unseen((SMALL,), {"plus": 2}) is False
+    short = ShortCalls((SMALL,), {"by": 2})
+    assert short.skip((SMALL,), {"by": 2}) is not False
+    assert short.skip((SMALL,), {"plus": 2}) is False

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import gpuforge as gf
-from gpuforge.runtime.evaluation.aside import Aside
+from gpuforge.runtime.evaluation.background import Background
 from gpuforge.runtime.execution import summary
 from gpuforge.runtime.threads import contention, openblas
 
@@ -270,9 +270,9 @@ class TestBlasLimit:
         before = [copy.threads for copy in copies]
         for cores, expected in ((2, [1] * len(copies)), (64, before)):
             monkeypatch.setattr(contention, "allowed_cores", lambda cores=cores: cores)
-            aside = Aside(contention.BlasLimit().beside_the_program)
-            assert aside.start(lambda: seen.append([copy.threads for copy in copies]))
-            aside.wait()
+            background = Background(contention.BlasLimit().leave_a_core)
+            assert background.start(lambda: seen.append([copy.threads for copy in copies]))
+            background.wait()
             assert seen.pop() == expected
         assert [copy.threads for copy in copies] == before
 
@@ -285,8 +285,8 @@ class TestBlasLimit:
         before = [copy.threads for copy in copies]
         plan = str(tmp_path / "a.plan")
         with gf.session(history=False, deterministic=deterministic, plan=plan) as held:
-            assert held.aside.start(lambda: seen.append([copy.threads for copy in copies]))
-            held.aside.wait()
+            assert held.background.start(lambda: seen.append([copy.threads for copy in copies]))
+            held.background.wait()
         assert seen == [before if deterministic else [1] * len(copies)]
 
     def test_a_number_that_the_program_chose_meanwhile_stays(self) -> None:

@@ -1,1 +1,1 @@
-"""The way of a call: signature, placement, transfer, run, restored result."""
+"""Runs calls of user functions: signature, placement, transfer, execution, result."""

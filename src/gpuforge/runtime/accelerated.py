@@ -1,8 +1,8 @@
-"""Functions of a program that nobody edits: found by what their code does, placed like others.
+"""Placement for unmodified programs: find functions by what their code does, and offload them.
 
-A function's calls come by an `Accelerated` until it is known what the function is worth: one that
-gets no arrays, or that stays on NumPy for good, has its own code again and costs what it did.
-NumPy is not loaded here: a program that does without it stays without.
+A function's calls go through an `Accelerated` until its worth is known: one that gets no arrays, or
+stays on NumPy for good, gets its own code back and costs what it did before. NumPy is not imported
+here, so a program without it stays without.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from gpuforge.runtime.function.entry import Entry, written
 from gpuforge.runtime.function.reading import read_operations
 
 CALLS_WITHOUT_ARRAY = 32
-"""A function that got no array in so many calls is left alone from then on."""
+"""A function that got no array in this many calls is left alone from then on."""
 LOOKED_AT_EVERY = 256
 COMPILERS = frozenset("numba njit triton taichi pythran cython numexpr".split())
-"""What reads the code of functions: a module that uses it is left alone."""
+"""Packages that read the code of functions: a module that uses one is left alone."""
 _FRAMES = frozenset(
     "locals globals vars dir exec eval super __class__ _getframe currentframe stack extract_stack "
     "format_stack print_stack warn settrace setprofile breakpoint set_trace".split()
 )
-"""Names by which a function may see its own frame or its caller's."""
+"""Names by which a function may inspect its own frame or its caller's."""
 _EFFECTS = frozenset(
     "print input open write writelines info debug warning error exception random rng default_rng "
     "rand randn randint seed shuffle permutation normal standard_normal uniform integers choice "
     "time perf_counter sleep send recv run Popen system urlopen".split()
 )
-"""Names of what must not be done twice, as a function that is started again would do it."""
+"""Names of side effects, which a restarted function would repeat."""
 _LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _COMPUTES = ("BINARY_", "UNARY_NEGATIVE", "UNARY_INVERT", "COMPARE_OP", "INPLACE_")
 _CHANGES = ("STORE_ATTR", "STORE_GLOBAL", "DELETE_ATTR", "DELETE_GLOBAL")
 
 
 class Accelerated(Entry):
-    """One function of the user's.
+    """One accelerated function of the user's program.
 
     Attributes
     ----------
-    offloaded : what places its calls, from the first array on
-    without : calls so far, all of them without an array
-    aside : calls made as written when that was last looked up
-    look : placed calls until it is looked up whether the function stays on NumPy for good
-    left : why it is not placed any more; empty while it is
+    offloaded : places its calls, from the first call with an array on
+    without : number of calls so far, if all were without an array
+    aside : calls made as written at the last check
+    look : placed calls until the next check whether the function stays on NumPy for good
+    left : why it is no longer placed; empty while it is
     """
 
     def __init__(self, function: FunctionType) -> None:
@@ -68,7 +68,7 @@ class Accelerated(Entry):
         return offloaded(*args, **kwargs)
 
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a call; from the first one with an array on, they are placed."""
+        """Make a call; start to place calls at the first one with an array."""
         numpy = sys.modules.get("numpy")
         array = getattr(numpy, "ndarray", None)
         for value in (*args, *kwargs.values()) if kwargs else args:
@@ -104,18 +104,18 @@ class Accelerated(Entry):
 
 
 FOUND: list[Accelerated] = []
-"""The functions of this program whose calls were, or are, placed."""
+"""The functions of this program whose calls are, or were, placed."""
 
 
 def accelerate(namespace: dict[str, Any], path: str) -> None:
-    """Accelerate the plain functions of a module, and of its classes, that may be worth it.
+    """Accelerate those functions of a module and its classes that may be worth it.
 
     Parameters
     ----------
     namespace
-        That of the module.
+        The module's namespace.
     path
-        Its file: what was written elsewhere is left alone.
+        The module's file: functions defined elsewhere are left alone.
     """
     found = [one for one in _functions(namespace) if one.__code__.co_filename == path]
     FOUND.extend(Accelerated(one) for one in dict.fromkeys(found) if not _unfit(one))
@@ -134,7 +134,7 @@ def _functions(namespace: dict[str, Any]) -> Iterator[FunctionType]:
 
 
 def _unfit(function: FunctionType) -> bool:
-    """Return whether a function is left alone from the start."""
+    """Return whether a function is not accelerated at all."""
     code = function.__code__
     takes = code.co_argcount + code.co_kwonlyargcount + (code.co_flags & inspect.CO_VARARGS)
     if code is not written(code) or code.co_flags & _LATER or code.co_freevars or not takes:
@@ -158,6 +158,6 @@ def _uses_numpy(code: CodeType, names: dict[str, Any]) -> bool:
 
 
 def _effects(function: FunctionType) -> str:
-    """Return what a function does, by itself or by others of its module, that must happen once."""
+    """Return a side effect of a function, or of functions of its module that it calls; or ''."""
     names = sorted(read_operations(function) & _EFFECTS)
     return f"it uses {names[0]!r}, and what that does must not happen twice" if names else ""

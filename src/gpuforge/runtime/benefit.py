@@ -17,37 +17,37 @@ def would_benefit(
 ) -> Benefit:
     """Return whether a call would be faster on another backend than NumPy, and by how much.
 
-    What was learned answers where each backend was timed for these shapes and dtypes before. Else
-    the call is measured: on copies of its arrays, in turns on NumPy and on every backend that
-    placement may use, until it is clear which is faster; results are compared with NumPy's first.
-    That runs the function some ten to fifty times, at most about 3 seconds (one turn, where a call
-    takes longer), and loads libraries that were not loaded yet.
+    If every backend was timed before for these shapes and dtypes, those timings answer. Else the
+    call is measured on copies of its arrays, in turns on NumPy and on every backend that placement
+    may use, until it is clear which is faster; results are first compared with NumPy's. That runs
+    the function about ten to fifty times, for at most about 3 seconds (one turn if a call takes
+    longer), and imports libraries that were not imported yet.
 
     Parameters
     ----------
     function
-        A plain function, or one that `offload` made: then its options hold, and placement keeps
-        what was measured.
+        A plain function, or one made by `offload`, whose options then apply and for which placement
+        keeps the measurements.
     *args, **kwargs
-        As for a call of `function`. Arrays, also in lists, tuples and dictionaries, are copied;
-        other objects are passed as they are. For a `function` with an argument named ``measure``,
-        use ``functools.partial``.
+        The arguments of the call. Arrays, also in lists, tuples and dicts, are copied; other
+        objects are passed through. If `function` has a parameter named ``measure``, use
+        ``functools.partial``.
     measure
-        False: nothing is run or loaded. The answer is ``"unknown"`` where what was learned and
-        calibrated does not tell with some certainty.
+        False to run and import nothing. The answer is then ``"unknown"`` if learned timings and
+        calibration are not conclusive.
 
     Returns
     -------
     Benefit
-        Frozen; prints as a table. ``verdict`` is ``"yes"``, ``"no"`` or ``"unknown"``; it is true
-        in an ``if`` only for ``"yes"``.
+        Frozen; prints as a table. ``verdict`` is ``"yes"``, ``"no"`` or ``"unknown"``; the object
+        is true only for ``"yes"``.
 
     Raises
     ------
     BackendUnavailable
         If `function` is pinned to a backend that is missing.
     Exception
-        What `function` raises.
+        Whatever `function` raises.
     """
     placed: Any = (
         function if isinstance(function, Offloaded | BoundOffloaded) else offload(function)

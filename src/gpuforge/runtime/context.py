@@ -1,4 +1,4 @@
-"""The session and the cluster that a block of code holds; asking for them loads neither."""
+"""The session and the cluster in force; looking them up imports neither."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What libraries that are not open would save, and when opening one is worth its price."""
+"""Estimate what unopened libraries would save, and when opening one is worth its price."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from gpuforge.runtime.placement.policy import Kind
 from gpuforge.runtime.placement.priors import Priors
 
 _ORDER = ("cupy", "jax", "torch", "dpnp")
-"""Which of libraries that promise the same is opened first: those that gain on most calls."""
+"""Order in which equally promising libraries are opened: those that gain on most calls first."""
 ASSUMED_OPENING_SECONDS = {"jax": 0.6, "torch": 1.2}
 ASSUMED_SECONDS = 1.0
-"""Import and self-test of a library that was never opened on this machine, and of any other."""
+"""Assumed time to import and test a library that was never opened on this machine."""
 OPENING_FELT, OPEN_AT = 0.75, 1.8
-"""Of opening a library beside the program, what the program feels: most of an import holds Python's
-lock. A library is opened once it might have saved so many times that."""
+"""Share of opening a library in the background by which the program is slowed, since most of an
+import holds Python's lock; a library is opened once it might have saved this many times that."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Calls on NumPy that another library might make faster.
+    """Calls on NumPy that another library might speed up.
 
     Attributes
     ----------
-    seconds : what one of them took
-    calls : how many there were
-    expected : what the fastest of the open backends is expected to take for one
+    seconds : time of one call
+    calls : number of calls
+    expected : expected time of one call on the fastest open backend
     operations, size, nbytes : names in the function's code; elements and bytes of its arrays
-    recording : what recording one takes, if that was found to count
+    recording : time to record one call, if it was found to matter
     """
 
     seconds: float
@@ -49,7 +49,7 @@ class Wanted:
 
 
 class Demand:
-    """What the calls of one session would gain by libraries that are not open."""
+    """What one session's calls would gain from libraries that are not open."""
 
     def __init__(self, libraries: Libraries, priors: Priors, account: Account, kept: Kept) -> None:
         self.libraries, self.priors, self.account, self.kept = libraries, priors, account, kept
@@ -59,14 +59,13 @@ class Demand:
         refused: Collection[str] = (), known: Mapping[str, float] = MappingProxyType({}),
         isolate: bool | None = None,
     ) -> Library | None:  # fmt: skip
-        """Take in calls on NumPy that other backends might run; return a library to open for them.
+        """Account for calls on NumPy; return a library to open for calls like them, if any.
 
-        A library is to be opened once it might have saved `OPEN_AT` times what opening costs, and
-        what opening others has cost and not yet brought back: one at a time, the most promising
-        first. Not by calls for which all its devices are among those `refused`.
-
-        `known` is the share of such a call that libraries save, where other processes measured it;
-        `isolate` asks for libraries in worker processes.
+        A library is opened once it might have saved `OPEN_AT` times its price plus what opening
+        others has cost and not yet regained: one at a time, the most promising first. Calls for
+        which all its devices are among those `refused` do not count. `known` maps libraries to the
+        share of such a call that other processes measured them to save; `isolate` asks for
+        libraries in worker processes.
         """
         opened = sum(library.opened for library in self.libraries.values())
         owed = max(0.0, self.account.lost_seconds)
@@ -81,7 +80,7 @@ class Demand:
             saving = call.calls * self._saving(library, call)
             if share is not None:
                 saving = share * call.calls * call.seconds
-            elif any(known.values()):  # one that is known to gain goes before others
+            elif any(known.values()):  # libraries that are known to gain come first
                 saving = 0.0
             library.wanted_seconds += saving / (1 + opened)
             if library.price_seconds is None:
@@ -100,7 +99,7 @@ class Demand:
         return next(library for library in choices if library.name == first)
 
     def _saving(self, library: Library, call: Wanted) -> float:
-        """Return what a library may save of a call beyond what is expected of the open ones."""
+        """Return what a library may save of a call beyond the best open backend."""
         saving = self.priors.saving(
             library.name, call.operations, call.size, call.nbytes, call.seconds, call.expected
         )
@@ -108,7 +107,7 @@ class Demand:
 
     def _saved(self, library: Library) -> float | None:
         if not self._program or not self.kept.has(f"saved:{library.label}@"):
-            return None  # to tell its version takes longer than to look
+            return None  # finding out the version would take longer
         found = self.kept.constant(self._saved_key(library))
         return found if isinstance(found, float) else None
 
@@ -117,9 +116,9 @@ class Demand:
 
     @cached_property
     def _program(self) -> str:
-        """A digest of the program that this process runs; empty where that is no file."""
+        """A digest of the program that this process runs; empty if it is not a file."""
         script = sys.argv[0] if sys.argv else ""
-        # Only then has it a path: the current folder may be gone.
+        # Resolve the path only now: the current folder may be gone.
         return digest(os.path.realpath(script)) if os.path.isfile(script) else ""
 
     def _none_left(self, library: Library, refused: Collection[str]) -> bool:
@@ -138,7 +137,7 @@ class Demand:
         return measured if isinstance(measured, float) else assumed
 
     def keep_savings(self, kinds: list[Kind]) -> None:
-        """Remember what each open library would save if this program ran again, knowing all."""
+        """Store what each open library would save in the next run, with all timings known."""
         if not self._program:
             return
         for library in self.libraries.values():
@@ -149,7 +148,7 @@ class Demand:
 
 
 def _beyond(library: Library) -> float:
-    """Return what opening a library is known to save in this program: negative for a loss."""
+    """Return what opening a library is known to save in this program; negative for a loss."""
     if library.saved_seconds is None:
         return 0.0
     price = library.price_seconds or 0.0

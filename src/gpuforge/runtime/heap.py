@@ -1,9 +1,9 @@
-"""Memory of freed arrays, kept for the next ones.
+"""Keep the memory of freed arrays for the next ones.
 
-glibc gives the end of the heap back to the system as soon as more than a threshold of it is free,
-and takes it again, page by page, for the next array. How often that happens is chance: importing a
+glibc returns the end of the heap to the system as soon as more than a threshold of it is free, and
+requests it again, page by page, for the next array. How often that happens is chance: importing a
 library moves the end of the heap, and the same sums over arrays of 16 MB then take up to twice as
-long. With a higher threshold, freed memory stays for the next array.
+long. With a higher threshold, freed memory stays in the process.
 
 Sources: glibc manual, "Memory Allocation Tunables" and mallopt(3). An array of more than
 `LARGEST_BYTES`, the highest value that glibc takes, has pages of its own in any case.
@@ -22,20 +22,20 @@ from gpuforge.units import format_bytes
 
 LARGEST_BYTES = 32 * 2**20
 SHARE_OF_MEMORY = 1 / 32
-"""The process keeps no more than this part of the memory that it may use."""
+"""The process keeps at most this share of the memory that it may use."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_")
 _log = logger("heap")
 _lock = threading.Lock()
 kept_bytes = 0
-"""What this process keeps of freed memory at most; 0: what the C library decides."""
+"""Limit for the freed memory that this process keeps; 0 for the C library's default."""
 
 
 def keep(wanted: int) -> str:
-    """Let freed memory stay with the process, up to `wanted` bytes, from now on.
+    """Keep freed memory in the process, up to `wanted` bytes, from now on.
 
-    It holds for the whole process and cannot be undone, since glibc stops adapting its thresholds.
-    Returns why nothing was changed; empty where it was.
+    This applies to the whole process and cannot be undone, since glibc stops adapting its
+    thresholds. Returns why nothing was changed; empty if it was.
     """
     global kept_bytes
     with _lock:

@@ -1,4 +1,4 @@
-"""What one session keeps in the history, and what processes before it kept there."""
+"""Constants in the history, from this session and from earlier processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuforge.history import History
 
 
 class Kept:
-    """Constants by name, read once and kept in memory; `write` writes those that are new."""
+    """A cache of the history's constants by name; `write` writes the new ones."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -27,28 +27,28 @@ class Kept:
 
     @cached_property
     def measured(self) -> frozenset[str]:
-        """The digests of the functions that other processes measured."""
+        """Digests of the functions that other processes measured."""
         return self.history.functions()
 
     def constant(self, name: str) -> Any:
-        """Return what this session or a process before it keeps under a name, or None."""
+        """Return the constant with this name, or None."""
         return self._constants.get(name)
 
     def constants(self, start: str) -> dict[str, Any]:
-        """Return what is kept under the names that begin with `start`."""
+        """Return the constants whose names begin with `start`."""
         place = bisect_left(self._names, start)
         names = takewhile(lambda name: name.startswith(start), islice(self._names, place, None))
         return {name: self._constants[name] for name in names}
 
     def has(self, start: str) -> bool:
-        """Return whether anything is kept under a name that begins with `start`."""
+        """Return whether any constant's name begins with `start`."""
         place = bisect_left(self._names, start)
         return place < len(self._names) and self._names[place].startswith(start)
 
     def keep(self, name: str, value: Any, *, later: bool = False) -> None:
-        """Keep something for this session and the processes to come.
+        """Store a constant for this session and later processes.
 
-        `later`, with what the session writes next: a write takes 10 to 50 ms.
+        `later` defers the write to the session's next one: a write takes 10 to 50 ms.
         """
         if name not in self._constants:
             insort(self._names, name)
@@ -57,7 +57,7 @@ class Kept:
             self.write()
 
     def write(self) -> None:
-        """Write what was kept and is not in the history yet."""
+        """Write the constants that are not in the history yet."""
         while self._unwritten:
             now, self._unwritten = self._unwritten, {}
             self.history.keep_constants(now)

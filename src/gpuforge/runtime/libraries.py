@@ -23,7 +23,7 @@ from gpuforge.runtime.placement.priors import is_for_gpus
 from gpuforge.settings import Settings
 
 ISOLATES = os.name == "posix"
-"""Whether worker processes can be had here: they are handed shared memory by a socket."""
+"""Whether worker processes are supported: shared memory is passed to them over a socket."""
 
 
 @dataclass
@@ -34,13 +34,13 @@ class Library:
     ----------
     isolated : whether its devices compute in a worker process
     loaded : whether the user's program had imported it when the session began
-    version : as its package says, once that was asked
-    named_only : whether it is used by those only who name it
-    wanted_seconds : what it might have saved so far, at best
-    saved_seconds : what it saved when this program ran last, opening it left out; None: not known
-    price_seconds : what opening it is expected to take, once that was asked
-    devices : its backends once it was opened
-    failures : those of its devices that cannot be used, and why
+    version : from its package metadata, once requested
+    named_only : whether it is used only when named
+    wanted_seconds : optimistic estimate of what it might have saved so far
+    saved_seconds : what it saved in the program's last run, without its opening; None if unknown
+    price_seconds : expected time to open it, once requested
+    devices : its backends, once opened
+    failures : its devices that cannot be used, with reasons
     """
 
     name: str
@@ -58,18 +58,18 @@ class Library:
 
     @property
     def label(self) -> str:
-        """What the history keeps things of it under."""
+        """Its name in the history."""
         return f"{self.name}:worker" if self.isolated else self.name
 
 
 class Libraries(dict[str, Library]):
-    """The installed libraries that the settings allow, by name, as they compute unless asked.
+    """The installed libraries that the settings allow, by name, each in its default form.
 
     Attributes
     ----------
-    measured : whether a calibration tells of a library that else is for GPUs alone
-    twins : the same ones in the other form, in this process or not, once a function asked for it
-    asked_for : those that a pinned function or a caller named
+    measured : tells whether a calibration exists for a library that is otherwise for GPUs only
+    twins : libraries in the other form (this process or a worker), once a function asked for it
+    asked_for : libraries that a pinned function or a caller named
     """
 
     def __init__(self, chosen: Settings) -> None:
@@ -99,7 +99,7 @@ class Libraries(dict[str, Library]):
 
     @staticmethod
     def check_names(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
-        """Raise UnknownName for the first name that no backend has."""
+        """Raise UnknownName for the first name that is not a backend."""
         for name in wanted:
             if not _known((name,), known):
                 raise UnknownName.among("backend", name, known)
@@ -109,7 +109,7 @@ class Libraries(dict[str, Library]):
         return (not only or library in only) and library not in self.settings.forbid
 
     def ask_for(self, name: str) -> Library | None:
-        """Return a library that somebody named; None where it is not installed or not allowed.
+        """Return a library by name; None if it is not installed or not allowed.
 
         Raises
         ------
@@ -127,9 +127,9 @@ class Libraries(dict[str, Library]):
         return self.get(name)
 
     def form(self, name: str, isolate: bool | None) -> Library | None:
-        """Return a library that somebody named, in a worker process or not as they want it.
+        """Return a library by name in the wanted form, in a worker process or in this one.
 
-        None where it is not installed or not allowed; raises as `ask_for`.
+        None if it is not installed or not allowed; raises as `ask_for`.
         """
         if name == NUMPY:
             return self.twins.setdefault(NUMPY, Library(NUMPY, isolated=True))
@@ -143,13 +143,13 @@ class Libraries(dict[str, Library]):
         return self.twins.setdefault(library.name, made)
 
     def choices(self, isolate: bool | None) -> list[Library]:
-        """Return all libraries in the form that a function wants."""
+        """Return all libraries in the wanted form."""
         if isolate is None:
             return list(self.values())
         return [self._formed(library, isolate) for library in self.values()]
 
     def isolate(self, name: str) -> None:
-        """Let a library compute in a worker process, unless a function says otherwise."""
+        """Make a library compute in a worker process by default."""
         library = self.get(name)
         if library is not None and not library.isolated and ISOLATES:
             self[name] = self._formed(library, True)
@@ -157,12 +157,12 @@ class Libraries(dict[str, Library]):
             self._usable.clear()
 
     def take_in(self, library: Library, devices: tuple[Backend, ...]) -> None:
-        """Let the devices of a library that was opened be used."""
+        """Add the devices of an opened library."""
         library.devices = devices
         self._usable.clear()
 
     def usable(self, backend: Backend, device: str = "") -> bool:
-        """Return whether the settings let `backend` be used at all."""
+        """Return whether the settings allow `backend`."""
         chosen = self.settings
         place = device_of(backend.name)
         return not (
@@ -175,9 +175,9 @@ class Libraries(dict[str, Library]):
         )
 
     def backends(self, device: str = "", isolate: bool | None = None) -> list[Backend]:
-        """Return the open backends besides NumPy that the settings, and a function, allow.
+        """Return the open backends, NumPy excluded, that the settings and a function allow.
 
-        One that ends this process where memory is short is used only by those who name it.
+        One that ends this process when memory is short is included only if it was named.
         """
         found = self._usable.get((device, isolate))
         if found is None:
@@ -196,7 +196,7 @@ class Libraries(dict[str, Library]):
         return any(name.split(":")[0] == library for name in asked if name)
 
     def is_no_choice(self, library: Library) -> bool:
-        """Return whether a library is open already, is for those who name it, or for GPUs alone."""
+        """Return whether a library is open, used only when named, or for GPUs that are missing."""
         if library.opened:
             return True
         ends_process = library.named_only and not library.isolated
@@ -205,7 +205,7 @@ class Libraries(dict[str, Library]):
         return only_named and not self._named(library.name)
 
     def version(self, name: str) -> str:
-        """Return the version of a backend's library, which is not imported for it."""
+        """Return the version of a backend's library without importing it."""
         library = self.get(name.split(":")[0])
         if library is None:
             return ""

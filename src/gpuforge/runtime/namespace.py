@@ -13,15 +13,15 @@ _known: dict[type, ModuleType] = {np.ndarray: np}
 def namespace(*arrays: Any) -> ModuleType:
     """Return the Array API namespace of `arrays`.
 
-    NumPy arrays get ``numpy`` itself, which follows the standard since 2.1, and inside a recorded
-    call its names, with which new arrays are recorded too; arrays of another library get what
-    ``array_api_compat`` offers for it. Scalars and None are passed over.
+    For NumPy arrays that is ``numpy`` itself, which follows the standard since 2.1; inside a
+    recorded call it is a namespace with NumPy's names that also records new arrays; for other
+    libraries, what ``array_api_compat`` offers. Scalars and None are ignored.
 
     Raises
     ------
     TypeError
-        If no array is among them, or they belong to different libraries. Both are what
-        ``array_api_compat.array_namespace`` raises.
+        If there is no array among them, or they belong to different libraries, as in
+        ``array_api_compat.array_namespace``.
     """
     found = _known.get(type(arrays[0])) if len(arrays) == 1 else None
     return found if found is not None else _look_up(arrays)

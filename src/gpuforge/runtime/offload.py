@@ -1,7 +1,7 @@
-"""``@gpuforge.offload``: a function whose calls run where they finish first.
+"""``@gpuforge.offload``: run each call of a function on the backend that finishes it first.
 
-A known signature that stays on NumPy costs less than a microsecond: a key from dtypes, shapes and
-strides, one look-up, the call as written. Everything else takes the considered way of
+A call whose signature is known to stay on NumPy costs less than a microsecond: build a key from
+dtypes, shapes and strides, look it up, call the function as written. All other calls go through
 `gpuforge.runtime.execution.considered`.
 """
 
@@ -25,40 +25,40 @@ from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import MapOptions, Options
 from gpuforge.runtime.prelude import prelude
-from gpuforge.runtime.short import FEW, SHORT_SECONDS, UNSEEN, Short
+from gpuforge.runtime.short import FEW, SHORT_SECONDS, SKIP_MASK, ShortCalls
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from gpuforge.runtime.execution.explanation import Explanation
     from gpuforge.runtime.prelude import Early
-    from gpuforge.runtime.record import FunctionRecord, Held
+    from gpuforge.runtime.record import CachedDecision, FunctionRecord
     from gpuforge.runtime.session import Session
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _ndarray = np.ndarray
-_LATER = 0x20 | 0x80 | 0x200
-"""Flags of the code of generators, coroutines and asynchronous generators (Python, inspect)."""
+_DEFERRED = 0x20 | 0x80 | 0x200
+"""Code flags of generators, coroutines and asynchronous generators (see `inspect`)."""
 _NO_LIMIT = nullcontext()
 
 
 class Offloaded(Generic[P, R]):
-    """A function that is placed per call. Made by `offload`."""
+    """A function whose calls are placed one by one. Made by `offload`."""
 
     def __init__(self, function: Callable[P, R], options: Options) -> None:
         self.__qualname__: str = ""
-        _take_names(self, function)
+        _copy_metadata(self, function)
         self.__wrapped__ = self._function = function
         self._options = options
         self._early: Early | None = None
-        self._short: Short | None = None
-        self._hot: tuple[Session | None, dict[Any, Held]] = (None, {})
+        self._short: ShortCalls | None = None
+        self._hot: tuple[Session | None, dict[Any, CachedDecision]] = (None, {})
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         short = self._short
-        unseen = short.unseen(args, kwargs) if short is not None else False
-        if unseen:
+        skip = short.skip(args, kwargs) if short is not None else False
+        if skip:
             return self._function(*args, **kwargs) if kwargs else self._function(*args)  # type: ignore[call-arg]
         context, table = self._hot
         if not table:
@@ -71,22 +71,22 @@ class Offloaded(Generic[P, R]):
         held = table.get(hot)
         if held is None or held.left <= 0 or current.get() is not context:
             return self._considered(args, kwargs)  # type: ignore[no-any-return]
-        if unseen is False and held.short and held.plain and next(held.short.ticks) & UNSEEN:
-            return self._function(*args, **kwargs)  # short as well, but the latest ones are others
+        if skip is False and held.short and held.plain and next(held.short.ticks) & SKIP_MASK:
+            return self._function(*args, **kwargs)  # `_short` covers another signature
         held.left -= 1
-        if held.again is None:
+        if held.call is None:
             return self._timed(held, args, kwargs)  # type: ignore[no-any-return]
-        return held.again(held, args, kwargs)  # type: ignore[no-any-return]
+        return held.call(held, args, kwargs)  # type: ignore[no-any-return]
 
-    def _timed(self, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a held call as written, and keep how long it took."""
+    def _timed(self, held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function as written under a cached decision, and record how long it took."""
         with held.limit.one_thread() if held.limit else _NO_LIMIT:
             start = perf_counter()
             result = self._function(*args, **kwargs)
             seconds = perf_counter() - start
             held.timed.append(seconds)
         if held.plain and seconds > SHORT_SECONDS:
-            held.plain = False  # each call is looked at, and timed, until the choice ends
+            held.plain = False  # inspect and time each call until the decision expires
             if self._short is held.short:
                 self._short = None
         return result
@@ -106,10 +106,10 @@ class Offloaded(Generic[P, R]):
 
     @functools.cached_property
     def _holder(self) -> Any:
-        """A class that stands for a function of ``__main__`` where it is pickled.
+        """A class that stands in for a function of ``__main__`` when it is pickled.
 
-        Pickle finds it by its name, as it would find the function; cloudpickle, which takes classes
-        of ``__main__`` by value, takes the function along.
+        Pickle finds the class by name, as it would find the function; cloudpickle pickles classes
+        of ``__main__`` by value, and so includes the function.
         """
         named = {"__module__": self.__module__, "__qualname__": f"{self.__qualname__}._holder"}
         held = {"function": staticmethod(self.__wrapped__), "options": self._options}
@@ -126,40 +126,40 @@ class Offloaded(Generic[P, R]):
         return made
 
     def map(self, items: Iterable[Any], **options: Unpack[MapOptions]) -> Any:
-        """Call this function with each of many items, in batches where that is faster.
+        """Call this function with each item, in batches where that is faster.
 
         Parameters
         ----------
         items
-            Each is the only argument of one call. A sequence or an array (whose first axis is
-            mapped over) gives a list, an iterator gives an iterator that takes at most one batch
+            Each item is the only argument of one call. A sequence or an array (mapped over its
+            first axis) gives a list; an iterator gives an iterator that reads at most one batch
             ahead.
         batch : int or "auto"
-            Items in a batch; by default as many as take the least time.
+            Items in a batch; by default the number that takes the least time.
         max_batch : int, optional
-            The most items in a batch.
+            Upper limit for the items in a batch.
         timeout : float, optional
-            Seconds for the whole map, looked at between batches.
+            Seconds for the whole map, checked between batches.
         on_error : "raise" or "return"
-            Whether an item's exception is raised at the end of its batch, or put in its place.
+            Whether an item's exception is raised at the end of its batch or returned as its result.
         ordered : bool
-            False gives an iterator of (place of the item, result), as they finish.
+            False gives an iterator of (index of the item, result) in order of completion.
 
         Raises
         ------
         UnknownName, InvalidSettings, WorkloadError
-            If there is no such option, or an option or the items cannot be used.
+            If an option does not exist, or an option or the items cannot be used.
         TaskTimeout
-            If it took longer than `timeout`; its ``done`` holds what finished.
+            If it took longer than `timeout`; its ``done`` holds the finished results.
         """
         if type(items) is list and 0 < len(items) < FEW and not options:
             short = self._short
-            if short is not None and short.takes(items):
-                return self._few(items)
+            if short is not None and short.covers(items):
+                return self._map_few(items)
         return _mapping().map_items(self, self, items, **options)
 
-    def _few(self, items: list[Any]) -> list[R]:
-        """Call this function as written with each of a few items."""
+    def _map_few(self, items: list[Any]) -> list[R]:
+        """Call the function as written with each of a few items."""
         function: Any = self._function
         rest = iter(items)
         try:
@@ -169,11 +169,11 @@ class Offloaded(Generic[P, R]):
             raise
 
     def starmap(self, items: Iterable[Iterable[Any]], **options: Unpack[MapOptions]) -> Any:
-        """Call this function with the arguments that each of many items holds; as `map`."""
+        """Call this function with each item's elements as its arguments; otherwise as `map`."""
         return _mapping().map_items(self, self, items, spread=True, **options)
 
     def stats(self) -> FunctionRecord:
-        """Return what the current session knows of this function: counts, kinds, exclusions."""
+        """Return what the current session knows about this function: counts, kinds, exclusions."""
         found: FunctionRecord = _placing().stats(self)
         return found
 
@@ -181,40 +181,40 @@ class Offloaded(Generic[P, R]):
         self, *args: Any, priority: int = 0, timeout: float | str | None = None,
         memory: int | str | None = None, name: str = "", **kwargs: Any,
     ) -> Future[R]:  # fmt: skip
-        """Let a call wait for its turn on a device, and return its future at once.
+        """Queue a call for a device and return its future at once.
 
-        The call runs in the session and context of whoever submits it. Small calls of one signature
-        that wait together are made together where that was measured to be faster.
+        The call runs in the session and context of the submitter. Small queued calls of one
+        signature are batched where that was measured to be faster.
 
         Parameters
         ----------
         *args, **kwargs
-            The function's own arguments. The four names below belong to `submit`; a function with a
-            parameter of that name takes it by position, or through ``gf.executor().submit``.
+            The function's own arguments. If it has a parameter with one of the names below, pass
+            that by position, or use ``gf.executor().submit``.
         priority
-            Whole number from -100 to 100: higher goes first. Half a minute of waiting counts as
-            much as one step.
+            Integer from -100 to 100; higher goes first. Half a minute of waiting counts as one
+            step.
         timeout
-            Seconds, or ``"250ms"``, that the call may run once it has begun. Then its future ends
-            with TaskTimeout, and other tasks go on; the call itself cannot be stopped.
+            Seconds, or ``"250ms"``, that the call may run once it has begun. After that its future
+            fails with TaskTimeout and other tasks go on; the call itself cannot be stopped.
         memory
-            Bytes that the call needs, or ``"500MB"``; default: those of its arrays. It begins once
-            it has them beside those that run, within ``memory_limit`` and the quota of the device.
+            Bytes that the call needs, or ``"500MB"``; default: the size of its arrays. It begins
+            once they are free, within ``memory_limit`` and the quota of the device.
         name
-            What messages call the task; default: the function's name.
+            Name of the task in messages; default: the function's name.
 
         Returns
         -------
         concurrent.futures.Future
-            Ends once: with the result, with what the function raised, with TaskTimeout or
-            TaskCancelled.
+            Completes exactly once: with the result, the exception that the function raised,
+            TaskTimeout or TaskCancelled.
 
         Raises
         ------
         InvalidSettings
-            If an option means nothing.
+            If an option is invalid.
         DeviceOutOfMemory
-            If the call can never have the memory that it needs.
+            If the call needs more memory than it can ever get.
         """
         submitted: Future[R] = _tasks().submit(self, args, kwargs, priority, timeout, memory, name)
         return submitted
@@ -223,9 +223,10 @@ class Offloaded(Generic[P, R]):
         self, *args: Any, priority: int = 0, timeout: float | str | None = None,
         memory: int | str | None = None, name: str = "", **kwargs: Any,
     ) -> Coroutine[Any, Any, R]:  # fmt: skip
-        """Make a call beside an event loop: ``await f.aio(x)``. Takes what `submit` takes.
+        """Call without blocking the event loop: ``await f.aio(x)``. Takes the options of `submit`.
 
-        Cancelled (also by ``asyncio.timeout``), it never begins, or is abandoned if it runs.
+        If cancelled (also by ``asyncio.timeout``), a queued call never begins; a running one is
+        abandoned.
         """
         made: Coroutine[Any, Any, R] = _tasks().aio(
             self, args, kwargs, priority, timeout, memory, name
@@ -241,20 +242,20 @@ class Offloaded(Generic[P, R]):
         return _placing().consider(self, args, kwargs)
 
 
-def _take_names(offloaded: Offloaded[..., Any], function: Callable[..., Any]) -> None:
-    """Give an offloaded function the name and the attributes of the one it calls."""
+def _copy_metadata(offloaded: Offloaded[..., Any], function: Callable[..., Any]) -> None:
+    """Copy the name and the attributes of the wrapped function."""
     if type(function) is not FunctionType or "__class__" in vars(function):
         functools.update_wrapper(offloaded, function)
         return
-    # That one asks for `__dict__`, after which Python reads the attributes more slowly.
+    # `update_wrapper` reads `__dict__`, after which Python reads the attributes more slowly.
     named: dict[str, Any] = {n: getattr(function, n) for n in functools.WRAPPER_ASSIGNMENTS}
     for name, value in {**named, **vars(function)}.items():
         setattr(offloaded, name, value)
 
 
 class _Unfilled(Offloaded[P, R]):
-    # It came by its holder, which is complete only afterwards. A class of its own: Python reads the
-    # attributes of a class with `__getattr__` more slowly.
+    # Unpickled from a holder class that cloudpickle fills in only afterwards. A class of its own,
+    # because Python reads the attributes of a class with `__getattr__` more slowly.
 
     def __getattr__(self, name: str) -> Any:
         holder = vars(self).get("_holder")
@@ -269,7 +270,7 @@ _held_by: WeakValueDictionary[int, Offloaded[..., Any]] = WeakValueDictionary()
 
 
 def _held(holder: Any) -> Any:
-    """Return the one offloaded function that a holder stands for in this process."""
+    """Return the offloaded function that a holder stands for, one per process."""
     found = _held_by.get(id(holder))
     if found is None:
         found = _held_by[id(holder)] = Offloaded.__new__(_Unfilled)
@@ -279,7 +280,7 @@ def _held(holder: Any) -> Any:
 
 @functools.cache
 def _placing() -> ModuleType:
-    """Return what places calls, which is loaded for the first call that may be placed."""
+    """Return the module that places calls, imported for the first call that may be placed."""
     from gpuforge.runtime.execution import considered
 
     prelude.end()
@@ -295,14 +296,14 @@ def _mapping() -> ModuleType:
 
 @functools.cache
 def _tasks() -> ModuleType:
-    """Return what queues calls, which is loaded for the first call that is submitted."""
+    """Return the module that queues calls, imported for the first call that is submitted."""
     from gpuforge.runtime.executor import calls
 
     return calls
 
 
 class BoundOffloaded:
-    """An offloaded method of one object: called, explained and counted with it."""
+    """An offloaded method bound to an object, which is the first argument of each call."""
 
     def __init__(self, offloaded: Offloaded[..., Any], instance: Any) -> None:
         self.__func__ = offloaded
@@ -330,21 +331,21 @@ class BoundOffloaded:
         return self.__func__.explain(self.__self__, *args, **kwargs)
 
     def map(self, items: Iterable[Any], **options: Unpack[MapOptions]) -> Any:
-        """Call this method with each of many items, one after the other; as `Offloaded.map`."""
+        """Call this method with each item, one after the other; otherwise as `Offloaded.map`."""
         return _mapping().map_items(self.__func__, self, items, alone=True, **options)
 
     def starmap(self, items: Iterable[Iterable[Any]], **options: Unpack[MapOptions]) -> Any:
-        """Call this method with the arguments that each of many items holds; as `map`."""
+        """Call this method with each item's elements as its arguments; otherwise as `map`."""
         return _mapping().map_items(
             self.__func__, self, items, alone=True, spread=True, **options
         )  # fmt: skip
 
     def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Let a call wait for its turn, as `Offloaded.submit` does."""
+        """Queue a call, as `Offloaded.submit` does."""
         return self.__func__.submit(self.__self__, *args, **kwargs)
 
     def aio(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
-        """Make a call beside an event loop, as `Offloaded.aio` does."""
+        """Call without blocking the event loop, as `Offloaded.aio` does."""
         return self.__func__.aio(self.__self__, *args, **kwargs)
 
 
@@ -381,52 +382,52 @@ def offload(
     fallback: bool | None = None,
     isolate: bool | None = None,
 ) -> Any:
-    """Make a function over arrays run on whichever backend finishes first.
+    """Run each call of a function over arrays on the backend that finishes it first.
 
     Parameters
     ----------
     function
-        A function over arrays: plain NumPy code, or written against the Array API with
+        A function over arrays, in plain NumPy or written against the Array API with
         ``gpuforge.namespace(x)``. Each array that is itself an argument may be recorded.
     backend
-        Pin to one backend: ``"numpy"``, ``"torch"``, ``"torch:cuda:0"``.
+        Backend to pin the function to: ``"numpy"``, ``"torch"``, ``"torch:cuda:0"``.
     device
         Use backends on this device only: ``"cpu"``, ``"cuda"``, ``"mps"``; ``"gpu"`` is any GPU.
     numerics
-        ``"strict"``: NumPy's results within rounding; what a library does otherwise for some
-        values only is guarded. ``"exact"``: operations that need a guard stay on NumPy.
-        ``"relaxed"``: as strict, but warnings of overflow, division by zero and invalid values may
-        be missing, and precision may be the backend's own. Default: the session's.
+        ``"strict"``: NumPy's results within rounding; operations that a library computes
+        differently for some values are guarded. ``"exact"``: operations that need a guard stay on
+        NumPy. ``"relaxed"``: as strict, but warnings about overflow, division by zero and invalid
+        values may be missing, and precision may be the backend's own. Default: the session's.
     pure
         False: the function is always called as written.
     convert
-        Whether arrays that the function makes itself (``np.zeros(n)``) are recorded too.
+        Whether arrays that the function creates (``np.zeros(n)``) are recorded too.
     mutates
-        Names of array arguments that the function writes into. Writes are seen without it; a name
-        that the function does not have is an error.
+        Names of array arguments that the function writes into. Writes are also detected without it;
+        a name that is not a parameter is an error.
     min_elements
-        Calls over fewer elements stay on NumPy.
+        Calls over fewer elements than this stay on NumPy.
     fallback
         Whether a pinned backend that is missing falls back to NumPy instead of raising.
     isolate
-        True: other libraries than NumPy compute in worker processes; NumPy makes a call again here
-        whose worker dies. With ``backend="numpy"`` NumPy, too, computes in a worker, and with
-        ``pure=False`` the whole function is called in one, on copies of its arguments. False: in
-        this process. Default: in workers where a library ends the process when memory is short, or
-        was lost on this machine before.
+        True: libraries other than NumPy compute in worker processes; if a worker dies, NumPy
+        repeats the call in this process. With ``backend="numpy"``, NumPy computes in a worker too;
+        with ``pure=False`` as well, the whole function is called in one, on copies of its
+        arguments. False: everything runs in this process. Default: in workers for a library that
+        ends the process when memory is short, or whose worker was lost on this machine before.
 
     Returns
     -------
     Offloaded
-        Called like `function`; NumPy arrays in, NumPy's result out. Has ``explain(*args)``,
-        ``stats()``, ``submit(*args)`` and ``aio(*args)``. Coroutine and
-        generator functions are returned as they are, with an ``explain`` that says why.
+        Called like `function`: NumPy arrays in, NumPy's result out. Has ``explain(*args)``,
+        ``stats()``, ``submit(*args)`` and ``aio(*args)``. Coroutine and generator functions are
+        returned unchanged, with an ``explain`` that says why.
 
     Raises
     ------
     UnknownName, InvalidSettings
-        If a backend, argument name or option means nothing. When called: what `function` raises,
-        and BackendUnavailable where a pinned backend is missing.
+        If a backend, argument name or option is invalid. Calls raise what `function` raises, and
+        BackendUnavailable if a pinned backend is missing.
     """
     names = (mutates,) if isinstance(mutates, str) else tuple(mutates)
     if numerics not in ("", "strict", "exact", "relaxed"):
@@ -446,7 +447,7 @@ def offload(
         if not callable(wrapped):
             raise InvalidSettings(f"offload takes a function, not {wrapped!r}")
         _check_arguments(wrapped, names)
-        return _lazy(wrapped) if _runs_later(wrapped) else Offloaded(wrapped, options)
+        return _explained(wrapped) if _is_deferred(wrapped) else Offloaded(wrapped, options)
 
     return wrap if function is None else wrap(function)
 
@@ -472,9 +473,9 @@ def _check_arguments(function: Callable[..., Any], names: tuple[str, ...]) -> No
                 raise UnknownName.among("argument", name, known)
 
 
-def _runs_later(function: Callable[..., Any]) -> bool:
+def _is_deferred(function: Callable[..., Any]) -> bool:
     code = getattr(_innermost(function), "__code__", None)
-    return isinstance(code, CodeType) and bool(code.co_flags & _LATER)
+    return isinstance(code, CodeType) and bool(code.co_flags & _DEFERRED)
 
 
 def _innermost(function: Any) -> Any:
@@ -483,8 +484,8 @@ def _innermost(function: Any) -> Any:
     return getattr(function, "__func__", function)
 
 
-def _lazy(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a coroutine or generator function as written: its body runs between others' calls."""
+def _explained(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `explain` to a coroutine or generator function, whose body runs piece by piece."""
     reason = "a coroutine or generator runs piece by piece: offload the functions it calls"
 
     def explain(*args: Any, **kwargs: Any) -> Explanation:

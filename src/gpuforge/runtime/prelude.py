@@ -1,8 +1,8 @@
-"""The first calls of a program, before anything of gpuforge is loaded that places them.
+"""The first calls of a program, before the modules that place calls are imported.
 
-Reading settings, opening the history and loading what places calls takes some 50 ms, which a short
-program never gets back. So calls are made as written, and counted, until those that are long enough
-to be placed have taken `SECONDS` in all. A pinned function, a setting or a session ends that at
+Reading settings, opening the history and importing those modules takes some 50 ms, which a short
+program never regains. So calls run as written, and are counted, until those that are long enough to
+be placed have taken `SECONDS` in all. A pinned function, a setting or a session ends the prelude at
 once.
 """
 
@@ -17,22 +17,22 @@ from typing import Any
 from weakref import ref
 
 from gpuforge import trace
-from gpuforge.runtime.short import Short
+from gpuforge.runtime.short import ShortCalls
 
 SECONDS, LONG_SECONDS = 0.3, 30e-6
-"""Calls longer than the second are summed up; nothing is loaded before they reach the first. After
-a shorter one, few of the function's are looked at: see `Short`."""
+"""The prelude ends when calls longer than the second have taken the first in all. After a shorter
+call, most calls of the function skip inspection: see `ShortCalls`."""
 _INERT = ("GPUFORGE_CACHE_FOLDER", "GPUFORGE_CORPUS")
 _PROJECT_FILE = "gpuforge.toml"
 
 
 class Early:
-    """The calls of one function so far.
+    """The calls of one function during the prelude.
 
     Attributes
     ----------
-    calls, seconds : those that were timed
-    short : those that were not
+    calls, seconds : the timed calls
+    short : the untimed calls
     """
 
     __slots__ = ("calls", "owner", "seconds", "short")
@@ -41,16 +41,16 @@ class Early:
         self.owner = ref(owner)
         self.calls = 0
         self.seconds = 0.0
-        self.short = Short()
+        self.short = ShortCalls()
 
 
 class Prelude:
-    """What was called before the first call that may be placed.
+    """The functions called before the first call that may be placed.
 
     Attributes
     ----------
-    over : whether calls may be placed from now on
-    forked : whether this process was forked by one that had made calls
+    over : whether the prelude has ended, so that calls may be placed
+    forked : whether this process was forked from one that had made calls
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Prelude:
         self._early: dict[int, Early] = {}
 
     def lasts(self, pinned: object) -> bool:
-        """Return whether calls are still made as written; not those pinned to a place."""
+        """Return whether a function's calls still run as written; pinned ones do not."""
         if self.over:
             return False
         configured = not self._checked and _is_configured()
@@ -72,17 +72,17 @@ class Prelude:
         return not self.over
 
     def end(self) -> None:
-        """Let every call be placed from now on."""
+        """End the prelude: all calls may be placed from now on."""
         self.over = True
         self.look()
 
     def look(self) -> None:
-        """Look at the next call of each function, however short the one before it was."""
+        """Inspect the next call of each function, however short the previous one was."""
         for owner in self.owners():
             owner._short = None
 
     def begin(self, owner: Any, pinned: object) -> Early | None:
-        """Begin to count the calls of a function; None where they may be placed."""
+        """Start to count the calls of a function; return None if they may be placed."""
         if not self.lasts(pinned):
             return None
         with self._lock:
@@ -93,7 +93,7 @@ class Prelude:
         return found
 
     def call(self, owner: Any, early: Early, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a call as written, and count it."""
+        """Call the function as written, and count the call."""
         function = _spanned(owner.__wrapped__) if trace.enabled else owner.__wrapped__
         start = perf_counter()
         try:
@@ -109,30 +109,30 @@ class Prelude:
                 self.spend(seconds)
 
     def spend(self, seconds: float) -> None:
-        """Sum up calls; a map sums up those that are too short by themselves, but not together."""
+        """Add the time of calls; a map adds calls that are short one by one but long together."""
         with self._lock:
             self._left -= seconds
         if self._left < 0:
             self.end()
 
     def taken(self, owner: Any) -> tuple[int, float]:
-        """Return the calls of one function so far, and their seconds, and forget them."""
+        """Return the number and seconds of one function's calls, and reset them."""
         with self._lock:
             found = self._early.pop(id(owner), None)
             owner._early = owner._short = None
         if found is None or found.owner() is not owner or not found.calls:
             return 0, 0.0
-        untimed = found.short.take_unseen()
+        untimed = found.short.take_skipped()
         return found.calls + untimed, found.seconds * (1 + untimed / found.calls)
 
     def owners(self) -> list[Any]:
-        """Return the functions that were called and are still there."""
+        """Return the functions that were called and still exist."""
         return [
             owner for early in list(self._early.values()) if (owner := early.owner()) is not None
         ]
 
     def fork(self) -> None:
-        """Go on in a forked child, with a lock that nobody holds."""
+        """Continue in a forked child with a fresh lock."""
         self._lock = Lock()
         self.forked = self.forked or bool(self._early)
 
@@ -152,7 +152,7 @@ def _span(function: Any) -> Any:
 
 
 def _is_configured() -> bool:
-    """Return whether a variable or a file may set anything; true where that is not known."""
+    """Return whether an environment variable or a file may set anything; True if unknown."""
     if any(name.startswith("GPUFORGE_") and name not in _INERT for name in os.environ):
         return True
     if sys.platform != "linux":
@@ -162,7 +162,7 @@ def _is_configured() -> bool:
         return True
     try:
         folder = os.getcwd()
-    except OSError:  # it is gone
+    except OSError:  # the current folder is gone
         return True
     while not _has_settings(folder):
         above = os.path.dirname(folder)
@@ -181,7 +181,7 @@ def _has_settings(folder: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # what reads the settings says what is wrong with it
+        return True  # reading the settings will report the error
 
 
 prelude = Prelude()

@@ -1,4 +1,4 @@
-"""Offloaded functions that need not be written: ``gf.matmul``, ``gf.xor``, ``gf.elementwise``."""
+"""Ready-made offloaded functions: ``gf.matmul``, ``gf.xor``, ``gf.elementwise``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuforge.errors import InvalidSettings, UnknownName, WorkloadError
 from gpuforge.runtime.offload import Offloaded, offload
 
 KEPT = 256
-"""How many functions and expressions stay offloaded; those unused for longest go first."""
+"""Size of the cache of offloaded functions and expressions (least recently used)."""
 CONSTANTS = {"pi": np.pi, "inf": np.inf, "nan": np.nan}
 ALLOWED = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Name, ast.Constant,
            ast.operator, ast.unaryop, ast.cmpop, ast.expr_context)  # fmt: skip
@@ -35,19 +35,19 @@ def matmul(a: Any, b: Any) -> Any:
     Raises
     ------
     ValueError
-        If the shapes do not fit; and whatever else `numpy.matmul` raises.
+        If the shapes do not match; and whatever else `numpy.matmul` raises.
     """
     return np.matmul(a, b)
 
 
 @offload
 def xor(a: Any, b: Any) -> Any:
-    """Return the exclusive or of `a` and `b`, bit by bit, as `numpy.bitwise_xor` does.
+    """Return the bitwise exclusive or of `a` and `b`, as `numpy.bitwise_xor` does.
 
     Parameters
     ----------
     a, b
-        Arrays of integers or of bool, or numbers, that broadcast.
+        Arrays of integers or booleans, or numbers, that broadcast.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def xor(a: Any, b: Any) -> Any:
 
 
 def elementwise(operation: str | Callable[..., Any], *arrays: Any) -> Any:
-    """Return `operation` applied to each element of arrays that broadcast, as NumPy applies it.
+    """Return `operation` applied elementwise to arrays that broadcast, as in NumPy.
 
     ::
 
@@ -68,10 +68,10 @@ def elementwise(operation: str | Callable[..., Any], *arrays: Any) -> Any:
     Parameters
     ----------
     operation
-        An expression in which the arrays are called ``a``, ``b``, ``c``, ... in their order, with
+        An expression in which the arrays are named ``a``, ``b``, ``c``, ... in order, with
         operators, numbers, ``pi``, ``inf``, ``nan``, ``where`` and the names of NumPy's ufuncs
-        (``sqrt``, ``maximum``, ...). Or a function of as many arrays; one that is used again should
-        be the same object, because what is learned of it stays with it.
+        (``sqrt``, ``maximum``, ...). Or a function of as many arrays; pass the same function object
+        each time, because learned timings belong to it.
     *arrays
         Arrays and numbers that broadcast.
 
@@ -83,10 +83,10 @@ def elementwise(operation: str | Callable[..., Any], *arrays: Any) -> Any:
     Raises
     ------
     WorkloadError
-        If the expression is not one, does not use the arrays that are given, or the result has not
-        the shape to which the arrays broadcast: then the operation is not elementwise.
+        If the expression is invalid or does not use exactly the given arrays, or the result does
+        not have their broadcast shape, so that the operation is not elementwise.
     UnknownName
-        If it names something else.
+        If the expression contains another name.
     InvalidSettings
         If `operation` is neither text nor a function.
     """
@@ -136,13 +136,13 @@ def _offloaded_expression(text: str, count: int) -> Callable[..., Any]:
             f"are called {', '.join(arrays)}"
         )
     source = f"lambda {', '.join(arrays)}: {ast.unparse(tree)}"
-    function = eval(source, known)  # of allowed names and operators alone
+    function = eval(source, known)  # it has allowed names and operators only
     function.__qualname__ = f"elementwise({text!r})"
     return offload(function)
 
 
 def _check(text: str, node: ast.AST) -> None:
-    """Raise unless a part of an expression may stand there."""
+    """Raise unless a part of an expression is allowed."""
     wrong = not isinstance(node, ALLOWED) or isinstance(node, REFUSED)
     if isinstance(node, ast.Call):
         wrong = bool(node.keywords) or not isinstance(node.func, ast.Name)

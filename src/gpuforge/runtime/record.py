@@ -1,4 +1,4 @@
-"""What one session knows of one function: its kinds of call, their programs, their counts."""
+"""What one session knows about each function: its kinds of call, cached decisions and counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuforge.runtime.function.reading import read_operations
 from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.placement.policy import NUMPY, Kind
 from gpuforge.runtime.prelude import prelude
-from gpuforge.runtime.short import SHORT_SECONDS, Short
+from gpuforge.runtime.short import SHORT_SECONDS, ShortCalls
 from gpuforge.trace import Choice
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from gpuforge.runtime.threads.contention import BlasLimit
 
 KEPT_ENDED = 64
-"""Choices held no more that are still looked at when calls are counted: threads may lag behind."""
+"""Dropped decisions that are still counted: another thread may be in the middle of such a call."""
 SWEEP_FUNCTIONS = 64
-"""So many functions are looked through for those that are gone; then when they are twice as many as
-were left."""
+"""Records of deleted functions are swept when there are this many functions, and again each time
+the number left has doubled."""
 MAX_KINDS = 256
-"""Beyond this many kinds of call, new ones stay on NumPy: an argument changes with every call."""
+"""Kinds of call beyond this number stay on NumPy: an argument probably changes with every call."""
 
 
 @dataclass
 class Count:
-    """Calls on one backend, and the wall seconds of the measured ones scaled to all of them."""
+    """Calls on one backend, and their wall seconds, extrapolated from the timed ones."""
 
     calls: int = 0
     seconds: float = 0.0
@@ -54,16 +54,16 @@ class Count:
 
 @dataclass
 class Mapped:
-    """What mapping a function over items took.
+    """What mapping a function over items took, and how it was batched.
 
     Attributes
     ----------
-    items : how many came to their end
+    items : number of items finished
     seconds : wall time of their calls
-    waited_seconds : wall time in which an iterator of items was waited for
-    sizes : items in a batch to how many batches there were; all other items were called singly
-    backends : backend to the items of the batches that it computed
-    refused : kind of item to why it is called singly
+    waited_seconds : wall time spent waiting for an iterator to yield items
+    sizes : batch size to number of batches; all other items were called one by one
+    backends : backend to number of items computed in batches on it
+    refused : kind of item to the reason why it is not batched
     """
 
     items: int = 0
@@ -80,39 +80,39 @@ class Mapped:
 
     @property
     def batched_items(self) -> int:
-        """How many items came out of batches."""
+        """Number of items computed in batches."""
         return sum(size * times for size, times in self.sizes.items())
 
     def add(self, size: int, backend: str) -> None:
-        """Take in one batch."""
+        """Count one batch."""
         self.sizes[size] = self.sizes.get(size, 0) + 1
         self.backends[backend] = self.backends.get(backend, 0) + size
         published.batched()
 
 
-class Held:
-    """A choice kept for the next `left` calls of one signature.
+class CachedDecision:
+    """The backend chosen for one signature, cached (``held``) for its next `left` calls.
 
     Attributes
     ----------
-    plain : most calls are made as written, unseen: they are short, and counted by `short`
+    plain : whether most calls run as written without being inspected; `short` then counts them
     backend : where the calls run
-    seconds : what the considered call before took
-    timed : seconds of the calls made since, where they are long enough to be timed
+    seconds : duration of the call at which it was decided
+    timed : seconds of each later call that was long enough to be timed
     counted : the value of `left` when calls were last counted
-    again : what makes a held call on another backend than NumPy
-    replay : what makes it without the user's Python; None where that is not safe
-    choice : what tracing is told of the calls; None where it was off
-    numpy_seconds : what NumPy would take for one of the calls; 0 where that is not known
-    limit : what limits NumPy's BLAS to one thread during the call; None for no limit
-    lost_seconds : what the considered call before took more than on the best backend known; None
-        where no other is known
-    moved_bytes : what that call moved to the backend and back
-    short : the calls that are made without looking at the choice; None where `plain` never was set
+    call : makes a call on another backend than NumPy, or a traced one; None to call as written
+    replay : makes the call without running the user's Python; None where that is not safe
+    choice : what tracing records for the calls; None where tracing was off
+    numpy_seconds : what NumPy would take for one call; 0 if unknown
+    limit : limits NumPy's BLAS to one thread during the call; None for no limit
+    lost_seconds : how much longer the call at which it was decided took than on the best known
+        backend; None where no other backend is known
+    moved_bytes : bytes that call moved to the backend and back
+    short : the calls that bypass this decision; None where `plain` was never set
     """
 
     __slots__ = (
-        "again", "backend", "choice", "counted", "kind", "left", "limit", "lost_seconds",
+        "backend", "call", "choice", "counted", "kind", "left", "limit", "lost_seconds",
         "moved_bytes", "numpy_seconds", "plain", "replay", "seconds", "short", "timed",
     )  # fmt: skip
 
@@ -122,34 +122,34 @@ class Held:
         backend: str,
         seconds: float,
         left: int,
-        again: Any = None,
+        call: Any = None,
         limit: BlasLimit | None = None,
         replay: Replay | None = None,
     ) -> None:
-        self.again = again
+        self.call = call
         self.replay = replay
         self.choice: Choice | None = None
         self.numpy_seconds = 0.0
         self.lost_seconds: float | None = None
         self.moved_bytes = (0, 0)
         self.limit = limit
-        self.short: Short | None = None
+        self.short: ShortCalls | None = None
         self.kind = kind
         self.backend = backend
         self.seconds = seconds
         short = backend == NUMPY and seconds < SHORT_SECONDS
-        self.plain = short and limit is None and again is None
+        self.plain = short and limit is None and call is None
         self.timed: list[float] = []
         self.left = self.counted = left
 
     def take_uncounted(self) -> int:
-        """Return how many calls were made since this was last asked."""
-        left = self.left  # below 0 where several threads took the last one
+        """Return how many calls were made since the last call of this method."""
+        left = self.left  # below 0 where several threads took the last call at once
         made, self.counted = self.counted - left, left
-        return made + (self.short.take_unseen() if self.short else 0)
+        return made + (self.short.take_skipped() if self.short else 0)
 
     def end(self) -> None:
-        """Let no more calls be made; the one at hand is counted elsewhere."""
+        """Expire the decision; the current call is counted elsewhere."""
         self.counted -= self.left + 1
         self.left = 0
 
@@ -160,19 +160,19 @@ class KindRecord:
 
     Attributes
     ----------
-    digest : names the kind in the history
+    digest : identifies the kind in the history
     signatures : exact signature to its digest
     transfers : (signature digest, backend) to measured transfer seconds
-    moved_bytes : (signature digest, backend) to the bytes that a call moved there and back
-    bytes_each : bytes of the arrays' elements, on average
-    fresh : (signature digest, backend) to samples that the history does not have yet
-    stays : why it runs as written only; empty when it can go elsewhere
-    fallbacks : operations that NumPy did within recorded calls: (name, reason) to (line, times)
-    settled : why NumPy settled recorded calls, and how often
-    compiling : (signature digest, backend) to what is compiled for it beside the program
-    compiled : (signature digest, backend) to how many graphs were
-    sounding : the library to load if recording the next call shows that it can gain
-    sounded : whether that was done
+    moved_bytes : (signature digest, backend) to the bytes that a call moves there and back
+    bytes_each : mean bytes of an array element
+    unsaved : (signature digest, backend) to number of samples not yet in the history
+    stays : why it runs only as written; empty if it can run elsewhere
+    fallbacks : operations that NumPy computed in recorded calls: (name, reason) to (line, times)
+    settled : reason why NumPy settled recorded calls to how often it did
+    compiling : (signature digest, backend) to its compilation in the background
+    compiled : (signature digest, backend) to number of graphs compiled
+    probing : library to load if recording the next call shows that it may gain
+    probed : whether such a recording was made
     """
 
     digest: str
@@ -184,16 +184,16 @@ class KindRecord:
     sizes: dict[str, int] = field(default_factory=dict)
     transfers: dict[tuple[str, str], float] = field(default_factory=dict)
     moved_bytes: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    fresh: dict[tuple[str, str], int] = field(default_factory=dict)
+    unsaved: dict[tuple[str, str], int] = field(default_factory=dict)
     fallbacks: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
     settled: dict[str, int] = field(default_factory=dict)
     compiling: dict[tuple[str, str], Compilation] = field(default_factory=dict)
     compiled: dict[tuple[str, str], int] = field(default_factory=dict)
-    sounding: Library | None = None
-    sounded: bool = False
+    probing: Library | None = None
+    probed: bool = False
 
     def signature(self, exact: Hashable, size: int) -> str:
-        """Return the digest of an exact signature."""
+        """Return the digest of an exact signature whose arrays hold `size` elements."""
         found = self.signatures.get(exact)
         if found is None:
             found = self.signatures[exact] = digest(stable_text(exact))
@@ -202,12 +202,12 @@ class KindRecord:
 
 
 class FunctionRecord:
-    """One offloaded function in one session.
+    """What one session knows about one offloaded function.
 
     Attributes
     ----------
-    mapped : what mapping it over items took
-    batching : how its items are batched, where they were mapped
+    mapped : totals of mapping it over items
+    batching : how its items are batched; None where it was never mapped
     """
 
     def __init__(
@@ -221,42 +221,42 @@ class FunctionRecord:
         self.family: list[Kind] = []
         self.counts: dict[str, Count] = {}
         self.as_written: dict[str, int] = {}
-        self.held: dict[Any, Held] = {}
+        self.held: dict[Any, CachedDecision] = {}
         self.mapped = Mapped()
         self.batching: Any = None
-        self._ended: deque[Held] = deque(maxlen=KEPT_ENDED)
+        self._ended: deque[CachedDecision] = deque(maxlen=KEPT_ENDED)
         self._counting = Lock()
         self.stays = "" if options.pure else "pure=False: it is called as written"
 
     @cached_property
     def digest(self) -> str:
-        """Names the function in the history; another one for another code."""
+        """Identifies the function in the history; changes with its code."""
         return digest(f"{self.name} {code_text(self.function)}")
 
     @cached_property
     def operations(self) -> frozenset[str]:
-        """The names in the function's code, which tell its class of operations."""
+        """The names used in the function's code, from which its class of operations is inferred."""
         return read_operations(self.function)
 
     @cached_property
     def dependence(self) -> Dependence | None:
-        """What the function depends on besides its arguments; None where that may vary."""
+        """What the function depends on besides its arguments; None if that cannot be determined."""
         from gpuforge.runtime.function.dependence import dependence_of
 
         return dependence_of(self.function)
 
     @property
     def stays_key(self) -> str:
-        """The name under which the history keeps why the function stays on NumPy."""
+        """The history's key for the reason why the function stays on NumPy."""
         return f"stays:{__version__}:{self.digest}"
 
     def count_held(self) -> None:
-        """Count the calls that were made on held choices, at what those timed of them took."""
+        """Count the calls made under cached decisions, at the mean time of the timed ones."""
         for held in (*self.held.copy().values(), *self._ended.copy()):
             self.count(held)
 
-    def count(self, held: Held) -> int:
-        """Count the calls made on one held choice since it was last counted; return how many."""
+    def count(self, held: CachedDecision) -> int:
+        """Count the calls made under one cached decision since the last count; return how many."""
         with self._counting:
             made = held.take_uncounted()
         if made:
@@ -277,26 +277,26 @@ class FunctionRecord:
             self.counts.setdefault(backend, Count()).add(calls, seconds)
         published.count(backend, calls, seconds)
 
-    def hold(self, key: Any, held: Held) -> None:
-        """Keep a choice for the next calls of a key, in place of the one before."""
-        with self._counting:  # or a choice that another thread keeps meanwhile is never counted
+    def hold(self, key: Any, held: CachedDecision) -> None:
+        """Cache a decision for the next calls of a key, replacing any previous one."""
+        with self._counting:  # else a decision that another caches meanwhile is never counted
             before = self.held.get(key)
             self.held[key] = held
         if before is not None:
             self.end(before)
 
-    def end(self, held: Held) -> int:
-        """Count a choice that is held no more; another thread may still make a call on it."""
+    def end(self, held: CachedDecision) -> int:
+        """Count the calls of a dropped decision; another thread may still be making one."""
         owner: Any = self.owner()
         if held.short is not None and owner is not None and owner._short is held.short:
             owner._short = None
         self._ended.append(held)
         made = self.count(held)
-        held.timed = []  # up to 2,000 each, of as many choices as are still looked at
+        held.timed = []  # up to 2,000 samples for each of the decisions in `_ended`
         return made
 
     def take_counts(self, other: FunctionRecord) -> None:
-        """Add the counts of another record of a function with this name."""
+        """Add the counts of another function with the same name."""
         for name, count in other.counts.items():
             mine = self.counts.setdefault(name, Count())
             mine.calls += count.calls
@@ -304,30 +304,30 @@ class FunctionRecord:
         for reason, calls in other.as_written.items():
             self.as_written[reason] = self.as_written.get(reason, 0) + calls
 
-    def let_go(self) -> None:
-        """Give up the held choices: the next call of each is considered anew."""
+    def drop_decisions(self) -> None:
+        """Drop the cached decisions: the next call of each signature is decided anew."""
         for key in list(self.held):
             held = self.held.pop(key, None)
             if held is not None:
                 self.end(held)
 
     def fork(self) -> None:
-        """Go on in a forked child: a fresh lock, nothing held."""
+        """Continue in a forked child: a fresh lock, no cached decisions."""
         self._counting = Lock()
-        self.let_go()
+        self.drop_decisions()
 
 
 class Functions(dict[int, FunctionRecord]):
-    """The offloaded functions of one session, by the ``id`` of their owner.
+    """The records of one session's offloaded functions, by the ``id`` of their owner.
 
-    Functions that are gone leave their counts under their name.
+    The counts of deleted functions are kept under their name.
 
     Parameters
     ----------
     kept
-        What the history keeps of why functions stay on NumPy.
+        The history's constants, among them why functions stay on NumPy.
     lock
-        Of the session, held while one is added.
+        The session's lock, held while a record is added.
     """
 
     def __init__(self, kept: Kept, lock: AbstractContextManager[object]) -> None:
@@ -336,7 +336,7 @@ class Functions(dict[int, FunctionRecord]):
         self._sweep_at = SWEEP_FUNCTIONS
 
     def of(self, owner: object, function: Any, options: Options) -> FunctionRecord:
-        """Return the record of an offloaded function, a new one at first."""
+        """Return the record of an offloaded function, creating it if needed."""
         found = self.get(id(owner))
         if found is not None and found.owner() is owner:
             return found
@@ -357,14 +357,14 @@ class Functions(dict[int, FunctionRecord]):
             return made
 
     def _sweep(self) -> None:
-        """Retire the records of functions that are gone."""
+        """Retire the records of deleted functions."""
         gone = [key for key, record in self.items() if record.owner() is None]
         for key in gone:
             self._retire(self.pop(key))
         self._sweep_at = 2 * len(self) + SWEEP_FUNCTIONS
 
     def _retire(self, record: FunctionRecord) -> None:
-        record.let_go()
+        record.drop_decisions()
         kept = self._retired.setdefault(record.name, record)
         if kept is not record:
             kept.take_counts(record)
@@ -373,25 +373,25 @@ class Functions(dict[int, FunctionRecord]):
         record.family.clear()
 
     def every(self) -> list[FunctionRecord]:
-        """Return the records of all functions called in this session, those that are gone too."""
+        """Return the records of all functions called in this session, deleted ones included."""
         with self._lock:
             return [*self.values(), *self._retired.values()]
 
-    def let_go(self) -> None:
-        """Give up the held choices of all functions."""
+    def drop_decisions(self) -> None:
+        """Drop the cached decisions of all functions."""
         with self._lock:
             for function in self.values():
-                function.let_go()
+                function.drop_decisions()
 
     def fork(self, lock: AbstractContextManager[object]) -> None:
-        """Go on in a forked child."""
+        """Continue in a forked child."""
         self._lock = lock
         for function in self.values():
             function.fork()
 
 
 def code_text(function: Callable[..., Any]) -> str:
-    """Return a text that changes with the code of a function, and with nothing else."""
+    """Return text that changes with a function's code and with nothing else."""
     while isinstance(function, partial):
         function = function.func
     code = getattr(function, "__code__", None)
@@ -404,7 +404,7 @@ def _code_text(code: CodeType) -> str:
 
 
 def stable_text(value: Any) -> str:
-    """Return a text for a key that is the same in every process."""
+    """Return text for a key that is the same in every process."""
     if isinstance(value, tuple):
         return f"({','.join(map(stable_text, value))})"
     if isinstance(value, type | FunctionType | BuiltinFunctionType):

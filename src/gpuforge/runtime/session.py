@@ -1,4 +1,4 @@
-"""A session: the settings, the open backends and everything learned while it is in force."""
+"""A session: the settings in force, the open backends and everything learned under them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.calibration.fingerprint import cpu_features, machine_fingerprint
 from gpuforge.runtime.context import current
 from gpuforge.runtime.demand import Demand, Wanted
-from gpuforge.runtime.evaluation.aside import (
+from gpuforge.runtime.evaluation.background import (
     END_PATIENCE_SECONDS,
     FORK_PATIENCE_SECONDS,
-    Aside,
+    Background,
 )
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.kept import Kept
@@ -52,7 +52,7 @@ FORKED = "after a fork: NumPy only, other libraries hang there (start processes 
 
 
 class Session:
-    """The state that placed calls share. Thread-safe; `lock` guards all that is learned."""
+    """The state that placed calls share. Thread-safe; `lock` guards everything learned."""
 
     def __init__(self, loaded: settings_module.Loaded) -> None:
         self.settings = loaded.settings
@@ -75,8 +75,10 @@ class Session:
         self.blas = contention.BlasLimit()
         self.peers = Peers()
         self.account = Account()
-        same_bits = chosen.deterministic  # which the number of BLAS threads changes
-        self.aside = Aside(contextlib.nullcontext if same_bits else self.blas.beside_the_program)
+        same_bits = chosen.deterministic  # the number of BLAS threads changes the last bits
+        self.background = Background(
+            contextlib.nullcontext if same_bits else self.blas.leave_a_core
+        )
         self.warms = chosen.warmup and not self.forked
         self._compilers: Compilers | None = None
         self.plan: Plan | None = None
@@ -88,37 +90,37 @@ class Session:
         self.libraries.measured = self.priors.measured
         self.demand = Demand(self.libraries, self.priors, self.account, self.kept)
         self.openings = Openings(
-            chosen, self.libraries, self.kept, self.aside, self.notes, self.lock
+            chosen, self.libraries, self.kept, self.background, self.notes, self.lock
         )
-        self.openings.arrived, self.openings.beside = self._arrived, self._compile_elsewhere
+        self.openings.arrived, self.openings.start_compiler = self._arrived, self._compile_elsewhere
         self._flushed = perf_counter()
 
     def backends(self, device: str = "", isolate: bool | None = None) -> list[Backend]:
-        """Return the open backends besides NumPy that may be used now; none in a forked child.
+        """Return the open backends, NumPy excluded, that may be used now; none in a forked child.
 
-        With `isolate`, those in worker processes; where it is False, those in this process.
+        `isolate` selects those in worker processes if True, those in this process if False.
         """
         return [] if self.forked else self.libraries.backends(device, isolate)
 
     @property
     def may_open(self) -> bool:
-        """Whether a library may still be opened for calls that take long enough."""
+        """Whether a library may still be opened if calls take long enough."""
         closed = (not self.libraries.is_no_choice(one) for one in self.libraries.values())
         return bool(self.openings) or any(closed)
 
     def allowance(self) -> float:
-        """Return the seconds that trying other backends may still cost."""
+        """Return the seconds that exploration may still cost."""
         share = self.settings.explore_share
         return self.account.allowance(share) if share else 0.0
 
     @property
     def in_the_red(self) -> bool:
-        """Whether nothing more is tried until gains have paid back what was lost."""
+        """Whether exploration stops until gains have paid back the losses."""
         return self.account.in_the_red and self.allowance() <= 0
 
     @cached_property
     def programs(self) -> Programs:
-        """The graphs made ready so far."""
+        """The programs prepared from graphs so far."""
         from gpuforge.runtime.evaluation.engine import Programs
         from gpuforge.runtime.evaluation.program_store import ProgramStore
 
@@ -126,7 +128,7 @@ class Session:
         return Programs(ProgramStore(folder, f"{self.history.machine} {cpu_features()}"))
 
     def backend(self, name: str) -> Backend | None:
-        """Return an open backend by its full name; None where there is none."""
+        """Return the open backend with this full name, or None."""
         for backend in self.backends():
             if backend.name == name:
                 return backend
@@ -134,16 +136,16 @@ class Session:
         return next((backend for backend in every if backend.name == name), None)
 
     def find(self, name: str, isolate: bool | None = None) -> Backend:
-        """Return the backend that `name` (``torch``, ``torch:cuda``) stands for, opening it.
+        """Return the backend for a `name` (``torch``, ``torch:cuda``), opening it if needed.
 
-        With `isolate`, one in a worker process; where it is False, one in this process.
+        `isolate` selects one in a worker process if True, one in this process if False.
 
         Raises
         ------
         UnknownName
             If no backend has that name.
         BackendUnavailable
-            If it is not installed, does not work, is forbidden, or this process was forked.
+            If it is not installed, does not work or is not allowed, or this process was forked.
         """
         library_name = name.split(":")[0]
         isolate = isolate or name.endswith(":worker") or isolate
@@ -174,9 +176,9 @@ class Session:
         )
 
     def _compile_elsewhere(self, name: str) -> None:
-        """Start a process that compiles for a library, where it does not take the program's core.
+        """Start a compiler process for a library if the program has a core to spare.
 
-        Not where there may be a GPU: the library would take its memory there, too.
+        Not on a machine that may have a GPU, whose memory the library would reserve twice.
         """
         wanted = self.settings.compiler_process and self.policy.learn
         if wanted and contention.allowed_cores() > 1 and not may_have_gpu() and compiles(name):
@@ -191,11 +193,11 @@ class Session:
             self._compilers.close()
 
     def _arrived(self, one: Opening) -> None:
-        """Let functions use the devices of a library that was opened, and charge its opening."""
+        """Offer the devices of a newly opened library to all functions, and charge its opening."""
         self.account.opening_seconds += one.felt * one.library.opening_seconds
         names = {backend.name for backend in one.library.devices}
         for function in self.functions.values():
-            function.let_go()  # what was chosen while there was nothing to choose
+            function.drop_decisions()  # chosen before there was an alternative
             for candidate in self.candidates(function.options.device, function.options.isolate):
                 if candidate.name in names:
                     for record in function.kinds.values():
@@ -207,41 +209,41 @@ class Session:
         refused: Collection[str] = (), known: Mapping[str, float] = MappingProxyType({}),
         isolate: bool | None = None,
     ) -> Library | None:  # fmt: skip
-        """Take in calls on NumPy; return a library that they are worth opening now.
+        """Account for calls on NumPy; return a library that is now worth opening, if any.
 
-        Not for devices that are `refused`; `known` is what libraries save where it was measured.
+        `refused` devices are no candidates; `known` maps libraries to measured savings per call.
         """
         if self.forked or not self.policy.learn or self.openings:
             return None
         library = self.demand.want(call, refused, known, isolate)
-        return None if self.aside.is_busy else library
+        return None if self.background.is_busy else library
 
     def candidates(self, device: str = "", isolate: bool | None = None) -> list[Candidate]:
-        """Return NumPy and every open backend that is allowed, as placement sees them."""
+        """Return NumPy and every open backend that is allowed, as candidates for placement."""
         others = [
             Candidate(
                 backend.name,
                 backend.floor_seconds,
                 backend.compiles,
                 SHARE_FELT * backend.compile_seconds,
-                backend.compiles and self.aside.is_busy,
+                backend.compiles and self.background.is_busy,
             )
             for backend in self.backends(device, isolate)
         ]
         return [Candidate(NUMPY), *others]
 
     def equip(self, function: FunctionRecord, record: KindRecord) -> None:
-        """Let a kind of call know what is expected of functions like its own."""
+        """Give a kind of call the prior of its class of operations, and its peers."""
         record.kind.prior = self.priors.of(function.operations, record.bytes_each)
         record.kind.peer = Peer(self.peers, classify(function.operations), id(function))
 
     def record(self, owner: object, function: Any, options: Options) -> FunctionRecord:
-        """Return this session's record of an offloaded function, a new one at first."""
+        """Return this session's record of an offloaded function, creating it if needed."""
         return self.functions.of(owner, function, options)
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Count the calling thread among those that have a call on its way."""
+        """Count the calling thread among those with a call in progress."""
         thread = threading.get_ident()
         with self.lock:
             self._running[thread] = self._running.get(thread, 0) + 1
@@ -255,11 +257,11 @@ class Session:
 
     @property
     def crowded(self) -> bool:
-        """Whether several threads have calls on their way, which disturb each other's times."""
+        """Whether several threads have calls in progress, which distort each other's timings."""
         return len(self._running) > 1
 
     def flush(self, *, force: bool = False) -> None:
-        """Write what was learned to the history, at most every `FLUSH_SECONDS` unless forced."""
+        """Write what was learned to the history, at most once per `FLUSH_SECONDS` unless forced."""
         now = perf_counter()
         if not force and now - self._flushed < FLUSH_SECONDS:
             return
@@ -278,11 +280,11 @@ class Session:
 
     def _unsaved(self) -> Iterator[Timing]:
         if self.settings.memory_strategy == "eager":
-            return  # its calls take longer than those of other sessions
+            return  # these calls take longer than those of other sessions
         versions = {b.name: b.version for b in (self.reference, *self.libraries.every())}
         for function in list(self.functions.values()):
             for record in function.kinds.values():
-                for (signature, backend), count in record.fresh.items():
+                for (signature, backend), count in record.unsaved.items():
                     cell = record.kind.curve(backend).cell(signature)
                     if cell.seconds and backend in versions:
                         yield Timing(
@@ -290,16 +292,16 @@ class Session:
                             f"{backend}@{versions[backend]}", record.sizes[signature],
                             tuple(cell.seconds), count,
                         )  # fmt: skip
-                record.fresh.clear()
+                record.unsaved.clear()
 
     def close(self) -> None:
-        """Wait for what goes on beside the program, keep what was learned, end the workers."""
+        """Wait for background work, save what was learned, end the workers."""
         ends = not threading.main_thread().is_alive()
         self.openings.stop()
-        self._end_compilers()  # who asks them is waited for
-        self.aside.wait(END_PATIENCE_SECONDS if ends else FORK_PATIENCE_SECONDS)
-        self._end_compilers()  # an import that was waited for may have started them
-        with self.history.held_open():  # its start is written to the same file
+        self._end_compilers()  # the background thread may be waiting for an answer from one
+        self.background.wait(END_PATIENCE_SECONDS if ends else FORK_PATIENCE_SECONDS)
+        self._end_compilers()  # an import that finished meanwhile may have started more
+        with self.history.held_open():  # `warming.keep` writes to the same file
             self.flush(force=True)
             if self.openings.all:
                 from gpuforge.runtime.startup import warming
@@ -308,7 +310,7 @@ class Session:
         self.openings.close()
 
     def fork(self) -> None:
-        """Go on in a forked child: NumPy only, fresh locks, no history."""
+        """Continue in a forked child: NumPy only, fresh locks, no history."""
         self.lock = threading.RLock()
         self.forked = True
         self._running = {}
@@ -316,7 +318,7 @@ class Session:
         self.warms = False
         self.history = self.kept.history = History(None, self.history.machine)
         self.programs.clear()
-        with published.unseen():  # the calls that it counts were the parent's
+        with published.unseen():  # the calls counted here were the parent's
             self.functions.fork(self.lock)
         self.notes.append(FORKED)
         _log.warning("%s", FORKED)
@@ -328,24 +330,24 @@ _all: list[Session] = []
 
 
 @trace.when_switched
-def _let_go() -> None:
-    """Give up what is held: calls that are traced take another way than those that are not."""
+def _drop_decisions() -> None:
+    """Drop the cached decisions: traced and untraced calls take different paths."""
     for session in _all:
-        session.functions.let_go()
+        session.functions.drop_decisions()
 
 
 def current_session() -> Session:
-    """Return the session in force; the default one is made from the settings on first use."""
+    """Return the session in force; the default one is created from the settings on first use."""
     return current.get() or default_session()
 
 
 def sessions() -> tuple[Session, ...]:
-    """Return every session that is in force somewhere in this process."""
+    """Return every open session of this process."""
     return tuple(_all)
 
 
 def default_session() -> Session:
-    """Return the session that holds outside every ``with gpuforge.session(...)``."""
+    """Return the session in force outside any ``with gpuforge.session(...)`` block."""
     global _default
     if not prelude.over:
         prelude.end()
@@ -388,19 +390,19 @@ def _register(session: Session) -> Session:
 
 @contextlib.contextmanager
 def session(*, strategy: str = "", **choices: Any) -> Iterator[Session]:
-    """Hold other settings inside a ``with`` block; what is learned there stays with it.
+    """Use other settings inside a ``with`` block; what is learned there stays in that session.
 
     Parameters
     ----------
     strategy
-        ``memory_strategy`` for short: ``"pooled"``, ``"lazy"`` or ``"eager"``.
+        Short for ``memory_strategy``: ``"pooled"``, ``"lazy"`` or ``"eager"``.
     **choices
         Settings by name: ``backends=["numpy", "torch"]``, ``deterministic=True``, ...
 
     Raises
     ------
     UnknownName, InvalidSettings
-        If a name or value means nothing.
+        If a setting does not exist or a value is invalid.
     """
     if strategy:
         choices["memory_strategy"] = strategy
@@ -417,7 +419,7 @@ def session(*, strategy: str = "", **choices: Any) -> Iterator[Session]:
 
 @atexit.register
 def close_all() -> None:
-    """Keep what the sessions learned, and end their workers."""
+    """Save what the sessions learned, and end their workers."""
     for each in _all:
         each.close()
     stay_interrupted()

@@ -1,4 +1,4 @@
-"""Calls so short that looking at each would cost more than it could gain."""
+"""Calls so short that inspecting each one would cost more than it could gain."""
 
 from __future__ import annotations
 
@@ -14,77 +14,77 @@ from gpuforge.runtime.function.key import STATIC
 
 _ndarray = np.ndarray
 SHORT_SECONDS = 20e-6
-"""Calls on NumPy that are held and take longer are timed, each of them."""
-SEEN_EVERY = 64
-"""Of so many short calls one is looked at; a power of two."""
-UNSEEN = SEEN_EVERY - 1
+"""Calls on NumPy with a cached decision are all timed if they take longer than this."""
+INSPECT_EVERY = 64
+"""One in this many short calls is inspected; a power of two."""
+SKIP_MASK = INSPECT_EVERY - 1
 FEW = 4
-"""Fewer items than this are called one by one by a map, without another thought."""
+"""A map over fewer items than this calls the function item by item and decides nothing."""
 
 
-class Short:
-    """The short calls of a function, most of which are made as written at once.
+class ShortCalls:
+    """The short calls of a function, most of which run as written without being inspected.
 
     Attributes
     ----------
-    ticks : counts them, in threads too: an iterator of Python's own gives each number once
-    unseen : counts a call with some arguments, and tells whether it is to be made at once; 0 where
-        it is to be looked at, False where it is none of these calls, and not counted
+    ticks : counts the calls; an iterator of Python's own, so no two threads get the same number
+    skip : counts a call and returns whether it may skip inspection: non-zero if so, 0 if it must be
+        inspected, False if it is not one of these calls (it is then not counted)
     """
 
-    __slots__ = ("_beside", "_counted", "_only", "_taken", "ticks", "unseen")
+    __slots__ = ("_array_key", "_counted", "_extra", "_taken", "skip", "ticks")
 
     def __init__(self, args: tuple[Any, ...] | None = None, kwargs: Any = None) -> None:
-        """Take the calls in this session with arguments of the same key; None: all calls."""
+        """Cover this session's calls with arguments of the same key; None: all calls."""
         self.ticks = ticks = count()
         self._counted = 0
-        self._beside = count()  # calls that a map makes beside the one that `ticks` counts
+        self._extra = count()  # calls of a map except the one that `ticks` counts
         self._taken = 0
-        self._only: tuple[Any, Any, Any] | None = None
-        self.unseen: Callable[[Any, Any], int]
+        self._array_key: tuple[Any, Any, Any] | None = None
+        self.skip: Callable[[Any, Any], int]
         if args is None:
-            self.unseen = lambda args, kwargs: next(ticks) & UNSEEN
+            self.skip = lambda args, kwargs: next(ticks) & SKIP_MASK
             return
-        self.unseen = _made(ticks, args, kwargs)
+        self.skip = _skip_function(ticks, args, kwargs)
         if len(args) == 1 and not kwargs and type(args[0]) is _ndarray:
-            self._only = (current.get(), args[0].shape, args[0].dtype)
+            self._array_key = (current.get(), args[0].shape, args[0].dtype)
 
-    def takes(self, items: list[Any]) -> bool:
-        """Count a map's calls with each of a few items, and tell whether to make them at once."""
-        if self._only is None or cluster.get() is not None:
+    def covers(self, items: list[Any]) -> bool:
+        """Count a map's calls over a few items; return whether all of them may skip inspection."""
+        if self._array_key is None or cluster.get() is not None:
             return False
-        session, shape, dtype = self._only
+        session, shape, dtype = self._array_key
         for item in items:
             if type(item) is not _ndarray or item.shape != shape or item.dtype is not dtype:
                 return False
-        if current.get() is not session or not next(self.ticks) & UNSEEN:
+        if current.get() is not session or not next(self.ticks) & SKIP_MASK:
             return False
         for _ in items[1:]:
-            next(self._beside)
+            next(self._extra)
         return True
 
-    def take_unseen(self) -> int:
-        """Return how many calls were made without being looked at since this was last asked."""
-        beside = next(self._beside)
-        made, self._taken = beside - self._taken, beside + 1
+    def take_skipped(self) -> int:
+        """Return how many calls have skipped inspection since the last call of this method."""
+        extra = next(self._extra)
+        made, self._taken = extra - self._taken, extra + 1
         while True:
             now = next(self.ticks)
-            made += _unseen(now) - _unseen(self._counted)
+            made += _skipped(now) - _skipped(self._counted)
             self._counted = now + 1
-            if now & UNSEEN:  # or who asks after each call might take every tick of a look
+            if now & SKIP_MASK:  # this tick must not consume the one at which a call is inspected
                 return made
 
 
-def _unseen(ticks: int) -> int:
-    """Return how many of the numbers below `ticks` are no multiples of `SEEN_EVERY`."""
-    return ticks - (ticks + UNSEEN) // SEEN_EVERY
+def _skipped(ticks: int) -> int:
+    """Return how many of the numbers below `ticks` are not multiples of `INSPECT_EVERY`."""
+    return ticks - (ticks + SKIP_MASK) // INSPECT_EVERY
 
 
-def _made(ticks: Iterator[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return `Short.unseen` for arguments that have the key of these, strides left out.
+def _skip_function(ticks: Iterator[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return `ShortCalls.skip` for arguments with the same key as these, ignoring strides.
 
-    So calls over a view are counted with those over an array of its shape. It is compiled, once for
-    all arguments of such kinds: a loop over them would take longer than the call itself.
+    So a call over a view is counted with calls over an array of its shape. The function is
+    compiled, once per combination of kinds: a loop would take longer than the call itself.
     """
     tests: list[tuple[str, ...]] = []
     constants: list[Any] = []
@@ -99,7 +99,7 @@ def _made(ticks: Iterator[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -
         else:
             tests.append((_KIND,))
             constants.append(kind)
-    make = _compiled(len(args), tuple(kwargs), tuple(tests))
+    make = _compile_skip(len(args), tuple(kwargs), tuple(tests))
     return make(ticks, current.get, current.get(), *constants)
 
 
@@ -107,12 +107,12 @@ _KIND = "type({0}) is {1}"
 
 
 @cache
-def _compiled(
+def _compile_skip(
     positional: int, names: tuple[str, ...], tests: tuple[tuple[str, ...], ...]
 ) -> Callable[..., Any]:
-    """Return what makes `Short.unseen` of the constants that arguments are compared with.
+    """Return a factory that makes `ShortCalls.skip` from the constants to compare arguments with.
 
-    A test names the argument {0} and its constant {1}.
+    In a test, {0} stands for the argument and {1} for its constant.
     """
     places = [f"args[{i}]" for i in range(positional)] + [f"kwargs[{name!r}]" for name in names]
     conditions = [f"len(args) == {positional}"]
@@ -122,14 +122,14 @@ def _compiled(
         for test in asked:
             constants.append(f"c{len(constants)}")
             conditions.append(test.format(place, constants[-1]))
-    conditions.append(f"session() is here and next(ticks) & {UNSEEN}")
+    conditions.append(f"session() is here and next(ticks) & {SKIP_MASK}")
     scope: dict[str, Any] = {}
     exec(
         f"def make({', '.join(('ticks', 'session', 'here', *constants))}):\n"
-        " def unseen(args, kwargs):\n"
+        " def skip(args, kwargs):\n"
         f"  try: return {' and '.join(conditions)}\n"
         "  except KeyError: return False\n"
-        " return unseen\n",
+        " return skip\n",
         scope,
     )
     make: Callable[..., Any] = scope["make"]

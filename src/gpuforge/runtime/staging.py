@@ -1,9 +1,9 @@
 """Large copies between pageable host memory and a device, through two page-locked chunks.
 
-While a device moves one chunk, on a stream of its own, the host fills or empties the other. An
-event is waited for before a chunk is used again and before a copy ends: what it returns is complete
+While a device moves one chunk, on a separate stream, the host fills or empties the other. Before a
+chunk is reused, and before a copy returns, an event is waited for, so a returned copy is complete
 on every stream. Nothing is staged before `check` has compared it with the library's plain copy, bit
-by bit and by time.
+for bit and by time.
 
 Sources: CUDA C++ Best Practices Guide, "Pinned Memory" and "Asynchronous and Overlapping Transfers
 with Computation"; CUDA Runtime API, "API synchronization behavior" (pageable memory is staged).
@@ -23,7 +23,7 @@ from gpuforge.dataclass import dataclass
 
 CHUNK_BYTES = 4 << 20
 LEAST_BYTES = 2 * CHUNK_BYTES
-"""Below, one copy has nothing to overlap with."""
+"""Smaller copies have nothing to overlap with."""
 WAYS = TO_DEVICE, TO_HOST = "to the device", "to the host"
 _CHECK_BYTES = 6 * CHUNK_BYTES + 12_345
 _TURNS, _IN_A_ROW = 5, 4
@@ -31,16 +31,15 @@ _TURNS, _IN_A_ROW = 5, 4
 
 @dataclass(frozen=True)
 class Lane:
-    """What a library has for staged copies: memory is in bytes, and cut by slices.
+    """A library's primitives for staged copies; memory is bytes that can be sliced.
 
     Attributes
     ----------
     chunks : two buffers of `CHUNK_BYTES` in page-locked memory of the host
-    begin : has later copies wait for what the current stream was given so far
-    queue : (target, source) submits a copy between a chunk and the device, and returns before it
-        is done
-    mark : returns an event that comes when all copies submitted so far are done
-    wait : (event) returns when it has come
+    begin : makes later copies wait for the current stream
+    queue : (target, source) submits an asynchronous copy between a chunk and the device
+    mark : returns an event after all copies submitted so far
+    wait : (event) blocks until it has occurred
     copy : (target, source) copies from host memory to host memory
     """
 
@@ -53,11 +52,11 @@ class Lane:
 
 
 class Staging:
-    """The staged copies of one device; one at a time, others that come meanwhile go plainly.
+    """The staged copies of one device; one at a time, concurrent ones are plain copies.
 
     Attributes
     ----------
-    refused : way -> why copies that way are plain; empty where they are staged
+    refused : direction -> why copies are not staged; empty if they are
     """
 
     def __init__(self, open_lane: Callable[[], Lane]) -> None:
@@ -67,18 +66,18 @@ class Staging:
         self._lock = threading.Lock()
 
     def takes(self, way: str, count: int) -> bool:
-        """Return whether copies of `count` bytes that way are staged."""
+        """Return whether copies of `count` bytes in a direction are staged."""
         return count >= LEAST_BYTES and not self.refused[way]
 
     def copy(self, way: str, host: Any, device: Any) -> bool:
-        """Copy between all bytes of `host` and `device`; return False where a plain copy must."""
+        """Copy all bytes between `host` and `device`; return False if a plain copy is needed."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
             lane, self._lane = self._lane or self._open_lane(), None
             lane.begin()
             _move(lane, way, host, device)
-            self._lane = lane  # after an interruption the chunks are not used again
+            self._lane = lane  # only now: after an interruption the chunks must not be reused
         except Exception as error:  # noqa: BLE001 - whatever it raises, the plain copy settles it
             self.refused[way] = f"{type(error).__name__}: {error}"[:160]
             return False
@@ -88,9 +87,9 @@ class Staging:
             self._lock.release()
 
     def link_seconds(self, way: str, device: Any) -> float:
-        """Return what the link alone takes for `device`, `CHUNK_BYTES` of the device's memory.
+        """Return the seconds of the link alone for `device`, `CHUNK_BYTES` of device memory.
 
-        The host's part is page-locked, so nothing is staged; copies follow each other.
+        The host's part is page-locked, so nothing is staged; copies run back to back.
         """
         lane = self._open_lane()
         pair = (device, lane.chunks[0]) if way == TO_DEVICE else (lane.chunks[0], device)
@@ -106,7 +105,7 @@ class Staging:
 
 
 def _move(lane: Lane, way: str, host: Any, device: Any) -> None:
-    """Copy chunk by chunk, with two of them on their way."""
+    """Copy chunk by chunk, with two in flight."""
     under_way: dict[int, tuple[Any, Any, Any]] = {}
 
     def land(place: int) -> None:
@@ -135,13 +134,13 @@ def _move(lane: Lane, way: str, host: Any, device: Any) -> None:
 
 
 def plain_copies(backend: Any) -> list[str]:
-    """Return which large copies of a device that could be staged are plain, and why."""
+    """Return which large copies of a device could be staged but are plain, and why."""
     refused = backend.staging.refused.items() if backend.staging else ()
     return [f"{backend.name}: staged copies {way}: {reason}" for way, reason in refused if reason]
 
 
 def check(backend: Any) -> None:
-    """Leave staged copies on where they bring the same bits, and sooner than plain ones."""
+    """Enable staged copies in the directions in which they are correct and faster."""
     try:
         verdicts = _verdicts(backend)
     except Exception as error:  # noqa: BLE001 - a device may fail in any way, memory included
@@ -150,7 +149,7 @@ def check(backend: Any) -> None:
 
 
 def _verdicts(backend: Any) -> dict[str, str]:
-    """Return for each way why copies are not staged; empty where they are."""
+    """Return for each direction why copies are not staged; empty if they are."""
     values = np.random.default_rng(0).integers(0, 256, _CHECK_BYTES, dtype=np.uint8)
     seconds: dict[str, list[tuple[float, ...]]] = {"timed plainly": [], "": []}
     for _ in range(1 + _TURNS):
@@ -171,7 +170,7 @@ def _verdicts(backend: Any) -> dict[str, str]:
 
 
 def _round_trip(backend: Any, values: Any) -> tuple[tuple[Any, Any], tuple[float, ...]]:
-    """Return `values` inverted by the device, unwaited for and waited for; and seconds each way."""
+    """Return `values` inverted by the device, without and after waiting; and seconds each way."""
     start = perf_counter()
     there = backend.put(values)
     with backend.scope():

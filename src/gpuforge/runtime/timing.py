@@ -1,7 +1,7 @@
-"""When a device was busy, from the events of its library, which are read after the work is done.
+"""When a device was busy, from its library's events, which are read after the work is done.
 
-Events tell durations, or times of a clock of their own. These are set against the host's clock
-where the work was submitted: exact to what a submission takes, some 10 µs.
+Events give durations, or times on a clock of their own. They are aligned with the host's clock at
+the time of submission, accurate to the duration of a submission, some 10 µs.
 
 Sources: CUDA Runtime API, ``cudaEventElapsedTime`` (resolution about 0.5 µs); OpenCL API,
 ``clGetEventProfilingInfo`` (queued, start and end in nanoseconds of the device's clock); SYCL 2020,
@@ -15,28 +15,28 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 
 Busy = tuple[str, int, int]
-"""what the device did, and when it began and ended, in nanoseconds of ``time.perf_counter_ns``"""
+"""what the device did, start and end on the clock of ``time.perf_counter_ns``"""
 
 
 class Timer(Protocol):
-    """Watches what is submitted to one device between its making and `stop`."""
+    """Times the work submitted to one device between its creation and `stop`."""
 
     def stop(self) -> None:
-        """Say that everything to be watched was submitted."""
+        """Mark the end of the work to time."""
 
     def read(self) -> list[Busy]:
-        """Return when the device was busy, once what was submitted is done."""
+        """Return when the device was busy, after the work is done."""
 
 
 class MarkTimer:
-    """From two marks in the queue of a device, one before and one behind the work.
+    """Timer with two marks in the queue of a device, before and after the work.
 
     Parameters
     ----------
     mark
         Submits a mark and returns it.
     elapsed_ns
-        Returns the time between two marks that were reached, in nanoseconds.
+        Returns the nanoseconds between two marks that were reached.
     """
 
     def __init__(self, mark: Callable[[], Any], elapsed_ns: Callable[[Any, Any], float]) -> None:
@@ -52,22 +52,22 @@ class MarkTimer:
 
 
 class KernelTimer:
-    """From the events of OpenCL kernels, each with its own times.
+    """Timer from the events of OpenCL kernels, each with its own times.
 
     Attributes
     ----------
-    taken : for each kernel its name, its event, and when it had been submitted
+    taken : for each kernel its name, its event, and its time of submission
     """
 
     def __init__(self) -> None:
         self.taken: list[tuple[str, Any, int]] = []
 
     def take(self, name: str, event: Any) -> None:
-        """Watch one kernel that was submitted just now."""
+        """Add a kernel that was just submitted."""
         self.taken.append((name, event, perf_counter_ns()))
 
     def stop(self) -> None:
-        """Do nothing: events are of single kernels."""
+        """Do nothing: each kernel has its own event."""
 
     def read(self) -> list[Busy]:
         if not self.taken:

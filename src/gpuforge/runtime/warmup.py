@@ -1,4 +1,4 @@
-"""``gf.warmup()``: libraries made ready while the program does something else."""
+"""``gf.warmup()``: open libraries while the program does something else."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from gpuforge.runtime.startup.warming import Warmup
 
 
 def warmup(names: Iterable[str] | Mapping[str, float] = (), *, wait: bool = False) -> Warmup:
-    """Open array libraries beside the program, so that no call pays for it later.
+    """Open array libraries in the background, so that no call has to wait for it later.
 
     Python imports in one thread at a time, and an import holds the interpreter's lock for most of
-    its time: what is computed meanwhile is slower. Files are read ahead, and libraries that compute
-    in worker processes begin there, without that lock. A library that was never opened on this
-    machine is tried in a process of its own first.
+    its time, which slows the program meanwhile. Files are read ahead, and libraries that compute in
+    worker processes start there, without that lock. A library that was never opened on this machine
+    is first tried in a separate process.
 
     Parameters
     ----------
     names
-        Libraries, as backends are named (``["torch", "jax"]``), the most urgent first; or a mapping
-        of names to priorities, higher ones first. Default: those that the settings name, else those
-        that calls ran on when this program ran last.
+        Names of libraries (``["torch", "jax"]``), most urgent first; or a mapping of names to
+        priorities, higher first. Default: those that the settings name, else those that this
+        program's last run used.
     wait
-        Whether to return only when all of them are ready.
+        Whether to block until all of them are ready.
 
     Returns
     -------
     Warmup
-        ``wait(timeout)``, ``await``, ``done``; ``stats`` tells of each library what state it is in,
-        what it took and why it failed. A library that cannot be had is no error.
+        ``wait(timeout)``, ``await``, ``done``; ``stats`` has each library's state, times and reason
+        of failure. A library that is unavailable is not an error.
 
     Raises
     ------
     UnknownName
-        If no backend has one of the names.
+        If a name is not a backend.
     """
     session = current_session()
     if session.settings.kernel_caches:
@@ -50,7 +50,7 @@ def warmup(names: Iterable[str] | Mapping[str, float] = (), *, wait: bool = Fals
 
 
 def warm_after_first_call() -> None:
-    """Begin what the setting ``warmup`` asks for, once the first call of a session has returned."""
+    """Start the warm-up that the setting ``warmup`` requests, after a session's first call."""
     session = current_session()
     session.warms = False
     warming.begin(session, (), "the setting warmup")

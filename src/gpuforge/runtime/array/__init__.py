@@ -1,1 +1,1 @@
-"""Recorded arrays: NumPy's meaning, noted as a graph that any backend can evaluate."""
+"""Recorded arrays: NumPy's semantics, recorded as a graph that any backend can evaluate."""

@@ -1,8 +1,8 @@
-"""The array that a recorded function sees: NumPy's meaning, its values noted instead of computed.
+"""The array that a recorded function sees: it records operations instead of computing values.
 
-It says that it is an ``np.ndarray`` (or NumPy's scalar of its dtype) and gives its value where
-Python needs one; what only NumPy's own array can serve raises `NotRecordable`. NumPy's protocols,
-its methods and Python's operators are installed by `dispatch`.
+It claims to be an ``np.ndarray`` (or NumPy's scalar of its dtype) and computes its value where
+Python needs one; uses that only a real NumPy array supports raise `NotRecordable`. NumPy's
+protocols, its methods and Python's operators are installed by `dispatch`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gpuforge.runtime.array.views import follow_step
 
 SHUFFLE = "shuffle swaps the rows of NumPy's own arrays only"
 _OWN = 2
-"""References to the values of a node that only it holds, while they are counted."""
+"""Reference count of a node's values if only the node holds them, while they are counted."""
 _INSTANCE_CHECK = ABCMeta.__instancecheck__.__code__
 
 
@@ -35,9 +35,9 @@ class Array:
     Attributes
     ----------
     _storage : memory that it shares with other arrays; None while it shares none
-    _chain : the steps from the whole of the storage to this array
-    _version : that of the storage when `_node` was read
-    _scalar : whether NumPy has a scalar here rather than an array
+    _chain : the view steps from the whole storage to this array
+    _version : version of the storage when `_node` was read
+    _scalar : whether NumPy would return a scalar rather than an array
     """
 
     __slots__ = ("__weakref__", "_chain", "_node", "_recorder", "_scalar", "_storage", "_version")
@@ -50,15 +50,15 @@ class Array:
     _version: int
     _scalar: bool
 
-    # -- what it is -----------------------------------------------------------------------------
+    # -- attributes -----------------------------------------------------------------------------
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         asking = sys._getframe(1)
         user = asking.f_back if asking.f_code is _INSTANCE_CHECK else None
         if user is not None and "shuffle" in user.f_code.co_names:
-            # NumPy's own, which is in C, asks whether this is a sequence, whose rows it swaps by
-            # views of them: some would be there twice. It copies those of NumPy's arrays.
+            # NumPy's shuffle asks whether this is a sequence. It would swap the rows of one through
+            # views, which duplicates some; it copies the rows only of real arrays.
             raise self._recorder.refuse(SHUFFLE)
         return self._node.dtype.type if self._scalar else np.ndarray
 
@@ -158,7 +158,7 @@ class Array:
 
 
 class Flags:
-    """NumPy's flags of a recorded array: they can be read, not set."""
+    """The flags of a recorded array: they can be read but not set."""
 
     def __init__(self, array: Array) -> None:
         self.__dict__["_array"] = array
@@ -178,7 +178,7 @@ _new = Array.__new__
 
 
 def make(recorder: Recorder, node: Node, *, scalar: bool = False) -> Array:
-    """Return a new array, or scalar, that shares memory with no other."""
+    """Return a new array, or scalar, that shares memory with no other one."""
     made = _new(Array)
     made._recorder = recorder
     made._node = node
@@ -190,7 +190,7 @@ def make(recorder: Recorder, node: Node, *, scalar: bool = False) -> Array:
 
 
 def view(of: Array, step: Step, node: Node) -> Array:
-    """Return the view of an array that a step leads to; `node` is its value now."""
+    """Return the view of an array that a step selects; `node` is its current value."""
     made = _new(Array)
     made._recorder = of._recorder
     made._node = node
@@ -202,7 +202,7 @@ def view(of: Array, step: Step, node: Node) -> Array:
 
 
 def argument(recorder: Recorder, source: Host) -> Array:
-    """Return the array that stands for the caller's array in a recorded call."""
+    """Return the recorded array for an argument of the call."""
     readable = source.view()
     readable.flags.writeable = False
     node = recorder.known(readable)
@@ -212,14 +212,14 @@ def argument(recorder: Recorder, source: Host) -> Array:
 
 
 def storage_of(array: Array) -> Storage:
-    """Return the memory of an array, from now on shared."""
+    """Return the storage of an array, creating it so that views can share it."""
     if array._storage is None:
         array._storage = Storage(array._node)
     return array._storage
 
 
 def node_of(array: Array) -> Node:
-    """Return the value of an array as it is now."""
+    """Return the node of an array's current value, after writes into its storage."""
     storage = array._storage
     if storage is not None and array._version != storage.version:
         node = storage.node
@@ -230,20 +230,20 @@ def node_of(array: Array) -> Node:
 
 
 def layout(array: Array) -> Host:
-    """Return a NumPy array with the strides and flags of `array`; its values are not to be used."""
+    """Return a NumPy array with the strides and flags of `array`; its values are meaningless."""
     return follow(storage_of(array).layout, array._chain)
 
 
 def _known_layout(array: Array) -> Host:
     made = layout(array)
     if array._recorder.turned and made.ndim > 1 and storage_of(array).source is None:
-        # NumPy's results follow the order of what they are made of.
+        # The memory order of NumPy's results depends on that of their operands.
         raise array._recorder.refuse("the memory order of an array is asked for")
     return made
 
 
 def host_of(array: Array) -> Host:
-    """Return the values of an array as a NumPy array that is not to be written into."""
+    """Return the values of an array as a read-only NumPy array."""
     host = array._recorder.host(node_of(array))
     if host.flags.writeable:
         host = host.view()
@@ -252,9 +252,9 @@ def host_of(array: Array) -> Host:
 
 
 def exported(array: Array) -> Host:
-    """Return the values of an array for code that knows NumPy's own arrays only.
+    """Return the values of an array for code that needs a real NumPy array.
 
-    Nobody may write into them while the call lasts; they belong to the array's memory after it.
+    They are read-only during the call, and belong to the array's memory afterwards.
     """
     recorder, node, storage = array._recorder, node_of(array), storage_of(array)
     _, held = recorder.exports.get(id(array), (array, None))
@@ -272,7 +272,7 @@ def exported(array: Array) -> Host:
 
 
 def is_exported(array: Array) -> bool:
-    """Return whether somebody still has what was exported of the memory of an array."""
+    """Return whether an export of an array's memory is still referenced."""
     storage = array._storage
     return any(
         one._storage is storage
@@ -282,7 +282,7 @@ def is_exported(array: Array) -> bool:
 
 
 def _elements(array: Array) -> Iterator[Any]:
-    """Yield the values of a line, each as it is by then: the loop may write into it."""
+    """Yield the current value of each element: the loop body may write into the array."""
     storage, version = storage_of(array), -1
     for place in range(array._node.shape[0]):
         if version != storage.version:
@@ -291,6 +291,6 @@ def _elements(array: Array) -> Iterator[Any]:
 
 
 def value_of(array: Array) -> Any:
-    """Return what NumPy has here: an array that is not to be written into, or a scalar."""
+    """Return what NumPy would have here: a read-only array, or a scalar."""
     host = host_of(array)
     return host[()] if array._scalar else host

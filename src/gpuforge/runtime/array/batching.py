@@ -1,8 +1,8 @@
-"""One more axis in front: how each operation of the table takes many items at once.
+"""Batch a graph: rules that add a leading axis to each operation of the table.
 
-The graph of one item becomes the graph of `number` items that are stacked along a new first axis.
-What does not depend on an item is computed once and broadcast. A row has a rule of its own here or
-that of its class; a row without either is run item by item.
+The graph of one item becomes the graph of `number` items stacked along a new first axis. Values
+that do not depend on an item are computed once and broadcast. A row uses its own rule here or that
+of its class; a graph with a row that has neither runs item by item.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Rule = Callable[["Widening", Operation, tuple[int, ...], Params, Shape], int]
 
 
 class Widening:
-    """The graph of many items while it is made.
+    """Builds the graph of many items.
 
     Attributes
     ----------
-    entries : of the new graph
-    inputs : for each of its inputs the place of an input of the item's graph, or a new constant
+    entries : entries of the new graph
+    inputs : for each of its inputs, the place of an input in the item's graph or a new constant
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class Widening:
         return self._wide[place]
 
     def at(self, place: int) -> int:
-        """Return where a value of the item's graph is in the new one."""
+        """Return the place in the new graph of a value of the item's graph."""
         return self._at[place]
 
     def aligned(self, place: int, rank: int) -> int:
-        """Return a value with axes of length one behind the first, so that it broadcasts."""
+        """Return a value that broadcasts, with axes of length one inserted after the first."""
         shape = self.shapes[place]
         if not self._wide[place] or len(shape) >= rank:
             return self._at[place]
@@ -92,7 +92,7 @@ class Widening:
         return self.emit(RESHAPE, (self._at[place],), (full,))
 
     def spread(self, place: int, rank: int = 0) -> int:
-        """Return a value that has the new axis in any case, aligned to `rank`."""
+        """Return a value broadcast along the new axis if it lacks it, aligned to `rank`."""
         if self._wide[place]:
             return self.aligned(place, rank)
         shape = self.shapes[place]
@@ -101,7 +101,7 @@ class Widening:
 
 
 def _check(operation: Operation, shape: Shape, dtype: Dtype | None) -> None:
-    """Raise Unsupported where NumPy treats a scalar otherwise than an array of them."""
+    """Raise Unsupported where NumPy treats a scalar differently from an array of scalars."""
     if operation.kind == "elementwise" and shape == () and dtype and dtype.kind in "iu":
         raise Unsupported("whole numbers as scalars, of whose overflow NumPy warns")
 
@@ -117,18 +117,18 @@ def _rule(operation: Operation) -> Rule:
 
 
 def _broadcast(w: Widening, row: Operation, places: Any, params: Params, shape: Shape) -> int:
-    """Every operand is aligned to the shape of the result."""
+    """Align every operand to the rank of the result."""
     return w.emit(row, [w.aligned(p, len(shape)) for p in places], params)
 
 
 def _last_axes(w: Widening, row: Operation, places: Any, params: Params, shape: Shape) -> int:
-    """It works on the last axes, and takes any in front of them."""
+    """Stack the operands of an operation that works on the last axes."""
     rank = max(len(w.shapes[p]) for p in places)
     return w.emit(row, [w.aligned(p, rank) for p in places], params)
 
 
 def _shifted(which: int) -> Rule:
-    """Return a rule by which one parameter, an axis or several, moves on by one."""
+    """Return a rule that adds one to a parameter, which is an axis or a tuple of axes."""
 
     def rule(w: Widening, row: Operation, places: Any, params: Params, shape: Shape) -> int:
         axes = params[which]
@@ -157,7 +157,7 @@ def _rank(row: Operation, shape: Shape) -> int:
 
 
 def _matmul(w: Widening, row: Operation, places: Any, params: Params, shape: Shape) -> int:
-    """Return stacked products; one product where one side is the same matrix for every item."""
+    """Return stacked products; a single product if one side is the same matrix for all items."""
     left, right = places
     rows, columns = w.shapes[left], w.shapes[right]
     if len(rows) == len(columns) == 2:
@@ -191,7 +191,7 @@ def _pick(w: Widening, row: Operation, places: Any, params: Params, shape: Shape
 
 
 def _searched(w: Widening, row: Operation, places: Any, params: Params, shape: Shape) -> int:
-    """Values are looked up in tables, one after the other, where all items share the tables."""
+    """Look up the values of all items in the tables that they share."""
     values = {"searchsorted": 1, "interpolate": 0}[row.name]
     if any(w.is_wide(p) for at, p in enumerate(places) if at != values):
         raise Unsupported(f"{row.name} in a table of each item's own")
@@ -214,9 +214,9 @@ def _in_front(w: Widening, params: Params) -> tuple[Any, ...]:
 
 
 def _index(w: Widening, given: Any, pattern: Any) -> tuple[list[int], int]:
-    """Return the arrays of places in an index, and of how many axes their result is.
+    """Return the index arrays, and the rank of their broadcast result.
 
-    NumPy moves the axes of arrays of places that are apart to the front.
+    NumPy moves the axes of index arrays that are not adjacent to the front: unsupported.
     """
     spots = [at for at, part in enumerate(pattern) if part in (ARRAY, PLACE)]
     if spots[-1] - spots[0] != len(spots) - 1:
@@ -266,22 +266,22 @@ ROWS: dict[str, Any] = {
     "transpose": _transpose, "diagonal": _diagonal, "concatenate": _joined, "pick": _pick,
     "getitem": _getitem, "setitem": _setitem, "matmul": _matmul, "einsum": _einsum, "lstsq": None,
 }  # fmt: skip
-"""Rows with a rule of their own, or with none though their class has one. It is data: a row that
-is added to the table takes the rule of its class, or is run item by item."""
+"""Rows with their own rule, or None to override the rule of their class. A new row in the table
+uses the rule of its class, or runs item by item."""
 
 
 def batched(
     graph: Graph, shapes: tuple[Shape, ...], dtypes: tuple[Dtype | None, ...],
     stacked: Collection[int], number: int,
 ) -> tuple[Graph, list[int | np.ndarray[Any, Any]]]:  # fmt: skip
-    """Return the graph of `number` items, and what each of its inputs is.
+    """Return the graph of `number` items, and the source of each of its inputs.
 
     Parameters
     ----------
     graph
-        Of one item; its outputs are given with the new axis in front.
+        Graph of one item; its outputs get a new first axis.
     shapes, dtypes
-        Of each of its entries.
+        Shape and dtype of each of its entries.
     stacked
         The places of the inputs that differ from item to item.
 
@@ -293,7 +293,7 @@ def batched(
     Raises
     ------
     Unsupported
-        If an operation takes one item at a time.
+        If an operation cannot be batched.
     """
     made = Widening(graph, shapes, dtypes, stacked, number)
     return made.graph, made.inputs

@@ -1,7 +1,7 @@
 """NumPy's protocols, its methods and Python's operators on recorded arrays.
 
-What the table has is noted. Anything else is done by NumPy on host arrays, at once: its result is
-taken up again, what it writes into its arguments is written back, what it raises is raised.
+Operations in the table are recorded. NumPy computes all others at once on host arrays (the
+fallback): results are wrapped again, writes are written back, exceptions propagate.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from gpuforge.runtime.array.views import follow_step
 
 _ADDRESSES = frozenset("data ctypes base setflags resize byteswap setfield".split())
 _LIBRARIES = frozenset("scipy sklearn skimage pandas xarray numba cv2 numexpr bottleneck".split())
-"""Packages whose compiled code may write into an array that it is given."""
+"""Packages whose compiled code may write into an array that is passed to it."""
 _IGNORED = {"order": ("K", "C", "A", None), "subok": (True, False), "casting": ("same_kind",)}
-"""Options of universal functions that change nothing here, with the values that do not."""
+"""Options of universal functions, with the values that have no effect here."""
 
 
-# -- what NumPy does on host arrays ---------------------------------------------------------------
+# -- the fallback: NumPy on host arrays ----------------------------------------------------------
 
 
 def fall_back(
     recorder: Recorder, name: str, call: Callable[..., Any], args: Any, kwargs: Any, reason: str
 ) -> Any:
-    """Let NumPy do an operation on host arrays, and take up what it returns and writes."""
+    """Let NumPy compute an operation on host arrays, and wrap what it returns and writes."""
     recorder.fell_back(name, reason)
     hosts, named = on_host(args), on_host(kwargs)
     try:
@@ -50,7 +50,7 @@ def fall_back(
 
 
 def _on_copies(recorder: Recorder, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Let NumPy write into copies of the arrays, and write those back."""
+    """Let NumPy compute on copies of the arrays, and record its writes."""
     copies: dict[int, tuple[Array, Any]] = {}
 
     def copy(array: Array) -> Any:
@@ -77,7 +77,7 @@ def _on_copies(recorder: Recorder, call: Callable[..., Any], args: Any, kwargs: 
 
 
 def on_host(value: Any, change: Callable[[Array], Any] = value_of) -> Any:
-    """Return a value with every recorded array in its tuples, lists and dicts on the host."""
+    """Return a value with all recorded arrays in it and its containers replaced by host arrays."""
     kind = type(value)
     if kind is Array:
         return change(value)
@@ -91,7 +91,7 @@ def on_host(value: Any, change: Callable[[Array], Any] = value_of) -> Any:
 
 
 def taken_up(recorder: Recorder, result: Any) -> Any:
-    """Return what NumPy made, its new numeric arrays as recorded ones."""
+    """Return NumPy's result with its new numeric arrays wrapped as recorded ones."""
     kind = type(result)
     if kind is np.ndarray:
         fresh = result.flags.writeable and result.dtype.kind in NUMERIC_KINDS
@@ -104,11 +104,11 @@ def taken_up(recorder: Recorder, result: Any) -> Any:
     return result
 
 
-# -- what recordings are given -------------------------------------------------------------------
+# -- arguments of recorded functions -------------------------------------------------------------
 
 
 def operand(recorder: Recorder, value: Any) -> Node:
-    """Return the node of an argument that is an array, recorded or not."""
+    """Return the node of an argument that is a number or an array, recorded or not."""
     if type(value) is Array:
         return node_of(value)
     if type(value) is np.ndarray:
@@ -119,7 +119,7 @@ def operand(recorder: Recorder, value: Any) -> Node:
 
 
 def numbers(recorder: Recorder, value: Any) -> Node:
-    """Return the node of an argument that may be a list of numbers too."""
+    """Return the node of an argument that may also be a list of numbers."""
     if isinstance(value, list | tuple):
         made = np.asarray(value) if not is_recorded(value) else None
         if made is None or made.dtype.kind not in NUMERIC_KINDS:
@@ -129,7 +129,7 @@ def numbers(recorder: Recorder, value: Any) -> Node:
 
 
 def refuse(**options: Any) -> None:
-    """Raise Unsupported for the first option that is not at its default, which is None."""
+    """Raise Unsupported for the first option that is not None."""
     for name, value in options.items():
         if value is not None and value is not np._NoValue:
             raise Unsupported(f"{name}= is given")
@@ -152,7 +152,7 @@ def _array_ufunc(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs: A
 
 
 def _open(values: tuple[Any, ...]) -> Recorder | None:
-    """Return the recorder of the first array whose call is still on its way."""
+    """Return the recorder of the first array whose call has not ended."""
     for value in values:
         if type(value) is Array and not value._recorder.closed:
             return value._recorder
@@ -170,7 +170,7 @@ def _note_call(
             raise Unsupported(f"np.{ufunc.__name__}.{method} is not in the table")
         return recording(recorder, *inputs, **kwargs)
     if ufunc in FUNCTIONS:
-        options = dict(kwargs)  # NumPy gets all of them where it cannot be noted
+        options = dict(kwargs)  # a fallback needs all of them
         out = options.pop("out", None)
         return into(out, FUNCTIONS[ufunc](recorder, *inputs, **options))
     if not kwargs:
@@ -203,7 +203,7 @@ def _check_target(target: Any, kwargs: Any) -> None:
 
 
 def into(out: Any, result: Any) -> Any:
-    """Write a result into what was given as ``out``, and return that."""
+    """Write a result into ``out`` and return that; without ``out``, return the result."""
     target = out[0] if type(out) is tuple else out
     if target is None:
         return result
@@ -221,7 +221,7 @@ def _with_out(
 ) -> Any:
     out = kwargs.get("out")
     if type(out) is tuple and all(type(one) is not Array for one in out):
-        recorder.fell_back(name, reason)  # NumPy writes into the user's own arrays
+        recorder.fell_back(name, reason)  # NumPy writes directly into the user's arrays
         return call(*on_host(inputs), **on_host(kwargs))
     return fall_back(recorder, name, call, inputs, kwargs, reason)
 
@@ -246,12 +246,12 @@ def _array_function(self: Array, function: Any, types: Any, args: Any, kwargs: A
 
 
 def _array(self: Array, dtype: Any = None, copy: bool | None = None) -> Any:
-    """Return the values, where NumPy or another library asks for an array of its own.
+    """Return the values as a NumPy array, for NumPy or another library.
 
     Raises
     ------
     NotRecordable
-        If another library's Python code asks: it may write into what it gets.
+        If the Python code of another library asks, because it may write into the array.
     """
     asking = str(sys._getframe(1).f_globals.get("__name__", "")).split(".")[0]
     if asking in _LIBRARIES:
@@ -281,7 +281,7 @@ def _getattr(self: Array, name: str) -> Any:
     if name.startswith("__array_"):
         raise self._recorder.refuse(f"x.{name} needs the memory of an array", NoSuchMemory)
     if not hasattr(kind, name):
-        # NumPy words the error
+        # NumPy raises the error
         return getattr(np.zeros((), self.dtype)[()] if self._scalar else np.zeros(0), name)
     return _method(self, name) if callable(getattr(kind, name)) else _part_on_host(self, name)
 
@@ -292,7 +292,7 @@ def _part_on_host(self: Array, name: str) -> Any:
 
 
 def _method(self: Array, name: str) -> Callable[..., Any]:
-    """Return a method of NumPy's arrays, bound."""
+    """Return a bound method of NumPy's arrays."""
     recorder, recording = self._recorder, METHODS.get(name)
 
     def method(*args: Any, **kwargs: Any) -> Any:
@@ -327,12 +327,12 @@ def _getitem(self: Array, index: Any) -> Any:
     except Unsupported as why:
         reason = str(why)
     return fall_back(
-        self._recorder, "an index", lambda array, at: _copied(array[at]), (self, index), {}, reason
+        self._recorder, "an index", lambda array, at: _owned(array[at]), (self, index), {}, reason
     )
 
 
-def _copied(value: Any) -> Any:
-    """Return a value that is no view of the host array it came from."""
+def _owned(value: Any) -> Any:
+    """Return a value that is not a view of the host array it came from."""
     return value.copy() if isinstance(value, np.ndarray) and value.base is not None else value
 
 
@@ -378,11 +378,11 @@ def _copy(self: Array, memo: Any = None) -> Any:
 
 
 _FAST_POWERS = {0.5: np.sqrt, 2: np.square, -1: np.reciprocal}
-"""``x ** n`` of NumPy's arrays is another function for these; ``np.power(x, n)`` is not."""
+"""Functions that NumPy's ``x ** n`` uses for these exponents; ``np.power(x, n)`` does not."""
 
 
 def _faster(array: Array, ufunc: Any, other: Any) -> Any:
-    """Return the function that NumPy's arrays take for a power, or None."""
+    """Return the faster function that NumPy's ``**`` uses for a power, or None."""
     if ufunc is not np.power or array._scalar or type(other) not in (int, float):
         return None
     found = _FAST_POWERS.get(other)
@@ -390,7 +390,7 @@ def _faster(array: Array, ufunc: Any, other: Any) -> Any:
     return found if array.dtype.kind in "fc" or whole else None
 
 
-def _noted_otherwise(recorder: Recorder, ufunc: Any, operands: tuple[Any, ...]) -> Any:
+def _record_operator(recorder: Recorder, ufunc: Any, operands: tuple[Any, ...]) -> Any:
     recording = FUNCTIONS.get(ufunc)
     if recording is None:
         raise Unsupported(f"np.{ufunc.__name__} is not in the table")
@@ -413,7 +413,7 @@ def _operator(ufunc: Any, name: str, *, swapped: bool = False) -> Callable[[Arra
                 if fast is not None:
                     return note_ufunc(recorder, fast, (self,))
                 return note_binary(recorder, ufunc, *operands)
-            return _noted_otherwise(recorder, ufunc, operands)
+            return _record_operator(recorder, ufunc, operands)
         except Unsupported as why:
             reason = str(why)
 
@@ -436,7 +436,7 @@ def _in_place(ufunc: Any, name: str) -> Callable[[Array, Any], Any]:
                 raise Unsupported("the call has ended")
             if ufunc in UFUNCS:
                 return into(self, note_ufunc(recorder, ufunc, (self, other)))
-            return into(self, _noted_otherwise(recorder, ufunc, (self, other)))
+            return into(self, _record_operator(recorder, ufunc, (self, other)))
         except (Unsupported, ValueError) as why:  # NumPy may have written a part before it raised
             reason = str(why)
 

@@ -1,4 +1,4 @@
-"""Noting NumPy's universal functions: dtypes by NumPy's own rules, Python numbers weak (NEP 50)."""
+"""Record universal functions: dtypes by NumPy's own rules, Python numbers weak (NEP 50)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ for _name in _NAMES.split():
     UFUNCS[getattr(np, _name)] = row(_name, getattr(np, _name), "elementwise")
 
 INTEGER_POWER = row("integer_power", np.power, "elementwise", raises=True)
-"""Whole numbers to the power of arrays of whole numbers: NumPy raises for negative ones."""
+"""Integers to the power of integer arrays: NumPy raises for negative exponents."""
 FIXED_POWER = row("fixed_power", np.power, "elementwise")
-"""array, exponent: a Python number that is part of the key, because libraries do better knowing."""
+"""array, exponent: a Python number in the graph, since libraries are faster if they know it."""
 _QUIET = frozenset(
     getattr(np, name)
     for name in "isfinite isinf isnan signbit logical_and logical_or logical_xor logical_not"
@@ -43,12 +43,12 @@ _rules: dict[tuple[Any, ...], Rule | str] = {}
 
 
 def note_ufunc(recorder: Recorder, ufunc: Any, operands: tuple[Any, ...]) -> Array:
-    """Note a universal function with one result and return that.
+    """Record a universal function with one result and return the result.
 
     Raises
     ------
     Unsupported
-        If the table, the backend or NumPy's own rules do not have it for these operands.
+        If the table, the backend or NumPy's own rules do not support these operands.
     """
     if ufunc not in _QUIET:
         recorder.watch_errors()
@@ -68,7 +68,7 @@ def note_ufunc(recorder: Recorder, ufunc: Any, operands: tuple[Any, ...]) -> Arr
 
 
 def note_binary(recorder: Recorder, ufunc: Any, left: Any, right: Any) -> Array:
-    """Note one of Python's operators on two operands: the shortest way of `note_ufunc`.
+    """Record a binary Python operator: the fast path of `note_ufunc`.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def _fixed_power(
     recorder: Recorder, given: list[Any], loops: tuple[Dtype, ...], result: Dtype
 ) -> Array | None:
     if given[0].dtype.kind == "b":
-        raise Unsupported("powers of truth values")  # their operator is another than np.power
+        raise Unsupported("powers of truth values")  # for them, ** is not np.power
     exponent = _number(given[1], loops[1])
     if result.kind in "iub" and exponent < 0:
         raise Unsupported("whole numbers to a negative power")
@@ -155,7 +155,7 @@ def _fixed_power(
 
 
 def _rule(ufunc: Any, kinds: tuple[Any, ...]) -> Rule | str:
-    """Return the row, the dtypes it computes in and that of its result; or why there is none."""
+    """Return the row, its operand dtypes and result dtype; or why there is none."""
     operation = UFUNCS.get(ufunc)
     if operation is None:
         return f"{ufunc.__name__} is not in the table"
@@ -171,7 +171,7 @@ def _rule(ufunc: Any, kinds: tuple[Any, ...]) -> Rule | str:
 
 
 def _outer(recorder: Recorder, value: Any) -> Any:
-    """Return an operand that is no recorded array as a node, or as a Python number."""
+    """Return an operand that is not a recorded array as a node or a Python number."""
     kind = type(value)
     if kind is float or kind is int or kind is complex:
         return value
@@ -187,10 +187,10 @@ def _outer(recorder: Recorder, value: Any) -> Any:
 
 
 def captured(recorder: Recorder, value: np.ndarray[Any, Any]) -> Node:
-    """Return a node for an array that the function did not get as an argument.
+    """Return a node for an array that was not an argument of the function.
 
-    Its values are copied: the function may write into it before they are used. Not copied are
-    those that nobody can write into.
+    Its values are copied unless nobody can write into it, since the function may do so before they
+    are used.
     """
     if value.dtype.kind not in NUMERIC_KINDS:
         raise Unsupported(f"arrays of dtype {value.dtype} stay in NumPy")
@@ -200,7 +200,7 @@ def captured(recorder: Recorder, value: np.ndarray[Any, Any]) -> Node:
 
 
 def _number(value: Any, dtype: Dtype) -> Any:
-    """Return a Python number as one of the kind that an operation computes in."""
+    """Return a Python number converted to the kind that an operation computes in."""
     kind = dtype.kind
     if kind == "f":
         return float(value) if dtype.itemsize >= 8 else _rounded(float(value), dtype)
@@ -214,7 +214,7 @@ def _number(value: Any, dtype: Dtype) -> Any:
 
 
 def _rounded(value: Any, dtype: Dtype) -> Any:
-    """Return a number as `dtype` holds it: libraries may compute with more digits, and a range."""
+    """Round a number to `dtype`: libraries may keep more digits, or a larger range."""
     if dtype.itemsize == 4 and abs(value) < 1e38:
         return value
     with np.errstate(all="ignore"):

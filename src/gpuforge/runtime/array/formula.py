@@ -1,8 +1,8 @@
-"""NumPy's own formulas, run over recorded arrays.
+"""Record functions by running NumPy's own Python code over recorded arrays.
 
-Many functions of NumPy are Python code over a few others. That code is run as it stands: its
-options, its order of operations and the dtypes between are those of the NumPy that is installed.
-Only where it makes or converts arrays is what it calls replaced; all else NumPy dispatches.
+Many NumPy functions are Python code over a few others. That code runs unchanged, so options, order
+of operations and intermediate dtypes are those of the installed NumPy. Only the names that create
+or convert arrays are replaced; NumPy dispatches everything else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _here = _Here()
 
 
 class _Module(ModuleType):
-    """One of NumPy's modules, with what makes or converts arrays replaced."""
+    """One of NumPy's modules, with functions that create or convert arrays replaced."""
 
     def __init__(self, original: ModuleType) -> None:
         super().__init__(original.__name__)
@@ -42,7 +42,7 @@ class _Module(ModuleType):
 
 
 class _Warnings(ModuleType):
-    """Stands for `warnings`: where NumPy warns, NumPy computes."""
+    """Replaces `warnings`: a call that makes NumPy warn falls back to NumPy."""
 
     def __init__(self) -> None:
         super().__init__("warnings")
@@ -53,18 +53,18 @@ class _Warnings(ModuleType):
 
 
 class _Converter:
-    """What NumPy turns arguments into arrays with, and results into what was given."""
+    """Replaces NumPy's converter of arguments to arrays, and of results to scalars."""
 
     def __init__(self, *given: Any) -> None:
         self._scalars = [isinstance(one, np.generic | int | float | complex) for one in given]
         self._arrays = tuple(_FUNCTIONS[id(np.asarray)](one) for one in given)
 
     def as_arrays(self, **_: Any) -> tuple[Any, ...]:
-        """Return what was given as arrays."""
+        """Return the arguments as arrays."""
         return self._arrays
 
     def wrap(self, made: Any, *, to_scalar: bool | None = None) -> Any:
-        """Return a result as an array, or as a scalar where scalars were given."""
+        """Return a result as an array, or as a scalar if the arguments were scalars."""
         wanted = all(self._scalars) if to_scalar is None else to_scalar
         if type(made) is Array and wanted and not made.shape:
             return make(made._recorder, node_of(made), scalar=True)
@@ -127,16 +127,16 @@ def _over(function: Any, variables: dict[str, Any]) -> Any:
 
 
 def formula(function: Any) -> Recording:
-    """Return what notes a function of NumPy by running its own code.
+    """Return a function that records a NumPy function by running its own code.
 
-    That code must not write into its arguments. Whatever it raises over recorded arrays is
-    Unsupported: NumPy then does it on host arrays, and what it raises there is meant.
+    That code must not write into its arguments. Any exception over recorded arrays becomes
+    Unsupported: NumPy then computes on host arrays, and what it raises there reaches the user.
     """
     original = function.__wrapped__
     ready: list[Any] = []
 
     def recording(recorder: Recorder, /, *args: Any, **kwargs: Any) -> Any:
-        if not ready:  # not before the first call: an import is to cost little
+        if not ready:  # at the first call, to keep the import cheap
             ready.append(_over(original, _globals_over(original.__globals__)))
         run = ready[0]
         outer, _here.recorder = _here.recorder, recorder
@@ -157,6 +157,6 @@ def formula(function: Any) -> Recording:
 
 
 def follow_numpy(*functions: Any) -> None:
-    """Register functions of NumPy that are noted by running their own code."""
+    """Register NumPy functions that are recorded by running their own code."""
     for function in functions:
         notes(function)(formula(function))

@@ -1,8 +1,8 @@
-"""A graph of noted operations as plain data: it can be keyed, compiled, and run again anywhere.
+"""A graph of recorded operations as plain data: it can be hashed, compiled and rerun anywhere.
 
-A *tape* holds the operations in the order in which they were noted, which is an order in which
-they can be evaluated. An entry names the entries it takes by their places, so a tape holds on to
-no array of the user's: a *node* that nothing refers to any more need not be computed.
+A *tape* holds the operations in the order of recording, which is a valid order of evaluation.
+Entries refer to their inputs by position, so a tape keeps no array alive: a *node* that nothing
+refers to need not be computed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Operation:
 
     Attributes
     ----------
-    name : what libraries lower it under
-    compute : NumPy's own, called with the values of the inputs and then the parameters
+    name : its key in the libraries' lowerings
+    compute : NumPy's function, called with the values of the inputs, then the parameters
     kind : class of the operation: ``elementwise``, ``reduction``, ``contraction``, ``scan``,
         ``sort``, ``gather``, ``factorisation``, ``transform``, ``creation`` or ``view``
-    structural : whether arrays that share memory depend on it: views, and writes through them
-    raises : whether NumPy may raise because of values; then it is evaluated at its statement
+    structural : whether it implements shared memory: views, and writes through them
+    raises : whether NumPy may raise because of values; it is then evaluated at its statement
     """
 
     name: str
@@ -53,18 +53,18 @@ NUMBER = Operation("number", _given, "creation")
 
 Entry = tuple[Operation, tuple[int, ...], tuple[Any, ...]]
 Lines = dict[int, tuple[str, int]]
-"""place of an entry -> file and line of the user's code that asked for it"""
+"""place of an entry -> file and line of the user's code that it comes from"""
 
 
 class Node:
-    """One value of a graph: noted, or known already.
+    """One value of a graph: recorded, or known already.
 
     Attributes
     ----------
-    tape : where it is noted; None once it was evaluated
+    tape : the tape it is recorded on; None once evaluated
     index : its place there
-    value : what a backend made of it, in the backend's own arrays; None before
-    host : the same as a NumPy array, once somebody asked
+    value : its value as an array of the backend; None before evaluation
+    host : its value as a NumPy array, once requested
     """
 
     __slots__ = ("dtype", "host", "index", "shape", "tape", "value")
@@ -79,14 +79,14 @@ class Node:
 
 
 class Tape:
-    """The operations noted since the last evaluation.
+    """The operations recorded since the last evaluation.
 
     Attributes
     ----------
     entries : (operation, places of its inputs, parameters); hashable, the key of the graph
     nodes : the node of each entry; None for numbers
     inputs : the values of the ``INPUT`` and ``NUMBER`` entries, in order
-    lines : where entries come from; of those that were noted while tracing was on
+    lines : source lines of the entries that were recorded while tracing was on
     """
 
     __slots__ = ("entries", "inputs", "lines", "nodes")
@@ -105,7 +105,7 @@ class Graph:
     Attributes
     ----------
     entries : as on the tape
-    outputs : places of the entries that are asked for
+    outputs : places of the wanted entries
     """
 
     entries: tuple[Entry, ...]

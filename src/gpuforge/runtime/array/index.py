@@ -1,4 +1,4 @@
-"""Indices taken apart: what decides the shape is part of a graph's key, whole numbers are not."""
+"""Parse indices: what decides the shape becomes part of a graph's key, integers do not."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from gpuforge.runtime.array.graph import Shape
 from gpuforge.runtime.array.unsupported import Unsupported
 
 PLACE, NEW = "place", "new"
-"""In a pattern: a whole number that is given besides, and a new axis. Else (start, stop, step)."""
+"""In a pattern: an integer, passed separately, and a new axis. Else (start, stop, step)."""
 Pattern = tuple[Any, ...]
 
 
 class Basic:
-    """A basic index: whole numbers, slices, ``...`` and new axes only.
+    """A basic index: integers, slices, ``...`` and new axes only.
 
     Attributes
     ----------
     pattern : one entry for each axis of the array, and ``NEW`` for each new one
-    places : the whole numbers, none of them negative
-    shape : of what it takes
+    places : the integers, none of them negative
+    shape : shape of the result
     """
 
     __slots__ = ("pattern", "places", "shape")
@@ -46,7 +46,7 @@ class Basic:
         return to_numpy(self.pattern, self.places)
 
     def takes_all(self, shape: Shape) -> bool:
-        """Return whether it takes every element of an array of `shape`, in order."""
+        """Return whether it selects every element of an array of `shape`, in order."""
         return self.shape == shape and all(
             part == (0, length, 1) for part, length in zip(self.pattern, shape, strict=False)
         )
@@ -92,7 +92,7 @@ def is_basic(part: Any) -> bool:
 
 
 def parse_plain(index: Any, shape: Shape) -> Basic | None:
-    """Return an index of plain whole numbers and slices, the most frequent kind; else None."""
+    """Return an index of plain integers and slices, the most frequent kind; else None."""
     parts = index if type(index) is tuple else (index,)
     given, axes = len(parts), len(shape)
     if given > axes:
@@ -131,7 +131,7 @@ def parse_basic(parts: list[Any], shape: Shape) -> Basic:
     Raises
     ------
     Unsupported
-        If a place is out of range; NumPy says so best.
+        If an integer is out of range, so that NumPy raises its own error.
     """
     pattern: list[Any] = []
     places: list[int] = []

@@ -1,4 +1,4 @@
-"""Reading and writing at an index, with NumPy's views and copies."""
+"""Read and write at an index, with NumPy's rules for views and copies."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from gpuforge.runtime.array.unsupported import Unsupported
 from gpuforge.runtime.array.views import broadcast_to, cast, put, reshape, take, write_back
 
 ARRAY = "array"
-"""In the pattern of a gather: an array of places that is given besides."""
+"""In the pattern of a gather: an index array, passed separately."""
 
 
 def _split(rest: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return NumPy's index from what a gather or scatter is given after its arrays."""
+    """Return NumPy's index from the arguments of a gather or scatter after its arrays."""
     *given, pattern = rest
     arrays = iter(given[: pattern.count(ARRAY)])
     places = iter(given[pattern.count(ARRAY) :])
@@ -56,12 +56,12 @@ SCATTER = row("scatter", _scatter, "gather")
 CHECKED_SCATTER = row("checked_scatter", _scatter, "gather", raises=True)
 SCATTER_EACH = row("scatter_each", _scatter, "gather", raises=True)
 """array, a value for each place, arrays of places..., places..., pattern; a place may be there
-twice, or be out of range"""
+twice or be out of range"""
 SCATTER_ADD = row("scatter_add", _scatter_add, "gather")
 """array, a value for each place, arrays of places..., places..., pattern: values are added"""
 CHECKED_SCATTER_ADD = row("checked_scatter_add", _scatter_add, "gather", raises=True)
 SELECT = row("select", lambda array, mask: array[mask], "gather", raises=True)
-"""array, mask over its first axes; how long the result is depends on values"""
+"""array, mask over its first axes; the length of the result depends on values"""
 WHERE = row("where", np.where, "elementwise")
 
 
@@ -76,7 +76,7 @@ PLACE_WHERE = row("place_where", _place_where, "gather", raises=True)
 
 
 def getitem(array: Array, index: Any) -> Any:
-    """Return ``array[index]``: a view, a copy or a scalar, as NumPy has it."""
+    """Return ``array[index]``: a view, a copy or a scalar, as in NumPy."""
     node, recorder = node_of(array), array._recorder
     if array._scalar:
         if type(index) is tuple and not index:
@@ -106,7 +106,7 @@ def getitem(array: Array, index: Any) -> Any:
 
 
 def setitem(array: Array, index: Any, value: Any) -> None:
-    """Do ``array[index] = value`` in the memory that `array` shares with others."""
+    """Record ``array[index] = value`` in the memory that `array` shares with others."""
     if type(value) is Array and _is_itself(array, index, value):
         return
     node, recorder = node_of(array), array._recorder
@@ -145,7 +145,7 @@ def setitem(array: Array, index: Any, value: Any) -> None:
 
 
 def note_scattered(array: Array, index: Any, value: Node) -> None:
-    """Add values at places of an array that arrays say, each time that a place is there."""
+    """Record ``np.add.at``: add values at index arrays, also at repeated places."""
     node, recorder = node_of(array), array._recorder
     if np.result_type(node.dtype, value.dtype) != node.dtype:
         raise Unsupported("values of a wider dtype are added")
@@ -161,7 +161,7 @@ def note_scattered(array: Array, index: Any, value: Node) -> None:
 
 
 def _put_where(recorder: Recorder, node: Node, mask: Node, written: Node) -> Node:
-    """Return a whole with values written where a mask over its first axes is true."""
+    """Return `node` with values written where a mask over its first axes is true."""
     rest = node.shape[len(mask.shape) :]
     if len(written.shape) > len(rest):
         _fitting(written.shape[1:], rest)
@@ -184,7 +184,7 @@ def _fitting(given: Shape, wanted: Shape) -> Shape:
 
 
 def _once(recorder: Recorder, arrays: list[Node], parts: list[Any], shape: Shape) -> bool:
-    """Return whether arrays of places that are known lead to no element twice."""
+    """Return whether index arrays with known values select no element twice."""
     axes = [place for place, part in enumerate(p for p in parts if p is not None)
             if not is_basic(part)]  # fmt: skip
     known = [node.host for node in arrays]
@@ -200,14 +200,14 @@ def _once(recorder: Recorder, arrays: list[Node], parts: list[Any], shape: Shape
 
 
 def write(array: Array, node: Node) -> None:
-    """Let `node` be the value of an array, for all that share its memory.
+    """Make `node` the value of an array, also for all arrays that share its memory.
 
     Raises
     ------
     NotRecordable
-        If NumPy was given that memory: what it has would not follow.
+        If the memory was exported to NumPy: the export would not see the write.
     Unsupported
-        If the caller's array is read-only; NumPy says so best.
+        If the caller's array is read-only, so that NumPy raises its own error.
     """
     storage = array._storage
     if storage is None:
@@ -219,7 +219,7 @@ def write(array: Array, node: Node) -> None:
         raise Unsupported("a read-only array")
     reshaped = any(step[0] == "reshape" for step in array._chain)
     if reshaped and storage.source is None and array._recorder.turned:
-        # In NumPy's order of memory a result may follow its arguments: then this is a copy.
+        # The memory order of NumPy's result may follow its operands: then this is a copy.
         raise array._recorder.refuse("an array is written into through another shape")
     storage.node = write_back(array._recorder, storage.node, array._chain, node)
     storage.version += 1
@@ -227,7 +227,7 @@ def write(array: Array, node: Node) -> None:
 
 
 def is_frozen(array: Array) -> bool:
-    """Return whether NumPy would not let anybody write into an array."""
+    """Return whether an array would be read-only in NumPy."""
     storage = array._storage
     if storage is None:
         return False
@@ -245,12 +245,12 @@ def note_where(recorder: Recorder, mask: Node, chosen: Node, other: Node) -> Nod
 
 
 def value_node(recorder: Recorder, value: Any, dtype: np.dtype[Any]) -> Node:
-    """Return a node for what is written into an array of `dtype`.
+    """Return a node for a value that is written into an array of `dtype`.
 
     Raises
     ------
     Unsupported
-        If it is no array or number, or one that `dtype` cannot hold.
+        If it is not an array or number, or one that `dtype` cannot hold.
     """
     if type(value) is Array:
         if value._recorder is not recorder:
@@ -259,7 +259,7 @@ def value_node(recorder: Recorder, value: Any, dtype: np.dtype[Any]) -> Node:
     if type(value) is np.ndarray:
         return captured(recorder, value)
     narrowed = isinstance(value, np.generic) and _may_not_convert(value.dtype, dtype)
-    if narrowed and not abs(value) < 2**31:  # a float of Python's own, too, but cast otherwise
+    if narrowed and not abs(value) < 2**31:  # Python's floats too, but they are cast differently
         raise Unsupported(f"{value} is written as {dtype}")
     if isinstance(value, bool | int | float | complex):
         try:
@@ -276,7 +276,7 @@ def _parts(index: Any) -> tuple[Any, ...]:
 
 
 def _plain(part: Any) -> Any:
-    """Return a part of an index with recorded whole numbers read, and lists as arrays."""
+    """Return a part of an index with recorded integers evaluated and lists as arrays."""
     kind = type(part)
     if kind is Array:
         if part._scalar and part.dtype.kind in "iu":
@@ -295,14 +295,14 @@ def _plain(part: Any) -> Any:
 
 
 def _may_not_convert(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Return whether NumPy may raise where one value of a dtype is put in the place of another."""
+    """Return whether NumPy may raise when an element of one dtype is assigned to another."""
     return given.kind in "fc" and (
         wanted.kind in "iu" or (wanted.kind == "f" and given.kind == "c")
     )
 
 
 def _is_itself(array: Array, index: Any, value: Array) -> bool:
-    """Return whether ``array[index] = value`` is the end of ``array[index] += ...``."""
+    """Return whether ``array[index] = value`` is the last step of ``array[index] += ...``."""
     storage = array._storage
     if storage is None or value._storage is not storage or value._version != storage.version:
         return False
@@ -321,7 +321,7 @@ def _is_itself(array: Array, index: Any, value: Array) -> bool:
 
 
 def _only_ones(given: Shape, wanted: Shape) -> bool:
-    """Return whether `given` has nothing but ones in front of what fits `wanted`."""
+    """Return whether `given` fits `wanted` except for leading ones."""
     extra = len(given) - len(wanted)
     if extra <= 0 or any(length != 1 for length in given[:extra]):
         return False
@@ -329,7 +329,7 @@ def _only_ones(given: Shape, wanted: Shape) -> bool:
 
 
 def _mask(recorder: Recorder, parts: list[Any], shape: Shape) -> Node | None:
-    """Return the mask where it is all of the index, over the first axes; else None."""
+    """Return the mask if it is the whole index, over the first axes; else None."""
     first, *others = parts
     dtype = getattr(first, "dtype", None)
     if dtype is None or dtype.kind != "b" or any(part != slice(None) for part in others):
@@ -356,7 +356,7 @@ def _select(recorder: Recorder, node: Node, mask: Node) -> Array:
 def _advanced(
     recorder: Recorder, parts: list[Any], shape: Shape
 ) -> tuple[list[Node], list[int], tuple[Any, ...], Shape, bool]:
-    """Return arrays of places, places, pattern, the shape, and whether all are in range."""
+    """Return index arrays, integers, pattern, shape, and whether all are in range."""
     arrays: list[Node] = []
     places: list[int] = []
     pattern: list[Any] = []
@@ -393,12 +393,12 @@ def _places_node(recorder: Recorder, part: Any) -> Node:
 
 
 def _in_range(recorder: Recorder, node: Node, length: int) -> bool:
-    """Return whether places known on the host are in range.
+    """Return whether an index array with known values is in range.
 
     Raises
     ------
     Unsupported
-        If they are known and one is not; NumPy says so best.
+        If a known value is out of range, so that NumPy raises its own error.
     """
     host = node.host
     if host is None:
@@ -410,7 +410,7 @@ def _in_range(recorder: Recorder, node: Node, length: int) -> bool:
 
 
 def _placed(made: list[Any], together: Shape) -> Shape:
-    """Return the shape of a gather: where its arrays stand side by side, there; else in front."""
+    """Return the shape of a gather; non-adjacent index arrays put their axes in front."""
     spots = [place for place, shape in enumerate(made) if shape is None]
     apart = spots[-1] - spots[0] + 1 != len(spots)
     shape: list[int] = list(together) if apart else []

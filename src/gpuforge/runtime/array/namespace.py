@@ -1,4 +1,4 @@
-"""The namespace of a recorded call: NumPy's, where making and converting arrays is noted too."""
+"""The namespace of a recorded call: NumPy's, but creating and converting arrays is recorded."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gpuforge.runtime.array.table import Recording
 from gpuforge.runtime.array.unsupported import Unsupported
 
 CONVERSIONS: dict[str, Recording] = {}
-"""Functions of NumPy that make an array of what is given; noted where that is recorded."""
+"""NumPy functions that convert to an array; recorded if the argument is recorded."""
 CREATIONS: dict[str, Recording] = {}
-"""Functions of NumPy that make an array of nothing but numbers."""
+"""NumPy functions that create an array from numbers alone."""
 
 
 class Namespace(ModuleType):
@@ -24,7 +24,7 @@ class Namespace(ModuleType):
 
     Attributes
     ----------
-    creates : whether new arrays are recorded too, or conversions of recorded ones only
+    creates : whether new arrays are recorded too, or only conversions of recorded ones
     """
 
     _fall_back: Callable[..., Any]
@@ -37,7 +37,7 @@ class Namespace(ModuleType):
     def __getattr__(self, name: str) -> Any:
         found = CONVERSIONS.get(name) or (CREATIONS.get(name) if self._creates else None)
         value = getattr(np, name)
-        made = value if found is None else partial(_noted, self, found, value)
+        made = value if found is None else partial(_recorded, self, found, value)
         self.__dict__[name] = made
         return made
 
@@ -45,17 +45,17 @@ class Namespace(ModuleType):
         return dir(np)
 
     def replaced(self, value: Any) -> Any:
-        """Return what stands here for a function of NumPy itself; None where it does itself."""
+        """Return the replacement of a NumPy function; None if it is not replaced."""
         name = _NAMES.get(id(value))
         if name is None or (name in CREATIONS and not self._creates):
             return None
         return getattr(self, name)
 
 
-def _noted(
+def _recorded(
     namespace: Namespace, recording: Recording, function: Any, /, *args: Any, **kw: Any
 ) -> Any:
-    """Note a function, or let NumPy do it where it cannot be noted."""
+    """Record a function, or let NumPy compute it if it cannot be recorded."""
     recorder = namespace._recorder
     if recorder.closed or (not any(map(is_recorded, args)) and not namespace._creates):
         return function(*args, **kw)
@@ -78,12 +78,12 @@ def is_recorded(value: Any) -> bool:
 
 
 def converts(name: str) -> Callable[[Recording], Recording]:
-    """Register what notes a conversion."""
+    """Register a function that records a conversion."""
     return _register(CONVERSIONS, name)
 
 
 def creates(name: str) -> Callable[[Recording], Recording]:
-    """Register what notes a creation."""
+    """Register a function that records a creation."""
     return _register(CREATIONS, name)
 
 

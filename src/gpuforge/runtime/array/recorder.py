@@ -1,7 +1,7 @@
-"""Noting what a function does with its arrays, and evaluating it where a value is needed.
+"""Record what a function does with its arrays, and evaluate it where a value is needed.
 
-A recorder belongs to one call. Its *engine* says which operations the chosen backend does as
-NumPy does, and runs a tape there.
+A recorder belongs to one call. Its *engine* says which operations the chosen backend computes as
+NumPy does, and evaluates tapes there.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from gpuforge.runtime.array.unsupported import NotRecordable, Unsupported
 
 _errstate_variable: Any = getattr(
     import_module("numpy._core.umath"), "_extobj_contextvar", None
-)  # a NumPy that keeps it elsewhere is asked the slow way
+)  # slower, for a NumPy that keeps it elsewhere
 
 TAPE_LIMIT, TAPE_MAXIMUM = 128, 1024
-"""Beyond so many entries a tape is evaluated where a loop comes round again, or at once."""
+"""A tape with more entries is evaluated at the next loop iteration, or at once."""
 NUMERIC_KINDS = "biufc"
 _OWN = ("gpuforge.", "numpy.")
 
@@ -32,14 +32,14 @@ Host = np.ndarray[Any, Any]
 
 
 class Engine(Protocol):
-    """What a recorder needs of a backend.
+    """What a recorder needs from a backend.
 
     Attributes
     ----------
-    able : what `supports` answered before, by operation and dtype
-    dtypes : type codes of NumPy (``dtype.char``) that the backend has
-    latest : the program that ran last; None before
-    pace : what ends a recording that takes too long; None where nothing does
+    able : cached answers of `supports`, by operation and dtype
+    dtypes : NumPy type codes (``dtype.char``) that the backend supports
+    latest : the last program that ran; None before the first
+    pace : ends a recording that takes too long; None for no limit
     """
 
     able: dict[tuple[Operation, Dtype], str]
@@ -53,11 +53,11 @@ class Engine(Protocol):
     def run(self, tape: Tape, wanted: list[int], modes: dict[str, str]) -> list[Any]:
         """Return the values of the wanted entries, in arrays of the backend.
 
-        `modes` is NumPy's treatment of floating-point errors where the entries were noted.
+        `modes` is ``np.geterr()`` at the time of recording.
         """
 
     def get(self, value: Any) -> Host:
-        """Return a value of the backend as a NumPy array that nobody else writes into."""
+        """Return a value of the backend as a NumPy array that nothing else writes into."""
 
 
 class Recorder:
@@ -65,13 +65,13 @@ class Recorder:
 
     Attributes
     ----------
-    fallbacks : operations that NumPy did on host arrays: (name, reason) to (line, times)
+    fallbacks : operations that NumPy computed on host arrays: (name, reason) to (line, times)
     evaluated : operations evaluated on the backend so far
-    exports : arrays whose memory NumPy's own arrays were made of, with those, by identity
-    reads : how often values were looked at while the function ran
-    turned : whether some array with several axes is not in C order
-    trouble : how the function used an array that only NumPy's own can serve; empty where it did not
-    closed : whether the call has ended: from then on NumPy does everything
+    exports : by id, recorded arrays exported as NumPy arrays, with the exports
+    reads : how often argument values were read while the function ran
+    turned : whether some multi-dimensional array is not in C order
+    trouble : use of an array that needs a real NumPy array; empty if there was none
+    closed : whether the call has ended; NumPy then computes everything
     """
 
     __slots__ = (
@@ -98,12 +98,12 @@ class Recorder:
 
     def note(self, operation: Operation, inputs: tuple[Node, ...], params: tuple[Any, ...],
              shape: Shape, dtype: Dtype) -> Node:  # fmt: skip
-        """Note one operation and return its node; it is evaluated at once if it may raise.
+        """Record one operation and return its node; evaluate it at once if it may raise.
 
         Raises
         ------
         Unsupported
-            If the backend does not do it as NumPy does.
+            If the backend does not compute it as NumPy does.
         """
         self.begin()
         self.check(operation, inputs[0].dtype if inputs else dtype)
@@ -114,7 +114,7 @@ class Recorder:
         return node
 
     def begin(self) -> None:
-        """Evaluate a tape that has become long; before places on it are asked for."""
+        """Evaluate a tape that has become too long, before new entries refer to places on it."""
         length = len(self.tape.entries)
         if not length:
             self.began = None
@@ -130,7 +130,7 @@ class Recorder:
         return self.began == here
 
     def check(self, operation: Operation, dtype: Dtype) -> None:
-        """Raise Unsupported if the backend does not do `operation` on `dtype` as NumPy does."""
+        """Raise Unsupported unless the backend computes `operation` on `dtype` as NumPy does."""
         key = (operation, dtype)
         reason = self.able.get(key)
         if reason is None:
@@ -153,7 +153,7 @@ class Recorder:
         return node
 
     def place(self, node: Node) -> int:
-        """Return the place of a node on the tape; a value that is known already is entered."""
+        """Return the place of a node on the tape, adding a known value as an input."""
         tape = self.tape
         if node.tape is not tape:
             node.tape, node.index = tape, len(tape.entries)
@@ -163,7 +163,7 @@ class Recorder:
         return node.index
 
     def number(self, value: complex) -> int:
-        """Enter a Python number and return its place."""
+        """Add a Python number to the tape and return its place."""
         tape = self.tape
         tape.entries.append((NUMBER, (), (type(value),)))
         tape.nodes.append(None)
@@ -171,11 +171,11 @@ class Recorder:
         return len(tape.entries) - 1
 
     def has(self, dtype: Dtype) -> bool:
-        """Return whether arrays of `dtype` can be on the backend; others stay NumPy's own."""
+        """Return whether the backend supports `dtype`; other arrays stay NumPy's own."""
         return dtype.isnative and dtype.char in self.engine.dtypes
 
     def known(self, host: Host) -> Node:
-        """Return a node for a host array that nobody else writes into while the call lasts."""
+        """Return a node for a host array that nothing else writes into during the call."""
         if host.dtype.kind not in NUMERIC_KINDS:
             raise Unsupported(f"arrays of dtype {host.dtype} stay in NumPy")
         if not host.dtype.isnative:
@@ -186,9 +186,9 @@ class Recorder:
         return node
 
     def force(self) -> None:
-        """Evaluate every entry of the tape that somebody still refers to.
+        """Evaluate every entry of the tape that is still referenced.
 
-        Where NumPy raises for the entry noted last, the others stay to be evaluated.
+        If NumPy raises for the last recorded entry, the others remain to be evaluated.
         """
         tape, self.tape = self.tape, Tape()
         wanted = [
@@ -216,7 +216,7 @@ class Recorder:
                 node.tape = None
 
     def host(self, node: Node) -> Host:
-        """Return the value of a node as a NumPy array, which is not to be written into."""
+        """Return the value of a node as a NumPy array, which must not be written into."""
         self.reads += 1
         if node.tape is not None and node.value is None and node.host is None:
             self.force()
@@ -225,16 +225,16 @@ class Recorder:
         return node.host
 
     def look_at(self, node: Node) -> None:
-        """Count that the values of a node were looked at, if they are an argument's."""
+        """Count a read of a node's values, if the node is an argument."""
         self.reads += any(array._storage.original is node for array in self.arguments)
 
     def watch_errors(self) -> None:
-        """Take note of how floating-point errors are treated here.
+        """Remember how floating-point errors are treated at this point.
 
         Raises
         ------
         Unsupported
-            Where they raise, or warnings do or are caught: then NumPy computes at the statement.
+            If they raise, or warnings raise or are caught: NumPy then computes at the statement.
         """
         if warnings.filters is not self.filters[0] or len(warnings.filters) != self.filters[1]:
             raise Unsupported("warnings are caught or turned into errors around it")
@@ -250,7 +250,7 @@ class Recorder:
             self.errstate = _errstate_variable.get(None)
 
     def refuse(self, use: str, kind: type[NotRecordable] = NotRecordable) -> NotRecordable:
-        """Return what to raise for a use of an array that only NumPy's own can serve."""
+        """Return the exception for a use of an array that needs a real NumPy array."""
         frame = user_frame()
         reason = f"{frame.f_code.co_filename}:{frame.f_lineno}: {use}"
         if kind is NotRecordable:
@@ -258,7 +258,7 @@ class Recorder:
         return kind(reason)
 
     def fell_back(self, name: str, reason: str) -> None:
-        """Count that NumPy did an operation on host arrays, and where the user's code asks it."""
+        """Count a fallback to NumPy, with the line of the user's code that caused it."""
         line, times = self.fallbacks.get((name, reason), ("", 0))
         if not times:
             frame = user_frame()
@@ -267,7 +267,7 @@ class Recorder:
 
 
 def user_frame() -> FrameType:
-    """Return the innermost frame that is neither gpuforge's nor NumPy's."""
+    """Return the innermost frame that belongs to neither gpuforge nor NumPy."""
     frame = sys._getframe(1)
     while frame.f_back and str(frame.f_globals.get("__name__", "")).startswith(_OWN):
         frame = frame.f_back
@@ -275,7 +275,7 @@ def user_frame() -> FrameType:
 
 
 def is_recording() -> bool:
-    """Return whether an operation of the table asks: it goes on with recorded arrays alone."""
+    """Return whether the caller records an operation, which works with recorded arrays only."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
@@ -286,10 +286,10 @@ def is_recording() -> bool:
 
 
 def _referred(nodes: list[Node | None]) -> list[bool]:
-    """Return for each node whether anything besides the list refers to it."""
+    """Return for each node whether anything other than the list refers to it."""
     count = sys.getrefcount
     return [count(node) > _UNREFERRED for node in nodes]
 
 
 _UNREFERRED = max(sys.getrefcount(value) for value in [object()])
-"""What a list and a loop over it count, in this Python."""
+"""Reference count of an object that only a list and a loop over it hold, in this Python."""

@@ -15,12 +15,12 @@ _LIMITS = {
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """Return the shape that operands of `shapes` have together.
+    """Return the shape to which `shapes` broadcast.
 
     Raises
     ------
     Unsupported
-        If there is none; NumPy says so best.
+        If they do not, so that NumPy raises its own error.
     """
     first = shapes[0]
     if all(shape == first for shape in shapes):
@@ -32,12 +32,12 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def normalise_axis(axis: Any, ndim: int) -> int:
-    """Return an axis counted from the front.
+    """Return an axis as a non-negative integer.
 
     Raises
     ------
     Unsupported
-        If it is none, or out of range.
+        If it is not an integer, or out of range.
     """
     if type(axis) is not int:
         try:
@@ -69,13 +69,13 @@ def reduced(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
 
 
 def fits(value: int, dtype: Dtype) -> bool:
-    """Return whether a Python number is one of `dtype`, a dtype of whole numbers."""
+    """Return whether a Python number is representable in an integer `dtype`."""
     low, high = _LIMITS[dtype]
     return low <= value <= high
 
 
 def count(shape: Shape) -> int:
-    """Return how many elements an array of `shape` has."""
+    """Return the number of elements of an array of `shape`."""
     total = 1
     for length in shape:
         total *= length

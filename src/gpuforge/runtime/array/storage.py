@@ -1,8 +1,8 @@
-"""Views and what is written through them: NumPy's aliasing over values that never change.
+"""Views and writes through them: NumPy's aliasing over immutable values.
 
 Arrays that share memory in NumPy share a `Storage` here, which holds the node of the whole. A view
-is the chain of steps that leads to it. Writing into a view makes a new node of the whole, by the
-steps taken back in reverse; the other views see that the version is another one and follow.
+is a chain of steps from the whole. A write into a view makes a new node of the whole, by applying
+the steps backwards; other views notice the new version and recompute their nodes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Storage:
 
     Attributes
     ----------
-    node : the whole, as it is now
-    version : how often it was written into
-    source : the caller's array, where it is an argument
-    original : the node that it began with
+    node : current value of the whole
+    version : number of writes so far
+    source : the caller's array, if it is an argument
+    original : the initial node
     """
 
     __slots__ = ("_layout", "node", "original", "source", "version")
@@ -41,14 +41,14 @@ class Storage:
 
     @property
     def layout(self) -> Host:
-        """An array with the strides of the whole; without its values unless it is an argument."""
+        """An array with the strides of the whole; it has the values only if it is an argument."""
         if self._layout is None:
             self._layout = _without_memory(self.node.shape, self.node.dtype)
         return self._layout
 
 
 def _without_memory(shape: Shape, dtype: Dtype) -> Host:
-    """Return an array of C order whose values must not be looked at."""
+    """Return an array in C order that occupies no memory and has meaningless values."""
     strides, step = [], dtype.itemsize
     for length in reversed(shape):
         strides.append(step)
@@ -57,7 +57,7 @@ def _without_memory(shape: Shape, dtype: Dtype) -> Host:
 
 
 def follow(array: Host, chain: tuple[Step, ...]) -> Host:
-    """Return the view of a NumPy array that a chain of steps leads to; no value is looked at."""
+    """Apply a chain of view steps to a NumPy array, without reading any value."""
     for name, *params in chain:
         array = _STEPS[name](array, *params)
     return array
@@ -81,9 +81,9 @@ _STEPS: dict[str, Any] = {
     "windows": np.lib.stride_tricks.sliding_window_view,
 }
 READ_ONLY = frozenset(["broadcast", "diagonal", "windows"])
-"""Steps to views that NumPy does not let anybody write into."""
+"""Steps whose views are read-only in NumPy."""
 
 
 def is_read_only(chain: tuple[Step, ...]) -> bool:
-    """Return whether a chain leads to a view that is not to be written into."""
+    """Return whether a chain leads to a read-only view."""
     return any(step[0] in READ_ONLY for step in chain)

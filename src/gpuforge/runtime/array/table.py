@@ -1,6 +1,6 @@
-"""The table of operations: what each NumPy name is noted as.
+"""The table of operations: how each NumPy name is recorded.
 
-The modules of ``operations`` fill it; a row that is not in it is done by NumPy on host arrays.
+The modules of ``operations`` fill it. NumPy computes operations without a row on host arrays.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from gpuforge.runtime.array.graph import INPUT, NUMBER, Operation
 Recording = Callable[..., Any]
 
 OPERATIONS: dict[str, Operation] = {}
-"""Every row by name; what libraries lower."""
+"""All rows by name; libraries lower these."""
 UFUNCS: dict[Any, Operation] = {}
 """NumPy's universal functions with one result to their rows."""
 FUNCTIONS: dict[Any, Recording] = {}
-"""NumPy's other functions to what notes them: ``recording(recorder, *args, **kwargs)``."""
+"""NumPy's other functions to their recorders: ``recording(recorder, *args, **kwargs)``."""
 METHODS: dict[str, Recording] = {}
-"""Methods of arrays to what notes them."""
+"""Methods of arrays to their recorders."""
 
 
 def row(
@@ -34,7 +34,7 @@ def row(
 
 
 def operation(name: str) -> Operation:
-    """Return the operation of a name: graphs are pickled with the names of their operations."""
+    """Return the operation with a name: pickled graphs contain operations by name."""
     found = {INPUT.name: INPUT, NUMBER.name: NUMBER}.get(name)
     return OPERATIONS[name] if found is None else found
 
@@ -43,7 +43,7 @@ copyreg.pickle(Operation, lambda row: (operation, (row.name,)))
 
 
 def notes(*functions: Any, method: str = "") -> Callable[[Recording], Recording]:
-    """Register what notes some of NumPy's functions, and the method of the same meaning."""
+    """Register a function that records some NumPy functions, and the equivalent method."""
 
     def register(recording: Recording) -> Recording:
         for function in functions:

@@ -1,21 +1,21 @@
-"""What a recorded array cannot do."""
+"""Exceptions for operations that a recorded array does not support."""
 
 from __future__ import annotations
 
 
 class Unsupported(Exception):
-    """An operation or one of its options is not in the table: NumPy does it on host arrays.
+    """An operation or one of its options is not in the table: NumPy computes it on host arrays.
 
-    Raised and handled inside gpuforge; the text says why, for the summary.
+    Raised and handled inside gpuforge; the text gives the reason for the summary.
     """
 
 
 class NotRecordable(TypeError):
-    """A use of an array that only NumPy's own array can serve: its memory, address or flags.
+    """A use of an array that needs a real NumPy array: its memory, address or flags.
 
-    It ends the recording; the call is then made as written.
+    It ends the recording; the function is then called as written.
     """
 
 
 class NoSuchMemory(NotRecordable, AttributeError):
-    """An attribute by which NumPy would take an array's memory; it then asks for the values."""
+    """An attribute by which NumPy would access an array's memory; it then asks for the values."""

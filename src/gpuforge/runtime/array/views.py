@@ -1,4 +1,4 @@
-"""The steps that lead to a view, noted on nodes; and back, to write through it."""
+"""Record view steps on nodes, and their inverses to write through a view."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _get(array: Any, *rest: Any) -> Any:
 
 
 def _set(array: Any, value: Any, *rest: Any) -> Any:
-    made = np.array(array)  # a copy, and no scalar of it
+    made = np.array(array)  # a copy that stays an array
     made[to_numpy(rest[-1], rest[:-1])] = value
     return made
 
@@ -48,7 +48,7 @@ CAST = row("astype", lambda array, dtype: array.astype(dtype), "elementwise")
 
 
 def take(recorder: Recorder, node: Node, index: Basic) -> Node:
-    """Note a basic index and return what it takes."""
+    """Record a basic index and return the node it selects."""
     recorder.begin()
     recorder.check(GETITEM, node.dtype)
     places = (recorder.place(node), *map(recorder.number, index.places))
@@ -56,7 +56,7 @@ def take(recorder: Recorder, node: Node, index: Basic) -> Node:
 
 
 def put(recorder: Recorder, node: Node, index: Basic, value: Node) -> Node:
-    """Note that `value` is written at a basic index and return the new whole."""
+    """Record a write of `value` at a basic index and return the new whole."""
     value = cast(recorder, value, node.dtype)
     if value.shape != index.shape and len(value.shape) > len(index.shape):
         value = reshape(recorder, value, value.shape[len(value.shape) - len(index.shape) :])
@@ -133,7 +133,7 @@ def _diagonal(recorder: Recorder, node: Node, offset: int, one: int, two: int) -
 
 
 def write_back(recorder: Recorder, node: Node, chain: tuple[Step, ...], value: Node) -> Node:
-    """Return the node of a whole once `value` is what its view at the end of `chain` holds."""
+    """Return the whole's node after a write of `value` into the view at the end of `chain`."""
     if not chain:
         return value
     (name, *params), rest = chain[0], chain[1:]

@@ -1,9 +1,9 @@
 """One file per array library. A backend is a library on a device: ``torch:cuda:0``.
 
-A module holds ``LIBRARY`` (the name to import), ``open_devices() -> list[Backend]``, which imports
-the library, ``NAMED_ONLY`` if only who names it uses it, ``COMPILES`` if it compiles each graph,
-and nothing that runs at import. Being found costs no import of the library; being opened ends in a
-first real result compared with NumPy's. What a library does not do as NumPy is declared as data:
+A module defines ``LIBRARY`` (the name to import), ``open_devices() -> list[Backend]``, which
+imports the library, ``NAMED_ONLY`` if it is used only when named, and ``COMPILES`` if it compiles
+each graph; it runs nothing at import. Listing a backend does not import its library; opening one
+ends with a first result compared with NumPy's. Known differences from NumPy are declared as data:
 ``DEVIATIONS``, operation to reason.
 """
 
@@ -26,7 +26,7 @@ from gpuforge.errors import UnknownName
 
 GPUS = ("cuda", "rocm", "xpu", "mps", "metal", "gpu")
 DEVICES = ("cpu", "gpu", *GPUS[:-1], "tpu", "accelerator")
-"""What a device may be called; ``gpu`` stands for any, whatever its library calls it."""
+"""Valid device names; ``gpu`` stands for any GPU, whatever its library calls it."""
 if TYPE_CHECKING:
     from gpuforge.detect.free_memory import FreeMemory
     from gpuforge.runtime.array.graph import Graph
@@ -43,16 +43,16 @@ _KNOWN = {
     "opencl": ("pyopencl", True),
     "torch": ("torch", False),
 }
-"""``LIBRARY`` and ``NAMED_ONLY`` of modules here, which are then not imported to be listed: that
-takes 10 ms of a program's first call. A module that is not in it is imported."""
+"""``LIBRARY`` and ``NAMED_ONLY`` of the modules here, so that listing them does not import them,
+which takes 10 ms of a program's first call. A module that is missing here is imported."""
 GROUP = "gpuforge.backends"
-"""The entry points by which other packages add backends."""
+"""The entry point group in which other packages register backends."""
 LOST = (
     "illegal memory access", "illegal_address", "device-side assert", "misaligned address",
     "unspecified launch failure", "launch_failed", "illegal instruction", "hardware stack error",
     "invalid program counter", "uncorrectable ecc", "device is lost", "device_lost", "device lost",
 )  # fmt: skip
-"""What libraries say when a device has failed for the process: every later call fails, too.
+"""Error texts of libraries after which every later call of this process on the device fails.
 
 Source: CUDA Runtime API, "CUDA error types", those after which "the process must be terminated".
 """
@@ -61,19 +61,19 @@ Program = Callable[..., Any]
 
 
 class Backend(Protocol):
-    """What the rest of the runtime knows of an array library on a device; with what most share.
+    """The interface of an array library on a device, with common default implementations.
 
     Attributes
     ----------
     name : ``LIBRARY:DEVICE`` or ``LIBRARY:DEVICE:INDEX``
-    version : of the library, as it names itself
-    lowering : how it does the operations of the table
+    version : the library's version
+    lowering : how it computes the operations of the table
     compiles : whether a program is compiled for each new signature
-    on_host : whether its arrays lie where NumPy's do, so that `put` and `get` need move nothing
-    dies_when_short : whether the library ends the process where an allocation fails
-    floor_seconds : wall time of its fastest call, measured when it was opened
-    compile_seconds : what its first program took to compile, measured then; 0 if it compiles none
-    staging : what speeds its large copies up; None where nothing does
+    on_host : whether its arrays are in host memory, so that `put` and `get` need not move data
+    dies_when_short : whether the library ends the process when an allocation fails
+    floor_seconds : minimum wall time of a call, measured when it was opened
+    compile_seconds : time to compile its first program, measured then; 0 if it does not compile
+    staging : speeds up its large copies; None if nothing does
     """
 
     name: str
@@ -88,54 +88,54 @@ class Backend(Protocol):
 
     @property
     def deterministic(self) -> bool:
-        """Whether the same call gives the same bits every time."""
+        """Return whether the same call always gives the same bits."""
         return True
 
     def put(self, array: Array) -> Any:
-        """Return `array` on the device; its memory may be used, and is not written into."""
+        """Return `array` on the device; it may share the memory but must not write into it."""
 
     def get(self, array: Any) -> Array:
-        """Return a NumPy array with the content of `array`, which may share its memory."""
+        """Return `array` as a NumPy array, which may share its memory."""
 
     def plan(self, graph: Graph) -> Any:
-        """Return what runs a whole graph, as a `Program` does; None: it is run step by step."""
+        """Return an object that runs a graph like a `Program`; None to run it step by step."""
         return None
 
     def away(self) -> str:
-        """Return why it cannot be used for a while; empty where it can."""
+        """Return why it is temporarily unavailable; empty if it is available."""
         return ""
 
     def program(self, function: Program, given: Sequence[Any]) -> Program:
-        """Return what is called in place of `function`: itself, or a form compiled for `given`."""
+        """Return the callable for a program: itself, or a form compiled for inputs like `given`."""
         return function
 
     @property
     def stored_under(self) -> str:
-        """What a compiled program depends on besides its graph; empty where none is kept."""
+        """Return what a compiled program depends on besides its graph; empty if none is stored."""
         return ""
 
     def stored(self, program: Program) -> bytes:
-        """Return a compiled program as another process can load it.
+        """Serialize a compiled program for other processes.
 
-        Raises whatever the library raises where it cannot write this one down.
+        Raises whatever the library raises if it cannot.
         """
         return b""
 
     def restored(self, data: bytes) -> Program:
-        """Return the program that `stored` wrote down."""
+        """Return the program that `stored` serialized."""
         raise ValueError(f"{self.name} keeps no programs")
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Return the context that calls run in: precision, device; no global state."""
+        """Return the context in which calls run, such as precision and device; no global state."""
         return nullcontext()
 
     def wait(self, value: Any) -> None:
-        """Return when everything submitted for `value` is done."""
+        """Block until everything submitted for `value` is done."""
 
     def timer(self) -> Timer | None:
-        """Return what watches the work submitted from now on; None where the library tells nothing.
+        """Return a timer of the work submitted from now on; None if the library has no events.
 
-        Asked for while tracing is on only.
+        Only called while tracing is on.
         """
         return None
 
@@ -143,22 +143,22 @@ class Backend(Protocol):
         """Return whether `error` means that memory ran out."""
 
     def lost(self, error: BaseException) -> bool:
-        """Return whether `error` means that this process cannot use the device any more."""
+        """Return whether `error` means that the device is lost for this process."""
         text = str(error).lower()
         return device_of(self.name) != "cpu" and any(mark in text for mark in LOST)
 
     def release(self) -> None:
-        """Give cached device memory back, where the library keeps some."""
+        """Release cached device memory, if the library caches any."""
         return
 
     def memory(self) -> FreeMemory | None:
-        """Return the free and all bytes of the memory it takes; None where that is not known."""
+        """Return the free and total bytes of its memory; None if unknown."""
         return None
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A backend that is left out, and why."""
+    """A backend that cannot be used, and why."""
 
     name: str
     reason: str
@@ -170,7 +170,7 @@ class Opened:
 
     Attributes
     ----------
-    seconds : what it took in all
+    seconds : total time
     """
 
     devices: tuple[Backend, ...] = ()
@@ -184,12 +184,12 @@ class Listing:
 
     Attributes
     ----------
-    name : of the backend: its module here, or its entry point
-    library : the name that its library is imported by
-    found : whether that is installed
-    loaded : whether the user's program has imported it already
-    reason : why it cannot be used; empty when it was found
-    named_only : whether it is used by those only who name it: it may end the process
+    name : name of the backend: of its module here, or its entry point
+    library : name under which its library is imported
+    found : whether the library is installed
+    loaded : whether the user's program has already imported it
+    reason : why it cannot be used; empty if it was found
+    named_only : whether it is used only when named, because it may end the process
     """
 
     name: str
@@ -208,18 +208,18 @@ def names(*, plugins: bool = False) -> tuple[str, ...]:
 
 @cache
 def _own() -> tuple[str, ...]:
-    """Return the names of the modules here; `pkgutil` takes milliseconds to import.
+    """Return the names of the modules here, without `pkgutil`, which takes milliseconds to import.
 
-    Where they lie in an archive, those that are known.
+    Inside an archive, return the names in `_KNOWN`.
     """
     found = {file.stem for file in Path(__file__).parent.glob("*.py")}
     return tuple(sorted(n for n in {*_KNOWN, *found} if n.isidentifier() and n[0] != "_"))
 
 
 def load(name: str) -> ModuleType:
-    """Import the module of one backend, not its library.
+    """Import the module of one backend, but not its library.
 
-    A module here goes before an entry point of the same name.
+    A module here takes precedence over an entry point of the same name.
     """
     if name in _own():
         return import_module(f"{__name__}.{name}")
@@ -232,7 +232,7 @@ def compiles(name: str) -> bool:
 
 
 def about(name: str) -> tuple[str, bool]:
-    """Return what a backend's library is imported by, and whether only who names it uses it."""
+    """Return the import name of a backend's library, and whether it is used only when named."""
     if name in _own() and name in _KNOWN:
         return _KNOWN[name]
     module = load(name)
@@ -240,12 +240,12 @@ def about(name: str) -> tuple[str, bool]:
 
 
 def list_backends(*, plugins: bool = False) -> tuple[Listing, ...]:
-    """Return every registered backend and whether its library is there, which is not imported."""
+    """Return all registered backends and whether their libraries are installed; import none."""
     return tuple(_list(name) for name in names(plugins=plugins))
 
 
 def libraries() -> set[str]:
-    """Return the names that the libraries of all backends known so far are imported by."""
+    """Return the import names of the libraries of all backends known so far."""
     return {entry.library for entry in list_backends(plugins=bool(_entry_points.cache_info()[3]))}
 
 
@@ -262,9 +262,9 @@ def _list(name: str) -> Listing:
 
 @cache
 def installed_version(name: str) -> str:
-    """Return the version of a backend's library, as its package says; empty where none does."""
+    """Return the version of a backend's library from its package metadata; empty if unknown."""
     library = about(name)[0].split(".")[0]
-    if told := _version_beside(library):
+    if told := _version_from_folder(library):
         return told
     from importlib.metadata import PackageNotFoundError, packages_distributions, version
 
@@ -275,14 +275,14 @@ def installed_version(name: str) -> str:
         return " ".join(sorted(version(one) for one in found))
 
 
-def _version_beside(library: str) -> str:
-    """Return the version in the name of the folder that an installer put beside a library.
+def _version_from_folder(library: str) -> str:
+    """Return the version in the name of a library's ``.dist-info`` folder.
 
-    importlib.metadata takes 20 to 40 ms for it, which programs that place calls would wait for.
+    importlib.metadata takes 20 to 40 ms for it, for which programs that place calls would wait.
     """
     try:
         spec = find_spec(library)
-    except ValueError:  # a module of that name is there that no file was loaded for
+    except ValueError:  # a module of that name was not loaded from a file
         return ""
     if spec is None or not spec.origin:
         return ""
@@ -305,13 +305,13 @@ def device_of(name: str) -> str:
 
 
 def is_on(name: str, device: str) -> bool:
-    """Return whether a backend's name says that it computes on a device; ``gpu`` is any GPU."""
+    """Return whether a backend's name contains a device; ``gpu`` matches any GPU."""
     place = device_of(name)
     return device in (place, name.partition(":")[2]) or (device == "gpu" and place in GPUS)
 
 
 def check_device(name: str) -> None:
-    """Raise UnknownName unless a device may be called so."""
+    """Raise UnknownName unless `name` is a valid device name."""
     if name not in DEVICES:
         raise UnknownName.among("device", name, DEVICES)
 

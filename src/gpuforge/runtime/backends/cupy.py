@@ -1,7 +1,7 @@
 """CuPy on CUDA and ROCm.
 
-It cannot raise from a kernel: guards look for places out of range, for divisors that are zero, and
-for shifts and conversions beyond the dtype.
+Its kernels cannot raise: guards detect indices out of range, zero divisors, and shifts and
+conversions beyond the dtype.
 
 Sources: CuPy documentation, page "Differences between CuPy and NumPy" (indices out of range wrap,
 duplicate indices in a write, casts beyond the dtype, reductions return arrays).
@@ -117,7 +117,7 @@ def _bytes(array: Any) -> Any:
 
 
 def lowering(cupy: Any) -> Lowering:
-    """Return how CuPy does the operations of the table."""
+    """Return the lowering to CuPy."""
     functions = numpy_like(cupy)
     for name in ("gcd", "lcm", "bitwise_count", "logaddexp2", "nextafter"):
         functions.pop(name, None)  # not tried against NumPy

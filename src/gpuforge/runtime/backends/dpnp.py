@@ -1,8 +1,8 @@
 """dpnp over SYCL: Intel GPUs by Level Zero, CPUs by OpenCL (the wheel ``intel-opencl-rt``).
 
-The wheel's own vendor files name a folder of the machine it was built on. Where the user set no
-vendor files, the loader is shown the wheel's library while it looks for devices. Over PoCL, which
-has no shared memory for SYCL, no result comes back: then it is listed with that reason.
+The wheel's own vendor files name a folder of the machine it was built on. If the user set no vendor
+files, the wheel's library is named to the loader while it looks for devices. Over PoCL, which has
+no shared memory for SYCL, no result comes back: it is then listed with that reason.
 
 Sources: Khronos OpenCL ICD loader, section "OpenCL ICD Loader Environment Variables"
 (OCL_ICD_FILENAMES, OCL_ICD_VENDORS); dpnp reference, ``dpnp.take`` (mode "wrap" by default).
@@ -42,7 +42,7 @@ class DpnpBackend(Backend):
 
     def __init__(self, dpnp: Any, device: Any, name: str) -> None:
         self.dpnp = dpnp
-        # A queue is made with times of its events or without: with, where a profile is on by then.
+        # Whether a queue times its events is fixed at its creation: it does if tracing is on then.
         kind = {"property": "enable_profiling"} if trace.enabled else {}
         self.queue = import_module("dpctl").SyclQueue(device, **kind)
         self.name = name
@@ -73,15 +73,15 @@ class DpnpBackend(Backend):
 
 
 def lowering(dpnp: Any, queue: Any, *, double: bool) -> Lowering:
-    """Return how dpnp does the operations of the table."""
+    """Return the lowering to dpnp."""
     functions = numpy_like(dpnp)
-    functions.pop("lcm", None)  # not NumPy's where a multiple is beyond the dtype
+    functions.pop("lcm", None)  # differs from NumPy on overflow
 
     def not_finite(result: Any) -> Any:
         return ~dpnp.isfinite(result).all() if result.dtype.kind == "c" else False
 
     def beyond(array: Any, dtype: Any) -> Any:
-        """float16 goes to unsigned numbers through int16."""
+        """Return whether a conversion overflows; float16 is converted to unsigned through int16."""
         if array.dtype.char == "e" and dtype.char == "H":
             return ~((array > -1) & (array < 32768)).all()
         return beyond_dtype(array, dtype)
@@ -93,7 +93,7 @@ def lowering(dpnp: Any, queue: Any, *, double: bool) -> Lowering:
 
     functions |= copied_and_written() | {
         "integer_power": dpnp.power, "join_complex": join,
-        "einsum": lambda *given: dpnp.einsum(  # it takes no diagonal of a part of an array
+        "einsum": lambda *given: dpnp.einsum(  # it cannot take the diagonal of a slice
             given[-1], *map(dpnp.ascontiguousarray, given[:-1])),
         "full": lambda shape, value, dtype: dpnp.full(shape, value, dtype=dtype, sycl_queue=queue),
         "eye": lambda n, m, k, dtype: dpnp.eye(n, m, k, dtype=dtype, sycl_queue=queue),
@@ -115,7 +115,7 @@ def lowering(dpnp: Any, queue: Any, *, double: bool) -> Lowering:
 
 @contextmanager
 def _vendors_of_the_wheel() -> Iterator[None]:
-    """Name the wheel's OpenCL library to the loader, where the user named none; then unset it."""
+    """Name the wheel's OpenCL library to the loader inside, if the user named none."""
     library = Path(sys.prefix) / "lib" / "libintelocl.so"
     wanted = not ({"OCL_ICD_FILENAMES", "OCL_ICD_VENDORS"} & set(os.environ)) and library.exists()
     if wanted:
@@ -133,7 +133,7 @@ def open_devices() -> list[Backend]:
     Raises
     ------
     RuntimeError
-        If SYCL has no device, or the current folder is gone: its import would never end there.
+        If SYCL has no device, or the current folder was deleted, in which its import would hang.
     """
     if not os.path.exists(os.curdir):
         raise RuntimeError("the current folder is gone")

@@ -1,11 +1,11 @@
 """JAX on the CPU or GPU: a whole graph compiled at once, in JAX's scoped 64-bit mode.
 
-What JAX does not do as NumPy for some values has a guard: it clamps indices, fills conversions
-beyond the dtype, does not check whole numbers divided by zero, and drops NaN in extremes of long
-arrays on a CPU. XLA takes subnormal numbers as zero on the CPU, whatever the operation. XLA's
-algebraic simplification is left off, per program: it takes ``(x + 1e300) - 1e300`` as ``x``,
-``log(exp(x))`` too, and a mask times NaN as 0. On a CPU, programs are as fast without it. LLVM
-rounds a product and the sum it goes into at once; a fence keeps them apart.
+Where JAX differs from NumPy for some values there is a guard: it clamps indices, saturates
+conversions beyond the dtype, does not check integers divided by zero, and drops NaN in extremes of
+long arrays on a CPU. XLA flushes subnormal numbers to zero on the CPU in every operation. XLA's
+algebraic simplification is switched off per program: it simplifies ``(x + 1e300) - 1e300`` and
+``log(exp(x))`` to ``x``, and a mask times NaN to 0. On a CPU, programs are as fast without it. LLVM
+rounds a product and a sum only once (FMA); a fence keeps them apart.
 
 Sources: JAX documentation, ``jax.jit`` (compiler_options); XLA, `xla_disable_hlo_passes` and
 ``algebraic_simplifier.cc``.
@@ -44,7 +44,7 @@ from gpuforge.runtime.lowering.jax import extended
 LIBRARY = "jax"
 COMPILES = True
 _TAKEN_BYTES = 1 << 16
-"""From so many bytes on, the memory of a result is taken over instead of copied."""
+"""Results of at least this many bytes are not copied: NumPy takes over their memory."""
 _ONE = np.float64(1)
 _CALLED = re.compile('custom_call_target="([^"]*)"')
 _AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
@@ -59,7 +59,7 @@ class JaxBackend(Backend):
         self.jax = jax
         self.device = device
         self.on_host = device.platform == "cpu"
-        self.is_default = device == jax.devices()[0]  # where JAX computes over NumPy's arrays
+        self.is_default = device == jax.devices()[0]  # where JAX puts NumPy arrays
         index = f":{device.id}" if device.id or not self.on_host else ""
         self.name = f"jax:{device.platform}{index}"
         self.version = str(jax.__version__)
@@ -82,7 +82,7 @@ class JaxBackend(Backend):
         looked_at: list[int] = []
 
         def own(one: Any, *leaves: Any) -> Any:
-            # jax.jit remembers traces by function: a new one, or it finds those of a dead method
+            # jax.jit caches traces by function: a new one here, or it finds those of a dead method
             fence.one = one
             made, fired, _ = function(*leaves)
             told = []
@@ -103,7 +103,7 @@ class JaxBackend(Backend):
         from importlib.metadata import version
 
         values = self.jax.config.values.items()
-        # Where programs are kept has no part in what they compute.
+        # The cache folder does not affect what programs compute.
         settings = {n: v for n, v in values if "compilation_cache" not in n}
         settings["jax_enable_x64"] = True
         return f"{self.version} {version('jaxlib')} {sorted(settings.items())}"
@@ -119,13 +119,13 @@ class JaxBackend(Backend):
     def restored(self, data: bytes) -> Program:
         calls_lapack, looked_at, parts = pickle.loads(data)
         if calls_lapack:
-            self._lapack_is_ready  # noqa: B018 - or the process dies in the program
+            self._lapack_is_ready  # noqa: B018 - else the process crashes when the program runs
         load = self._serialization.deserialize_and_load
         return _Compiled(load(*parts, self.device.client, [self.device]), looked_at)
 
     @cached_property
     def _lapack_is_ready(self) -> bool:
-        """True, once JAX has looked LAPACK's functions up, which it does where it lowers one."""
+        """True, after making JAX look up LAPACK, which it does only when lowering a function."""
         self.jax.jit(self.jax.numpy.linalg.cholesky).lower(np.eye(1))
         return True
 
@@ -150,7 +150,7 @@ class JaxBackend(Backend):
 
 
 class _Compiled:
-    """A compiled program, and those of its results that are looked at when it has run."""
+    """A compiled program, with the results that are checked for finiteness after it ran."""
 
     def __init__(self, made: Any, looked_at: list[int]) -> None:
         self.made, self.looked_at = made, looked_at
@@ -161,10 +161,10 @@ class _Compiled:
 
 
 class _NotFinite:
-    """Whether a result left the finite numbers.
+    """Whether a result has values that are not finite.
 
-    Where it is an output in the host's memory, NumPy looks, which is as fast as a program that
-    does: to compile one that reduces to one value takes XLA 0.1 s more.
+    For an output in host memory, NumPy checks: that is as fast as in the program, and compiling a
+    reduction to one value takes XLA 0.1 s more.
     """
 
     def __init__(self, result: Any) -> None:
@@ -174,24 +174,24 @@ class _NotFinite:
         return not np.isfinite(np.asarray(self.result)).all()
 
     def traced(self) -> Any:
-        """Return it as a part of the program that is being compiled."""
+        """Return the check as a part of the program that is being compiled."""
         return ~(self.result - self.result == 0).all()
 
 
 def _places(values: list[Any], one: Any) -> list[int]:
-    """Return at which of its places, none or one, a list holds the very same object."""
+    """Return the index of an object (by identity) in a list, as a list of none or one."""
     return [place for place, value in enumerate(values) if value is one][:1]
 
 
 @dataclass(frozen=True)
 class _Box:
-    """The part of an array that a basic index takes, as XLA's slices have it.
+    """The part of an array that a basic index selects, in the terms of XLA's slices.
 
     Attributes
     ----------
     starts, lengths, steps : for each axis of the array; steps are positive
-    turned : axes that are read backwards
-    shape : of the result, with new axes and without those of places
+    turned : axes that are reversed
+    shape : shape of the result, with new axes and without integer-indexed ones
     """
 
     starts: list[Any]
@@ -241,7 +241,7 @@ def _getitem(jax: Any, x: Any, *rest: Any) -> Any:
 
 
 def _setitem(jax: Any, x: Any, value: Any, *rest: Any) -> Any:
-    """Return `x` with `value` in a box of it; XLA scatters only where there are gaps."""
+    """Return `x` with `value` written into a box; XLA scatters only if the box has gaps."""
     box = _box(rest)
     value = jax.numpy.broadcast_to(value, box.shape).reshape(box.lengths)
     if box.turned:
@@ -256,7 +256,7 @@ def _setitem(jax: Any, x: Any, value: Any, *rest: Any) -> Any:
 
 
 def _extreme(jax: Any, function: Any) -> Any:
-    """Return a maximum or minimum that keeps NaN: XLA's own drops it in long arrays on a CPU."""
+    """Return a maximum or minimum that propagates NaN: XLA's drops it in long arrays on a CPU."""
 
     def extreme(x: Any, axes: Any, keep: bool) -> Any:
         found = function(x, axis=axes, keepdims=keep)
@@ -269,12 +269,12 @@ def _extreme(jax: Any, function: Any) -> Any:
 
 
 def _fixed_power(xp: Any, x: Any, n: Any) -> Any:
-    """Return a power whose exponent is known; NumPy takes roots of -inf for NaN."""
+    """Return a power with a constant exponent; in NumPy, roots of -inf are NaN."""
     return x * x if n == 2 else xp.sqrt(x) if n == 0.5 else x**n
 
 
 def _divided(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    """Return whole quotient and remainder, zeros with NumPy's sign."""
+    """Return floor quotient and remainder, with NumPy's sign of zeros."""
     whole, left = xp.floor_divide(a, b), xp.remainder(a, b)
     if whole.dtype.kind != "f":
         return whole, left
@@ -283,11 +283,11 @@ def _divided(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 class Fence:
-    """Keeps LLVM from rounding a product and the sum that takes it in at once.
+    """Keeps LLVM from fusing a product and the sum that uses it.
 
-    It multiplies the product by a one that only the caller knows: LLVM then joins that
-    multiplication, which rounds nothing, with the sum, and the product is rounded before. XLA
-    removes its own barrier and a reduction to the same precision before LLVM sees them.
+    It multiplies the product by a one that is known only at run time. LLVM then fuses that exact
+    multiplication with the sum, so the product is rounded before. XLA removes its own barriers, and
+    reductions to the same precision, before LLVM sees them.
     """
 
     def __init__(self) -> None:
@@ -295,7 +295,7 @@ class Fence:
 
     @property
     def one(self) -> Any:
-        """The one of the program that this thread traces."""
+        """The run-time one of the program that this thread is tracing."""
         return self._traced.one
 
     @one.setter
@@ -319,7 +319,7 @@ def _not_finite(result: Any) -> Any:
 
 
 def lowering(jax: Any) -> Lowering:
-    """Return how JAX does the operations of the table."""
+    """Return the lowering to JAX."""
     xp = jax.numpy
     same = (
         "negative absolute fabs sqrt square reciprocal exp exp2 expm1 log log2 log10 log1p sin cos"
@@ -377,12 +377,12 @@ def _totalled(function: Any) -> Any:
 
 
 def _taken(array: Any) -> Array:
-    """Return a NumPy array in the memory of one of JAX on the host, which nobody else uses.
+    """Return a writable NumPy array in the host memory of a JAX array that nothing else uses.
 
-    JAX lends its memory to be read only; a result that was computed for one caller is the caller's.
+    JAX exports its memory read-only; a result that was computed for one caller belongs to it.
     """
     memory = (ctypes.c_char * array.nbytes).from_address(array.unsafe_buffer_pointer())
-    memory.owner = array  # keeps the memory from being given back
+    memory.owner = array  # keeps the memory alive
     return np.ndarray(array.shape, array.dtype, buffer=memory)
 
 

@@ -1,7 +1,7 @@
-"""MLX on Metal, CUDA or the CPU. Lazy: what a function returns is computed by `wait` or `get`.
+"""MLX on Metal, CUDA or the CPU. It is lazy: results are computed by `wait` or `get`.
 
 It has no float64 and no complex128, its slices are copies, and masks cannot index. It does not
-check indices or divisors: guards do. Where an allocation fails it ends the process.
+check indices or divisors, so guards do. If an allocation fails, it ends the process.
 
 Sources: MLX documentation, pages "Indexing" (no bounds checks, no masks), "Data Types" (float64 on
 the CPU only, never by default) and "Lazy Evaluation"; the rest is measured by the contract suite.
@@ -30,7 +30,7 @@ from gpuforge.runtime.lowering.contract import (
 
 LIBRARY = "mlx"
 NAMED_ONLY = True
-"""It ends the process where memory is short: used by those who name it."""
+"""Used only when named, because it ends the process when memory is short."""
 
 
 class MlxBackend(Backend):
@@ -49,7 +49,7 @@ class MlxBackend(Backend):
         """Return a copy of `array` in the memory that all of MLX's devices share."""
         try:
             return self.mx.array(array)
-        except (ValueError, RuntimeError):  # negative strides, the other order of bytes
+        except (ValueError, RuntimeError):  # negative strides, non-native byte order
             native = array.astype(array.dtype.newbyteorder("="), order="C")
             return self.mx.array(native)
 
@@ -87,7 +87,7 @@ _RENAMED = {
 
 
 def _on_arrays(mx: Any, function: Any) -> Any:
-    """Return a function of two arrays that takes a Python number for one of them."""
+    """Wrap a function of two arrays so that one of them may be a Python number."""
 
     def call(left: Any, right: Any) -> Any:
         if not hasattr(left, "dtype"):
@@ -116,7 +116,7 @@ def _not_finite(mx: Any) -> Any:
 
 
 def lowering(mx: Any) -> Lowering:
-    """Return how MLX does the operations of the table."""
+    """Return the lowering to MLX."""
 
     def typed(dtype: Any) -> Any:
         return getattr(mx, "bool_" if dtype.kind == "b" else dtype.name)
@@ -156,7 +156,7 @@ def lowering(mx: Any) -> Lowering:
 
 
 def open_devices() -> list[Backend]:
-    """Import MLX and return a backend for the CPU and for the GPU where there is one."""
+    """Import MLX and return a backend for the CPU and, if there is one, for the GPU."""
     mx = import_module("mlx.core")
     found: list[Backend] = [MlxBackend(mx, mx.cpu, "cpu")]
     if mx.is_available(mx.gpu):

@@ -1,4 +1,4 @@
-"""NumPy on the host: the reference, always there."""
+"""NumPy on the host: the reference, always available."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIBRARY = "numpy"
 
 
 class NumpyBackend(Backend):
-    """It computes every operation of the table: NumPy's own function stands in its row."""
+    """NumPy, which computes every operation of the table with the function in its row."""
 
     name = "numpy"
     version = np.__version__
@@ -39,12 +39,12 @@ class NumpyBackend(Backend):
         return array
 
     def wait(self, value: Any) -> None:
-        """NumPy has finished when it returns."""
+        """Do nothing: NumPy is synchronous."""
 
     def exhausted(self, error: BaseException) -> bool:
         return isinstance(error, MemoryError)
 
 
 def open_devices() -> list[Backend]:
-    """Return the one device there is."""
+    """Return the single backend."""
     return [NumpyBackend()]

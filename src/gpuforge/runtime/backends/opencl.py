@@ -1,7 +1,7 @@
-"""PyOpenCL on any OpenCL device: kernels of its own for the rows that most functions need.
+"""PyOpenCL on any OpenCL device, with our own kernels for the most common rows.
 
-Arrays are contiguous. Views are copies by strides, in one kernel; operations on several arrays
-broadcast by them first. PoCL ends the process where an allocation fails.
+Arrays are contiguous. Views are strided copies, made by one kernel; operands are broadcast by such
+copies first. PoCL ends the process if an allocation fails.
 
 Sources: OpenCL C specification, "Relative Error as ULPs" (exp 3, sin 4, pow 16 units) and "Explicit
 Conversions"; PyOpenCL reference, page "Elementwise".
@@ -27,7 +27,7 @@ from gpuforge.runtime.timing import KernelTimer
 
 LIBRARY = "pyopencl"
 NAMED_ONLY = True
-"""It ends the process where memory is short: used by those who name it."""
+"""Used only when named, because it ends the process when memory is short."""
 C_TYPES = {
     "?": "uchar", "b": "char", "B": "uchar", "h": "short", "H": "ushort", "i": "int", "I": "uint",
     "l": "long", "L": "ulong", "q": "long", "Q": "ulong", "f": "float", "d": "double",
@@ -54,7 +54,7 @@ REDUCTIONS = {
     "sum": ("0", "a + b"), "prod": ("1", "a * b"), "any": ("0", "a || b"), "all": ("1", "a && b"),
     "max": ("x[at]", "(a != a || a >= b) ? a : b"), "min": ("x[at]", "(a != a || a <= b) ? a : b"),
 }  # fmt: skip
-"""row -> what it begins with, OpenCL C that joins a and b"""
+"""row -> initial value, OpenCL C that combines a and b"""
 _REDUCE = """
 __kernel void reduce(__global const T *x, __global T *z, const long length, const long parts,
                      const long chunk) {
@@ -88,14 +88,14 @@ _TILE = 16
 
 
 class ClArray:
-    """A C-contiguous array on one device, which nothing writes into once it is made."""
+    """An immutable C-contiguous array on one device."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, buffer: Any) -> None:
         self.shape, self.dtype, self.buffer = shape, np.dtype(dtype), buffer
         self.size = prod(shape)
 
     def layout(self) -> Any:
-        """Return a NumPy array of this shape and order; its values are not there."""
+        """Return a NumPy array of this shape and order with meaningless values."""
         steps = tuple(prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
         return np.lib.stride_tricks.as_strided(_NOTHING, self.shape, steps, writeable=False)
 
@@ -104,7 +104,7 @@ _NOTHING = np.zeros(1, np.int8)
 
 
 class OpenclBackend(Backend):
-    """One OpenCL device with a queue; calls take turns, since its kernels hold arguments."""
+    """One OpenCL device with a queue; calls are serialized, since kernel objects hold arguments."""
 
     dies_when_short = True
 
@@ -113,7 +113,7 @@ class OpenclBackend(Backend):
         self.name = name
         self.version = str(cl.VERSION_TEXT)
         self.context = cl.Context([device])
-        # A queue is made with times of its events or without: with, where a profile is on by then.
+        # Whether a queue times its events is fixed at its creation: it does if tracing is on then.
         self._tells_times = trace.enabled
         kind = cl.command_queue_properties.PROFILING_ENABLE if self._tells_times else 0
         self.queue = cl.CommandQueue(self.context, properties=kind)
@@ -162,13 +162,13 @@ class OpenclBackend(Backend):
 
     def _built(self, source: str) -> Any:
         with warnings.catch_warnings():
-            # Intel's compiler writes that it succeeded, of which PyOpenCL warns.
+            # Intel's compiler prints a message on success, and PyOpenCL warns about any output.
             warnings.simplefilter("ignore", self.cl.CompilerWarning)
             program = self.cl.Program(self.context, source).build()
         return program.all_kernels()[0]
 
     def run(self, source: str, items: Any, *given: Any, group: Any = None) -> None:
-        """Run a kernel over so many work items."""
+        """Run a kernel over `items` work items."""
         values = [v.buffer if isinstance(v, ClArray) else v for v in given]
         kernel = self.kernel(source)
         event = kernel(self.queue, items if group else (items,), group, *values)
@@ -176,7 +176,7 @@ class OpenclBackend(Backend):
             self._timer.take(kernel.function_name, event)
 
     def each(self, code: str, dtype: Any, *given: Any) -> ClArray:
-        """Return `code`, in OpenCL C of x, y and w, for each of the given arrays and numbers."""
+        """Return `code`, OpenCL C in x, y and w, applied elementwise to arrays and numbers."""
         kind = np.dtype(dtype)
         arrays = [value for value in given if isinstance(value, ClArray)]
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
@@ -204,7 +204,7 @@ class OpenclBackend(Backend):
     def strided(
         self, array: ClArray, view: Any, into: ClArray | None = None, at: Any = None
     ) -> Any:
-        """Return what `view`, of the array's layout, sees; written into the view `at` of `into`."""
+        """Copy a `view` of the array's layout to a new array, or to the view `at` of `into`."""
         whole = array.layout()
         if into is None:
             if view.shape == whole.shape and view.strides == whole.strides:
@@ -228,7 +228,7 @@ class OpenclBackend(Backend):
         return into
 
     def written(self, array: ClArray, value: ClArray, index: Any) -> ClArray:
-        """Return a copy of an array with a value at an index."""
+        """Return a copy of an array with a value written at an index."""
         made = self.empty(array.shape, array.dtype)
         if made.size:
             self.cl.enqueue_copy(self.queue, made.buffer, array.buffer,
@@ -248,7 +248,7 @@ class OpenclBackend(Backend):
         return made
 
     def reduced(self, name: str, array: ClArray, axes: tuple[int, ...], keep: bool) -> ClArray:
-        """Return one of `REDUCTIONS` over axes, in two steps where few results are made of many."""
+        """Return one of `REDUCTIONS` over axes, in two steps for few results of many elements."""
         begin, join = REDUCTIONS[name]
         kept = [axis for axis in range(len(array.shape)) if axis not in axes]
         moved = self.strided(array, array.layout().transpose(*kept, *axes))
@@ -291,7 +291,7 @@ def _offset(view: Any, whole: Any) -> int:
 
 
 _WIDE = 4096
-"""So many results, or more, are each made by one work item."""
+"""With at least this many results, each is computed by one work item."""
 
 
 def _is_any(backend: OpenclBackend, code: str, array: ClArray) -> bool:
@@ -301,7 +301,7 @@ def _is_any(backend: OpenclBackend, code: str, array: ClArray) -> bool:
 
 
 def _beyond_dtype(backend: OpenclBackend, array: ClArray, dtype: Any) -> bool:
-    """Return whether a conversion to whole numbers leaves their range."""
+    """Return whether a conversion to integers overflows."""
     if dtype.kind not in "iu" or array.dtype.kind != "f":
         return False
     limits = np.iinfo(dtype)

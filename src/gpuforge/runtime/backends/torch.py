@@ -1,8 +1,8 @@
 """PyTorch on the CPU, CUDA or ROCm, Apple's MPS and Intel's XPU.
 
-Operations run one after the other. What PyTorch does not do as NumPy for some values has a guard:
-it leaves shifts beyond the width and conversions beyond the dtype to the processor, divides whole
-numbers by zero with an error, and gives other NaN and infinities in complex arithmetic.
+Operations run eagerly. Where PyTorch differs from NumPy for some values there is a guard: it leaves
+shifts beyond the width and conversions beyond the dtype to the processor, raises for integers
+divided by zero, and has NaN and infinities in other places in complex arithmetic.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TorchBackend(Backend):
         return self.on_host or bool(self.torch.are_deterministic_algorithms_enabled())
 
     def put(self, array: Array) -> Any:
-        tensor = self.torch.from_numpy(_writable(array))  # PyTorch warns of read-only ones
+        tensor = self.torch.from_numpy(_writable(array))  # PyTorch warns about read-only ones
         return tensor if self.on_host else self._move(TO_DEVICE, tensor, self.device)
 
     def get(self, array: Any) -> Array:
@@ -109,7 +109,7 @@ class TorchBackend(Backend):
 def _open_lane(torch: Any, device: Any) -> Lane:
     """Return two page-locked tensors and a stream of one CUDA device."""
     stream = torch.cuda.Stream(device)
-    with torch.inference_mode(False):  # or it could not be written to outside
+    with torch.inference_mode(False):  # else it could not be written to outside
         both = torch.empty(2 * CHUNK_BYTES, dtype=torch.uint8, device="cpu", pin_memory=True)
 
     def queue(target: Any, source: Any) -> None:
@@ -121,12 +121,12 @@ def _open_lane(torch: Any, device: Any) -> Lane:
         begin=lambda: stream.wait_stream(torch.cuda.current_stream(device)),
         queue=queue,
         mark=stream.record_event,
-        copy=lambda target, source: target.copy_(source),  # by several threads, NumPy's by one
+        copy=lambda target, source: target.copy_(source),  # uses several threads, NumPy one
     )
 
 
 def _writable(array: Array) -> Array:
-    """Return an array of the same memory that PyTorch takes; a copy where there is none."""
+    """Return a view of an array that PyTorch accepts, or a copy if there is none."""
     if any(stride < 0 for stride in array.strides):
         return np.ascontiguousarray(array)
     if not array.flags.writeable:
@@ -139,7 +139,7 @@ def _writable(array: Array) -> Array:
 
 
 def _on_tensors(torch: Any, function: Any) -> Any:
-    """Return a function of two tensors that takes a Python number for one of them."""
+    """Wrap a function of two tensors so that one of them may be a Python number."""
 
     def call(left: Any, right: Any) -> Any:
         if not hasattr(left, "dtype"):
@@ -152,7 +152,7 @@ def _on_tensors(torch: Any, function: Any) -> Any:
 
 
 def _forwards(part: tuple[int, int | None, int]) -> tuple[slice, bool]:
-    """Return a slice with a positive step, and whether its result is then to be reversed."""
+    """Return a slice with a positive step, and whether its result must be reversed."""
     start, stop, step = part
     if step > 0:
         return slice(start, stop, step), False
@@ -161,7 +161,7 @@ def _forwards(part: tuple[int, int | None, int]) -> tuple[slice, bool]:
 
 
 def _index(rest: Any) -> tuple[tuple[Any, ...], list[int]]:
-    """Return PyTorch's index, and the axes of its result that are to be reversed."""
+    """Return PyTorch's index, and the axes of its result that must be reversed."""
     *places, pattern = rest
     numbers = iter(places)
     index: list[Any] = []
@@ -194,7 +194,7 @@ def _setitem(x: Any, value: Any, *rest: Any) -> Any:
 
 
 def _places(x: Any, rest: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return what to index and PyTorch's index for a gather; whole numbers count as arrays."""
+    """Return the array to index and PyTorch's index for a gather; integers count as arrays."""
     *given, pattern = rest
     count = pattern.count(ARRAY)
     arrays, numbers = iter(given[:count]), iter(given[count:])
@@ -227,13 +227,13 @@ def _scatter(x: Any, value: Any, *rest: Any) -> Any:
 
 
 def _backward(pattern: Any) -> list[int]:
-    """Return the axes that a pattern reads backwards."""
+    """Return the axes that a pattern reverses."""
     axes = [part for part in pattern if part != NEW]
     return [axis for axis, part in enumerate(axes) if type(part) is tuple and part[2] < 0]
 
 
 def _turned_slice(length: int, part: tuple[int, int | None, int]) -> slice:
-    """Return a slice with a positive step of an axis that was reversed."""
+    """Return the equivalent slice, with a positive step, of a reversed axis."""
     start, stop, step = part
     if step > 0:
         return slice(*part)
@@ -253,17 +253,17 @@ def _full(torch: Any, device: Any) -> Any:
 
 
 def _complex_not_finite(result: Any) -> Any:
-    """Return whether complex arithmetic left the finite numbers: libraries differ there."""
+    """Return whether a complex result is not finite: libraries differ there."""
     return result.is_complex() and not result.isfinite().all()
 
 
 def _not_finite(result: Any) -> Any:
-    """Return whether sums of many terms left the finite numbers: their order decides on NaN."""
+    """Return whether a sum is not finite: the order of its terms decides about NaN."""
     return not result.isfinite().all()
 
 
 def lowering(torch: Any, device: Any) -> Lowering:
-    """Return how PyTorch does the operations of the table."""
+    """Return the lowering to PyTorch."""
     renamed = {
         "absolute": "abs", "fabs": "abs", "conjugate": "conj_physical", "deg2rad": "deg2rad",
         "radians": "deg2rad", "rad2deg": "rad2deg", "degrees": "rad2deg", "rint": "round",

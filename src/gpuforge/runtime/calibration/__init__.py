@@ -1,1 +1,1 @@
-"""How the backends of a machine compare with NumPy, measured once and carried to others."""
+"""How a machine's backends compare with NumPy: measured once, and transferable to others."""

@@ -1,8 +1,8 @@
 """Constants of one machine, written to a file and read on another of the same hardware.
 
-Only calibrated ratios and opening times travel, as priors; timings of calls stay with the
-fingerprint of the machine that they were measured on. A file may come from anywhere: what it holds
-is checked before anything is kept, and nothing of it is run.
+Only calibrated ratios and opening times are exchanged, as priors; timings of calls stay with the
+fingerprint of the machine that they were measured on. A file may come from anywhere: its content is
+validated before anything is kept, and none of it is executed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMAT = "gpuforge calibration"
 VERSION = 1
 LIMIT_BYTES = 1 << 20
 HARDWARE = ("system", "machine", "cpu", "cores")
-"""Facts that must be the same here: NumPy's version and thread variables may differ."""
+"""Facts that must be the same on both machines; NumPy's version and thread variables may differ."""
 _RATIO_LIMITS = (1e-6, 1e6)
 Ratios = dict[str, dict[str, list[list[float]]]]
 
@@ -61,12 +61,12 @@ def export_constants(history: History, path: Path) -> int:
 
 
 def import_constants(history: History, path: Path) -> int:
-    """Keep the points of `path` that were not measured here; return how many there were.
+    """Keep the points of `path` that were not measured here; return their number.
 
     Raises
     ------
     WorkloadError
-        If the file is none of ours, cut off, too large or holds what no calibration could.
+        If the file is not a calibration, truncated, too large, or has implausible values.
     EnvironmentMismatch
         If it was measured on other hardware.
     """
@@ -133,7 +133,7 @@ def _check_hardware(found: Any, path: Path) -> None:
 
 
 def _checked(ratios: Any, path: Path) -> Ratios:
-    """Return the points of a file, every one of them checked."""
+    """Return the points of a file after validating each of them."""
     if not isinstance(ratios, dict) or not set(ratios) <= set(PROBES):
         raise _refuse(path, "its probes are not those of this version")
     found: Ratios = {}

@@ -1,4 +1,4 @@
-"""The fingerprint of a machine: everything that a timing depends on, in one short digest."""
+"""The fingerprint of a machine: a digest of everything that timings depend on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def machine_fingerprint() -> str:
 
 
 def cpu_features() -> str:
-    """Return the instructions that this CPU has, as Linux names them; empty elsewhere."""
+    """Return this CPU's instruction set extensions as Linux names them; empty elsewhere."""
     return _of_cpu("flags") or _of_cpu("Features")
 
 
@@ -48,7 +48,7 @@ def _cpu_model() -> str:
 
 @cache
 def _of_cpu(name: str) -> str:
-    """Return what Linux says of the first CPU; empty where it says nothing, and elsewhere."""
+    """Return a field of the first CPU in /proc/cpuinfo; empty if it is missing."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

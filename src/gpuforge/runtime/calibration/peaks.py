@@ -1,8 +1,8 @@
-"""Peaks: how fast the link, the memory and the arithmetic of each backend are at most.
+"""Peaks: the maximum speed of each backend's link, memory and arithmetic.
 
-Each is the fastest of some turns, since a disturbance only ever adds; it is kept with the date and
-what was measured, for this version of the library. Arrays grow until a turn takes `LONG_SECONDS`,
-so that starting it does not count. Times that disagree give no peak.
+Each is the fastest of some turns, since disturbances only add time. It is stored with the date and
+what was measured, per version of the library. Arrays grow until a turn takes `LONG_SECONDS`, so
+that its start-up time does not count. If the times disagree, there is no peak.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ CONSTANT = "peaks"
 LINKS = {"to device": TO_DEVICE, "from device": TO_HOST}
 REST = ("memory", "float32", "float64")
 LINK_BYTES = 16 << 20
-"""Of each copy by which a link is measured where the library has no pinned memory."""
+"""Size of the copies that measure a link if the library has no pinned memory."""
 LEAST_TURNS, TURNS, ENOUGH_SECONDS, LONG_SECONDS = 3, 5, 0.015, 0.01
 ALL_SECONDS = 0.05
-"""After which no link is begun to be measured at the end of a profile."""
+"""No further link is measured at the end of a profile after this time."""
 MEMORY_BYTES = (64 << 20, 256 << 20)
-"""Of each of three arrays: far more than caches hold."""
+"""Sizes of each of three arrays: far larger than caches."""
 SIDES = (256, 512, 1024, 2048, 4096)
 _NOTHING_MOVES = "its arrays lie in the host's memory: nothing is moved"
 _ELSEWHERE = "it computes in a worker process, which is handed its arrays within each run"
@@ -41,15 +41,15 @@ _NOT_MEASURED = {
 }
 _CLOSED = "its library was closed before the profile ended"
 Told = dict[str, Any]
-"""``per_second`` and ``source``, or ``unknown``: why there is none"""
+"""``per_second`` and ``source``, or ``unknown`` with the reason"""
 
 
 def known(
     history: History, backends: Mapping[str, Backend | None], *, measure: bool
 ) -> dict[str, dict[str, Told]]:
-    """Return the peaks of backends: kept ones, with `measure` also links measured now, or why not.
+    """Return the stored peaks of backends, or why there are none; `measure` also measures links.
 
-    Nothing is begun after `ALL_SECONDS`; None is a backend that is not open any more.
+    No measurement starts after `ALL_SECONDS`. None stands for a backend that is no longer open.
     """
     found: dict[str, dict[str, Told]] = {}
     deadline = perf_counter() + ALL_SECONDS
@@ -69,9 +69,9 @@ def known(
 
 
 def measure(history: History, reference: Backend, backend: Backend) -> Iterator[tuple[str, Told]]:
-    """Measure the peaks of a backend that were not measured yet; each is kept, then yielded.
+    """Measure the missing peaks of a backend; each is stored, then yielded.
 
-    None of one in a worker process: handing over the arrays would count.
+    A backend in a worker process has none, since passing arrays to the worker would count.
     """
     if not backend.name.endswith(":worker"):
         yield from _missing(history, reference, backend, (*LINKS, *REST))
@@ -85,7 +85,7 @@ def forget(history: History) -> None:
 def _missing(
     history: History, reference: Backend, backend: Backend, wanted: Iterable[str]
 ) -> Iterator[tuple[str, Told]]:
-    """Measure what is not kept of a backend, or tell why it cannot be; keep what was measured."""
+    """Measure and store the missing peaks of a backend, or say why they cannot be measured."""
     for what in wanted:
         kept = _kept(history, backend)
         if what in kept or (what in LINKS and backend.on_host):
@@ -118,7 +118,7 @@ def _all_kept(history: History) -> dict[str, dict[str, Told]]:
 
 
 def _link(backend: Backend, what: str) -> tuple[float, str]:
-    """Return the bytes per second of a link: from pinned memory where the library has such."""
+    """Return the bytes per second of a link, using pinned memory if the library has it."""
     with backend.scope():
         if backend.staging is not None:
             there = backend.put(np.zeros(CHUNK_BYTES, np.uint8))
@@ -134,7 +134,7 @@ def _link(backend: Backend, what: str) -> tuple[float, str]:
 
 
 def _work(backend: Backend, reference: Backend, what: str) -> tuple[float, str]:
-    """Return the bytes per second of sums, or the operations per second of products, of arrays.
+    """Return the bytes per second of array sums, or the operations per second of matrix products.
 
     A sum reads two arrays and writes one; products are of square matrices.
     """
@@ -156,7 +156,7 @@ def _work(backend: Backend, reference: Backend, what: str) -> tuple[float, str]:
 
 
 def _fastest(call: Callable[[], object]) -> float:
-    """Return the seconds of the fastest of some calls, after one that is not timed."""
+    """Return the seconds of the fastest of some calls, after an untimed warm-up call."""
     call()
     times: list[float] = []
     while len(times) < LEAST_TURNS or (len(times) < TURNS and sum(times) < ENOUGH_SECONDS):
@@ -171,7 +171,7 @@ def _fastest(call: Callable[[], object]) -> float:
 def _ready(
     backend: Backend, reference: Backend, function: np.ufunc, arrays: list[Any]
 ) -> Callable[[], object]:
-    """Return what computes a function of arrays that lie on the device already, and waits."""
+    """Return a callable that computes a function of arrays on the device, and waits for it."""
     if backend is reference:
         made = function(*arrays)
         return lambda: function(*arrays, out=made)

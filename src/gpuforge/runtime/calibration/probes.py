@@ -1,8 +1,8 @@
-"""Measuring this machine's backends: how each compares with NumPy, by class and size.
+"""Measure how this machine's backends compare with NumPy, by class of operations and size.
 
-At most `LIMIT_SECONDS` of measuring, the most telling probes first; every finished probe is kept at
-once, so that an interrupted calibration goes on where it stopped. Times that other programs disturb
-are taken again, and are not kept where they stay unsteady. Never run at import.
+Measuring takes at most `LIMIT_SECONDS`, the most informative probes first. Each finished probe is
+stored at once, so an interrupted calibration resumes where it stopped. Times that other programs
+disturb are measured again, and dropped if they stay unsteady. Never runs at import.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ LIMIT_SECONDS = 10.0
 SIZES = (2**17, 2**11, 2**20, 2**14, 2**7, 2**23)
 LEAST_TURNS, MOST_TURNS, IN_A_ROW = 2, 6, 3
 CELL_SECONDS, ENOUGH_SECONDS, ROW_SECONDS = 0.6, 0.02, 0.02
-"""One probe at one size on all backends: after which no turn is begun; after which its least turns
-are enough if they agree; and after which one backend's calls in a row are."""
+"""Limits for one probe at one size: no turn starts after the first; after the second, the minimum
+number of turns suffices if they agree; the third ends one backend's calls in a row."""
 STEADY_FACTOR = 2.0
-"""A time stands where another turn came within this factor of it."""
+"""A time is valid if another turn came within this factor of it."""
 
 
 def _square(x: Any) -> Any:
@@ -100,7 +100,7 @@ PROBES: dict[str, Callable[[Any], Any]] = {
 
 
 Cell = tuple[int, str, list[Backend]]
-"""size, name of the probe, the backends to measure there"""
+"""size, name of the probe, backends to measure"""
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,9 @@ class Point:
 
     Attributes
     ----------
-    ratio : the backend's time over NumPy's; None where the backend cannot do it, or the times are
-        no use
+    ratio : the backend's time relative to NumPy's; None if it cannot run the probe or was unsteady
     reason : why there is no ratio
-    unsteady : whether it has none because its times disagreed: something else used the processors
+    unsteady : whether there is no ratio because the times disagreed: other programs disturbed them
     """
 
     probe: str
@@ -124,7 +123,7 @@ class Point:
 
 
 def plan_probes(history: History, backends: list[Backend]) -> list[Cell]:
-    """Return the probes that were not measured yet, the most telling sizes first."""
+    """Return the probes that were not measured yet, the most informative sizes first."""
     ratios = _kept(history)
     cells: list[Cell] = []
     for size in SIZES:
@@ -150,18 +149,18 @@ def forget(history: History) -> None:
 def calibrate(
     history: History, reference: Backend, backends: list[Backend], *, limit: float = LIMIT_SECONDS
 ) -> Iterator[Point]:
-    """Measure what was not measured yet, and yield each point once it is kept.
+    """Measure the missing probes, and yield each point once it is stored.
 
     Parameters
     ----------
     history
-        Where the ratios are kept.
+        Where the ratios are stored.
     reference
         NumPy's backend.
     backends
         The open backends to compare with it.
     limit
-        Seconds after which no call is begun; the probe under way then gives no point.
+        Seconds after which no call starts; an unfinished probe gives no point.
     """
     deadline = perf_counter() + limit
     ratios = _kept(history)
@@ -191,9 +190,9 @@ def measure_points(
 ) -> list[Point]:
     """Time one probe on NumPy and on `backends`, in turns, and compare their fastest calls.
 
-    The fastest, since a disturbance only ever adds; and several in a row, since the first one may
-    find the library's threads asleep, or those of another still at work. Empty where `deadline`
-    (on the clock of `perf_counter`) passed before there was anything to compare.
+    The fastest counts, since disturbances only add time; calls are made in a row, since the first
+    may find the library's threads asleep or another's still running. Empty if `deadline` (on the
+    clock of `perf_counter`) passed before there was anything to compare.
     """
     probe = PROBES[name]
     values = np.random.default_rng(0).random(size, dtype=np.float32)
@@ -214,7 +213,7 @@ def measure_points(
 
 
 def agree(times: list[float]) -> bool:
-    """Return whether the shortest time was met twice, as far as a time can be."""
+    """Return whether the two shortest times agree within `STEADY_FACTOR`."""
     first, second = sorted(times)[:2] if len(times) > 1 else (0.0, 1.0)
     return second <= STEADY_FACTOR * first
 
@@ -222,7 +221,7 @@ def agree(times: list[float]) -> bool:
 def _in_turns(
     probe: Callable[[Any], Any], backends: tuple[Backend, ...], values: Any, deadline: float
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Return each backend's fastest call of each turn but the first; and what failed."""
+    """Return each backend's fastest call per turn, without the first turn; and the failures."""
     times: dict[str, list[float]] = {}
     failed: dict[str, str] = {}
     programs, reference = Programs(), backends[0]
@@ -248,7 +247,7 @@ def _attempt(
     probe: Callable[[Any], Any], values: Any, backend: Backend, reference: Backend,
     programs: Programs, failed: dict[str, str],
 ) -> None:  # fmt: skip
-    """Run a probe on a backend, recorded but on NumPy; note under its name why it cannot be."""
+    """Run a probe, recorded unless on NumPy; if that fails, add the reason to the failures."""
     engine, elsewhere = BackendEngine(backend, reference, programs), ""
     try:
         if backend is reference:

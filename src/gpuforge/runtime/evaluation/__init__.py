@@ -1,1 +1,1 @@
-"""Recording a call and running its graph on a backend, with NumPy to settle what goes wrong."""
+"""Record a call and run its graph on a backend; NumPy settles whatever fails there."""

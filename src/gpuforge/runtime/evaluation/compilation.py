@@ -1,4 +1,4 @@
-"""Compiling a graph beside the user's program, which goes on on NumPy meanwhile."""
+"""Compile a graph in the background while the program continues on NumPy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from gpuforge.log import logger
 from gpuforge.runtime.array.graph import INPUT
 from gpuforge.runtime.backends import Backend
-from gpuforge.runtime.evaluation.aside import Aside
+from gpuforge.runtime.evaluation.background import Background
 from gpuforge.runtime.evaluation.program import Program
 
 if TYPE_CHECKING:
@@ -19,24 +19,25 @@ if TYPE_CHECKING:
 
 _log = logger("compilation")
 MAX_INPUT_BYTES = 1 << 28
-"""A program over more bytes is compiled by the call that needs it: inputs like its are made."""
+"""Larger programs are compiled in the foreground: a background job allocates such inputs again."""
 
 
 class Compilation:
-    """One program that is compiled, or was.
+    """One compilation, running or finished.
 
     Attributes
     ----------
-    done : whether it has come to its end
-    seconds : what it took of this thread's own time, once `done`
-    failure : why it could not be compiled; empty where it could
+    done : whether it has finished
+    seconds : CPU time of the compiling thread, once `done`
+    failure : why compilation failed; empty if it succeeded
     """
 
     def __init__(
-        self, aside: Aside, programs: Programs, backend: Backend, program: Program,
+        self, background: Background, programs: Programs, backend: Backend, program: Program,
         inputs: list[Any],
     ) -> None:  # fmt: skip
-        self.aside, self.programs, self.backend, self.program = aside, programs, backend, program
+        self.background, self.programs = background, programs
+        self.backend, self.program = backend, program
         self.done = False
         self.seconds = 0.0
         self.failure = ""
@@ -47,11 +48,11 @@ class Compilation:
         ]
 
     def run(self) -> None:
-        """Compile, by a first call over zeros."""
+        """Compile by making a first call over zeros."""
         start = thread_time()
         try:
             self._compile()
-        except Exception as error:  # noqa: BLE001 - the call that needs it meets it again
+        except Exception as error:  # noqa: BLE001 - reported by `failure`
             self.failure = f"{type(error).__name__}: {error}"
             _log.info("%s: %s", self.backend.name, self.failure)
         self.seconds = thread_time() - start
@@ -63,11 +64,11 @@ class Compilation:
         if programs.elsewhere is not None:
             data = programs.elsewhere.ask(self.backend, program.graph, self._like)
         if data is None or not self._restored(data):
-            with self.aside.leave_a_core():
+            with self.background.leave_a_core():
                 program.compiled = compile_like(programs, self.backend, program, self._like)
 
     def _restored(self, data: bytes) -> bool:
-        """Take over what another process compiled; return whether that was possible."""
+        """Load what another process compiled; return whether that succeeded."""
         try:
             self.program.compiled = self.backend.restored(data)
         except Exception as error:  # noqa: BLE001 - then it is compiled here
@@ -83,9 +84,9 @@ class Compilation:
 def compile_like(
     programs: Programs, backend: Backend, program: Program, like: Sequence[Any]
 ) -> Any:
-    """Return a program compiled for inputs `like` these, after a first run of it over zeros.
+    """Return a program compiled for inputs `like` these, after a first run over zeros.
 
-    `like` holds the dtype and shape of each array, and the numbers.
+    `like` holds (dtype, shape) for each array, and the numbers themselves.
     """
     inputs = [np.zeros(one[1], one[0]) if type(one) is tuple else one for one in like]
     with backend.scope():
@@ -96,11 +97,11 @@ def compile_like(
     return made
 
 
-def compile_aside(
-    aside: Aside, programs: Programs, backend: Backend, program: Program, inputs: list[Any]
+def compile_in_background(
+    runner: Background, programs: Programs, backend: Backend, program: Program, inputs: list[Any]
 ) -> Compilation | None:
-    """Begin to compile a program; None where something else is under way, or it is too large."""
+    """Start to compile a program; return None if another job is running or it is too large."""
     if sum(getattr(value, "nbytes", 0) for value in inputs) > MAX_INPUT_BYTES:
         return None
-    made = Compilation(aside, programs, backend, program, inputs)
-    return made if aside.start(made.run, computes=False) else None
+    made = Compilation(runner, programs, backend, program, inputs)
+    return made if runner.start(made.run, computes=False) else None

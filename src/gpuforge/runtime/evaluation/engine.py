@@ -1,4 +1,4 @@
-"""Evaluating the graphs of one call on one backend, with NumPy to settle what goes wrong there."""
+"""Evaluate the graphs of one call on one backend; NumPy settles whatever fails there."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gpuforge.errors import DeviceLost, WorkerDied
 from gpuforge.log import logger
 from gpuforge.runtime.array.graph import Dtype, Graph, Lines, Operation, Tape
 from gpuforge.runtime.backends import Backend
-from gpuforge.runtime.evaluation.aside import COMPILING, Aside
-from gpuforge.runtime.evaluation.compilation import Compilation, compile_aside
+from gpuforge.runtime.evaluation.background import COMPILING, Background
+from gpuforge.runtime.evaluation.compilation import Compilation, compile_in_background
 from gpuforge.runtime.evaluation.observed import moved, part, run
 from gpuforge.runtime.evaluation.pace import Pace
 from gpuforge.runtime.evaluation.pressure import release
@@ -27,35 +27,35 @@ from gpuforge.runtime.evaluation.reference import CANCELLING, ELEMENTWISE, compa
 _log = logger("evaluation")
 KEPT_PROGRAMS = 512
 CHECKED_RUNS, CHECKED_EVERY = 4, 16
-"""The first runs of a program are looked over for results that NumPy would warn of, then a few."""
+"""The first runs of a program, then one in so many, are checked for values NumPy warns about."""
 SEEN_BEFORE_COMPILING = 2
 COMPILE_SECONDS = 3.0
-"""What compiling the graphs of one call may take: a loop may make a new one in each round."""
+"""Limit for compiling the graphs of one call: a loop may make a new one per iteration."""
 LOST, LOST_SECONDS = 1.5, 5e-3
-"""A backend that took so many times as long as NumPy, and this besides, has lost a try."""
+"""A backend has lost a try once it took this many times NumPy's time plus this many seconds."""
 DOUBTFUL = 0.5
-"""One that took this share of NumPy's time is timed again: a first run may have waited for threads
-that were asleep, or for memory."""
+"""A backend that took more than this share of NumPy's time is timed again: its first run may have
+waited for sleeping threads or for memory."""
 
 CANCELLING_KINDS = ("reduction", "contraction", "scan", "factorisation", "transform")
-"""Classes of operations in whose results sums of many terms may cancel."""
+"""Classes of operations in which sums of many terms may cancel."""
 
 Host = np.ndarray[Any, Any]
 
 
 class Elsewhere(Protocol):
-    """What compiles graphs in other processes."""
+    """Compiles graphs in other processes."""
 
     def ask(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
-        """Return a graph compiled for inputs `like` these; None where that is to be done here."""
+        """Return a graph compiled for inputs `like` these; None to compile it in this process."""
 
 
 class Programs:
-    """The programs of one session, by backend and graph; the ones used last are kept.
+    """The programs of one session, by backend and graph, in a cache of `KEPT_PROGRAMS`.
 
     Attributes
     ----------
-    elsewhere : compiles graphs in another process; None where there is none
+    elsewhere : compiles graphs in another process; None if there is none
     """
 
     def __init__(self, store: ProgramStore | None = None) -> None:
@@ -65,7 +65,7 @@ class Programs:
         self._able: dict[tuple[str, bool], dict[tuple[Operation, Dtype], str]] = {}
 
     def of(self, backend: Backend, graph: Graph) -> Program:
-        """Return the program for a graph on a backend, planned at first."""
+        """Return the program for a graph on a backend, planning it if needed."""
         key = (backend.name, graph)
         found = self._found.get(key)
         if found is None:
@@ -77,7 +77,7 @@ class Programs:
         return found
 
     def find(self, backend: Backend, program: Program) -> bool:
-        """Return whether a program is compiled; one that an earlier process kept is loaded."""
+        """Return whether a program is compiled, after trying to load it from the store."""
         if program.compiled is None and not program.sought:
             program.sought = True
             program.compiled = self.store.load(backend, program.graph)
@@ -85,39 +85,39 @@ class Programs:
         return program.compiled is not None
 
     def compile(self, backend: Backend, program: Program, given: Sequence[Any]) -> Any:
-        """Return the compiled form of a program for inputs like `given`, and keep it."""
+        """Compile a program for inputs like `given`, store it and return its compiled form."""
         program.eager = False
         made = backend.program(program, given)
         self.store.keep(backend, program.graph, made)
         return made
 
     def able(self, backend: Backend, exact: bool) -> dict[tuple[Operation, Dtype], str]:
-        """Return what was asked of a backend's lowering before, with the answers."""
+        """Return the cached answers of a backend's lowering: why it refuses an operation, or ''."""
         return self._able.setdefault((backend.name, exact), {})
 
     def clear(self) -> None:
-        """Forget every program."""
+        """Drop all programs."""
         self._found.clear()
 
 
 @dataclass
 class Outcome:
-    """What evaluating one call brought to light.
+    """The outcome of evaluating one call.
 
     Attributes
     ----------
     transfer_seconds, run_seconds, compile_seconds : wall time on the backend
-    put_bytes, got_bytes : moved to the backend and back; none where memory is shared
-    settled_seconds : what NumPy took to settle or to compare
-    settled : why NumPy settled a part of it; empty where it did not
-    refused : why the backend is left out for this kind of call from now on
+    put_bytes, got_bytes : bytes moved to the backend and back; 0 if memory is shared
+    settled_seconds : time that NumPy took to settle or to compare
+    settled : why NumPy settled part of the call; empty if it did not
+    refused : why the backend is excluded for this kind of call from now on
     exhausted : whether memory ran out
-    lost : how the device failed for good; empty where it did not
-    died : whether the worker process died that it was evaluated in
+    lost : how the device failed for good; empty if it did not
+    died : whether the worker process that evaluated it died
     programs : graphs evaluated on the backend
-    left_out : graphs of a try that it did not get, since it had lost by then
-    compared : whether all results were compared with NumPy's, and agreed
-    compilation : a graph that is compiled beside the program, for calls to come
+    left_out : graphs of a try that the backend did not get because it had already lost
+    compared : whether all results were compared with NumPy's and agreed
+    compilation : the compilation started in the background for later calls
     """
 
     transfer_seconds: float = 0.0
@@ -138,33 +138,33 @@ class Outcome:
 
     @property
     def unseen_seconds(self) -> float:
-        """What the graphs that were left out would have taken, by those that were not."""
+        """Time that the left-out graphs would have taken, extrapolated from the others."""
         seen = self.transfer_seconds + self.run_seconds
         return seen * self.left_out / self.programs if self.programs else 0.0
 
 
 class BackendEngine:
-    """Runs the tapes of one call.
+    """Evaluates the tapes of one call.
 
     Parameters
     ----------
     comparing
-        NumPy evaluates everything too and gives the results; the backend's are compared.
+        Whether NumPy evaluates everything too and gives the results, to compare with the backend's.
     compile_seconds
-        What compiling may take within one call; beyond, NumPy runs what is not compiled yet.
+        Limit for compiling within one call; beyond it, NumPy runs what is not compiled yet.
     compiling
-        Whether a graph met for the first time is compiled now; else NumPy runs it, until it was
-        met `SEEN_BEFORE_COMPILING` times.
-    aside
-        Where graphs are compiled beside the program; None where the call waits for it.
+        Whether new graphs are compiled at once; else NumPy runs a graph until it was met
+        `SEEN_BEFORE_COMPILING` times.
+    background
+        Where graphs are compiled in the background; None if calls wait for compilation.
     pace
-        What ends the recording where that takes too long; None where it goes on to its end.
+        Ends a recording that takes too long; None for no limit.
     numpy_seconds
-        What NumPy takes for the call as it is written; None where that is not known, or the call is
-        no try. A backend that took much longer for some graphs of a call gets no more of them.
+        NumPy's time for the call as written; None if unknown or the call is not a try. A backend
+        that takes much longer for some graphs of a call gets no more of them.
     timing
-        Whether a program that was just compiled runs twice, since its first run does not tell what
-        the next ones take. One that is compared always does.
+        Whether a newly compiled program runs twice, because its first run is not representative.
+        Always so when comparing.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class BackendEngine:
         compiling: bool = True,
         relaxed: bool = False,
         compile_seconds: float = COMPILE_SECONDS,
-        aside: Aside | None = None,
+        background: Background | None = None,
         pace: Pace | None = None,
         numpy_seconds: float | None = None,
         timing: bool = True,
@@ -186,7 +186,7 @@ class BackendEngine:
         self.backend, self.reference, self.programs = backend, reference, programs
         self.exact, self.comparing, self.compiling = exact, comparing, compiling
         self.relaxed, self.compile_seconds = relaxed, compile_seconds
-        self.aside, self.pace, self.numpy_seconds = aside, pace, numpy_seconds
+        self.background, self.pace, self.numpy_seconds = background, pace, numpy_seconds
         self.timing = timing or comparing
         self.able = programs.able(backend, exact)
         self.dtypes = backend.lowering.dtypes
@@ -194,7 +194,7 @@ class BackendEngine:
         self.latest: Program | None = None
 
     def supports(self, operation: Operation, dtype: Dtype) -> str:
-        """Return why NumPy does an operation instead; empty where the backend does it."""
+        """Return why NumPy computes an operation instead; empty if the backend does."""
         return self.backend.lowering.refusal(operation, dtype, exact=self.exact)
 
     def get(self, value: Any) -> Host:
@@ -220,7 +220,7 @@ class BackendEngine:
         return host
 
     def run(self, tape: Tape, wanted: list[int], modes: dict[str, str]) -> list[Any]:
-        """Return the values of the wanted entries: the backend's, or NumPy's where it settles."""
+        """Return the wanted entries' values, from the backend or, if it settles, from NumPy."""
         if self.pace is not None:
             so_far = self.outcome
             self.pace.check(so_far.transfer_seconds + so_far.run_seconds + so_far.compile_seconds)
@@ -243,28 +243,28 @@ class BackendEngine:
         except Exception as error:  # noqa: BLE001 - whatever a library raises is settled by NumPy
             trouble = error
         if trouble is not None:
-            return self._failed(graph, tape, modes, trouble)
+            return self._settle_failure(graph, tape, modes, trouble)
         if settled:
             self.outcome.settled = settled
             return self._by_numpy(graph, tape, modes, settled)
         self.outcome.programs += 1
         self.latest = program
-        return self._compared(graph, tape, modes, values) if self.comparing else values
+        return self._compare_with_numpy(graph, tape, modes, values) if self.comparing else values
 
-    def again(
+    def rerun(
         self, program: Program, inputs: list[Any], modes: Mapping[str, Any], lines: Lines
     ) -> list[Host] | None:
-        """Run a program that ran before and return its outputs on the host.
+        """Run a program again and return its outputs on the host; None to record the call instead.
 
-        `lines` say where its steps stand in the user's code. None where NumPy has to settle it:
-        that is left to a call that is recorded.
+        `lines` locate its steps in the user's code. If NumPy would have to settle the run, the call
+        is recorded, and the recorded call settles it.
         """
         backend = self.backend
         call = program.compiled if backend.compiles else program
         if call is None:
             return None
-        looked_over = not self.relaxed and _is_loud(modes) and _is_due(program)
-        program.looks_over = looked_over and not backend.compiles
+        check_finite = not self.relaxed and _warns(modes) and _is_check_due(program)
+        program.checks_finite = check_finite and not backend.compiles
         try:
             with backend.scope():
                 given = self._put(inputs)
@@ -273,10 +273,10 @@ class BackendEngine:
                     if fired and _fired(fired):
                         return None
                     backend.wait(values)
-                    if looked_over and not all(map(bool, finite or map(self._finite, values))):
+                    if check_finite and not all(map(bool, finite or map(self._finite, values))):
                         return None
                     pairs = zip(values, program.shared, strict=True)
-                    values = [_own(value) if shared else value for value, shared in pairs]
+                    values = [_copy(value) if shared else value for value, shared in pairs]
                 with part("get", backend) as span:
                     hosts = [backend.get(value) for value in values]
                     moved(span, backend, hosts)
@@ -287,14 +287,14 @@ class BackendEngine:
         return hosts
 
     def _has_lost(self) -> bool:
-        """Return whether the backend took too long for the graphs so far."""
+        """Return whether the backend has taken too long for the graphs so far."""
         if self.numpy_seconds is None:
             return False
         took = self.outcome.transfer_seconds + self.outcome.run_seconds
         return took > LOST * self.numpy_seconds + LOST_SECONDS
 
     def _unready(self, program: Program, tape: Tape) -> bool:
-        """Return whether a graph is not to be run there now, and note why NumPy runs it."""
+        """Return whether NumPy must run an uncompiled graph; `settled` then says why."""
         if not self.backend.compiles or program.compiled is not None:
             return False
         start = perf_counter()
@@ -303,10 +303,14 @@ class BackendEngine:
         if found:
             self.outcome.compile_seconds += perf_counter() - start
             return False
-        if self.aside is not None and (self.compiling or program.seen >= SEEN_BEFORE_COMPILING):
-            started = compile_aside(self.aside, self.programs, self.backend, program, tape.inputs)
+        if self.background is not None and (
+            self.compiling or program.seen >= SEEN_BEFORE_COMPILING
+        ):
+            started = compile_in_background(
+                self.background, self.programs, self.backend, program, tape.inputs
+            )
             self.outcome.compilation = started
-            if started is not None or self.aside.is_busy:
+            if started is not None or self.background.is_busy:
                 self.outcome.settled = COMPILING
                 return True
         if self.outcome.compile_seconds > self.compile_seconds:
@@ -320,7 +324,7 @@ class BackendEngine:
     def _on_backend(
         self, program: Program, tape: Tape, modes: dict[str, str]
     ) -> tuple[list[Any], str]:
-        """Return the outputs of a program, and why NumPy must settle them; empty if it need not."""
+        """Return a program's outputs and why NumPy must settle them (empty if it need not)."""
         backend, outcome = self.backend, self.outcome
         start = perf_counter()
         with backend.scope():
@@ -331,9 +335,9 @@ class BackendEngine:
                 moved_there = [one.nbytes for one in tape.inputs if type(one) is np.ndarray]
                 outcome.put_bytes += sum(moved_there)
             fresh = backend.compiles and (program.compiled is None or program.is_untried)
-            looked_over = not self.relaxed and _is_loud(modes) and _is_due(program)
-            program.looks_over = looked_over and not backend.compiles
-            if fresh or (self.comparing and not program.runs):  # the first run tells nothing
+            check_finite = not self.relaxed and _warns(modes) and _is_check_due(program)
+            program.checks_finite = check_finite and not backend.compiles
+            if fresh or (self.comparing and not program.runs):  # untypical run
                 with part("compile", backend):
                     call = self._callable(program, given)
                     if self.timing:
@@ -344,12 +348,12 @@ class BackendEngine:
                 values, fired, finite = running.call(self._callable(program, given), given)
                 settled = _fired(fired)
                 backend.wait(values)
-                if not settled and looked_over:
-                    # NumPy looks faster than a compiled program that reduces to one value.
+                if not settled and check_finite:
+                    # NumPy checks faster than a compiled program that reduces to one value.
                     settled = self._warning(given, finite or map(self._finite, values))
                 if not settled:
                     values = [
-                        _own(value) if shared else value
+                        _copy(value) if shared else value
                         for value, shared in zip(values, program.shared, strict=True)
                     ]
         program.runs += 1
@@ -357,7 +361,7 @@ class BackendEngine:
         took = perf_counter() - there
         outcome.run_seconds += took
         if self.comparing and not settled and self._is_doubtful(took):
-            outcome.run_seconds -= max(0.0, took - self._run_again(program, given))
+            outcome.run_seconds -= max(0.0, took - self._time_rerun(program, given))
         if trace.enabled:
             trace.count("programs")
         return values, settled
@@ -367,8 +371,8 @@ class BackendEngine:
         known = self.numpy_seconds
         return known is not None and took > DOUBTFUL * known and not self._has_lost()
 
-    def _run_again(self, program: Program, given: list[Any]) -> float:
-        """Return what a program takes that has just run."""
+    def _time_rerun(self, program: Program, given: list[Any]) -> float:
+        """Return the seconds of another run of a program that has just run."""
         backend = self.backend
         start = perf_counter()
         with backend.scope():
@@ -376,7 +380,7 @@ class BackendEngine:
         return perf_counter() - start
 
     def _put(self, inputs: list[Any]) -> list[Any]:
-        """Return inputs with the arrays among them on the device."""
+        """Return the inputs, with arrays moved to the device."""
         backend = self.backend
         with part("put", backend) as span:
             given = [backend.put(one) if type(one) is np.ndarray else one for one in inputs]
@@ -394,26 +398,26 @@ class BackendEngine:
         return not is_inexact(value) or bool(np.isfinite(self.backend.get(value)).all())
 
     def _warning(self, given: list[Any], finite: Iterable[Any]) -> str:
-        """Return whether results left the finite numbers though the inputs were, which NumPy tells.
+        """Return why NumPy must warn: a result is not finite although all inputs are; else ''.
 
-        The results are right as they are; NumPy computes again for the warning.
+        The results are right; NumPy computes them again only to issue the warning.
         """
         if all(map(bool, finite)):
             return ""
         inputs = [self.get(value) for value in given if is_inexact(value)]
         return "NumPy warns of a result" if all(np.isfinite(x).all() for x in inputs) else ""
 
-    def _failed(
+    def _settle_failure(
         self, graph: Graph, tape: Tape, modes: dict[str, str], trouble: Exception
     ) -> list[Any]:
-        """Return what NumPy makes of a graph that failed on the backend."""
+        """Evaluate with NumPy a graph that failed on the backend."""
         outcome = self.outcome
         outcome.exhausted = self.backend.exhausted(trouble)
         outcome.died = isinstance(trouble, WorkerDied)
         reason = describe_error(trouble)
         if self.backend.lost(trouble):
             outcome.lost = reason
-        # They would keep the arrays of the failed run alive.
+        # These would keep the arrays of the failed run alive.
         trouble.__traceback__ = trouble.__cause__ = trouble.__context__ = None
         if outcome.exhausted:
             published.pressed(self.backend.name, exhausted=1)
@@ -439,7 +443,7 @@ class BackendEngine:
                 for is_array, value in zip(program.arrays, tape.inputs, strict=True)
             ]
             with np.errstate(**modes):  # type: ignore[arg-type]
-                program.looks_over = False
+                program.checks_finite = False
                 values, _, _ = program(*given)
             if self.pace is not None:
                 self.pace.done(planned - began, thread_time() - planned)
@@ -449,10 +453,10 @@ class BackendEngine:
             for value, shared in zip(values, _aliases(graph), strict=True)
         ]
 
-    def _compared(
+    def _compare_with_numpy(
         self, graph: Graph, tape: Tape, modes: dict[str, str], values: list[Any]
     ) -> list[Any]:
-        """Return NumPy's values; the backend is left out if its own are others."""
+        """Return NumPy's values; refuse the backend if its own differ."""
         expected = self._by_numpy(graph, tape, modes)
         cancels = any(entry[0].kind in CANCELLING_KINDS for entry in graph.entries)
         floor = CANCELLING if cancels else ELEMENTWISE
@@ -470,7 +474,7 @@ class BackendEngine:
 
 
 def as_dtype(host: Host, dtype: Dtype) -> Host:
-    """Return `host` as NumPy's own type of its dtype: C has two whole numbers of 64 bits."""
+    """Return `host` with the identical dtype object: C has two 64-bit integer types."""
     if host.dtype is dtype or host.dtype != dtype:
         return host
     return host.view(dtype)
@@ -483,15 +487,15 @@ def _fired(fired: list[Any]) -> str:
     return ""
 
 
-def _is_loud(modes: Mapping[str, Any]) -> bool:
+def _warns(modes: Mapping[str, Any]) -> bool:
     return any(modes[kind] != "ignore" for kind in ("over", "divide", "invalid"))
 
 
-def _is_due(program: Program) -> bool:
+def _is_check_due(program: Program) -> bool:
     return program.runs < CHECKED_RUNS or program.runs % CHECKED_EVERY == 0
 
 
-def _own(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     """Return a copy that shares memory with no other array."""
     return value.clone() if hasattr(value, "clone") else value.copy()
 
@@ -500,11 +504,11 @@ _VIEWS = frozenset(["getitem", "transpose", "reshape", "broadcast_to", "real", "
 
 
 def _aliases(graph: Graph) -> list[bool]:
-    """Return for each output whether NumPy's may share memory with something else."""
+    """Return for each output whether NumPy's may share memory with another array."""
     return [graph.entries[place][0].name in _VIEWS for place in graph.outputs]
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an exception in one line of at most 160 characters."""
+    """Return a one-line description of an exception, at most 160 characters."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}"[:160]

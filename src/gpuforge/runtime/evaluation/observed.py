@@ -1,6 +1,6 @@
-"""What tracing is told of an evaluation: its parts, the bytes moved, when the device was busy.
+"""Trace an evaluation: its parts, the bytes moved, when the device was busy.
 
-While tracing is off nothing of this is done, and each part costs the look whether it is.
+While tracing is off, each part costs only the check whether it is on.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.program import Program, Step
 
 LABELS = {"put": trace.TRANSFER, "get": trace.TRANSFER, "run": trace.WAIT}
-"""part -> what its time is; that of all others is gpuforge's own work"""
+"""part -> label of its time; all other parts are overhead"""
 DIRECTIONS = {"put": "to device", "get": "from device"}
 _LARGE_BYTES, _SAMPLED = 1 << 20, 64
-"""Arrays of so many bytes are told one by one; so many of their elements are looked at."""
+"""Arrays of at least this size are listed one by one, with a checksum of this many elements."""
 _MEMORY_EVERY_NS = 50_000_000
-"""The memory of a device is not read more often: some libraries take 10 µs for it."""
+"""Minimum time between reads of a device's memory: some libraries take 10 µs for it."""
 _read_at: dict[str, int] = {}
 
 
 def part(what: str, backend: Backend) -> trace.OpenSpan | trace.Nothing:
-    """Return what keeps a span around one part of an evaluation."""
+    """Return a context manager that traces one part of an evaluation as a span."""
     if not trace.enabled:
         return trace.NOTHING
     return trace.within(what, LABELS.get(what, trace.OVERHEAD), backend=backend.name)
 
 
 def moved(span: trace.OpenSpan | trace.Nothing, backend: Backend, arrays: Sequence[Any]) -> None:
-    """Say how many bytes a part moved, which is about to end; none, where memory is shared."""
+    """Add the bytes that a part moved to its span before it ends; none if memory is shared."""
     if isinstance(span, trace.OpenSpan):
         hosts = [one for one in arrays if isinstance(one, np.ndarray)]
         span.note(direction=DIRECTIONS[span.name], **described(hosts))
@@ -51,7 +51,7 @@ def moved(span: trace.OpenSpan | trace.Nothing, backend: Backend, arrays: Sequen
 
 
 def described(arrays: Sequence[Any]) -> dict[str, Any]:
-    """Return shape and dtype of the largest array, and its strides where it has gaps."""
+    """Return shape and dtype of the largest array, and its strides if it is not contiguous."""
     largest = max(arrays, key=lambda array: array.nbytes, default=None)
     if largest is None:
         return {}
@@ -61,9 +61,9 @@ def described(arrays: Sequence[Any]) -> dict[str, Any]:
 
 
 def _source(array: Any) -> tuple[int, int, int]:
-    """Return where an array lies, its bytes, and a checksum of some of its elements.
+    """Return an array's address, bytes, and a checksum of some of its elements.
 
-    Two arrays for which this is the same are most likely one that was not written into.
+    If these are equal for two transfers, most likely the same unchanged array was moved twice.
     """
     flat = array.reshape(-1, copy=False) if array.flags.c_contiguous else array.flat
     sample = np.asarray(flat[:: max(array.size // _SAMPLED, 1)])
@@ -71,7 +71,7 @@ def _source(array: Any) -> tuple[int, int, int]:
 
 
 class Running:
-    """One run of a program on a backend, whose device is watched."""
+    """One traced run of a program on a backend."""
 
     def __init__(self, backend: Backend, program: Program, lines: Lines) -> None:
         self.backend, self.program, self.lines = backend, program, lines
@@ -84,8 +84,8 @@ class Running:
         return self
 
     def call(self, call: Callable[..., Any], given: Sequence[Any]) -> Any:
-        """Run the program; its steps are spans where they run one by one."""
-        made = _watched(self.program, self.lines) if call is self.program else call
+        """Run the program, with a span per step if it runs step by step."""
+        made = _traced_program(self.program, self.lines) if call is self.program else call
         values = made(*given)
         if self.timer is not None:
             self.timer.stop()
@@ -93,10 +93,10 @@ class Running:
 
     def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: Any) -> None:
         if kind is None:
-            self._tell_busy(perf_counter_ns())
+            self._record_busy(perf_counter_ns())
         self.span.__exit__(kind, error, traceback)
 
-    def _tell_busy(self, end: int) -> None:
+    def _record_busy(self, end: int) -> None:
         name = self.backend.name
         lane = f"{name} compute"
         if self.timer is not None:
@@ -111,12 +111,12 @@ class Running:
         _read_memory(self.backend)
 
 
-class _Unwatched:
+class _Untraced:
     """A run while tracing is off."""
 
     __slots__ = ()
 
-    def __enter__(self) -> _Unwatched:
+    def __enter__(self) -> _Untraced:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -128,26 +128,26 @@ class _Unwatched:
         return call(*given)
 
 
-_UNWATCHED = _Unwatched()
+_UNTRACED = _Untraced()
 
 
-def run(backend: Backend, program: Program, lines: Lines) -> Running | _Unwatched:
-    """Return what watches one run of a program; its `call` runs it."""
-    return Running(backend, program, lines) if trace.enabled else _UNWATCHED
+def run(backend: Backend, program: Program, lines: Lines) -> Running | _Untraced:
+    """Return the context of one run of a program; its `call` method runs it."""
+    return Running(backend, program, lines) if trace.enabled else _UNTRACED
 
 
-def _watched(program: Any, lines: Lines) -> Any:
+def _traced_program(program: Any, lines: Lines) -> Any:
     """Return the program with a span around each of its steps."""
     from gpuforge.runtime.evaluation.program import Program
 
     if type(program) is not Program:  # it runs in another process
         return program
     made = copy(program)
-    made.steps = tuple([_watched_step(program, step, lines) for step in program.steps])
+    made.steps = tuple([_traced_step(program, step, lines) for step in program.steps])
     return made
 
 
-def _watched_step(program: Program, step: Step, lines: Lines) -> Step:
+def _traced_step(program: Program, step: Step, lines: Lines) -> Step:
     function, places, params, place, *rest = step
     name = program.graph.entries[place][0].name
     file, line = lines.get(place, ("", 0))
@@ -165,7 +165,7 @@ def _watched_step(program: Program, step: Step, lines: Lines) -> Step:
 
 
 def _read_memory(backend: Backend) -> None:
-    """Keep what is in use of a device's memory, where its library tells; not too often."""
+    """Trace the memory in use on a device, if its library reports it and it is due."""
     now = perf_counter_ns()
     if device_of(backend.name) == "cpu" or now - _read_at.get(backend.name, 0) < _MEMORY_EVERY_NS:
         return

@@ -1,4 +1,4 @@
-"""Opening a library: import it, compute a first real result on each device, measure its floor."""
+"""Open a library: import it, check a first result on each device, measure its minimum time."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from gpuforge.dataclass import replace
 from gpuforge.runtime import staging
 from gpuforge.runtime.backends import Backend, Failure, Opened, load
 from gpuforge.runtime.backends.numpy import NumpyBackend
-from gpuforge.runtime.evaluation.aside import ProgramEnds, importing
+from gpuforge.runtime.evaluation.background import ProgramEnds, importing
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs, describe_error
 from gpuforge.runtime.evaluation.recording import record
 from gpuforge.runtime.evaluation.reference import compare
 from gpuforge.runtime.threads import contention, fork_warning
 
 _FLOOR_CALLS = 7
-_SELDOM = 300_000  # objects more than were freed, between two looks for garbage
+_SELDOM = 300_000  # net allocations between two garbage collections
 
 
 def open_library(name: str) -> Opened:
-    """Import the backends of one library, once a process; keep those that compute as NumPy does."""
+    """Import a library, once per process, and return its backends that agree with NumPy."""
     return settle(name, tested(name))
 
 
 def load_library(name: str) -> Opened:
-    """Do the part of `open_library` that goes on beside the program; `settle` does the rest."""
+    """Do the part of `open_library` that may run in the background; `settle` does the rest."""
     try:
         with importing():
             start = thread_time()  # other threads' time is not the library's
@@ -41,7 +41,7 @@ def load_library(name: str) -> Opened:
 
 
 def settle(name: str, opened: Opened) -> Opened:
-    """Do what must not happen while NumPy computes: see to the threads of its BLAS."""
+    """Do the part that must not run while NumPy computes: restart the threads of its BLAS."""
     if opened.devices:
         contention.tame(name)
     return opened
@@ -49,10 +49,10 @@ def settle(name: str, opened: Opened) -> Opened:
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Let Python look for garbage less often: what an import makes is none, and it makes much.
+    """Collect garbage less often inside: an import allocates many objects and frees few.
 
-    Looking takes a tenth of PyTorch's import. What was made counts as old afterwards, or the next
-    look, at what is new, would take 0.1 s. A threshold that the program sets meanwhile stays.
+    Collection takes a tenth of PyTorch's import. The new objects then join the oldest generation,
+    or the next young collection takes 0.1 s. A threshold that the program sets meanwhile stays.
     """
     before = gc.get_threshold()
     if 0 < before[0] < _SELDOM:
@@ -69,7 +69,7 @@ def seldom_collected() -> Iterator[None]:
 
 @cache
 def tested(name: str) -> Opened:
-    """Import the backends of one library and test them; the threads of NumPy's BLAS stay theirs."""
+    """Import the backends of one library and test them, without touching NumPy's BLAS threads."""
     contention.prepare_environment()
     start = perf_counter()
     try:
@@ -92,9 +92,9 @@ def tested(name: str) -> Opened:
 
 
 def test_backend(backend: Backend) -> str:
-    """Compute a small result, compare it with NumPy's, and set the backend's floor.
+    """Compute a small result, compare it with NumPy's, and measure the backend's minimum time.
 
-    Returns why the backend is left out; empty when it works.
+    Returns why the backend is excluded; empty if it works.
     """
     values = np.arange(16, dtype=np.float32)
     expected = values * 2 + 1

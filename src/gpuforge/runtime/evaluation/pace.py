@@ -11,19 +11,19 @@ import numpy as np
 from gpuforge.runtime.array.unsupported import NotRecordable
 
 TELLING_SECONDS = 20e-3
-"""Processor time of recording that must be seen first."""
+"""Minimum CPU time of recording before it is judged."""
 MOST_CALLS = 2.0
-"""By its graphs a call may take NumPy so many times as long as when it is made as written: where it
-writes into a large array piece by piece, each piece makes another array."""
+"""Limit for a recorded call on NumPy, in times of the call as written. It is exceeded by functions
+that write into a large array piece by piece, since each write makes another array."""
 
 
 _PLAIN = (np.ndarray, float, int, complex, bool, str, type(None))
 
 
 def can_start_again(values: Iterable[Any]) -> bool:
-    """Return whether a call with these arguments can be made anew after a part of it ran.
+    """Return whether a call with these arguments can be restarted after part of it ran.
 
-    What is written into recorded arrays reaches the caller's at the end; a list is written at once.
+    Writes into recorded arrays reach the caller only at the end; writes into a list do so at once.
     """
     return all(type(value) in _PLAIN or isinstance(value, np.generic) for value in values)
 
@@ -33,7 +33,7 @@ class TooManyOperations(NotRecordable):
 
     Attributes
     ----------
-    factor : how many times as long, at least
+    factor : how many times as long, a lower bound
     """
 
     def __init__(self, factor: float) -> None:
@@ -42,18 +42,18 @@ class TooManyOperations(NotRecordable):
 
 
 class Pace:
-    """The processor time of one call whose graphs NumPy evaluates.
+    """The CPU time of one call whose graphs NumPy evaluates.
 
-    What is noted counts from the second graph on: the first one of a process also fills tables.
+    Recording time counts from the second graph on: the first one in a process also fills caches.
 
     Parameters
     ----------
     numpy_seconds
-        What the call takes as written.
+        Time of the call as written.
 
     Attributes
     ----------
-    graphs : how many were evaluated
+    graphs : number of graphs evaluated
     """
 
     def __init__(self, numpy_seconds: float) -> None:
@@ -62,31 +62,31 @@ class Pace:
         self._began = 0.0
         self._done = self._planned = 0.0
 
-    def noting_seconds(self, elsewhere_seconds: float = 0.0) -> float:
-        """Return what noting took so far, and will take again in each call."""
+    def recording_seconds(self, elsewhere_seconds: float = 0.0) -> float:
+        """Return the recording time so far, which each recorded call takes again."""
         return thread_time() - self._began - self._done - self._planned - elsewhere_seconds
 
     def check(self, elsewhere_seconds: float) -> None:
-        """Look at the time before one more graph is evaluated.
+        """Check the time before one more graph is evaluated.
 
-        `elsewhere_seconds` is what the backend took so far.
+        `elsewhere_seconds` is the time that the backend took so far.
 
         Raises
         ------
         TooManyOperations
-            If it takes too long to go on.
+            If recording takes too long.
         """
         if not self.graphs:
             return
-        noting = self.noting_seconds(elsewhere_seconds)
-        if noting > max(TELLING_SECONDS, self._done):
-            raise TooManyOperations(noting / max(self._done, 1e-6))
-        taken = noting + self._done + self._planned
+        recording = self.recording_seconds(elsewhere_seconds)
+        if recording > max(TELLING_SECONDS, self._done):
+            raise TooManyOperations(recording / max(self._done, 1e-6))
+        taken = recording + self._done + self._planned
         if taken > MOST_CALLS * self.numpy_seconds + TELLING_SECONDS:
             raise TooManyOperations(taken / self.numpy_seconds)
 
     def done(self, planned_seconds: float, seconds: float) -> None:
-        """Count what planning a graph took, which is done once, and what NumPy took for it."""
+        """Add the time to plan a graph (once per graph), and NumPy's time to evaluate it."""
         if not self.graphs:
             self._began = thread_time() - planned_seconds - seconds
         self.graphs += 1

@@ -1,4 +1,4 @@
-"""The memory of a backend's device: when it becomes short, and what is given back of it."""
+"""Memory pressure on a backend's device, and the release of cached memory."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 _log = logger("pressure")
 _EVERY_SECONDS = 0.05
-"""It is not read more often: some libraries take 10 µs for it."""
+"""Minimum time between two reads of free memory: some libraries take 10 µs for it."""
 _looked_at: dict[str, float] = {}
 _levels: dict[str, int] = {}
-"""Backend to the level that its memory was last seen at: 0, 1 from warning on, 2 from critical."""
+"""Backend to the last level of its memory pressure: 0, 1 (warning) or 2 (critical)."""
 
 
 def look(backend: Backend, warning: float, critical: float) -> None:
-    """Show that the share of a GPU's memory in use has risen above a level, if it has.
+    """Publish that the used share of a GPU's memory has risen to a higher level, if it has.
 
-    The host's memory is watched by whoever watches the host.
+    The host's memory is watched elsewhere.
     """
     name, now = backend.name, perf_counter()
     if device_of(name) == "cpu" or now - _looked_at.get(name, -inf) < _EVERY_SECONDS:
@@ -40,7 +40,7 @@ def look(backend: Backend, warning: float, critical: float) -> None:
 
 
 def release(backend: Backend) -> None:
-    """Have a library give back what it keeps for later calls, and show how much that was."""
+    """Make a library release its cached memory, and publish how much that was."""
     before = _memory(backend)
     backend.release()
     after = _memory(backend)
@@ -49,7 +49,7 @@ def release(backend: Backend) -> None:
 
 
 def _memory(backend: Backend) -> FreeMemory | None:
-    """Return how full a backend's memory is; a call must not fail because that is not known."""
+    """Return a backend's free memory; None if unknown, because no call must fail over that."""
     try:
         return backend.memory()
     except Exception as error:  # noqa: BLE001 - a driver may fail in any way

@@ -1,7 +1,7 @@
-"""A graph made ready for one backend: steps to run one after the other, or one compiled program.
+"""A graph prepared for one backend: steps to run in order, or one compiled program.
 
-The steps are planned once for each graph: what is not asked for is left out, values are dropped
-after their last use, and a write overwrites an array that nobody needs any more.
+The steps are planned once per graph: entries that no output needs are left out, values are dropped
+after their last use, and a write reuses the memory of an array that is no longer needed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Step = tuple[Callable[..., Any], tuple[int, ...], tuple[Any, ...], int, Guard | 
 
 
 class Program:
-    """What computes the outputs of one graph from its inputs.
+    """Computes the outputs of one graph from its inputs.
 
     Attributes
     ----------
     inputs : places of the graph's inputs, in order
     steps : in the order in which they run
-    runs, seen : how often it ran, and was asked for
-    eager : whether a guard can stop it: compiled programs run to their end
-    sought : whether a compiled form was looked for among those that earlier processes kept
-    is_untried : whether it was found there and has not run yet
-    looks_over : whether outputs are looked over for values that are not finite
+    runs, seen : how often it ran, and was requested
+    eager : whether a guard can stop it; compiled programs always run to their end
+    sought : whether a compiled form was looked up in the store
+    is_untried : whether its compiled form was loaded and has not run yet
+    checks_finite : whether outputs are checked for values that are not finite
     shared : for each output, whether it may share memory with an input or another one
     """
 
@@ -42,16 +42,16 @@ class Program:
         self.arrays = [graph.entries[i][0] is INPUT for i in self.inputs]
         self.steps = _plan(graph, lowering)
         self.finite = lowering.finite
-        self.looks_over = True
+        self.checks_finite = True
         self.eager = True
         self.sought = self.is_untried = False
         self.compiled: Callable[..., Any] | None = None
 
     def __call__(self, *given: Any) -> tuple[list[Any], list[Any], list[Any]]:
-        """Return the outputs, what the guards found, and whether outputs are finite.
+        """Return the outputs, the guards' results, and whether each output is finite.
 
-        A guard that found something is true: then NumPy must settle. The last is empty unless
-        `looks_over` is set.
+        If a guard's result is true, NumPy must settle. The last list is empty unless
+        `checks_finite`.
         """
         values: list[Any] = [None] * len(self.graph.entries)
         for place, value in zip(self.inputs, given, strict=True):
@@ -69,7 +69,7 @@ class Program:
             for old in drop:
                 values[old] = None
         made = [values[place] for place in self.graph.outputs]
-        if not self.looks_over:
+        if not self.checks_finite:
             return made, fired, []
         return made, fired, [self.finite(value) for value in made if is_inexact(value)]
 
@@ -107,14 +107,14 @@ _PRODUCTS = frozenset("multiply square fixed_power deg2rad rad2deg radians degre
 _MOVES = frozenset(
     "negative positive transpose reshape broadcast_to getitem gather checked_gather real".split()
 )
-"""Operations that hand on what they are given: a product is still one behind them."""
+"""Operations that pass a product on unrounded."""
 
 
 def _fenced(graph: Graph, needed: set[int]) -> set[int]:
-    """Return the products that go into a sum.
+    """Return the products that are operands of a sum.
 
-    Rounded once with it they differ in the last digit, which decides a comparison or a whole number
-    further on, and the difference of two products beyond the dtype is not NaN.
+    If product and sum are rounded only once (FMA), the last digit differs, which may decide a later
+    comparison or conversion to integer; and the difference of two overflowing products is not NaN.
     """
     products: set[int] = set()
     summed: set[int] = set()
@@ -132,7 +132,7 @@ def _fence(function: Callable[..., Any], fence: Any) -> Callable[..., Any]:
 
 
 def _uses(graph: Graph) -> tuple[set[int], dict[int, int]]:
-    """Return the entries that outputs need, and where each is used last; outputs at the end."""
+    """Return the entries that outputs need and the last use of each: the end, for outputs."""
     needed = set(graph.outputs)
     last = dict.fromkeys(graph.outputs, len(graph.entries))
     for place in range(len(graph.entries) - 1, -1, -1):
@@ -144,7 +144,7 @@ def _uses(graph: Graph) -> tuple[set[int], dict[int, int]]:
 
 
 def _roots(graph: Graph, lowering: Lowering) -> list[int]:
-    """Return for each entry the one whose memory it may share."""
+    """Return for each entry the entry whose memory it may share."""
     roots: list[int] = []
     for place, (operation, places, _) in enumerate(graph.entries):
         roots.append(roots[places[0]] if operation.name in lowering.views else place)
@@ -152,7 +152,7 @@ def _roots(graph: Graph, lowering: Lowering) -> list[int]:
 
 
 def _repeats(graph: Graph, place: int, lowering: Lowering) -> bool:
-    """Return whether an entry may hold one value in several places of an array."""
+    """Return whether several elements of an entry may share one memory location."""
     while graph.entries[place][0].name in lowering.views:
         if graph.entries[place][0].name == "broadcast_to":
             return True
@@ -163,7 +163,7 @@ def _repeats(graph: Graph, place: int, lowering: Lowering) -> bool:
 def _is_free(
     places: Sequence[int], place: int, roots: list[int], ends: dict[int, int], given: set[int]
 ) -> bool:
-    """Return whether the first input's memory is the program's own and is not needed after."""
+    """Return whether the first input's memory is the program's own and not needed afterwards."""
     root = roots[places[0]]
     others = all(roots[other] != root for other in places[1:])
     return root not in given and others and ends[root] <= place
@@ -178,6 +178,6 @@ def shared_outputs(graph: Graph, lowering: Lowering) -> list[bool]:
 
 
 def is_inexact(value: Any) -> bool:
-    """Return whether an array holds floating-point numbers."""
+    """Return whether an array has a floating-point or complex dtype."""
     name = str(getattr(value, "dtype", ""))
     return "float" in name or "complex" in name

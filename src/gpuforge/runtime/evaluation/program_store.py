@@ -1,9 +1,9 @@
-"""Compiled programs kept for the processes to come: to load one takes a tenth of compiling it.
+"""Compiled programs stored for later processes: loading one takes a tenth of compiling it.
 
-A file is named by a digest of everything that its program depends on: the graph, how the library
-lowers it, the versions and settings of the library, the CPU. Nothing in it is therefore ever out of
-date; what was not used for long is removed. The files lie in the user's own cache folder. Loading
-one may run what is in it, as importing a library does.
+A file is named by a digest of everything that its program depends on: the graph, its lowering, the
+library's version and settings, the CPU. So no file is ever out of date; the least recently used
+ones are removed. The files are in the user's own cache folder. Loading one may execute its content,
+as importing a library does.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _SOURCES = ("array", "array/operations", "lowering", "backends", "evaluation")
 
 
 class ProgramStore:
-    """The compiled programs that are kept in one folder.
+    """The compiled programs stored in one folder.
 
     Parameters
     ----------
     folder
-        Where they are kept; None keeps nothing.
+        Where they are stored; None stores nothing.
     machine
-        Fingerprint of what compiled code may depend on besides the library.
+        Fingerprint of everything else that compiled code may depend on.
     """
 
     def __init__(self, folder: Path | None = None, machine: str = "") -> None:
@@ -42,13 +42,13 @@ class ProgramStore:
         self._pruned = False
 
     def load(self, backend: Backend, graph: Graph) -> Program | None:
-        """Return the program that was kept for a graph; None where there is none that loads."""
+        """Return the stored program of a graph; None if there is none that loads."""
         path = self._path(backend, graph)
         if path is None:
             return None
         try:
             content = path.read_bytes()
-            os.utime(path)  # it is in use
+            os.utime(path)  # recently used
         except OSError:
             return None
         told, data = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
@@ -57,12 +57,12 @@ class ProgramStore:
             return None
         try:
             return backend.restored(data)
-        except Exception as error:  # noqa: BLE001 - then it is compiled, as it is without a file
+        except Exception as error:  # noqa: BLE001 - then it is compiled
             _log.info("%s does not load (%r): compiling anew", path, error)
             return None
 
     def keep(self, backend: Backend, graph: Graph, program: Program) -> None:
-        """Keep a compiled program, where its library can write it down."""
+        """Store a compiled program, if its library can serialize it."""
         if self._path(backend, graph) is None:
             return
         try:
@@ -71,7 +71,7 @@ class ProgramStore:
             _log.info("a program of %s is not kept: %r", backend.name, error)
 
     def write(self, backend: Backend, graph: Graph, data: bytes) -> None:
-        """Keep a compiled program that its library has written down."""
+        """Store a serialized compiled program."""
         path = self._path(backend, graph)
         if path is None:
             return
@@ -84,7 +84,7 @@ class ProgramStore:
             _log.info("a program of %s is not kept: %r", backend.name, error)
 
     def _path(self, backend: Backend, graph: Graph) -> Path | None:
-        """Return where the program of a graph is kept; None where it is not."""
+        """Return the file for the program of a graph; None if it cannot be stored."""
         if self._folder is None:
             return None
         try:
@@ -94,13 +94,13 @@ class ProgramStore:
             self._folder = None
             return None
         text = repr((graph.entries, graph.outputs))
-        if not under or " at 0x" in text:  # it has no name that another process would find
+        if not under or " at 0x" in text:  # it contains an address
             return None
         whole = (text, backend.name, under, self._machine, sources)
         return self._folder / digest(repr(whole), 20)
 
     def _prune(self, folder: Path) -> None:
-        """Remove, once a process, the files that were not used for longest if they are too many."""
+        """Remove the least recently used files if there are too many, once per process."""
         if self._pruned:
             return
         self._pruned = True
@@ -111,7 +111,7 @@ class ProgramStore:
 
 @cache
 def _sources() -> str:
-    """Return a digest of the code that makes programs of graphs: times of files may be fixed."""
+    """Return a digest of the code that compiles graphs; modification times may be fixed."""
     runtime = Path(__file__).parents[1]
     found = blake2b()
     for folder in _SOURCES:

@@ -1,4 +1,4 @@
-"""One recorded call: the user's function runs once, on arrays that note what it does."""
+"""Record a call: run the user's function once, on arrays that record its operations."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from gpuforge.runtime.evaluation.replay import Noted
 from gpuforge.runtime.function.entry import written
 
 _SUSPECT = (TypeError, AttributeError, BufferError, SystemError, NotImplementedError, ValueError)
-"""What a use of an array raises that only NumPy's own array can serve."""
+"""Exceptions raised by a use of an array that only a real NumPy array supports."""
 
 
 class Recorded:
-    """A recorded call that came to its end.
+    """A completed recorded call.
 
     Attributes
     ----------
     result : as NumPy would have returned it
-    kept : whether a recorded array outlived the call, in an object that the function wrote to
-    noted : what it noted, to be made again; None unless that was asked for
+    kept : whether a recorded array outlived the call, stored in some object
+    noted : what a replay needs; None unless requested
     """
 
     __slots__ = ("kept", "noted", "recorder", "result")
@@ -52,12 +52,12 @@ class Recorded:
 
 
 class StartAgain(Exception):
-    """The function used an array as only NumPy's own can be used; the text says how.
+    """The function used an array in a way that needs a real NumPy array; the text says how.
 
     Attributes
     ----------
-    kind : the type of the exception that the function met
-    factor : how many times as long as NumPy the recording takes, where that is why
+    kind : type of the exception raised inside the function
+    factor : how many times as long as NumPy recording takes, if that is the reason; else 0
     """
 
     def __init__(self, text: str, kind: type[BaseException], factor: float = 0.0) -> None:
@@ -74,26 +74,26 @@ def record(
     creates: bool = False,
     noting: type[Noted] | None = None,
 ) -> Recorded:
-    """Run a function once on recorded arrays and return its result with NumPy's own.
+    """Run a function once on recorded arrays and return its result with real NumPy arrays.
 
-    `noting` is what keeps what it noted, where that is asked for.
+    `noting` is the class that keeps what a replay needs; None to keep nothing.
 
     Raises
     ------
     StartAgain
-        If the function needs NumPy's own arrays: it is to be called as written, from the start.
+        If the function needs real NumPy arrays: the caller must call it as written, from the start.
     Exception
-        Whatever the function raises; what it wrote into its arguments before is there.
+        Whatever the function raises; its writes into arguments up to then have been made.
     """
     if type(function) is FunctionType and "shuffle" in written(function.__code__).co_names:
-        raise StartAgain(SHUFFLE, NotRecordable)  # while nothing was drawn yet
-    if _reaches_otherwise(function, (*args, *kwargs.values())):
+        raise StartAgain(SHUFFLE, NotRecordable)  # before any random number is drawn
+    if _has_other_alias(function, (*args, *kwargs.values())):
         raise StartAgain("memory of an argument is in reach by another name", NotRecordable)
     recorder = Recorder(engine)
     results = _Results(recorder)
     body = substituted(function, Namespace(recorder, creates=creates))
     referred = sys.getrefcount(recorder)
-    wrapped, given = _wrapped(recorder, (*args, *kwargs.values()))
+    wrapped, given = _wrap_arguments(recorder, (*args, *kwargs.values()))
     results.seen.update({id(one): one for one in wrapped if type(one) is np.ndarray})
     recorder.arguments = given
     positional = wrapped[: len(args)]
@@ -102,7 +102,7 @@ def record(
         result = body(*positional, **named)
     except BaseException as error:
         engine.pace = None
-        if recorder.trouble or _is_ours(error, function):
+        if recorder.trouble or _is_caused_by_recording(error, function):
             again = StartAgain(
                 recorder.trouble or _reason(error), type(error), getattr(error, "factor", 0.0)
             )
@@ -117,7 +117,7 @@ def record(
         _settle_exports(recorder, _Results(recorder), (*args, *kwargs.values()))
         recorder.closed = True
         raise
-    engine.pace = None  # what is left is worth its evaluation
+    engine.pace = None  # the body has ended: only evaluation is left
     del positional, named, wrapped
     noted = noting(recorder, result) if noting else None
     recorder.force()
@@ -134,7 +134,7 @@ def record(
 
 
 def _close(others: int, recorder: Recorder, given: list[Array], results: _Results) -> bool:
-    """End a recording to which so many others refer; return whether arrays of it were kept."""
+    """End a recording with `others` references to it; return whether recorded arrays outlive it."""
     own = len(given) + (recorder.namespace is not None)
     kept = others > own or any(sys.getrefcount(array) > _GIVEN for array in given)
     if kept:
@@ -143,8 +143,8 @@ def _close(others: int, recorder: Recorder, given: list[Array], results: _Result
     return kept
 
 
-def _reaches_otherwise(function: Any, values: tuple[Any, ...]) -> bool:
-    """Return whether a function that writes reads objects or names that hold an argument."""
+def _has_other_alias(function: Any, values: tuple[Any, ...]) -> bool:
+    """Return whether a function that writes can reach an argument's memory by another name."""
     outside: list[Any] = []
     if type(function) is FunctionType:
         outside += map(function.__globals__.get, written(function.__code__).co_names)
@@ -174,14 +174,14 @@ def _reaches_otherwise(function: Any, values: tuple[Any, ...]) -> bool:
 
 
 MAX_HELD = 64
-"""Values that are looked at in one container or object."""
+"""Values that are inspected in one container or object."""
 _writing: dict[Any, bool] = {}
 MAX_DEPTH = 4
-"""Functions that call each other, which are read for writes."""
+"""Depth of nested calls that are searched for writes."""
 
 
 def _may_write(function: FunctionType, kinds: tuple[type, ...], depth: int) -> bool:
-    """Return whether a function, or one that it names, assigns to places or in place."""
+    """Return whether a function, or one that it names, assigns to items or in place."""
     code, names = written(function.__code__), function.__globals__
     if any(
         step.opname == "STORE_SUBSCR" or (step.opname == "BINARY_OP" and "=" in step.argrepr)
@@ -196,10 +196,10 @@ def _may_write(function: FunctionType, kinds: tuple[type, ...], depth: int) -> b
     )
 
 
-def _wrapped(recorder: Recorder, values: tuple[Any, ...]) -> tuple[list[Any], list[Array]]:
-    """Return what the function gets for its arguments, and the recorded arrays among it.
+def _wrap_arguments(recorder: Recorder, values: tuple[Any, ...]) -> tuple[list[Any], list[Array]]:
+    """Return the values to pass for the arguments, and the recorded arrays among them.
 
-    An array given twice is one recorded array, too; one of another byte order is left alone.
+    An array passed twice becomes one recorded array; non-native byte order is not recorded.
     """
     arrays: dict[int, Array] = {}
     for value in values:
@@ -211,7 +211,7 @@ def _wrapped(recorder: Recorder, values: tuple[Any, ...]) -> tuple[list[Any], li
 
 
 def _write_back(recorder: Recorder, given: list[Array]) -> None:
-    """Copy what was written into arguments to the caller's arrays."""
+    """Copy writes into recorded arguments back to the caller's arrays."""
     written = [array._storage for array in given if array._storage and array._storage.version]
     sources = [storage.source for storage in written if storage.source is not None]
     values = []
@@ -227,18 +227,18 @@ def _write_back(recorder: Recorder, given: list[Array]) -> None:
 
 
 _ALONE = 2
-"""References to a node that only its storage holds."""
+"""Reference count of a node that only its storage refers to."""
 
 
 def _settle_error(recorder: Recorder, given: list[Array], error: BaseException) -> None:
-    """Put NumPy's own arrays into an exception that leaves the function."""
+    """Replace recorded arrays in an exception that leaves the function."""
     results = _Results(recorder)
     error.args = tuple(results.of(value) for value in error.args)
     results.of(vars(error))
 
 
 def _settle_exports(recorder: Recorder, results: _Results, values: tuple[Any, ...]) -> None:
-    """Put memory of the user's where arguments hold what NumPy was given of recorded arrays."""
+    """Replace exports of recorded arrays in the attributes and items of arguments."""
     for value in values if recorder.exports else ():
         held: Any = value if type(value) is dict else getattr(value, "__dict__", None)
         for name, item in list(held.items()) if type(held) is dict else ():
@@ -249,7 +249,7 @@ def _settle_exports(recorder: Recorder, results: _Results, values: tuple[Any, ..
 
 
 class _Results:
-    """The result of a call with NumPy's own arrays in the place of recorded ones."""
+    """Replaces the recorded arrays in a result with real NumPy arrays."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -258,7 +258,7 @@ class _Results:
         self.alive: list[Any] = []
 
     def of(self, value: Any) -> Any:
-        """Return a value with every recorded array in it replaced; containers stay the same."""
+        """Return a value with every recorded array replaced; containers keep their identity."""
         kind = type(value)
         if kind is Array:
             return self._array(value)
@@ -324,7 +324,7 @@ class _Results:
         return self._owned(node_of(value))
 
     def _whole(self, storage: Storage) -> Host:
-        """Return the memory that several results may share."""
+        """Return a storage's memory, which several results may share."""
         found = self.seen.get(id(storage))
         if found is None:
             host = self._owned(storage.node)
@@ -334,7 +334,7 @@ class _Results:
         return found
 
     def _owned(self, node: Node) -> Host:
-        """Return the value of a node in memory that no other result has."""
+        """Return the value of a node in memory that no other result uses."""
         host = self.recorder.host(node)
         taken = any(host is other for other in self.hosts)
         self.hosts.append(host)
@@ -345,7 +345,7 @@ class _Results:
         return host
 
     def given_to_numpy(self, value: Host) -> Any:
-        """Return what stands for an array that was exported, or for a view of one; else None."""
+        """Return the result array for an exported array or a view of one; else None."""
         for array, held in self.recorder.exports.values():
             if held() is value:
                 return self._array(array)
@@ -356,7 +356,7 @@ class _Results:
         return None
 
     def _exported(self, value: Host) -> Any:
-        """Return what ``np.asarray`` gave of an argument as the caller's own array."""
+        """Return the caller's own array for what ``np.asarray`` returned for an argument."""
         if value.flags.writeable or id(value) in self.seen:
             return value
         found = self.given_to_numpy(value)
@@ -390,16 +390,16 @@ _HOLDING_NOTHING = {np.ndarray, ModuleType, FunctionType, type, *_ATOMS}
 
 
 def _settle_kept(recorder: Recorder, given: list[Array], results: _Results) -> None:
-    """Replace recorded arrays that outlive the call where they are kept."""
+    """Replace recorded arrays that outlive the call in the objects that hold them."""
     kept = [one for one in gc.get_referrers(recorder) if type(one) is Array]
     for array in kept:
         _replace(array, results.of(array), (kept, given, results.alive), 0)
 
 
 def _replace(old: Any, new: Any, own: tuple[Any, ...], depth: int) -> None:
-    """Put `new` where objects of the user's hold `old`.
+    """Replace `old` with `new` in the user's objects that hold it.
 
-    No closure may hold `old` here: its cell would be found among the holders.
+    No closure may hold `old` here, or its cell would be found among the holders.
     """
     for holder in gc.get_referrers(old):
         if _is_one_of(holder, own) or isinstance(holder, FrameType):
@@ -411,12 +411,12 @@ def _replace(old: Any, new: Any, own: tuple[Any, ...], depth: int) -> None:
         elif isinstance(holder, CellType):
             holder.cell_contents = new
         elif type(holder) is tuple and depth < 4:
-            _replace(holder, _exchanged(holder, old, new), own, depth + 1)
+            _replace(holder, _with_replaced(holder, old, new), own, depth + 1)
         elif isinstance(holder, BaseException):
-            holder.args = _exchanged(holder.args, old, new)
+            holder.args = _with_replaced(holder.args, old, new)
             _replace_item(vars(holder), list(vars(holder).items()), old, new)
         elif isinstance(holder, partial):
-            _set_partial(holder, _exchanged(holder.args, old, new), holder.keywords)
+            _set_partial(holder, _with_replaced(holder.args, old, new), holder.keywords)
         else:
             _replace_attribute(holder, old, new)
 
@@ -425,7 +425,7 @@ def _is_one_of(holder: Any, own: tuple[Any, ...]) -> bool:
     return any(holder is mine for mine in own)
 
 
-def _exchanged(items: tuple[Any, ...], old: Any, new: Any) -> tuple[Any, ...]:
+def _with_replaced(items: tuple[Any, ...], old: Any, new: Any) -> tuple[Any, ...]:
     made = list(items)
     for place, item in enumerate(items):
         if item is old:
@@ -442,7 +442,7 @@ def _replace_attribute(holder: Any, old: Any, new: Any) -> None:
 
 
 def _set_partial(made: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-    """Give a partial other arguments, in place: others may refer to it."""
+    """Change the arguments of a partial in place: other objects may refer to it."""
     made.__setstate__((made.func, args, keywords, {}))
 
 
@@ -457,11 +457,11 @@ def _replace_item(holder: Any, items: list[Any], old: Any, new: Any) -> None:
 
 
 _GIVEN = 3
-"""References to an argument that nobody kept, while it is looked at."""
+"""Reference count of an argument that nothing else holds, while it is being counted."""
 
 
-def _is_ours(error: BaseException, function: Callable[..., Any]) -> bool:
-    """Return whether an exception may be there only because an array was recorded."""
+def _is_caused_by_recording(error: BaseException, function: Callable[..., Any]) -> bool:
+    """Return whether an exception may have been raised only because an array was recorded."""
     if isinstance(error, NotRecordable):
         return True
     if not isinstance(error, _SUSPECT):
@@ -477,11 +477,11 @@ def _is_ours(error: BaseException, function: Callable[..., Any]) -> bool:
     if isinstance(error, ValueError):
         return "read-only" in str(error)
     own = str(getattr(function, "__module__", ""))
-    return not (_raises(innermost) and home.split(".")[0] == own.split(".")[0])
+    return not (_is_raise_statement(innermost) and home.split(".")[0] == own.split(".")[0])
 
 
-def _raises(place: TracebackType) -> bool:
-    """Return whether a ``raise`` statement (or ``assert``) stands at a place."""
+def _is_raise_statement(place: TracebackType) -> bool:
+    """Return whether a traceback entry is at a ``raise`` (or ``assert``) statement."""
     code = place.tb_frame.f_code.co_code
     opcode = code[place.tb_lasti] if place.tb_lasti < len(code) else -1
     return opcode in (dis.opmap["RAISE_VARARGS"], dis.opmap["RERAISE"])
@@ -498,11 +498,11 @@ def _reason(error: BaseException) -> str:
     return f"{line}: {error}" if line else str(error)
 
 
-# -- a function that sees other names ------------------------------------------------------------
+# -- a function with substituted globals ---------------------------------------------------------
 
 
 class _Globals(dict[str, Any]):
-    """A function's globals, in which NumPy is another namespace."""
+    """A function's globals, with NumPy replaced by a recording namespace."""
 
     def __init__(self, real: dict[str, Any], namespace: Namespace) -> None:
         super().__init__()
@@ -519,7 +519,7 @@ class _Globals(dict[str, Any]):
 
 
 def substituted(function: Callable[..., Any], namespace: Namespace) -> Callable[..., Any]:
-    """Return a function whose code finds `namespace` where it would find NumPy."""
+    """Return a copy of a function whose globals have `namespace` in place of NumPy."""
     if type(function) is not FunctionType:
         return function
     code = written(function.__code__)
@@ -541,7 +541,7 @@ _needs: dict[Any, bool] = {}
 
 
 def _needs_globals(code: Any) -> bool:
-    """Return whether code writes to its globals, or asks for the dict that holds them."""
+    """Return whether code writes to its globals or may access their dict."""
     found = _needs.get(code)
     if found is None:
         names = {"STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_STAR"}

@@ -1,4 +1,4 @@
-"""NumPy is the reference: whether another result agrees with its own."""
+"""Compare a backend's result with NumPy's, which is the reference."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 TOLERANCE = {"float16": 2e-3, "float32": 2e-5, "float64": 1e-11, "longdouble": 1e-11}
-"""Relative to the larger of the two values, but not to less than a share of the largest value of
-the result: a thousandth, or all of it where sums of many terms may cancel. About 100 roundings."""
+"""Relative to the larger of the two values, but at least to a share of the result's largest value:
+a thousandth, or all of it where sums of many terms may cancel. About 100 roundings."""
 _SAMPLED = 1 << 19
-"""Results of more elements are compared by a sample of them: comparing all would take 10 ms, longer
-than several calls."""
+"""Larger results are compared by a sample: comparing all elements would take 10 ms, longer than
+several calls."""
 _PIECE = 1 << 15
-"""Elements that are looked at together: they and what is made of them fit into a cache."""
+"""Elements compared at a time: they and the temporaries fit into a cache."""
 CANCELLING = 1.0
 ELEMENTWISE = 1e-3
 
@@ -28,7 +28,7 @@ def _dtype_text(array: Array, dtype: str) -> str:
 def compare(expected: Array, found: Array, floor: float = ELEMENTWISE) -> str:
     """Return how `found` differs from NumPy's `expected` beyond rounding; empty if it agrees.
 
-    `floor` is the share of the largest value that errors are measured against at least.
+    `floor` is the least scale for errors, as a share of the largest value.
     """
     return _compare_arrays(expected, found, floor)
 
@@ -53,14 +53,14 @@ def _compare_arrays(expected: Array, found: Array, floor: float) -> str:
 
 
 def _sample(array: Array) -> Array:
-    """Return some elements of a large array: those at its ends, and in between one in so many."""
+    """Return a sample of a large array: both ends and a regular selection between."""
     flat = array.reshape(-1)
     every = flat.size // _SAMPLED * 2 + 1  # odd: not always the same column
     return np.concatenate([flat[:_PIECE], flat[::every], flat[-_PIECE:]])
 
 
 def _nearly_equal(expected: Array, found: Array, floor: float) -> bool:
-    """Return whether real numbers are all finite and agree, looking at a piece at a time."""
+    """Return whether real numbers are all finite and agree, one piece at a time."""
     pieces = [(one[at : at + _PIECE], two[at : at + _PIECE])
               for one, two in [(expected.reshape(-1), found.reshape(-1))]
               for at in range(0, one.size, _PIECE)]  # fmt: skip
@@ -82,12 +82,12 @@ def _nearly_equal(expected: Array, found: Array, floor: float) -> bool:
 
 
 def _sizes(values: Array) -> Array:
-    """Return the sizes of real numbers, zero for those that are not finite."""
+    """Return the absolute values of real numbers, zero for those that are not finite."""
     return np.where(np.isfinite(values), np.abs(values), 0)
 
 
 def _compare_floats(expected: Array, found: Array, floor: float, size: Array | None = None) -> str:
-    """Compare real numbers, or one part of complex ones, of which `size` is the larger part."""
+    """Compare real numbers, or one part of complex ones whose larger part is `size`."""
     finite = np.isfinite(expected)
     if not np.array_equal(finite, np.isfinite(found)):
         return "NaN or infinity where NumPy gives a number, or the reverse"

@@ -1,8 +1,8 @@
-"""A call made again without the user's Python: its graph is known, and its Python adds nothing.
+"""Replay a call: run its known graph without running the user's Python.
 
-Where a function depends on its arguments alone (`dependence`), and a recorded call of it was one
-graph that was evaluated at its end, the next call of the same signature runs that graph. Whatever
-is unusual about a call leaves it to be recorded: the body has not run yet.
+If a function depends on its arguments alone (`dependence`), and a recorded call of it was one graph
+evaluated at its end, the next call of the same signature runs that graph. A call with anything
+unusual is recorded instead, which is safe because the body has not run yet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.program import Program
 
 MAX_CONSTANT_BYTES = 1 << 16
-"""Arrays that a body makes itself, of more bytes than this, are not kept for the next call."""
+"""Limit for an array that the body creates, which a replay has to keep."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Leaf:
 
     Attributes
     ----------
-    output : its place among the outputs of the program
-    scalar : whether NumPy has a scalar here
-    chain : the steps that lead from the output to it
-    whole : whether the output is in C order, as NumPy's is, or as memory that others may share
+    output : index among the outputs of the program
+    scalar : whether NumPy returns a scalar here
+    chain : view steps from the output to it
+    whole : whether the output must be in C order
     """
 
     output: int
@@ -46,7 +46,7 @@ class Leaf:
 
 
 class Form:
-    """How a result is made of the outputs of a graph: a leaf, or leaves in a tuple or list."""
+    """How a result is built from a graph's outputs: a leaf, or a tuple or list of leaves."""
 
     def __init__(self, leaves: tuple[Leaf, ...], kind: type | None) -> None:
         self.leaves, self.kind = leaves, kind
@@ -68,13 +68,13 @@ def _leaf(leaf: Leaf, host: Host) -> Any:
 
 
 class Noted:
-    """What a recorded call was before it was evaluated: enough to make it again.
+    """What a replay needs of a recorded call, collected before the call is evaluated.
 
     Attributes
     ----------
-    inputs : the values that its graph took
-    form : how its result is made of the graph's outputs; None where it takes more than them
-    lines : where the entries of its graph come from
+    inputs : input values of its graph
+    form : how its result is built from the graph's outputs; None if it cannot be replayed
+    lines : source lines of the graph's entries
     """
 
     def __init__(self, recorder: Recorder, result: Any) -> None:
@@ -96,7 +96,7 @@ class Noted:
         )
 
     def close(self, program: Program | None) -> None:
-        """Take in the program that evaluated it, and let go of the recorded arrays."""
+        """Finish with the program that evaluated it, and release the recorded arrays."""
         if self._plain and program is not None and len(program.inputs) == len(self._tape.inputs):
             self.form = self._form(program.graph.outputs)
             self.inputs, self.lines = self._tape.inputs, self._tape.lines
@@ -115,7 +115,7 @@ class Noted:
 
     @staticmethod
     def _node(array: Array) -> Node | None:
-        """Return the node of the memory of a result; None where that is not the result's alone."""
+        """Return the node of a result's memory; None if that is an argument's memory."""
         storage = array._storage
         if storage is None:
             return node_of(array)
@@ -123,17 +123,17 @@ class Noted:
 
 
 def leaf_of(array: Array, output: int) -> Leaf:
-    """Return how an array is made of an output."""
+    """Return how an array is built from an output."""
     whole = array._storage is not None or not array._recorder.turned
     return Leaf(output, array._scalar, array._chain, whole)
 
 
 class Replay:
-    """One signature of one function on one backend, ready to be made again.
+    """Replays calls of one signature of one function on one backend.
 
     Attributes
     ----------
-    given : for each input of the program, the place of an argument, or None for a constant
+    given : for each program input, (index of an argument, None) or (None, constant)
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Replay:
         self.dependence, self.given, self.statics, self.modes = dependence, given, statics, modes
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the result, or None where this call is to be recorded."""
+        """Return the result, or None if this call must be recorded."""
         values = (*args, *kwargs.values()) if kwargs else args
         for place, known in self.statics:
             if values[place] != known:
@@ -154,7 +154,7 @@ class Replay:
         if np.geterr() != self.modes or not self.dependence.holds():
             return None
         inputs = [known if place is None else values[place] for place, known in self.given]
-        hosts = self.engine.again(self.program, inputs, self.modes, self.lines)
+        hosts = self.engine.rerun(self.program, inputs, self.modes, self.lines)
         return None if hosts is None else self.form.made(hosts)
 
 
@@ -162,7 +162,7 @@ def replay_of(
     noted: Noted, engine: BackendEngine, dependence: Dependence, args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Replay | None:  # fmt: skip
-    """Return what makes a recorded call again; None where it cannot be made again."""
+    """Return the replay of a recorded call; None if it cannot be replayed."""
     program = engine.latest
     outcome = engine.outcome
     if noted.form is None or program is None or outcome.programs != 1 or outcome.settled:
@@ -172,7 +172,7 @@ def replay_of(
         return None
     arrays = [place for place, value in enumerate((*args, *kwargs.values()))
               if type(value) is np.ndarray]  # fmt: skip
-    if len(noted.sources) < len(arrays):  # one was given twice: the next call may give two
+    if len(noted.sources) < len(arrays):  # an array was passed twice; the next call may pass two
         return None
     given: list[tuple[int | None, Any]] = []
     for place, value in zip(program.inputs, noted.inputs, strict=True):
@@ -189,9 +189,9 @@ def replay_of(
 
 
 def _statics(values: tuple[Any, ...]) -> tuple[tuple[int, Any], ...] | None:
-    """Return the floating-point numbers among arguments; None where one is more than a number.
+    """Return the floats among the arguments by index; None if the call cannot be replayed.
 
-    Whole numbers, text and None are part of the key that a choice is held under.
+    Integers, text and None are part of the key of the cached decision.
     """
     found = []
     for place, value in enumerate(values):

@@ -1,1 +1,1 @@
-"""The way of a call: sign, admit, decide, execute, settle, learn."""
+"""How a call is executed: sign, admit, decide, execute, settle, learn."""

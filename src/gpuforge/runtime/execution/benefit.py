@@ -1,4 +1,4 @@
-"""Whether a call would be faster on another backend than NumPy, by how much, on what evidence."""
+"""Whether a call would be faster on another backend than NumPy, by how much, and how we know."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ from gpuforge.runtime.session import current_session
 from gpuforge.units import format_seconds, significant
 
 SURE = 0.8
-"""A prediction that is less likely to be right than this is no answer: calibrated priors alone are
-right in 85 % of the cells of ``benchmarks/would_benefit.py``, where they are this sure in 95 %."""
+"""Less likely predictions give no verdict. Calibrated priors alone are right in 85 % of the cells
+of ``benchmarks/would_benefit.py``, and in 95 % of those where they are this sure."""
 ENOUGH_SAMPLES, CERTAIN = 3, 0.95
-"""Learned timings need no measurement where there are so many of each backend, or where they make
-it this certain which is faster."""
+"""Learned timings suffice without a measurement if there are this many of each backend, or if they
+make it this certain which one is faster."""
 
 
 @dataclass(frozen=True)
 class Benefit:
-    """Whether a call would be faster on another backend than NumPy. ``print`` it, or read it.
+    """Whether a call would be faster on another backend than NumPy; printable.
 
     True where the verdict is ``"yes"``.
 
     Attributes
     ----------
-    function, call : its name; dtypes and shapes of its arrays
+    function, call : name of the function; dtypes and shapes of the arrays
     verdict : ``"yes"``, ``"no"`` or ``"unknown"``
-    reason : why, in a sentence
-    backend : the fastest other backend; empty where none can make the call
-    numpy_seconds, other_seconds : one call on NumPy and on `backend`, transfers included; None
-        where nothing tells
-    transfer_seconds : of `other_seconds`, for the arguments there and the results back; None where
-        it was not measured
-    first_seconds : what the first call there takes besides, to compile
-    confidence : how likely the verdict is right, by the scatter of what it rests on; None where
-        that is no measured or predicted time
+    reason : a sentence that explains the verdict
+    backend : the fastest other backend; empty if none can make the call
+    numpy_seconds, other_seconds : time of one call on NumPy and on `backend`, transfers included;
+        None if unknown
+    transfer_seconds : part of `other_seconds` spent moving arguments there and results back; None
+        if not measured
+    first_seconds : extra time of the first call there, to compile
+    confidence : probability that the verdict is right, from the spread of the estimates; None if it
+        rests on no measured or predicted time
     evidence : ``"measured"``, ``"learned"``, ``"predicted"`` or ``"nothing"``
-    rows : what is known of each backend
-    advice : what one could do
-    runs, cost_seconds : how many calls were made for this answer, and what finding it took, with
-        the libraries that were loaded for it
+    rows : what is known about each backend
+    advice : suggestions
+    runs, cost_seconds : calls made for this answer, and the time that finding it took, including
+        loading libraries
     """
 
     function: str
@@ -75,7 +75,7 @@ class Benefit:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as long NumPy takes as the fastest other backend."""
+        """NumPy's time divided by that of the fastest other backend."""
         if self.numpy_seconds is None or not self.other_seconds:
             return None
         return self.numpy_seconds / self.other_seconds
@@ -97,7 +97,7 @@ class Benefit:
 def benefit_of(
     offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any], *, measure: bool
 ) -> Benefit:
-    """Return whether a call would be faster elsewhere; `measure` says whether it may be run."""
+    """Return whether a call would be faster elsewhere; it is run only if `measure` is true."""
     session, written = current_session(), offloaded.__wrapped__
     name = name_of(written)
     if not session.settings.enabled:
@@ -113,10 +113,10 @@ def benefit_of(
     session.openings.collect()
     if call.pin and call.pin != NUMPY:
         session.find(call.pin)
-    known = _known(call)
+    known = _answer_from_evidence(call)
     if known.evidence == "learned" or not measure:
         return known
-    return _measured(call)
+    return _answer_by_measuring(call)
 
 
 def as_written(function: str, reason: str, call: str = "") -> Benefit:
@@ -124,8 +124,8 @@ def as_written(function: str, reason: str, call: str = "") -> Benefit:
     return Benefit(function, call, "no", f"it is called as written: {reason}", confidence=1.0)
 
 
-def _others(call: Call) -> list[Candidate]:
-    """Return the open backends besides NumPy that may make the call."""
+def _other_candidates(call: Call) -> list[Candidate]:
+    """Return the open backends, NumPy excluded, that may make the call."""
     pin = call.pin if call.pin != NUMPY else ""
     wanted = call.session.find(pin).name if pin else ""
     return [
@@ -134,7 +134,7 @@ def _others(call: Call) -> list[Candidate]:
     ]  # fmt: skip
 
 
-def _closed(call: Call) -> list[str]:
+def _unopened_libraries(call: Call) -> list[str]:
     """Return the libraries that could be opened for the call."""
     libraries = call.session.libraries
     if call.session.forked or (call.pin and call.pin != NUMPY):
@@ -142,15 +142,15 @@ def _closed(call: Call) -> list[str]:
     return [one.name for one in libraries.values() if not libraries.is_no_choice(one)]
 
 
-def _known(call: Call) -> Benefit:
-    """Return the answer that follows without running anything."""
+def _answer_from_evidence(call: Call) -> Benefit:
+    """Return the answer from what is known already, without running anything."""
     kind, key, size = call.record.kind, call.key, call.signature.size
     with call.session.lock:
         if kind.prior is None:  # no library is open yet
             call.session.equip(call.function, call.record)
         base = kind.estimate(Candidate(NUMPY), key, size)
-        others = {one.name: kind.estimate(one, key, size) for one in _others(call)}
-        for library in _closed(call):
+        others = {one.name: kind.estimate(one, key, size) for one in _other_candidates(call)}
+        for library in _unopened_libraries(call):
             for name in _devices(call, library):
                 if not refusal(call, name):
                     others[name] = kind.estimate(Candidate(name), key, size)
@@ -166,7 +166,7 @@ def _known(call: Call) -> Benefit:
     if len(found) < len(others):
         missing = ", ".join(name for name in others if name not in found)
         return made.unknown(f"nothing tells how long {missing} would take", base)
-    learned = _tells(base, found)
+    learned = _is_conclusive(base, found)
     first = {name: kind.compile_seconds(one) for one in call.candidates
              if (name := one.name) in found and one.compiles
              and not kind.curve(name).cell(key).ready}  # fmt: skip
@@ -177,8 +177,8 @@ def _is_learned(estimate: Estimate) -> bool:
     return estimate.samples >= ENOUGH_SAMPLES and estimate.spread <= FAR_SPREAD
 
 
-def _tells(base: Estimate, others: dict[str, Estimate]) -> bool:
-    """Return whether learned timings need no measurement besides."""
+def _is_conclusive(base: Estimate, others: dict[str, Estimate]) -> bool:
+    """Return whether learned timings suffice without a measurement."""
     if all(map(_is_learned, (base, *others.values()))):
         return True
     likely = max(chance(one, base) for one in others.values())
@@ -187,9 +187,9 @@ def _tells(base: Estimate, others: dict[str, Estimate]) -> bool:
 
 
 def _devices(call: Call, library: str) -> list[str]:
-    """Return the devices that a library had when it was opened last.
+    """Return the devices that a library had when it was last opened.
 
-    Where it never was: its CPU, or its name alone, of which nothing is known, where a GPU may be.
+    If it never was: its CPU, or its bare name, without estimates, if there may be a GPU.
     """
     session = call.session
     kept = session.kept.constant(f"devices:{library}@{session.libraries.version(library)}")
@@ -199,15 +199,15 @@ def _devices(call: Call, library: str) -> list[str]:
     return [f"{library}:cpu" if no_gpu else library]
 
 
-def _measured(call: Call) -> Benefit:
-    """Run the call on copies of its arguments, here and there, and return what that shows."""
+def _answer_by_measuring(call: Call) -> Benefit:
+    """Run the call on copies of its arguments, on each backend, and return the answer."""
     session = call.session
     with session.counted():
         made = Measurement(call)
         if made.numpy.cell.typical >= UNPROMISING_SECONDS:
-            for library in _closed(call):
+            for library in _unopened_libraries(call):
                 session.openings.open(session.libraries[library])
-            names = [one.name for one in _others(call)]
+            names = [one.name for one in _other_candidates(call)]
             made.compare([one for one in session.backends() if one.name in names])
         crowded = session.crowded
         made.keep()
@@ -237,7 +237,7 @@ def _row(one: Contender) -> Row:
 
 
 class _Answer:
-    """An answer for one call in the making."""
+    """Builds the answer for one call from its estimates."""
 
     def __init__(
         self, call: Call, rows: tuple[Row, ...], made: Measurement | None = None,
@@ -257,7 +257,7 @@ class _Answer:
         )  # fmt: skip
 
     def unknown(self, reason: str, base: Estimate | None = None) -> Benefit:
-        """Return that nothing can be said without a measurement."""
+        """Return that the answer needs a measurement."""
         advice = ["measure=True runs it on copies of its arguments and finds out"]
         if not self.call.session.priors.table:
             advice.append("'gpuforge calibrate' makes predictions better, in ten seconds")
@@ -266,7 +266,7 @@ class _Answer:
         )  # fmt: skip
 
     def short(self, base: Estimate) -> Benefit:
-        """Return that a call as short as this gains nothing elsewhere."""
+        """Return that the call is too short to gain elsewhere."""
         reason = (
             f"NumPy takes {format_seconds(base.seconds)}; a call of another library alone costs"
             f" about {format_seconds(UNPROMISING_SECONDS)}"
@@ -277,7 +277,7 @@ class _Answer:
         )  # fmt: skip
 
     def without_others(self, base: Estimate) -> Benefit:
-        """Return that there is nowhere else to go."""
+        """Return that no other backend can make the call."""
         if any(row.candidate is False and row.backend != NUMPY for row in self.rows):
             reason, advice = "no other backend can make this call: see the reasons above", []
         else:
@@ -288,7 +288,7 @@ class _Answer:
     def judged(
         self, base: Estimate, others: dict[str, Estimate], evidence: str, first: dict[str, float]
     ) -> Benefit:
-        """Return which is faster by the estimates."""
+        """Return which backend is faster, according to the estimates."""
         name = min(others, key=lambda one: others[one].seconds)
         best = others[name]
         likely = max(chance(one, base) for one in others.values())

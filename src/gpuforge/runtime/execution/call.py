@@ -1,4 +1,4 @@
-"""One call on its way, with what this session knows of its function and kind."""
+"""One call in progress, with what this session knows about its function and kind."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from gpuforge.runtime.session import Session
 
 @dataclass
 class Call:
-    """One call on its way.
+    """One call in progress.
 
     Attributes
     ----------
     args, kwargs : as the user gave them
-    held : calls of the same signature that ran since the last considered one
-    estimates : what it would take on each backend that may run it, once it was decided on
+    held : calls of the same signature made under a cached decision since the last decision
+    estimates : expected time on each backend that may run the call; filled by `decide`
     """
 
     session: Session
@@ -43,7 +43,7 @@ class Call:
 
     @cached_property
     def candidates(self) -> list[Candidate]:
-        """NumPy and the open backends on the devices that the function may use."""
+        """NumPy, and the open backends on devices that the function may use."""
         options = self.function.options
         return self.session.candidates(options.device, options.isolate)
 
@@ -59,7 +59,7 @@ class Call:
 
     @property
     def pin(self) -> str:
-        """The backend that the function, else the settings, pin the call to; empty for none."""
+        """The backend to which the function, or else the settings, pin the call; empty for none."""
         return self.function.options.backend or self.session.settings.backend
 
 
@@ -71,7 +71,7 @@ def open_call(
     kwargs: dict[str, Any],
     held: int = 0,
 ) -> Call:
-    """Return the call with its records, which are made or read from the history at first."""
+    """Return the call with its records, creating them or reading them from the history."""
     with session.lock:
         record = function.kinds.get(signature.kind)
         if record is None:
@@ -112,13 +112,13 @@ def _recall(session: Session, function: FunctionRecord) -> None:
                 record.sizes[timing.signature] = timing.size
                 for seconds in timing.seconds:
                     curve.add(timing.signature, timing.size, seconds)
-                curve.cell(timing.signature).row.clear()  # none of them ran in this process
+                curve.cell(timing.signature).row.clear()  # these samples are from other processes
     for record in function.kinds.values():
         recall_savings(record.kind)
 
 
 def refusal_key(function: FunctionRecord, record: KindRecord) -> str:
-    """Return how the names of the history's refusals of one kind of call begin."""
+    """Return the prefix of the history's keys for refusals of one kind of call."""
     return f"refused:{__version__}:{function.digest}:{record.digest}:"
 
 
@@ -127,13 +127,13 @@ def _overhead_key(function: FunctionRecord, record: KindRecord) -> str:
 
 
 def note_overhead(call: Call, seconds: float) -> None:
-    """Keep what recording a call of this kind takes at least."""
+    """Remember the minimum time that recording a call of this kind takes."""
     call.record.kind.recording_seconds = seconds
     call.session.kept.keep(_overhead_key(call.function, call.record), seconds, later=True)
 
 
 def _recall_refusals(session: Session, function: FunctionRecord, record: KindRecord) -> None:
-    """Leave out the backends that other processes left out, at the same version of the library."""
+    """Exclude the backends that other processes excluded with the same version of the library."""
     if not session.kept.has("refused:"):
         return
     start = refusal_key(function, record)

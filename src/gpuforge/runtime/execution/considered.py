@@ -1,4 +1,4 @@
-"""A call that no choice is held for: signed, considered, counted."""
+"""Make a call for which no decision is cached: sign it, decide where it runs, count it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.signature import INSIDE, AsWritten, sign
-from gpuforge.runtime.record import FunctionRecord, Held
+from gpuforge.runtime.record import CachedDecision, FunctionRecord
 from gpuforge.runtime.session import Session, current_session
-from gpuforge.runtime.short import Short
+from gpuforge.runtime.short import ShortCalls
 
 if TYPE_CHECKING:
     from gpuforge.runtime.execution.explanation import Explanation
@@ -29,18 +29,18 @@ class Offloaded(Protocol):
 
     Attributes
     ----------
-    _hot : the session that `offload` saw last, and the choices held there
-    _short : the calls that are made without looking at a choice
+    _hot : the session that `offload` last saw, and the choices cached there
+    _short : the short calls that bypass their choice
     """
 
     __wrapped__: Any
     _options: Options
     _hot: Any
-    _short: Short | None
+    _short: ShortCalls | None
 
 
 def consider(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Make a call where it finishes first, and hold the choice for others if it is settled."""
+    """Make a call where it finishes first, and cache the decision if it is settled."""
     session = current_session()
     if not session.warms:
         return _consider(session, offloaded, args, kwargs)
@@ -78,14 +78,14 @@ def _consider(
         held_before = function.held.pop(hot, None)
         call = open_call(session, function, signature, args, kwargs)
         if held_before:
-            _take_in(call, held_before)
+            _learn_from_cached(call, held_before)
         with session.counted():
             placed = pipeline.place(call)
         span.note(backend=placed.backend)
         if hot is not None and placed.hold:
             held = pipeline.hold(call, placed)
             if held.plain:
-                held.short = Short(args, kwargs)
+                held.short = ShortCalls(args, kwargs)
             _hold(offloaded, function, hot, held)
             if held.plain:
                 offloaded._short = held.short
@@ -93,7 +93,7 @@ def _consider(
 
 
 def _call_whole(function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function that is not recorded in a worker process."""
+    """Call a function that must not be recorded in a worker process."""
     from gpuforge.runtime.workers.functions import call_isolated
 
     start = perf_counter()
@@ -103,12 +103,12 @@ def _call_whole(function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[st
         function.add("worker", 1, perf_counter() - start)
 
 
-def _hold(offloaded: Offloaded, function: FunctionRecord, hot: Any, held: Held) -> None:
+def _hold(offloaded: Offloaded, function: FunctionRecord, hot: Any, held: CachedDecision) -> None:
     context, table = offloaded._hot
     if context is not current.get() or table is not function.held:
         offloaded._hot = (current.get(), function.held)
     if len(function.held) >= _KEPT_KEYS:
-        function.let_go()
+        function.drop_decisions()
     function.hold(hot, held)
 
 
@@ -127,19 +127,19 @@ def explain(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def stats(offloaded: Offloaded) -> FunctionRecord:
-    """Return what the current session knows of a function."""
+    """Return what the current session knows about a function."""
     found = current_session().record(offloaded, offloaded.__wrapped__, offloaded._options)
     found.count_held()
     return found
 
 
-def _take_in(call: Call, held: Held) -> None:
-    """Learn from the calls that were made on a held choice."""
+def _learn_from_cached(call: Call, held: CachedDecision) -> None:
+    """Learn from the calls that were made under a cached decision."""
     times = sorted(held.timed)
     made = call.function.end(held)
     if times and not call.session.crowded and call.session.settings.learn:
         middle = times[len(times) // 2]
         with call.session.lock:
             call.record.kind.curve(held.backend).add(call.key, call.signature.size, middle)
-            pipeline.freshen(call, held.backend)
+            pipeline.mark_unsaved(call, held.backend)
     call.held = made

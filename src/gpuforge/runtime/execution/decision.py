@@ -1,4 +1,4 @@
-"""Where a call runs: what stays, what is pinned, what the plan says, what finishes first."""
+"""Decide where a call runs: on NumPy for good, pinned, by the recorded plan, or by estimates."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from gpuforge.units import format_bytes
 
 _log = logger("placement")
 COMPILE_SECONDS = 3.0
-"""What one graph may take to compile."""
+"""Limit for compiling one graph."""
 MAX_GRAPHS = 16
-"""A signature may need so many: a loop that looks at values makes a new one in each round."""
+"""Limit for the graphs of one signature: a loop that reads values makes a new one per iteration."""
 TELLING_SAMPLES = 3
-"""A recorded plan names a backend that was measured this often."""
+"""A recorded plan only names a backend with this many samples."""
 
 
 def decide(call: Call) -> Decision:
-    """Return where a call runs, with what is known of each backend."""
+    """Return where a call runs, with what is known about each backend."""
     call.session.openings.collect()
     with call.session.lock:
         rows = tuple([_row(call, candidate) for candidate in call.candidates])
@@ -52,14 +52,14 @@ def _choose(call: Call, rows: tuple[Row, ...]) -> Decision:
         return _planned(call)
     learn = session.policy.learn and not (session.crowded or session.in_the_red)
     policy = Policy(session.allowance(), learn)
-    _take_in_compiled(call)
+    _collect_compilations(call)
     able = [one for one in call.candidates if one.name in call.estimates]
     made = policy.decide(call.record.kind, call.key, call.signature.size, able, call.estimates)
     return replace(made, settled=False) if session.crowded else made
 
 
-def _take_in_compiled(call: Call) -> None:
-    """Take in the graphs of this signature that were compiled beside the program meanwhile."""
+def _collect_compilations(call: Call) -> None:
+    """Collect the graphs of this signature whose compilation in the background has finished."""
     record, key = call.record, call.key
     for name in [name for at, name in record.compiling if at == key]:
         compilation = record.compiling[key, name]
@@ -86,9 +86,9 @@ def _row(call: Call, candidate: Candidate) -> Row:
 
 
 def lost_seconds(decision: Decision, backend: str, seconds: float) -> float | None:
-    """Return what a call took more than it would on the best backend known: its regret.
+    """Return a call's regret: how much longer it took than it would on the best known backend.
 
-    None where no other backend than the one that made it is known.
+    None if no backend is known besides the one that made the call.
     """
     known = {row.backend: row.estimate.seconds for row in decision.rows if row.estimate is not None}
     if not known.keys() - {backend}:
@@ -103,21 +103,21 @@ def candidates(call: Call) -> list[Candidate]:
 
 
 def refusal(call: Call, name: str) -> str:
-    """Return why a backend does not run this call; empty where nothing is known against it."""
+    """Return why a backend does not run this call; empty if it may."""
     if name == NUMPY:
         return ""
     stays = call.function.stays or call.record.stays
     known = stays or too_large(call, name) or call.record.kind.curve(name).refused
-    return known or (_away(call, name) if name.endswith(":worker") else "")
+    return known or (_worker_refusal(call, name) if name.endswith(":worker") else "")
 
 
-def _away(call: Call, name: str) -> str:
+def _worker_refusal(call: Call, name: str) -> str:
     backend = call.session.backend(name)
     return backend.away() if backend is not None else ""
 
 
 def too_large(call: Call, name: str) -> str:
-    """Return why a call's arguments are more than may lie on a GPU; empty where they are not."""
+    """Return why a call's arguments exceed ``memory_limit`` on a GPU; empty if they do not."""
     limit = call.session.settings.memory_limit
     if not limit or device_of(name) == "cpu":
         return ""
@@ -127,12 +127,12 @@ def too_large(call: Call, name: str) -> str:
 
 
 def find_pinned(call: Call) -> Backend | None:
-    """Return the pinned backend, or None where it is missing and NumPy takes over.
+    """Return the pinned backend, or None if it is missing and NumPy takes over.
 
     Raises
     ------
     BackendUnavailable
-        If it is missing and no fallback was asked for.
+        If it is missing and no fallback was requested.
     """
     try:
         return call.session.find(call.pin, call.function.options.isolate)
@@ -156,13 +156,13 @@ def _pinned(call: Call) -> Decision:
 
 
 def _planned(call: Call) -> Decision:
-    """Follow the recorded plan; what it does not name yet is recorded from what was learned."""
+    """Follow the recorded plan; a signature that is not in it yet is added from learned timings."""
     session = call.session
     assert session.plan is not None
     plan_key = f"{call.function.digest}/{call.record.digest}/{call.key}"
     name = session.plan.backend(plan_key)
     if name is None:
-        name = _learned(call)
+        name = _fastest_learned(call)
         session.plan.record(plan_key, name)
     if name == NUMPY:
         return Decision(NUMPY, settled=True)
@@ -173,10 +173,10 @@ def _planned(call: Call) -> Decision:
     return Decision(name, settled=True) if verified else Decision(NUMPY, trial=name)
 
 
-def _learned(call: Call) -> str:
-    """Return where runs that were free to choose found this signature to finish first.
+def _fastest_learned(call: Call) -> str:
+    """Return the backend that learned timings show to finish this signature first.
 
-    NumPy where they have not, where that library is not to be had now, or was refused.
+    NumPy if there are none, or if the faster libraries are unavailable or refused.
     """
     known = {
         name: cell.typical

@@ -1,4 +1,4 @@
-"""Where a call would run, and why: every number measured, or computed from measured ones."""
+"""Where a call would run and why, with estimates for every backend and their evidence."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gpuforge.units import format_seconds, significant
 
 @dataclass(frozen=True)
 class Row:
-    """One backend's outlook.
+    """The estimate for one backend.
 
     Attributes
     ----------
-    transfer_seconds, run_seconds, total_seconds : None where nothing was measured
-    evidence : what the numbers rest on, or why it is no candidate
+    transfer_seconds, run_seconds, total_seconds : None if nothing was measured
+    evidence : what the numbers rest on, or why the backend is not a candidate
     """
 
     backend: str
@@ -34,11 +34,11 @@ class Explanation:
 
     Attributes
     ----------
-    function : its name
+    function : name of the function
     call : dtypes and shapes of the arrays
-    choice : name of the backend, or empty when the call is made as written
+    choice : name of the backend, or empty if the function is called as written
     rows : one per backend
-    notes : sentences about exploration and settings in force
+    notes : sentences about exploration and the settings in force
     """
 
     function: str
@@ -76,7 +76,7 @@ def _cells(row: Row, choice: str) -> tuple[str, str, str, str, str]:
 
 
 def explain_call(call: Call) -> Explanation:
-    """Return the outlook of every backend for one call; nothing is run."""
+    """Return the estimates of every backend for one call, without running it."""
     with call.session.lock:
         decision = decide(call)
         rows = [_row(call, row) for row in decision.rows] + _rows_not_open(call)
@@ -139,7 +139,7 @@ def _notes(call: Call, decision: Decision) -> list[str]:
 
 
 def _prices(call: Call) -> list[str]:
-    """Return what trying and compiling took so far, beside the calls themselves."""
+    """Return what exploration and compilation have cost so far, besides the calls themselves."""
     kind = call.record.kind
     spent, busy = format_seconds(kind.spent_seconds), format_seconds(kind.busy_seconds)
     times = kind.spent_seconds / kind.busy_seconds
@@ -158,7 +158,7 @@ def _prices(call: Call) -> list[str]:
 
 
 def _why_not_the_fastest(call: Call, decision: Decision, rows: list[Row]) -> list[str]:
-    """Return why the call does not run where it is expected to finish first."""
+    """Return why the call does not run on the backend that is expected to be fastest."""
     known = {row.backend: row.total_seconds for row in rows if row.total_seconds is not None}
     mine = known.get(decision.backend)
     if mine is None or decision.why or decision.trial or decision.exploring:

@@ -1,4 +1,4 @@
-"""One call measured on NumPy and on other backends, in turns, on copies of its arguments."""
+"""Measure one call on NumPy and other backends, in turns, on copies of its arguments."""
 
 from __future__ import annotations
 
@@ -26,44 +26,44 @@ if TYPE_CHECKING:
 
 LEAST_TURNS, MOST_TURNS = 3, 9
 IN_A_ROW, ROW_SECONDS = 3, 5e-3
-"""Calls of one backend in one turn, of which the fastest counts, and after which no more begin:
-the first may find the library's threads asleep."""
+"""A turn is this many calls of one backend, or as many as start within this time; the fastest
+counts, because the first may find the library's threads asleep."""
 LIMIT_SECONDS = 3.0
-"""After which no turn is begun."""
+"""No turn begins after this time."""
 HOPELESS, HOPELESS_AT_ONCE = 3.0, 12.0
-"""A backend that takes this many times the fastest is measured no further, after two turns and
-after one."""
+"""A backend that takes this many times as long as the fastest is dropped, after two turns and after
+one."""
 CLEAR = 0.975
-"""No further turn is made once it is this likely that one of two is faster."""
+"""Measuring stops once it is this likely which of NumPy and the fastest other is faster."""
 
 
 class Arguments:
-    """Copies of a call's arguments, made anew before each run of a function that writes to them."""
+    """Copies of a call's arguments, renewed before each run if the function writes to them."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._given = (args, kwargs)
-        self._copies = _copied(self._given)
+        self._copies = _copy_arrays(self._given)
         self._runs = 0
         self._written = False
 
     def fresh(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return arguments that hold what the caller's hold."""
+        """Return arguments with the same values as the caller's."""
         if self._runs == 1:
-            self._written = not _alike(self._given, self._copies)
+            self._written = not _equal(self._given, self._copies)
         if self._written:
-            self._copies = _copied(self._given)
+            self._copies = _copy_arrays(self._given)
         self._runs += 1
         found: tuple[tuple[Any, ...], dict[str, Any]] = self._copies
         return found
 
 
-def _copied(value: Any, made: dict[int, Any] | None = None) -> Any:
-    """Return a copy of the arrays in a value, one of each; other objects are passed as they are."""
+def _copy_arrays(value: Any, made: dict[int, Any] | None = None) -> Any:
+    """Copy each array in a value once; other objects are passed through."""
     made = {} if made is None else made
     if type(value) in (tuple, list):
-        return type(value)([_copied(item, made) for item in value])
+        return type(value)([_copy_arrays(item, made) for item in value])
     if type(value) is dict:
-        return {key: _copied(item, made) for key, item in value.items()}
+        return {key: _copy_arrays(item, made) for key, item in value.items()}
     if type(value) is not np.ndarray:
         return value
     if id(value) not in made:
@@ -71,13 +71,13 @@ def _copied(value: Any, made: dict[int, Any] | None = None) -> Any:
     return made[id(value)]
 
 
-def _alike(left: Any, right: Any) -> bool:
+def _equal(left: Any, right: Any) -> bool:
     """Return whether two values hold equal arrays in equal containers."""
     if type(left) in (tuple, list):
         same_length = len(left) == len(right)
-        return same_length and all(_alike(a, b) for a, b in zip(left, right, strict=True))
+        return same_length and all(_equal(a, b) for a, b in zip(left, right, strict=True))
     if type(left) is dict:
-        return left.keys() == right.keys() and all(_alike(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
     if type(left) is np.ndarray and left.dtype.kind in "biufc":
         return left.shape == right.shape and np.array_equal(
             left, right, equal_nan=left.dtype.kind in "fc"
@@ -91,11 +91,11 @@ class Contender:
 
     Attributes
     ----------
-    left_out : why it is no candidate; empty where it is one
-    refused : whether that holds for later calls, too
-    first_seconds : what its first call took besides, to compile
-    transfer_seconds : bringing arguments there and results back, in one call
-    runs : how many calls were made
+    left_out : why it is not a candidate; empty if it is one
+    refused : whether it is not a candidate for later calls either
+    first_seconds : extra time of its first call, to compile
+    transfer_seconds : time to move arguments there and results back, in one call
+    runs : number of calls made
     """
 
     name: str
@@ -109,7 +109,7 @@ class Contender:
     replay: Replay | None = None
 
     def take_turn(self) -> None:
-        """Make some calls in a row and keep the fastest one's seconds."""
+        """Make some calls in a row and add the time of the fastest one as a sample."""
         times: list[float] = []
         while len(times) < IN_A_ROW and sum(times) < ROW_SECONDS:
             seconds = self.make(self)
@@ -122,16 +122,16 @@ class Contender:
 
     @property
     def estimate(self) -> Estimate:
-        """What the turns say of one call."""
+        """The time of one call, estimated from the turns so far."""
         turns = len(self.cell.seconds)
         text = f"measured now: {turns} turn{'s' * (turns > 1)}"
         return Estimate(self.cell.typical, self.cell.spread, text, turns)
 
 
 def race(numpy: Contender, others: list[Contender]) -> None:
-    """Let NumPy, whose first turn is taken, and others take turns until it is clear who is faster.
+    """Let NumPy and others take turns until it is clear which is faster.
 
-    Who is far behind takes no more turns.
+    NumPy has had its first turn already. Backends that are far behind drop out.
     """
     deadline = perf_counter() + LIMIT_SECONDS
     racing = others
@@ -157,12 +157,12 @@ def _is_clear(numpy: Contender, others: list[Contender]) -> bool:
 
 
 class Measurement:
-    """A call on its way on several backends.
+    """The measurement of one call on several backends.
 
     Attributes
     ----------
-    numpy : NumPy, its first turn taken
-    others : the other backends, once `compare` was called
+    numpy : NumPy, with its first turn taken
+    others : the other backends; set by `compare`
     """
 
     def __init__(self, call: Call) -> None:
@@ -175,12 +175,12 @@ class Measurement:
 
     @property
     def seconds(self) -> float:
-        """Wall seconds since it began."""
+        """Wall seconds since the measurement began."""
         return perf_counter() - self._start
 
     @property
     def runs(self) -> int:
-        """How many calls were made so far."""
+        """Number of calls made so far."""
         return sum(one.runs for one in (self.numpy, *self.others))
 
     def compare(self, backends: list[Backend]) -> None:
@@ -198,7 +198,7 @@ class Measurement:
             return perf_counter() - start
 
     def _limited(self, numpy: Contender) -> AbstractContextManager[None]:
-        """Return what limits NumPy's BLAS to one thread where placement would, beside others."""
+        """Limit NumPy's BLAS to one thread if placement would, to leave cores to other backends."""
         session, known = self._call.session, numpy.cell.seconds
         if known and self.others and session.settings.tame_threads and session.plan is None:
             operations = classify(self._call.function.operations)
@@ -210,7 +210,7 @@ class Measurement:
         return lambda contender: self._recorded(contender, backend)[0]
 
     def _begin(self, contender: Contender, backend: Backend) -> None:
-        """Make the first call on a backend: compiled, and its results compared with NumPy's."""
+        """Make the first call on a backend: compile it and compare its results with NumPy's."""
         contender.runs += 1
         _, outcome = self._recorded(contender, backend, comparing=True)
         contender.first_seconds = outcome.compile_seconds if backend.compiles else 0.0
@@ -218,7 +218,7 @@ class Measurement:
     def _recorded(
         self, contender: Contender, backend: Backend, *, comparing: bool = False
     ) -> tuple[float, Any]:
-        """Make one call as placement would; note why the backend cannot make it."""
+        """Make one call as placement would; if the backend cannot make it, set `left_out`."""
         call, function = self._call, self._call.function
         args, kwargs = self._arguments.fresh()
         if contender.replay is not None:
@@ -250,7 +250,7 @@ class Measurement:
         return seconds, outcome
 
     def keep(self) -> None:
-        """Let placement know what was measured, as far as this session learns."""
+        """Pass the samples on to placement, if this session learns."""
         call = self._call
         if not call.session.policy.learn or call.session.crowded:
             return
@@ -267,7 +267,7 @@ class Measurement:
         for seconds in one.cell.seconds:
             curve.add(call.key, size, seconds)
             curve.cell(call.key).row.clear()
-            pipeline.freshen(call, one.name)
+            pipeline.mark_unsaved(call, one.name)
         curve.verified = curve.cell(call.key).ready = True
         if one.first_seconds:
             curve.first_seconds.append(one.first_seconds)
@@ -275,6 +275,6 @@ class Measurement:
 
 
 def chance(one: Estimate, other: Estimate) -> float:
-    """Return how likely it is that `one` takes less time than `other`."""
+    """Return the probability that `one` takes less time than `other`."""
     distance = log(max(other.seconds, 1e-9) / max(one.seconds, 1e-9))
     return 0.5 * erfc(-distance / hypot(one.spread, other.spread) * sqrt(0.5))

@@ -1,4 +1,4 @@
-"""What tracing is told of placed calls: a span around each, and which backend was chosen for it."""
+"""Trace placed calls: a span around each, and the backend chosen for it."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from gpuforge import trace
 from gpuforge.dataclass import replace
 from gpuforge.runtime.execution.call import Call
 from gpuforge.runtime.placement.policy import NUMPY, Decision
-from gpuforge.runtime.record import FunctionRecord, Held
+from gpuforge.runtime.record import CachedDecision, FunctionRecord
 
 
 def call_span(
     function: FunctionRecord, label: int, given: Iterable[Any], **said: Any
 ) -> trace.OpenSpan | trace.Nothing:
-    """Return what keeps a span around one call of a user's function."""
+    """Return a context manager that traces one call of a user's function as a span."""
     if not trace.enabled:
         return trace.NOTHING
-    name, about = _about(function, given)
+    name, about = _span_attributes(function, given)
     return trace.within(name, label, **about, **said)
 
 
-def _about(function: FunctionRecord, given: Iterable[Any]) -> tuple[str, dict[str, Any]]:
-    """Return what the span of a call is called, and what is said of it."""
-    name, file, line = _home(function.function)
+def _span_attributes(function: FunctionRecord, given: Iterable[Any]) -> tuple[str, dict[str, Any]]:
+    """Return the name and the attributes of a call's span."""
+    name, file, line = _source_location(function.function)
     from gpuforge.runtime.evaluation.observed import described
 
     arrays = described([one for one in given if type(one) is np.ndarray])
     return name, {"function": function.name, "file": file, "line": line, **arrays}
 
 
-def _home(function: Callable[..., Any]) -> tuple[str, str, int]:
-    """Return a function's name, and the file and line where it is written."""
+def _source_location(function: Callable[..., Any]) -> tuple[str, str, int]:
+    """Return a function's name, and the file and line of its definition."""
     plain = getattr(function, "__func__", function)
     code = getattr(plain, "__code__", None)
     name = getattr(plain, "__qualname__", type(plain).__qualname__)
     return (name, code.co_filename, code.co_firstlineno) if code else (name, "", 0)
 
 
-def chosen(call: Call, decision: Decision, backend: str, seconds: float) -> trace.Choice:
-    """Tell which backend made a call, and return the choice for calls that follow it."""
+def record_choice(call: Call, decision: Decision, backend: str, seconds: float) -> trace.Choice:
+    """Trace which backend made a call, and return that choice for the calls that follow."""
     predicted = {
         row.backend: row.estimate.seconds for row in decision.rows if row.estimate is not None
     }
@@ -62,25 +62,25 @@ def chosen(call: Call, decision: Decision, backend: str, seconds: float) -> trac
     return made
 
 
-def telling(call: Call, backend: str, again: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what makes held calls with a span around each, and tells what they took.
+def traced_call(call: Call, backend: str, call_held: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `call_held` so that each call under a cached decision is traced with its time.
 
-    They are of one signature, so what is said of them is made once.
+    All these calls have one signature, so the span's attributes are built once.
     """
     label = trace.HOST if backend == NUMPY else trace.OVERHEAD
-    name, about = _about(call.function, (*call.args, *call.kwargs.values()))
+    name, about = _span_attributes(call.function, (*call.args, *call.kwargs.values()))
     said = {**about, "backend": backend}
     transfer = call.record.transfers.get((call.key, backend), 0.0)
     before = replace(call, args=(), kwargs={})
 
-    def told(held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def traced(held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         start = perf_counter()
         with trace.within(name, label) as span:
             if isinstance(span, trace.OpenSpan):
                 span.attributes = said
-            result = again(before, held, args, kwargs)
+            result = call_held(before, held, args, kwargs)
         if held.choice is not None:
             trace.chose(held.choice, perf_counter() - start, transfer)
         return result
 
-    return told
+    return traced

@@ -1,4 +1,4 @@
-"""The way of a call: decide, run as written or recorded, settle what fails, learn from it."""
+"""Run a call: decide where, call it as written or record it, settle failures, learn from it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gpuforge.dataclass import dataclass, replace
 from gpuforge.log import logger
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.demand import Wanted
-from gpuforge.runtime.evaluation.aside import COMPILING
+from gpuforge.runtime.evaluation.background import COMPILING
 from gpuforge.runtime.execution.call import Call, note_overhead, refusal_key
 from gpuforge.runtime.execution.decision import candidates, decide, lost_seconds
-from gpuforge.runtime.execution.observed import chosen, telling
+from gpuforge.runtime.execution.observed import record_choice, traced_call
 from gpuforge.runtime.function.signature import overlapping, raising_errors, warnings_raise
 from gpuforge.runtime.placement.policy import NUMPY, Candidate, Decision, charge, observe
 from gpuforge.runtime.placement.priors import classify
-from gpuforge.runtime.record import Held, KindRecord
+from gpuforge.runtime.record import CachedDecision, KindRecord
 from gpuforge.runtime.session import Session
 from gpuforge.runtime.short import SHORT_SECONDS
 
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
 _log = logger("placement")
 _NO_LIMIT = nullcontext()
 HOLD_SECONDS, LONG_HOLD = 50e-3, 4
-"""How long a choice is kept before it is considered anew, and how many times as long where nothing
-that could be tried is worth it before."""
+"""How long a decision is cached before the next one, and how many times as long if no other
+backend can be worth a try before."""
 MAX_HELD, MAX_HELD_ELSEWHERE = 2000, 150
 CALLS_OF_ITS_OWN = 2
-"""A signature has to be measured so often before it can gain elsewhere: what is called once never
-does."""
+"""Libraries are opened only for signatures with more samples than this: one that is called once
+never gains."""
 OUTLIER = 3.0
-"""A call that took this many times what is usual was held up by something else: it is booked at
-that, for NumPy is booked at what is usual."""
+"""A call that took more than this many times its usual time was delayed by something else. It is
+charged at this limit, because NumPy is charged at its usual time."""
 WAITING = 1.5
-"""The same for a call that NumPy makes by its graph, while that is compiled."""
+"""The same limit for a call that NumPy settles while its graph is being compiled."""
 SURPRISING = 1.5
-"""A call that took this many times the median of the ones before is looked into at once."""
-SOUNDED = "it is recorded for NumPy, to see what that takes before a library is loaded"
+"""After a call that took more than this many times the median, the decision is not cached."""
+PROBING = "it is recorded for NumPy, to see what that takes before a library is loaded"
 GAINING = "calls that it may make faster"
 KEPT = "a recorded array outlived the call: the function keeps it somewhere"
 TIRING_SETTLEMENTS = 8
-"""A backend is left out for a kind of call once NumPy had to settle so many calls in a row."""
+"""A backend is refused for a kind of call after NumPy had to settle this many calls in a row."""
 
 
 @dataclass
 class Placed:
-    """The outcome of a considered call: its result, and how long the choice may be held."""
+    """The outcome of a placed call: its result, and for how many calls its decision is cached."""
 
     result: Any
     backend: str
@@ -71,20 +71,20 @@ def place(call: Call) -> Placed:
 
     Raises whatever the user's function raises.
     """
-    library = call.record.sounding
+    library = call.record.probing
     with trace.within("decide", trace.OVERHEAD) if trace.enabled else trace.NOTHING:
-        decision = decide(call) if library is None else Decision(NUMPY, why=SOUNDED)
+        decision = decide(call) if library is None else Decision(NUMPY, why=PROBING)
     name = decision.trial or decision.backend
     backend = call.session.backend(name) if name != NUMPY else None
     start = perf_counter()
     try:
         if library is not None:
-            made = _sounded(call, library)
+            made = _probe_recording(call, library)
         elif backend is None:
             made = _as_written(call, decision)
         else:
             made = _recorded(call, decision, backend)
-    except BaseException:  # the call was made all the same
+    except BaseException:  # count the call although it failed
         where = NUMPY if backend is None or decision.trial else backend.name
         call.function.add(where, 1, perf_counter() - start)
         raise
@@ -92,12 +92,12 @@ def place(call: Call) -> Placed:
     if made.lost_seconds is not None:
         published.compared(made.backend, 1, made.lost_seconds)
     if trace.enabled:
-        made.choice = chosen(call, decision, made.backend, made.seconds)
+        made.choice = record_choice(call, decision, made.backend, made.seconds)
     return made
 
 
 def _as_written(call: Call, decision: Decision) -> Placed:
-    """Call the function with the user's own objects, and learn how long it took."""
+    """Call the function with the user's own objects, and learn how long that took."""
     first = not call.record.kind.curve(NUMPY).cells
     limit = call.session.blas if limits_threads(call) else None
     with limit.one_thread() if limit else _NO_LIMIT:
@@ -112,40 +112,41 @@ def _as_written(call: Call, decision: Decision) -> Placed:
 def limits_threads(call: Call) -> bool:
     """Return whether a NumPy call runs with one BLAS thread, to leave cores to other backends.
 
-    Never in deterministic mode: the number of threads shows in the last bits.
+    Never in deterministic mode: the number of threads changes the last bits.
     """
     session, cell = call.session, call.record.kind.curve(NUMPY).cells.get(call.key)
     if cell is None or not cell.seconds or session.plan is not None or not session.backends():
         return False
-    # The shortest sample: one that met another library's workers says nothing of the call.
+    # The shortest sample, since those that competed with another library's threads are too long.
     operations = classify(call.function.operations)
     return session.settings.tame_threads and session.blas.needed(operations, min(cell.seconds))
 
 
-def hold(call: Call, placed: Placed) -> Held:
-    """Return the choice of a call, kept for the ones that follow."""
+def hold(call: Call, placed: Placed) -> CachedDecision:
+    """Return the decision made for a call, to be cached for the calls that follow."""
+    run: Any
     if placed.backend == NUMPY:
         limit = call.session.blas if limits_threads(call) else None
-        told = telling(call, NUMPY, _again_as_written) if placed.choice else None
-        # What was just considered found the processor's caches filled by that.
+        run = traced_call(call, NUMPY, _call_traced) if placed.choice else None
+        # The decision evicted data from the processor's caches, so this call may have been slow.
         seconds = min(placed.seconds, _numpy_seconds(call) or placed.seconds)
-        made = Held(call.record, NUMPY, seconds, placed.hold, told, limit)
+        made = CachedDecision(call.record, NUMPY, seconds, placed.hold, run, limit)
     else:
-        again: Any = partial(_again, replace(call, args=(), kwargs={}))
+        run = partial(_call_held, replace(call, args=(), kwargs={}))
         if placed.choice:
-            again = telling(call, placed.backend, _again)
-        made = Held(call.record, placed.backend, placed.seconds, placed.hold, again,
-                    replay=placed.replay)  # fmt: skip
+            run = traced_call(call, placed.backend, _call_held)
+        made = CachedDecision(call.record, placed.backend, placed.seconds, placed.hold, run,
+                            replay=placed.replay)  # fmt: skip
         made.numpy_seconds = _numpy_seconds(call) or 0.0
         made.moved_bytes = call.record.moved_bytes.get((call.key, placed.backend), (0, 0))
     made.choice, made.lost_seconds = placed.choice, placed.lost_seconds
     return made
 
 
-def _again_as_written(
-    before: Call, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]
+def _call_traced(
+    before: Call, held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Make a held call on NumPy while tracing is on."""
+    """Make a call on NumPy under a cached decision while tracing is on."""
     with held.limit.one_thread() if held.limit else _NO_LIMIT:
         start = perf_counter()
         result = before.function.function(*args, **kwargs)
@@ -155,10 +156,12 @@ def _again_as_written(
     return result
 
 
-def _again(before: Call, held: Held, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Make a held call on another backend than NumPy: recorded, timed, and looked at if it fails.
+def _call_held(
+    before: Call, held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Make a call on another backend under a cached decision: replay or record it, and time it.
 
-    What is unusual about it is considered as for any other call.
+    If anything unusual happens, the decision expires and the call is handled like any other.
     """
     if held.replay is not None:
         start = perf_counter()
@@ -166,7 +169,7 @@ def _again(before: Call, held: Held, args: tuple[Any, ...], kwargs: dict[str, An
         if result is not None:
             seconds = perf_counter() - start
             held.timed.append(seconds)
-            _book(before, held, seconds)
+            _add_to_account(before, held, seconds)
             return result
     call = replace(before, args=args, kwargs=kwargs)
     backend = call.session.backend(held.backend)
@@ -182,15 +185,15 @@ def _again(before: Call, held: Held, args: tuple[Any, ...], kwargs: dict[str, An
     outcome = engine.outcome
     if outcome.settled or outcome.refused or outcome.compile_seconds or recorded.kept:
         held.end()
-        _after(call, Decision(held.backend), backend, recorded, outcome, seconds)
+        _learn_from_recording(call, Decision(held.backend), backend, recorded, outcome, seconds)
     else:
         held.timed.append(seconds)
-        _book(call, held, seconds)
+        _add_to_account(call, held, seconds)
     return recorded.result
 
 
-def _book(call: Call, held: Held, seconds: float) -> None:
-    """Enter a held call on another backend in the account."""
+def _add_to_account(call: Call, held: CachedDecision, seconds: float) -> None:
+    """Add a call under a cached decision on another backend to the session's account."""
     took = min(seconds, OUTLIER * held.seconds)
     call.session.account.add(held.numpy_seconds or took, took, held.backend)
 
@@ -202,17 +205,17 @@ def _replayed(replay: Replay, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def _recorded(call: Call, decision: Decision, backend: Backend) -> Placed:
-    """Run the function on recorded arrays and evaluate them on a backend.
+    """Run the function on recorded arrays and evaluate the graph on a backend.
 
-    A trial is evaluated by NumPy too, which gives the results; they are compared.
+    In a trial, NumPy evaluates the graph too and gives the result; the two are compared.
     """
     engine = engine_for(call, backend, comparing=bool(decision.trial))
     recorded, seconds = _recorded_or_written(call, engine)
     if isinstance(recorded, Placed):
         return recorded
-    given_back = give_memory_back(call.session, backend)
+    given_back = release_memory(call.session, backend)
     outcome = engine.outcome
-    _after(call, decision, backend, recorded, outcome, seconds)
+    _learn_from_recording(call, decision, backend, recorded, outcome, seconds)
     refused = call.record.kind.curve(backend.name).refused
     name = NUMPY if decision.trial or refused else backend.name
     if outcome.settled or refused or given_back or recorded.kept:
@@ -232,7 +235,7 @@ def _replay(call: Call, engine: BackendEngine, recorded: Recorded) -> Replay | N
 
 
 def _recorded_or_written(call: Call, engine: BackendEngine) -> tuple[Recorded | Placed, float]:
-    """Record a call, or make it as written where it cannot be recorded; return how long it took."""
+    """Record a call, or make it as written if it cannot be recorded; return how long it took."""
     from gpuforge.runtime.evaluation.observed import part
     from gpuforge.runtime.evaluation.recording import StartAgain, record
     from gpuforge.runtime.evaluation.replay import Noted
@@ -246,15 +249,15 @@ def _recorded_or_written(call: Call, engine: BackendEngine) -> tuple[Recorded | 
                 creates=function.options.convert, noting=Noted if function.dependence else None,
             )  # fmt: skip
     except StartAgain as why:
-        made = _started_again(call, why, perf_counter() - start)
+        made = _restart_as_written(call, why, perf_counter() - start)
     return made, perf_counter() - start
 
 
-def _after(
+def _learn_from_recording(
     call: Call, decision: Decision, backend: Backend, recorded: Recorded, outcome: Outcome,
     seconds: float,
 ) -> None:  # fmt: skip
-    """Take in what a recorded call brought to light."""
+    """Learn from a recorded call: fallbacks, arrays that outlived it, its time and outcome."""
     note_recording(call.record, recorded)
     if recorded.kept:
         stay(call, recorded.recorder.trouble or KEPT)
@@ -263,7 +266,7 @@ def _after(
 
 
 def engine_for(call: Call, backend: Backend, *, comparing: bool = False) -> BackendEngine:
-    """Return what evaluates the graphs of one call on a backend."""
+    """Return an engine that evaluates the graphs of one call on a backend."""
     from gpuforge.runtime.evaluation.engine import BackendEngine
 
     session = call.session
@@ -272,14 +275,14 @@ def engine_for(call: Call, backend: Backend, *, comparing: bool = False) -> Back
         backend, session.reference, session.programs,
         exact=call.exact, comparing=comparing, relaxed=call.relaxed,
         compiling=comparing or bool(call.pin) or not cell.ready,
-        aside=None if call.pin or session.plan is not None else session.aside,
+        background=None if call.pin or session.plan is not None else session.background,
         pace=_pace(call), timing=not call.pin,
         numpy_seconds=None if call.pin else _numpy_seconds(call),
     )  # fmt: skip
 
 
 def _pace(call: Call) -> Pace | None:
-    """Return what ends a recording that takes too long: of a call that can be started again."""
+    """Return the `Pace` that ends a recording if it takes too long and can be restarted."""
     as_written = _numpy_seconds(call)
     if call.pin or call.session.plan is not None or as_written is None:
         return None
@@ -291,15 +294,15 @@ def _pace(call: Call) -> Pace | None:
     return Pace(as_written) if can_start_again(values) else None
 
 
-def _started_again(call: Call, why: StartAgain, lost: float) -> Placed:
-    """Call as written what cannot be recorded, now and from now on.
+def _restart_as_written(call: Call, why: StartAgain, lost: float) -> Placed:
+    """Call the function as written because it cannot be recorded, now and from now on.
 
-    An exception that is raised here too is the function's own: it says nothing of the arrays.
+    If it raises the same kind of exception here, that is its own: recording was not the cause.
     """
     call.session.account.add(0.0, lost)
     published.retried()
     if why.factor:
-        return _given_up(call, why)
+        return _abandon_recording(call, why)
     reason = f"it uses an array as only NumPy's own can be used ({why})"
     try:
         placed = _as_written(call, Decision(NUMPY, settled=True))
@@ -311,10 +314,10 @@ def _started_again(call: Call, why: StartAgain, lost: float) -> Placed:
     return placed
 
 
-def _given_up(call: Call, why: StartAgain) -> Placed:
-    """Call as written what would take longer to record than NumPy takes for it.
+def _abandon_recording(call: Call, why: StartAgain) -> Placed:
+    """Call the function as written because recording takes longer than NumPy's call.
 
-    So it is for calls of this kind until NumPy takes longer than recording them would.
+    Calls of this kind run as written until NumPy takes longer than recording would.
     """
     placed = _as_written(call, Decision(NUMPY, settled=True))
     note_overhead(call, why.factor * placed.seconds)
@@ -323,7 +326,7 @@ def _given_up(call: Call, why: StartAgain) -> Placed:
 
 
 def stay(call: Call, reason: str) -> None:
-    """Leave a function on NumPy for good, and remember why."""
+    """Call a function as written for good, and remember why."""
     if call.function.stays:
         return
     call.function.stays = reason
@@ -332,7 +335,7 @@ def stay(call: Call, reason: str) -> None:
 
 
 def note_recording(kind: KindRecord, recorded: Recorded) -> None:
-    """Keep what NumPy did on host arrays within a recorded call."""
+    """Count the operations that NumPy computed on host arrays within a recorded call."""
     for key, (line, times) in recorded.recorder.fallbacks.items():
         kind.fallbacks[key] = (line, kind.fallbacks.get(key, ("", 0))[1] + times)
 
@@ -340,7 +343,7 @@ def note_recording(kind: KindRecord, recorded: Recorded) -> None:
 def learn_recorded(
     call: Call, decision: Decision, name: str, seconds: float, outcome: Outcome, evaluated: bool
 ) -> None:
-    """Take in a call whose graphs were evaluated on a backend, or settled by NumPy."""
+    """Learn from a call whose graphs were evaluated on a backend or settled by NumPy."""
     session, kind = call.session, call.record.kind
     comparing = bool(decision.trial)
     took = seconds - outcome.settled_seconds if comparing else seconds
@@ -380,13 +383,13 @@ def learn_recorded(
 
 
 def _learn_waiting(call: Call, name: str, seconds: float, outcome: Outcome) -> None:
-    """Take in a call that NumPy settled because a graph of it is being compiled."""
+    """Learn from a call that NumPy settled because one of its graphs is being compiled."""
     if outcome.compilation is not None:
         call.record.compiling[call.key, name] = outcome.compilation
     call.record.kind.curve(name).cell(call.key).ready = False
     call.record.kind.busy_seconds += seconds
     call.function.add(NUMPY, 1, seconds)
-    # What the compilation takes from it is booked once that has come to its end.
+    # The slowdown due to the compilation is charged when the compilation has finished.
     base = _numpy_seconds(call) or seconds
     call.session.account.add(base, min(seconds, WAITING * base), name)
 
@@ -396,7 +399,7 @@ def _is_tired(record: KindRecord) -> bool:
 
 
 def refuse(call: Call, name: str, reason: str) -> None:
-    """Leave a backend out for a kind of call, and remember why for this version of its library."""
+    """Exclude a backend for a kind of call, and remember why for this version of its library."""
     curve = call.record.kind.curve(name)
     curve.refused, curve.verified = reason, False
     key = f"{refusal_key(call.function, call.record)}{name}@{call.session.libraries.version(name)}"
@@ -408,7 +411,7 @@ def _learn_first(
     call: Call, decision: Decision, name: str, where: str, took: float, seconds: float,
     outcome: Outcome,
 ) -> None:  # fmt: skip
-    """Take in a call that was compared or compiled: its time is that of later ones and more."""
+    """Learn from a call that was compared or compiled, which takes longer than later calls."""
     kind = call.record.kind
     curve = kind.curve(name)
     curve.cell(call.key).ready = True
@@ -416,7 +419,7 @@ def _learn_first(
     if not outcome.settled:
         curve.add(call.key, call.signature.size, steady, first=True)
         kind.tell(name, call.key, call.signature.size)
-        freshen(call, name)
+        mark_unsaved(call, name)
     bought = decision.bought or not (decision.exploring or decision.trial)
     extra = took if decision.trial else outcome.compile_seconds
     charge(kind, call.key, name, extra, outcome.compile_seconds, bought=bought)
@@ -434,9 +437,9 @@ def learn(
     call: Call, name: str, seconds: float, *, first: bool = False, exploring: bool = False,
     where: str = "",
 ) -> None:  # fmt: skip
-    """Take in how long a call took; drop it when other placed calls ran at the same time.
+    """Learn how long a call took, unless other placed calls ran at the same time.
 
-    `where` is the backend that gave the result, if it is another one than was measured.
+    `where` is the backend that gave the result, if it is not the measured one (`name`).
     """
     session, kind, size = call.session, call.record.kind, call.signature.size
     with session.lock:
@@ -449,7 +452,7 @@ def learn(
             charge(kind, call.key, name, seconds - (_numpy_seconds(call) or seconds))
         if name == NUMPY:
             session.account.add(seconds * (1 + call.held), seconds * (1 + call.held))
-        else:  # held ones are in it already
+        else:  # calls under the cached decision have been added already
             usual = kind.curve(name).cell(call.key)
             most = OUTLIER * usual.typical if usual.seconds else seconds
             session.account.add(_numpy_seconds(call) or seconds, min(seconds, most), name)
@@ -457,7 +460,7 @@ def learn(
             kind, call.key, size, name, seconds, rivals,
             calls=1 + call.held, first=first, estimates=call.estimates,
         )  # fmt: skip
-        freshen(call, name)
+        mark_unsaved(call, name)
         again = kind.curve(NUMPY).cell(call.key).count > CALLS_OF_ITS_OWN
         wanted = name == NUMPY and again and not (stays or call.pin or session.in_the_red)
     if wanted:
@@ -467,26 +470,26 @@ def learn(
             _wanted(call, seconds, rivals), refused, _known_savings(call), isolate
         )
         if library is not None:
-            _open_or_sound(call, library)
+            _open_or_probe(call, library)
     session.flush()
 
 
-def _open_or_sound(call: Call, library: Library) -> None:
-    """Open a library beside the program; at first see what recording calls like this takes."""
+def _open_or_probe(call: Call, library: Library) -> None:
+    """Open a library in the background, after first probing what recording such a call takes."""
     record = call.record
-    if record.sounded or call.function.dependence is None or call.session.plan is not None:
-        call.session.openings.open_beside([library], GAINING)
+    if record.probed or call.function.dependence is None or call.session.plan is not None:
+        call.session.openings.open_in_background([library], GAINING)
     else:
-        record.sounding = library
-        call.function.let_go()  # the next call of it is considered
+        record.probing = library
+        call.function.drop_decisions()  # so that the next call is the probe
 
 
-def _sounded(call: Call, library: Library) -> Placed:
-    """Record a call that NumPy evaluates, before a library is loaded for calls like it."""
+def _probe_recording(call: Call, library: Library) -> Placed:
+    """Record a call and evaluate it on NumPy, before a library is loaded for calls like it."""
     from gpuforge.runtime.evaluation.engine import BackendEngine
 
     session = call.session
-    call.record.sounding, call.record.sounded = None, True
+    call.record.probing, call.record.probed = None, True
     reference, pace = session.reference, _pace(call)
     engine = BackendEngine(reference, reference, session.programs, exact=call.exact, pace=pace)
     recorded, seconds = _recorded_or_written(call, engine)
@@ -494,10 +497,10 @@ def _sounded(call: Call, library: Library) -> Placed:
         return recorded
     if recorded.kept:
         stay(call, recorded.recorder.trouble or KEPT)
-    elif pace is not None and pace.graphs > 1:  # each call of it will be recorded
-        note_overhead(call, pace.noting_seconds())
+    elif pace is not None and pace.graphs > 1:  # such calls are never replayed
+        note_overhead(call, pace.recording_seconds())
     else:
-        session.openings.open_beside([library], GAINING)
+        session.openings.open_in_background([library], GAINING)
     with session.lock:
         call.function.add(NUMPY, 1, seconds)
         call.record.kind.busy_seconds += seconds
@@ -514,7 +517,7 @@ def _wanted(call: Call, seconds: float, rivals: list[Candidate]) -> Wanted:
 
 
 def _known_savings(call: Call) -> dict[str, float]:
-    """Return the share of this call that libraries which are not open save, where that is known."""
+    """Return the share of this call's time that unopened libraries save, where that is known."""
     kind, key, size = call.record.kind, call.key, call.signature.size
     base = _numpy_seconds(call)
     known: dict[str, float] = {}
@@ -529,14 +532,14 @@ def _known_savings(call: Call) -> dict[str, float]:
     return known
 
 
-def freshen(call: Call, name: str) -> None:
-    """Note a sample that the history does not have yet."""
+def mark_unsaved(call: Call, name: str) -> None:
+    """Count a sample that is not in the history yet."""
     key = (call.key, name)
-    call.record.fresh[key] = call.record.fresh.get(key, 0) + 1
+    call.record.unsaved[key] = call.record.unsaved.get(key, 0) + 1
 
 
-def give_memory_back(session: Session, backend: Backend, *, now: bool = False) -> bool:
-    """Give back what a library kept after a call if that is due; return whether it was."""
+def release_memory(session: Session, backend: Backend, *, now: bool = False) -> bool:
+    """Release the memory that a library caches after a call, if due; return whether it was due."""
     from gpuforge.runtime.evaluation.pressure import look, release
 
     chosen = session.settings
@@ -552,15 +555,15 @@ def give_memory_back(session: Session, backend: Backend, *, now: bool = False) -
             ):
                 return False
         release(backend)
-    except Exception as error:  # noqa: BLE001 - a device that died must not take the result along
+    except Exception as error:  # noqa: BLE001 - the result is valid even if this fails
         _log.warning("%s gives no memory back: %r", backend.name, error)
     return True
 
 
 def calls_to_hold(call: Call, decision: Decision, seconds: float) -> int:
-    """Return for how many calls a settled choice is kept without considering it anew.
+    """Return for how many calls a settled decision is cached.
 
-    None where this call took much longer than the ones before it: what has changed must show soon.
+    0 if this call took much longer than the ones before: the next decision must see the change.
     """
     name = decision.backend
     cell = call.record.kind.curve(name).cell(call.key)

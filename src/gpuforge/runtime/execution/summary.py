@@ -1,4 +1,4 @@
-"""What this process placed so far, where, and why: a value for ``gpuforge run``."""
+"""What this process has placed so far, where and why, as a value for ``gpuforge run``."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class FunctionSummary:
 
     Attributes
     ----------
-    seconds : wall seconds in its placed calls; calls that were not timed count as the last timed
-    placements : (backend, calls, seconds), the most used first
+    seconds : wall seconds in its placed calls; untimed calls are extrapolated from timed ones
+    placements : (backend, calls, seconds), most used first
     as_written : (reason, calls)
-    reason : why it ran where it ran, in words
+    reason : why it ran where it ran
     """
 
     name: str
@@ -37,15 +37,15 @@ class FunctionSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """Everything placed by this process.
+    """Everything that this process has placed.
 
     Attributes
     ----------
-    functions : the ones called, the longest first
-    trying_seconds : what comparing and trying backends took
-    opening_seconds : what importing and testing array libraries took
-    notes : sentences on what was set, left out or in the way
-    next_step : one thing to do; empty when there is none
+    functions : the functions called, by decreasing time
+    trying_seconds : time spent comparing and exploring backends
+    opening_seconds : time spent importing and testing array libraries
+    notes : sentences about settings changed, backends excluded and obstacles
+    next_step : a suggestion; empty if there is none
     """
 
     functions: tuple[FunctionSummary, ...]
@@ -56,7 +56,7 @@ class Summary:
 
 
 def collect() -> Summary:
-    """Return what all sessions of this process placed so far."""
+    """Return what all sessions of this process have placed so far."""
     functions: list[FunctionSummary] = []
     notes: dict[str, None] = {}
     trying = opening = 0.0
@@ -96,7 +96,7 @@ def _function(record: FunctionRecord) -> FunctionSummary:
 
 
 def _reason(record: FunctionRecord) -> str:
-    """Return why a function ran where it ran, from its busiest kind of call."""
+    """Return why a function ran where it ran, judging by its busiest kind of call."""
     kinds = sorted(record.kinds.values(), key=lambda kind: -kind.kind.busy_seconds)
     if not kinds:
         return ""
@@ -117,7 +117,7 @@ def _reason(record: FunctionRecord) -> str:
 
 
 def _comparison(record: KindRecord) -> list[str]:
-    """Return how the backends compare at the largest signature that both were measured at."""
+    """Return how NumPy and another backend compare at the largest signature measured on both."""
     reference = record.kind.curves.get(NUMPY)
     best: tuple[int, str] | None = None
     for name, curve in record.kind.curves.items():

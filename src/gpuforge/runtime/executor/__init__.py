@@ -1,1 +1,1 @@
-"""Calls that do not run where they are made: later, together, elsewhere."""
+"""Calls that are queued, batched, or run elsewhere: tasks, maps and clusters."""

@@ -1,4 +1,4 @@
-"""How long a batch waits for calls that are likely to come."""
+"""How long a batch waits for further calls that are likely to arrive."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from bisect import bisect_right, insort
 from collections import deque
 
 KEPT_GAPS = 64
-"""Gaps between arrivals that are looked back on."""
+"""Number of recent gaps between arrivals that are kept."""
 MARGIN = 2.5
-"""So many times the gap is waited: it is looked again at the end only, and a burst has several."""
+"""The wait in gaps: the queue is checked only at its end, and a burst has several."""
 CLEAR_GAIN = 0.2
-"""Share of what could be gained at best that waiting must have gained: it is a guess, after all."""
+"""Share of the best possible gain that waiting must have achieved, since it is a guess."""
 FEW_GAPS = 4
-"""Nothing is waited for before so many were seen."""
+"""No batch waits before this many gaps were seen."""
 
 
 class Arrivals:
@@ -24,7 +24,7 @@ class Arrivals:
         self.last = float("-inf")
 
     def add(self, now: float) -> None:
-        """Take in a call that arrived."""
+        """Add the arrival of a call."""
         if self.last > float("-inf"):
             gap = now - self.last
             self.gaps.append(gap)
@@ -34,14 +34,14 @@ class Arrivals:
         self.last = now
 
     def wait_seconds(self, now: float, waiting: int, fixed: float, each: float) -> float:
-        """Return how much longer `waiting` calls should wait for the next one; 0: not at all.
+        """Return how much longer `waiting` calls should wait for the next one; 0 for not at all.
 
-        A batch of n calls takes ``fixed + n * each`` seconds. Started now, it lets a call that
-        comes `r` seconds later wait for its end and pay `fixed` again. Started with that call, it
-        lets all of them wait for `r`, and the ones that are there for `each` as well. So waiting
-        gains ``fixed - waiting * each - (waiting + 1) * r``, and loses ``waiting * w`` where
-        nobody comes within the `w` seconds that are waited. Among the gaps seen so far, as far as
-        they are longer than what has passed, the wait is chosen that would have gained most.
+        A batch of n calls takes ``fixed + n * each`` seconds. If it starts now, a call that arrives
+        `r` seconds later waits for its end and pays `fixed` again. If it starts with that call, all
+        of them wait for `r`, and the waiting ones for `each` as well. So waiting gains ``fixed -
+        waiting * each - (waiting + 1) * r``, and loses ``waiting * w`` if no call arrives within a
+        wait of `w` seconds. Chosen is the wait that would have gained most over the recent gaps
+        that are longer than the time already passed.
         """
         profit = fixed - waiting * each
         if profit <= 0 or len(self.gaps) < FEW_GAPS:

@@ -1,8 +1,8 @@
-"""One kind of item in batches: its graph with one more axis, placed like any other call.
+"""Batches of one kind of item: the item's graph with a leading axis, placed like any other call.
 
-Each size of a batch is a signature of a function of its own, so that the backend it runs on is
-chosen, tried, compared and left out by the same rules as for calls. Where NumPy would warn of an
-item, or raise, the batch raises, and the items are called one by one.
+Each batch size is a signature of a function of its own, so backends are chosen, tried, compared and
+refused by the same rules as for calls. If NumPy would warn about an item, or raise, the batch
+raises, and the items are called one by one.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from gpuforge.runtime.record import FunctionRecord
 from gpuforge.runtime.session import Session
 
 ROWS_BYTES = 1 << 20
-"""Results are rows of one block of memory up to this size: a result that is kept keeps no more.
-Rows of a larger one are copied."""
+"""Results are views of one block of memory up to this size, which bounds the memory that one kept
+result holds. Rows of larger blocks are copied."""
 KEPT_SIZES = 64
 SCRATCH_BYTES = 1 << 22
-"""So much memory is kept for the next batch: fresh memory costs more than what is put there."""
+"""Scratch memory kept for the next batch: page faults in fresh memory cost more than filling it."""
 Host = np.ndarray[Any, Any]
 _VIEWS = frozenset("getitem transpose reshape broadcast_to real imag pick".split())
 _REUSING = (
@@ -46,9 +46,9 @@ _REUSING = (
 
 
 def host_lowering(reference: Lowering) -> Lowering:
-    """Return NumPy's lowering, where real numbers are computed in memory that is needed no more.
+    """Return NumPy's lowering with operations on real numbers that reuse memory no longer needed.
 
-    New memory for every step of a batch costs more than the step.
+    New memory for each step of a batch costs more than the step.
     """
     reusing = {name: _into(reference.functions[name]) for name in _REUSING}
     return replace(reference, reusing=reusing, views=_VIEWS)
@@ -74,15 +74,15 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 @dataclass
 class Size:
-    """The batched graph for one number of items, ready for NumPy.
+    """The batched graph for one batch size, ready for NumPy.
 
     Attributes
     ----------
-    inputs : for each input the place of an input of the item, or a constant
-    shared : for each output, whether its memory may be another's too
-    left : how many batches are still made on NumPy before the choice is considered anew
-    held : how many were since
-    scratch : memory that items were stacked in, for the next batch
+    inputs : for each input, the place of an input of the item or a constant
+    shared : for each output, whether it may share memory with another one
+    left : batches to run on NumPy before the next decision
+    held : batches run since the last decision
+    scratch : memory for stacking items, reused by the next batch
     """
 
     graph: Graph
@@ -102,8 +102,8 @@ class Made:
     Attributes
     ----------
     where : the backend that computed them
-    seconds : wall time of stacking the items, computing and taking the results apart
-    exhausted : whether memory ran out there, and NumPy took over
+    seconds : wall time of stacking the items, computing and splitting the results
+    exhausted : whether memory ran out there and NumPy took over
     """
 
     results: list[Any]
@@ -117,8 +117,8 @@ class Batch:
 
     Attributes
     ----------
-    bytes_each : what an item needs at most: every step of it
-    live_bytes : what it needs at one time, about
+    bytes_each : upper bound for the memory of an item: the sum over all its steps
+    live_bytes : approximate peak memory of an item
     """
 
     def __init__(self, session: Session, runs: FunctionRecord, item: Item, key: Any) -> None:
@@ -136,9 +136,9 @@ class Batch:
         Raises
         ------
         Unsupported
-            If an operation takes one item at a time.
+            If an operation cannot be batched.
         Exception
-            What NumPy raises for one of the items, or FloatingPointError where it would warn.
+            What NumPy raises for one of the items, or FloatingPointError if it would warn.
         """
         alike = tuple(_is_one(column) for column in columns)
         made = self._sizes.get((size, alike))
@@ -149,7 +149,7 @@ class Batch:
         start = perf_counter()
         try:
             before_it = made.scratch.pop()
-        except IndexError:  # none yet, or another thread has it
+        except IndexError:  # none yet, or in use by another thread
             before_it = [None] * len(columns)
         given = [
             column[0] if one else _stacked(column, block)
@@ -187,7 +187,7 @@ class Batch:
         stacked = {place for place, source in item.sources.items() if not alike[source]}
         graph, inputs = batched(item.graph, item.shapes, item.dtypes, stacked, size)
         program = Program(graph, self._lowering)
-        program.looks_over = False
+        program.checks_finite = False
         elements = sum(c[0].size * (1 if one else size) for one, c in zip(alike, columns,
                                                                          strict=True))  # fmt: skip
         nbytes = sum(c[0].nbytes * (1 if one else size) for one, c in zip(alike, columns,
@@ -208,7 +208,7 @@ class Batch:
     def _considered(
         self, made: Size, inputs: list[Any], modes: dict[str, Any]
     ) -> tuple[list[Host], str, float, bool]:
-        """Run a batch where placement says, and learn from it."""
+        """Run a batch where placement decides, and learn from it."""
         session = self.session
         call = open_call(session, self.runs, made.signature, (), {}, made.held)
         made.held = 0
@@ -240,7 +240,7 @@ class Batch:
         outcome = engine.outcome
         seconds = perf_counter() - start
         pipeline.learn_recorded(call, decision, name, seconds, outcome, True)
-        pipeline.give_memory_back(self.session, engine.backend)
+        pipeline.release_memory(self.session, engine.backend)
         refused = call.record.kind.curve(name).refused
         where = NUMPY if decision.trial or refused or outcome.settled else name
         return blocks, where, seconds, outcome.exhausted
@@ -255,7 +255,7 @@ class Batch:
 
 
 def _is_one(column: Column) -> bool:
-    """Return whether all items have the very same array there."""
+    """Return whether all items have the same array object in a column."""
     if type(column) is np.ndarray or len(column) < 2:
         return False
     first = column[0]
@@ -263,7 +263,7 @@ def _is_one(column: Column) -> bool:
 
 
 def _stacked(column: Column, block: Host | None) -> Host:
-    """Return items in one block of memory, that of a batch before where there was one."""
+    """Stack items into one block of memory, reusing `block` if given."""
     if type(column) is np.ndarray:
         return column
     shape = column[0].shape
@@ -274,7 +274,7 @@ def _stacked(column: Column, block: Host | None) -> Host:
 
 
 def _rows(block: Host, leaf: Leaf) -> list[Any]:
-    """Return each item's own result: NumPy's scalar, or an array that no other result shares."""
+    """Return each item's result: a NumPy scalar, or an array that overlaps no other."""
     if leaf.scalar:
         return list(block)
     if block.ndim == 1:

@@ -1,4 +1,4 @@
-"""How many calls of one signature are made together, and how long is waited for more."""
+"""How many calls of one signature are batched, and how long a batch waits for more."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from gpuforge.runtime.executor.arrivals import Arrivals
 
 MAX_BATCH = 64
 SMALL_SECONDS = 20e-3
-"""Longer calls are made alone: together they would gain little and hold each other up."""
+"""Longer calls are not batched: they would gain little and delay each other."""
 WORTH, NO_GAIN = 0.85, 0.95
-"""More are made together while that takes at most the first share of what they take one after
-another, fewer once it takes more than the second."""
+"""The batch size grows while a batch takes at most the first share of the time of single calls, and
+shrinks once it takes more than the second."""
 LOOKED_BACK_ON = 5
-"""So many batches are looked back on; their median is not moved by one that was held up."""
+"""Number of recent batches whose median counts, so that one delayed batch has no effect."""
 FIRST_TRY, LAST_TRY = 3, 1000
-"""After so many calls made alone it is tried to make some together: at first, and at most if that
-has failed again and again."""
+"""Number of single calls before batching is tried: at first, and at most after repeated
+failures."""
 OUTLIER = 4.0
-"""What took more than so many times the usual was held up by something else."""
+"""A batch that took more than this many times the usual time was delayed by something else."""
 FORGETTING = 0.95
-"""What a sample still counts when the next one is taken in."""
+"""Weight that remains of a sample when the next one is added."""
 
 
 class Batching:
-    """What is known of the calls of one signature.
+    """What is known about batching the calls of one signature.
 
     Attributes
     ----------
-    most : how many are made together at most, now
+    most : current maximum batch size
     fixed_seconds, each_seconds : a batch of n takes about ``fixed + n * each``
     """
 
@@ -44,12 +44,12 @@ class Batching:
         self._sums = (0.0, 0.0, 0.0, 0.0, 0.0)
 
     def arrive(self, now: float) -> None:
-        """Take in a call that arrived."""
+        """Add the arrival of a call."""
         if self.most > 1:
             self.arrivals.add(now)
 
     def learn(self, calls: int, seconds: float) -> None:
-        """Take in that `calls` made together took `seconds`."""
+        """Learn that a batch of `calls` took `seconds`."""
         if calls > 1 or self.most > 1 or self._alone < self._again_after:
             self._fit(calls, seconds)
         if calls > 1:
@@ -62,7 +62,7 @@ class Batching:
             self._alone = 0
 
     def _weigh(self, calls: int, seconds: float) -> None:
-        """Let more or fewer calls be made together, by what that gains."""
+        """Raise or lower the maximum batch size, by what batching gains."""
         self._shares.append(seconds / (calls * median(self._singles)))
         share = median(self._shares)
         if share <= WORTH and calls == self.most < MAX_BATCH:
@@ -76,7 +76,7 @@ class Batching:
                 self._again_after = min(4 * self._again_after, LAST_TRY)
 
     def _fit(self, calls: int, seconds: float) -> None:
-        """Fit a line to what batches took, the older ones counting less."""
+        """Fit a line to the times of batches, with decreasing weights for older ones."""
         usual = self.fixed_seconds + calls * self.each_seconds
         if usual:
             seconds = min(seconds, OUTLIER * usual)
@@ -90,7 +90,7 @@ class Batching:
             self.fixed_seconds = max((s - self.each_seconds * n) / weight, 0.0)
 
     def is_enough(self, waiting: int) -> bool:
-        """Return whether so many calls need not wait for another one."""
+        """Return whether a batch of `waiting` calls should start without waiting for more."""
         return waiting >= self.most or waiting * self.each_seconds >= self.fixed_seconds
 
     def wait_until(self, now: float, waiting: int, oldest: float, latency: float) -> float:
@@ -102,5 +102,5 @@ class Batching:
 
 
 def median(values: Collection[float]) -> float:
-    """Return the middle one; importing `statistics` for it would take milliseconds."""
+    """Return the median; importing `statistics` for it would take milliseconds."""
     return sorted(values)[len(values) // 2]

@@ -1,4 +1,4 @@
-"""``f.submit`` and ``f.aio``: tasks in the lanes that the whole program shares."""
+"""``f.submit`` and ``f.aio``: tasks in the lanes shared by the whole program."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gpuforge.runtime.function.naming import name_of
 def submit(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *options: Any
 ) -> Future[Any]:
-    """Let a call of an offloaded function wait for its turn; the options are those of `Terms`.
+    """Queue a call of an offloaded function; the options are those of `Terms`.
 
-    Inside ``with gpuforge.cluster(...)`` it waits for one of the cluster's workers.
+    Inside ``with gpuforge.cluster(...)`` it runs on one of the cluster's workers.
     """
     workers = cluster.get()
     if workers is not None:

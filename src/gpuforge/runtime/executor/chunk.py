@@ -1,4 +1,4 @@
-"""Calls made one after the other, and what came of some calls."""
+"""Groups of calls, single calls in a row, and their results."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 
 UNENDING = 1 << 30
 CHUNK_SECONDS = 5e-3
-"""Single calls are made for so long before the clock is looked at."""
+"""Single calls run for this long between checks of the clock."""
 Column = Sequence[np.ndarray[Any, Any]] | np.ndarray[Any, Any]
-"""An argument of each item: a sequence of arrays, or one array whose rows they are."""
+"""One argument of all items: a sequence of arrays, or one array whose rows they are."""
 
 
 @dataclass
 class Chunk:
-    """Some calls that came to their end.
+    """The results of some calls.
 
     Attributes
     ----------
-    places : where each is among the calls given
-    values : what they returned; an exception where one was raised
+    places : index of each among all calls
+    values : return values; an exception where one was raised
     errors : place in this chunk to the exception raised there
     """
 
@@ -40,11 +40,11 @@ class Group:
     Attributes
     ----------
     function : makes one call
-    places : where they are among the calls given
-    items : what is called with, each the only argument
-    spread : whether an item holds all arguments instead, by position and by name
-    columns : the array arguments, each as a sequence over the calls; none where it is not known
-        that the calls are of one kind
+    places : their indices among all calls
+    items : the arguments, each the only one of a call
+    spread : whether an item holds all positional and keyword arguments instead
+    columns : the array arguments, each as a sequence over the calls; empty unless the calls are
+        known to be of one kind
     """
 
     function: Callable[..., Any]
@@ -63,8 +63,8 @@ class Group:
     ) -> tuple[list[Any], dict[int, Exception]]:  # fmt: skip
         """Make single calls; one that raises leaves its exception in its place.
 
-        `function` may make them instead, where the choice is known. The clock is looked at every
-        `step` calls, and no more are made after `until`.
+        `function` replaces the group's if the choice is known. The clock is checked every `step`
+        calls, and no call starts after `until`.
         """
         call = function or self.function
         values: list[Any] = []

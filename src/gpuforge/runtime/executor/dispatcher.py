@@ -1,9 +1,8 @@
 """The threads that run tasks: one for each device, and several for functions of the host.
 
-A device has one thread, for calls that run side by side on it take longer each and leave no times
-to learn from (`Session.crowded`). All threads are daemons: a call that was abandoned must not hold
-up the end of the program. They start when there is something to do, and end once there was nothing
-for `IDLE_SECONDS`.
+A device has one thread, because concurrent calls on it slow each other down and give no usable
+timings (`Session.crowded`). All threads are daemons: an abandoned call must not delay the end of
+the program. They start when there is work, and end after `IDLE_SECONDS` without any.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from gpuforge.units import format_seconds
 
 IDLE_SECONDS = 2.0
 GRACE_SECONDS = 1.0
-"""How long a call that nobody waits for any more may go on before its lane does without it."""
+"""How long a call that nobody waits for may run before its lane continues without it."""
 
 everyone: WeakSet[Dispatcher] = WeakSet()
 _here = threading.local()
@@ -36,9 +35,9 @@ class Crew:
 
     Attributes
     ----------
-    bell : rings for those that wait
-    threads, idle : how many there are, and how many of them wait
-    called : how many of those were told to look for work and have not begun to
+    bell : condition that wakes waiting threads
+    threads, idle : number of threads, and of waiting ones
+    called : number of waiting threads that were woken but have not looked for work yet
     """
 
     def __init__(self, lane: Lane, lock: threading.Lock) -> None:
@@ -61,8 +60,8 @@ class Dispatcher:
 
     Attributes
     ----------
-    tally : how tasks ended so far
-    closed : whether it takes no more tasks
+    tally : counts of how tasks ended
+    closed : whether it refuses new tasks
     """
 
     def __init__(self, schedule: Schedule, clock: Callable[[], float] = perf_counter) -> None:
@@ -85,14 +84,14 @@ class Dispatcher:
         self._shown = (0, 0, 0, 0)
 
     def put(self, task: Task) -> None:
-        """Let a task wait for its turn.
+        """Queue a task.
 
         Raises
         ------
         ExecutorClosed
             If the executor was shut down.
         DeviceOutOfMemory
-            If it can never have the memory that it needs.
+            If it needs more memory than it can ever get.
         """
         home = task.home
         with self._lock:
@@ -115,13 +114,13 @@ class Dispatcher:
             self._show()
 
     def add_lane(self, lane: Lane) -> None:
-        """Let tasks run on one more lane."""
+        """Add a lane."""
         with self._lock:
             self.schedule.lanes.setdefault(lane.name, lane)
             self.schedule.limited |= lane.memory_bytes is not None
 
     def _wake(self, name: str) -> None:
-        """Let a thread of a lane look for work: one that waits, else a new one."""
+        """Wake a waiting thread of a lane to look for work, or start one."""
         crew = self._crews.get(name)
         if crew is None:
             crew = self._crews[name] = Crew(self.schedule.lanes[name], self._lock)
@@ -143,7 +142,7 @@ class Dispatcher:
             del batch
 
     def _next(self, crew: Crew) -> Batch | None:
-        """Wait for what a lane runs next; None: its thread ends."""
+        """Wait for a lane's next batch; None to end the thread."""
         with self._lock:
             while True:
                 now = self.clock()
@@ -152,7 +151,7 @@ class Dispatcher:
                     self._guard_for(found)
                     self._show()
                     return found
-                for name in self.schedule.left_to:  # nobody else may have it look for work
+                for name in self.schedule.left_to:  # nothing else may wake those lanes
                     self._wake(name)
                 if found is None:
                     woken = not self.closed and crew.wait(IDLE_SECONDS)
@@ -164,7 +163,7 @@ class Dispatcher:
             return None
 
     def _run(self, batch: Batch) -> None:
-        """Make the calls of a batch and tell how they ended, except to those that ended before."""
+        """Make the calls of a batch and report their results, except of tasks that ended before."""
         for task in batch.tasks:
             task.ending.set_running_or_notify_cancel()
         results = run(batch)
@@ -179,7 +178,7 @@ class Dispatcher:
             ]
             self._count(batch, results)
             self._end([task for task, _, _ in told])
-            for task, _, _ in told:  # its future knows it: a circle would wait for the collector
+            for task, _, _ in told:  # break the reference cycle with its future
                 del task.ending
             if self.schedule.memory_short:
                 self.schedule.memory_short = False
@@ -192,7 +191,7 @@ class Dispatcher:
                 ending.set_exception(result.error)
 
     def _show(self) -> None:
-        """Let other processes see how many tasks wait, run and have ended, under the lock."""
+        """Publish how many tasks wait, run and have ended; call with the lock held."""
         tally, waiting = self.tally, self.schedule.waiting
         now = waiting, len(self.pending) - waiting, tally.done, tally.failed
         if now != self._shown:
@@ -211,7 +210,7 @@ class Dispatcher:
                 tally.failed += result.error is not None
 
     def _end(self, tasks: Iterable[Task]) -> None:
-        """Mark tasks as ended, under the lock; the caller tells their endings without it."""
+        """Mark tasks as ended, with the lock held; the caller notifies their endings without it."""
         for task in tasks:
             task.state = ENDED
             self.pending.pop(task, None)
@@ -223,7 +222,7 @@ class Dispatcher:
             self._changed.notify_all()
 
     def made(self, task: Task, seconds: float, error: BaseException | None) -> None:
-        """Take in a call that was made without a lane."""
+        """Count a call that was made without a lane."""
         with self._lock:
             self.schedule.learn(task, self.schedule.lanes[task.lanes[0]], seconds)
             self.tally.given += 1
@@ -231,7 +230,7 @@ class Dispatcher:
             self.tally.failed += error is not None
 
     def help(self, task: Task) -> None:
-        """Run a task that a lane's thread waits for, there, unless it has begun."""
+        """Run a task in the lane's thread that waits for it, unless it has begun."""
         if task.state != WAITING or not hasattr(_here, "lane"):
             return
         with self._lock:
@@ -244,7 +243,7 @@ class Dispatcher:
         self._run(batch)
 
     def cancel(self, task: Task) -> bool:
-        """End a task that has not begun; return whether it has not. The caller tells its ending."""
+        """Cancel a task unless it has begun; return whether it was. The caller notifies."""
         with self._lock:
             if not self.schedule.drop(task):
                 return False
@@ -255,7 +254,7 @@ class Dispatcher:
     def give_up(self, task: Task, after: float = GRACE_SECONDS) -> bool:
         """End a task that nobody waits for; return whether this ended it.
 
-        If it runs, its lane goes on without it once `after` seconds have passed.
+        If it runs, its lane continues without it after `after` seconds.
         """
         if self.cancel(task):
             return True
@@ -274,7 +273,7 @@ class Dispatcher:
         return [batch for lane in self.schedule.lanes.values() for batch in lane.running]
 
     def _guard_for(self, batch: Batch) -> None:
-        """Let a thread see to the timeout of a batch, if it has one."""
+        """Ensure that a thread watches the timeout of a batch, if it has one."""
         due = batch.due_at
         if due is None:
             return
@@ -289,7 +288,7 @@ class Dispatcher:
             self._guard_bell.notify()
 
     def _keep_guard(self) -> None:
-        """End what runs longer than it may, for as long as there is something with a timeout."""
+        """End batches that exceed their timeout, as long as any with a timeout are running."""
         idle = False
         while True:
             with self._lock:
@@ -307,7 +306,7 @@ class Dispatcher:
                 task.ending.set_exception(error)
 
     def _expire(self, batch: Batch, now: float) -> list[tuple[Task, TaskTimeout]]:
-        """End the tasks of a batch whose time is over; leave the batch alone if none is left."""
+        """End the tasks of a batch that timed out; abandon the batch if none is left."""
         ran = now - batch.started_at
         told = [
             (task, _timeout(task, ran))
@@ -323,7 +322,7 @@ class Dispatcher:
         return told
 
     def _abandon(self, batch: Batch) -> None:
-        """Replace the thread that runs a batch, which ends with it."""
+        """Replace the thread that runs a batch; the old one ends with the batch."""
         self.schedule.abandon(batch)
         self._lost[batch] = batch.tasks[0].name
         self.tally.abandoned += 1
@@ -341,13 +340,13 @@ class Dispatcher:
                 self._waiters -= 1
 
     def close(self) -> None:
-        """Take no more tasks; the threads end once nothing waits."""
+        """Refuse new tasks; the threads end once nothing waits."""
         with self._lock:
             self.closed = True
             self._rest()
 
     def rest(self) -> None:
-        """Let the threads that have nothing to do end at once."""
+        """End idle threads at once."""
         with self._lock:
             if not self.pending:
                 self._rest()
@@ -357,7 +356,7 @@ class Dispatcher:
             crew.bell.notify_all()
 
     def fork(self) -> None:
-        """Go on in a forked child: its parent's tasks are not the child's."""
+        """Continue in a forked child without the parent's tasks."""
         pending = list(self.pending)
         closed = self.closed
         self._reset()
@@ -368,7 +367,7 @@ class Dispatcher:
             task.ending.left_to_parent()
 
     def stats(self) -> ExecutorStats:
-        """Return what became of the tasks so far."""
+        """Return statistics of the tasks so far."""
         with self._lock:
             tally = self.tally
             median, longest = tally.spread()

@@ -1,4 +1,4 @@
-"""The future of a task: one of `concurrent.futures`, whose errors say what happened."""
+"""The future of a task: a `concurrent.futures.Future` with informative errors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ R = TypeVar("R")
 class TaskFuture(Future[R]):
     """The result of a task, once it is there.
 
-    Where the task was cancelled, ``result`` and ``exception`` raise TaskCancelled, which is a
-    `concurrent.futures.CancelledError`. Waiting for a task within another one runs it there if it
-    has not begun: tasks that wait for each other never block a lane.
+    If the task was cancelled, ``result`` and ``exception`` raise TaskCancelled, which is a
+    `concurrent.futures.CancelledError`. A task that waits for another one runs it in place if it
+    has not begun, so tasks that wait for each other never block a lane.
     """
 
     def __init__(self, task: Task, dispatcher: Dispatcher) -> None:
@@ -36,7 +36,7 @@ class TaskFuture(Future[R]):
         return True
 
     def mark_cancelled(self) -> None:
-        """End as cancelled, and tell those who wait."""
+        """Set the state to cancelled, and notify waiters."""
         super().cancel()
         self.set_running_or_notify_cancel()
 
@@ -49,7 +49,7 @@ class TaskFuture(Future[R]):
             raise self._cancelled() from None
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return what the call raised; None where it returned a value."""
+        """Return what the call raised; None if it returned a value."""
         self._dispatcher.help(self._task)
         try:
             return super().exception(timeout)
@@ -57,7 +57,7 @@ class TaskFuture(Future[R]):
             raise self._cancelled() from None
 
     def left_to_parent(self) -> None:
-        """End in a forked child, where whoever held the lock of this future may be gone."""
+        """Fail in a forked child, where the thread that held this future's lock may not exist."""
         self._condition = threading.Condition()
         self._waiters.clear()
         text = f"task {self._task.name!r} was left to the parent process when this one was forked"

@@ -1,4 +1,4 @@
-"""What becomes of tasks when the program is interrupted, ends, or forks."""
+"""Handling of tasks when the program is interrupted, ends, or forks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gpuforge.runtime.executor.stats import names
 from gpuforge.runtime.executor.task import Task
 
 PATIENCE_SECONDS = 0.5
-"""How long an interrupted program waits for the calls that run."""
+"""How long an interrupted program waits for running calls."""
 
 
 def cut_short(dispatcher: Dispatcher, pending: dict[Task, None], given: int, cause: str) -> None:
-    """Cancel the tasks that wait, and give those that run a moment.
+    """Cancel waiting tasks, and give running ones a moment to finish.
 
-    Where that has a cause outside of the program, what finished is told on stderr.
+    If the `cause` is outside of the program, report what finished on stderr.
     """
     tasks = list(pending)
     if not tasks:
@@ -37,7 +37,7 @@ def cut_short(dispatcher: Dispatcher, pending: dict[Task, None], given: int, cau
 
 
 def give_up(dispatcher: Dispatcher, task: Task) -> bool:
-    """End a task that runs with TaskCancelled; return whether this ended it."""
+    """End a running task with TaskCancelled; return whether this ended it."""
     if not dispatcher.give_up(task):
         return False
     task.ending.set_exception(TaskCancelled(f"task {task.name!r} was abandoned while it ran"))
@@ -47,7 +47,7 @@ def give_up(dispatcher: Dispatcher, task: Task) -> bool:
 def tell(
     cause: str, given: int, finished: int, cancelled: list[Task], abandoned: list[Task]
 ) -> None:
-    """Say on stderr what finished and what did not."""
+    """Report on stderr what finished and what did not."""
     parts = [f"{finished} of {given} tasks had finished"]
     if cancelled:
         parts.append(f"{len(cancelled)} cancelled before they began")
@@ -59,7 +59,7 @@ def tell(
 
 @atexit.register
 def finish() -> None:
-    """Wait for the tasks that are left, as Python does for threads; not after an interruption."""
+    """Wait for remaining tasks, as Python does for threads; not after an interruption."""
     for dispatcher in list(everyone):
         try:
             if getattr(sys, "last_type", None) is not KeyboardInterrupt:
@@ -71,7 +71,7 @@ def finish() -> None:
 
 
 def watch_for_termination() -> None:
-    """Let SIGTERM say what finished before it ends the process, unless the program handles it."""
+    """Make SIGTERM report what finished before the process ends, unless the program handles it."""
     if threading.current_thread() is not threading.main_thread():
         return
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -79,7 +79,7 @@ def watch_for_termination() -> None:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    """Say what finished, without a lock that the interrupted code may hold; end as by default."""
+    """Report what finished, without locks that the interrupted code may hold; end as by default."""
     for dispatcher in list(everyone):
         tasks = list(dispatcher.pending)
         if tasks:

@@ -1,8 +1,8 @@
-"""One item of a map, recorded: its graph, from what its inputs come, how its result is made of it.
+"""One recorded item of a map: its graph, the sources of its inputs, the form of its result.
 
-The body runs once, and NumPy evaluates what it notes, so the item's result is NumPy's. An operation
-that may raise because of values is evaluated at its statement: the tapes before and after it are
-put together again, by the values that lead from one to the other.
+The body runs once and NumPy evaluates its graph, so the item's result is NumPy's. An operation that
+may raise because of values is evaluated at its statement; the tapes before and after it are joined
+again through the values that they share.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpuforge.runtime.evaluation.recording import record
 from gpuforge.runtime.evaluation.replay import Leaf, Noted, leaf_of
 
 _QUIET = ("view", "creation", "gather")
-"""Classes of operations that compute nothing that NumPy warns of."""
+"""Classes of operations for which NumPy never warns."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Item:
 
     Attributes
     ----------
-    graph : of the item; its outputs are those that the leaves need
-    shapes, dtypes : of each entry of it; a number has no dtype
-    sources : place of an input to the place of the array argument that it is
+    graph : graph of the item; its outputs are those that the leaves need
+    shapes, dtypes : shape and dtype of each entry; a number has no dtype
+    sources : place of an input to the index of its array argument
     constants : place of any other input to its value
-    leaves, kind : how the result is made: an array, or arrays in a tuple or list
+    leaves, kind : form of the result: an array, or arrays in a tuple or list
     """
 
     graph: Graph
@@ -49,7 +49,7 @@ class Item:
 
 
 class _Engine(BackendEngine):
-    """NumPy, which keeps every tape that it evaluates."""
+    """NumPy engine that keeps every tape it evaluates."""
 
     def __init__(self, reference: Backend, programs: Programs) -> None:
         super().__init__(reference, reference, programs)
@@ -61,7 +61,7 @@ class _Engine(BackendEngine):
             place for place, (row, _, _) in enumerate(tape.entries)
             if row not in (INPUT, NUMBER) and place not in several
         ]  # fmt: skip
-        # What nobody asks for too: NumPy may warn of it.
+        # Also entries that no output needs: NumPy may warn about them.
         values = self._by_numpy(Graph(tuple(tape.entries), tuple(every)), tape, modes)
         self.tapes.append((tape, every, values))
         found = dict(zip(every, values, strict=True))
@@ -69,7 +69,7 @@ class _Engine(BackendEngine):
 
 
 class _Noted(Noted):
-    """What a recorded item noted, with the values of its results."""
+    """What a replay of a recorded item needs, with the values of its results."""
 
     def close(self, program: Program | None) -> None:
         found = [(self._node(array), array) for array in self._results] if self._plain else []
@@ -88,12 +88,12 @@ def record_item(
     Returns
     -------
     tuple
-        Its result, and the item; or why there is none.
+        Its result, and the item or the reason why there is none.
 
     Raises
     ------
     StartAgain
-        If the function needs NumPy's own arrays: it is to be called as written.
+        If the function needs real NumPy arrays and must be called as written.
     Exception
         Whatever the function raises.
     """
@@ -113,7 +113,7 @@ def record_item(
 
 
 def _joined(engine: _Engine, noted: _Noted) -> Item:
-    """Return the item whose graph is that of all tapes, one after the other."""
+    """Return the item whose graph is the concatenation of all tapes."""
     entries: list[Entry] = []
     nodes: list[tuple[Shape, Dtype | None]] = []
     inputs: dict[int, Any] = {}
@@ -140,7 +140,7 @@ def _joined(engine: _Engine, noted: _Noted) -> Item:
 
 
 def _needed(entries: list[Entry], outputs: list[int]) -> set[int]:
-    """Return the places that outputs are computed from, their own among them."""
+    """Return the places that outputs depend on, including their own."""
     needed = set(outputs)
     for place in range(len(entries) - 1, -1, -1):
         if place in needed:

@@ -1,8 +1,8 @@
-"""How many items a batch takes: pure, from what batches of other sizes took.
+"""Choose batch sizes from the measured times of other sizes. Pure.
 
-A size of one stands for calls one after the other. Sizes are powers of two; the one with the least
-time for an item is used, those beside it are looked at first. What ran out of memory halves the
-most that is taken, and batches that work let it grow back.
+A size of one stands for single calls. Sizes are powers of two; the one with the least time per item
+is used, and its neighbours are tried first. Running out of memory halves the maximum size, which
+grows back while batches succeed.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections import deque
 SMALLEST = 4
 SAMPLES, KEPT = 3, 5
 WORTH_BATCHING = 0.93
-"""A batch has to take less than this share of single calls: it needs memory and care."""
+"""A batch must take less than this share of the time of single calls, since it needs memory."""
 WORTH_CLIMBING = 1.5
-"""Sizes beside the best batch are looked at unless that takes so many times a single call."""
+"""The best batch's neighbours are tried unless it takes this many times a single call."""
 LOOK_AGAIN = ((16, 1.15), (64, 2.0))
-"""One batch in so many is of another size that took at most this many times the best: what was
-measured may have been disturbed, and what is best changes."""
+"""One batch in this many retries another size that took at most this many times the best, since
+measurements may be disturbed and the best size changes."""
 GROW_AFTER = 32
 REST = 16
-"""From so many items on, those that are left at the end are a batch of their own."""
+"""At least this many items left over at the end form a batch."""
 
 
 def below(number: int) -> int:
@@ -33,9 +33,9 @@ class Ladder:
 
     Attributes
     ----------
-    start : the size that is looked at first
-    cap : the most that is taken at once now
-    fixed : the size that the user asked for last; 0 before
+    start : the first size to try
+    cap : current maximum size
+    fixed : the size that the user last requested; 0 if none
     """
 
     def __init__(self, start: int, limit: int) -> None:
@@ -47,15 +47,15 @@ class Ladder:
         self._turn = self._good = 0
 
     def each(self, size: int) -> float | None:
-        """Return the seconds for an item in batches of a size; None where none was made."""
+        """Return the seconds per item in batches of a size; None if there were none."""
         row = self._seconds.get(size)
         return min(row) if row else None
 
     def add(self, size: int, seconds: float, where: str = "") -> None:
-        """Take in what an item took in a batch of `size` on a backend."""
+        """Add the time per item of a batch of `size` on a backend."""
         if size & (size - 1) and size != self.fixed:
-            return  # what was left at the end
-        if self._where.setdefault(size, where) != where:  # another backend has another best size
+            return  # items left over at the end
+        if self._where.setdefault(size, where) != where:  # the best size differs between backends
             self._where[size] = where
             for near in (size // 2, size, size * 2):
                 if near > 1:
@@ -66,13 +66,13 @@ class Ladder:
             self.cap, self._good = min(2 * self.cap, self.limit), 0
 
     def exhausted(self, size: int) -> None:
-        """Take half as many from now on: memory ran out."""
+        """Halve the maximum size, because memory ran out."""
         self.cap, self._good = max(1, size // 2), 0
 
     def choose(self, available: int, fixed: int = 0) -> int:
         """Return the size of the next batch of at most `available` items.
 
-        `fixed` is the size that the user asks for; fewer are left at the end.
+        `fixed` is the size that the user requests; the last batch may be smaller.
         """
         limit = min(available, self.cap)
         if limit < 2 or fixed == 1:
@@ -107,7 +107,7 @@ class Ladder:
         return limit if is_rest or is_whole else best
 
     def _unknown(self, sizes: list[int]) -> int:
-        """Return the first size that too little is known of, or 0."""
+        """Return the first size with too few samples, or 0."""
         rows = ((size, self._seconds.get(size, ())) for size in sizes)
         return next((size for size, row in rows if len(row) < SAMPLES), 0)
 
@@ -122,11 +122,11 @@ class Ladder:
 
     @property
     def _rungs(self) -> list[int]:
-        """The sizes that were measured, without those that the user asked for."""
+        """The measured sizes, without those that the user requested."""
         return [size for size in list(self._seconds) if not size & (size - 1)]
 
     @property
     def best(self) -> int:
-        """The size with the least time for an item; 0 where nothing was measured."""
+        """The size with the least time per item; 0 if nothing was measured."""
         sizes = [size for size in self._rungs if size <= self.cap]
         return self._best(sizes) if sizes else 0

@@ -1,4 +1,4 @@
-"""A lane: one device, or the host, and what runs there."""
+"""A lane: a device or the host, and what runs there."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ EWMA = 0.3
 
 @dataclass(eq=False)
 class Batch:
-    """Calls that run together on a lane; mostly one.
+    """Calls that run together on a lane; usually one.
 
     Attributes
     ----------
-    expected_seconds : what they are expected to take; 0 where that is not known
-    abandoned : whether its lane goes on without it
-    nested : whether it runs within a task that waits for it
-    given_up_at : when its lane goes on without it because nobody waits for its tasks
+    expected_seconds : their expected time; 0 if unknown
+    abandoned : whether its lane has continued without it
+    nested : whether it runs inside a task that waits for it
+    given_up_at : when its lane continues without it because nobody waits for its tasks
     """
 
     tasks: list[Task]
@@ -34,7 +34,7 @@ class Batch:
 
     @property
     def due_at(self) -> float | None:
-        """When the first of its tasks times out, or its lane goes on without it."""
+        """When the first of its tasks times out, or its lane continues without it."""
         if self.given_up_at is not None:
             return self.given_up_at
         timeouts = [
@@ -50,13 +50,13 @@ class Lane:
 
     Attributes
     ----------
-    device, backend : what placement is held to on this lane; empty: it chooses freely
-    memory_bytes : what running tasks may need together; None: no limit
-    awaited : the group of calls that it waits for more of; None: it waits for none
+    device, backend : restriction of placement on this lane; empty for none
+    memory_bytes : memory limit for all running tasks; None for no limit
+    awaited : the group of calls for which it waits to fill a batch; None if it does not
     running : what runs now
     used_bytes : what the running tasks need
-    busy_seconds, calls : of the tasks that ended here
-    mean_seconds : what a task takes here, the last ones counting most
+    busy_seconds, calls : totals of the tasks that ended here
+    mean_seconds : moving average of the time of a task
     """
 
     name: str
@@ -73,13 +73,13 @@ class Lane:
     mean_seconds: float = 0.0
 
     def restrict(self, quota: Quota) -> None:
-        """Hold the lane to a quota."""
+        """Apply a quota."""
         self.width = quota.concurrency or self.width
         self.memory_bytes = quota.memory_bytes
         self.share = Share(quota.share)
 
     def free_in(self, now: float) -> float:
-        """Return the seconds until it is expected to start another task."""
+        """Return the expected seconds until it can start another task."""
         if len(self.running) < self.width:
             return max(self.share.ready_at - now, 0.0)
         left = [b.started_at + (b.expected_seconds or self.mean_seconds) for b in self.running]
@@ -89,26 +89,26 @@ class Lane:
         return max(debt, 0.0)
 
     def fits(self, task: Task, more: int = 0) -> bool:
-        """Return whether a task has its memory beside those that run and `more` bytes."""
+        """Return whether there is memory for a task besides the running ones and `more` bytes."""
         limits = (self.memory_bytes, task.limit_bytes or None)
         least = min((one for one in limits if one is not None), default=None)
         return least is None or self.used_bytes + more + task.need_bytes <= least
 
     def start(self, batch: Batch) -> None:
-        """Take in what begins to run."""
+        """Add a batch that begins to run."""
         self.running.append(batch)
         self.used_bytes += sum(task.need_bytes for task in batch.tasks)
 
     def leave(self, batch: Batch) -> None:
-        """Let others use the place of what ended or was abandoned."""
+        """Remove a batch that ended or was abandoned."""
         self.running.remove(batch)
         self.used_bytes -= sum(task.need_bytes for task in batch.tasks)
 
     def took(self, batch: Batch, seconds: float) -> None:
-        """Count what ran."""
+        """Count a batch that ran."""
         calls = len(batch.tasks)
         self.calls += calls
-        if batch.nested:  # the task that it runs within counts its time
+        if batch.nested:  # its time is part of the enclosing task's
             return
         self.busy_seconds += seconds
         self.share.take(batch.started_at, seconds)

@@ -1,6 +1,6 @@
-"""``f.map(items)``: one function over many items, in order or as they come, lazily over iterators.
+"""``f.map(items)``: one function over many items, ordered or not, lazily over iterators.
 
-What places and batches calls is loaded once a program is long enough for it.
+The modules that place and batch calls are imported once a program has run long enough.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from gpuforge.runtime.executor.plan import Batching, Plan
 
 SEVERAL, SEVERAL_SECONDS = 256, 0.2
-"""So many items, for so long, are called singly without more ado where batches gain nothing."""
+"""If batches gain nothing, up to this many items, for this long, are called without checks."""
 FEW_AHEAD, AHEAD_SECONDS = 16, 1e-3
-"""So many items of an iterator, and no longer, are taken ahead where they are called singly."""
+"""Limits for reading an iterator ahead where its items are called one by one."""
 _OF_CLUSTERS = ("timeout", "on_error")
 _OPTIONS = {*MapOptions.__annotations__, "spread", "alone"}
 Call = Callable[..., Any]
@@ -39,16 +39,16 @@ _ndarray = np.ndarray
 
 
 class Mapping:
-    """One map on its way.
+    """One map in progress.
 
     Parameters
     ----------
     offloaded
-        The function; `call` makes one call of it, of a bound method for instance.
+        The function; `call` calls it, for instance as a bound method.
     spread
-        Whether each item holds the arguments of a call rather than being the only one.
+        Whether each item holds all arguments of a call, instead of being the only one.
     alone
-        Whether every item is called by itself.
+        Whether to call every item on its own, without batches.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Mapping:
         self.name = f"{name_of(offloaded.__wrapped__)}.map"
 
     def over(self, items: Any) -> Any:
-        """Return the results: a list where the items have a length, else an iterator."""
+        """Return the results: a list if the items have a length, else an iterator."""
         if isinstance(items, str | bytes) or not isinstance(items, Iterable):
             raise WorkloadError(
                 f"{self.name} takes a sequence, array or iterator of items,"
@@ -114,7 +114,7 @@ class Mapping:
         for chunk in chunks:
             for at, value in enumerate(chunk.values):
                 if at in chunk.errors and self._raises:
-                    raise _noted(chunk.errors[at], chunk.places[at])
+                    raise _with_item(chunk.errors[at], chunk.places[at])
                 yield value
 
     def _pairs(self, chunks: Iterator[Chunk]) -> Iterator[tuple[int, Any]]:
@@ -125,10 +125,10 @@ class Mapping:
     def _raise_first(self, chunk: Chunk) -> None:
         if chunk.errors and self._raises:
             at = min(chunk.errors, key=lambda at: chunk.places[at])
-            raise _noted(chunk.errors[at], chunk.places[at])
+            raise _with_item(chunk.errors[at], chunk.places[at])
 
     def _watched(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        """Count what finishes, show it, and say how far it came where it is interrupted."""
+        """Count finished items, show progress, and report it if interrupted."""
         progress = Progress(self.name, self._total)
         try:
             for chunk in chunks:
@@ -164,11 +164,11 @@ class Mapping:
             yield from self._batched(items, at)
 
     def _is_short(self) -> bool:
-        """Return whether the program is so short yet that calls are made as written."""
+        """Return whether the program is still in its prelude, where calls run as written."""
         return current.get() is None and prelude.lasts(self._offloaded._options.backend)
 
     def _before(self, items: Any, at: int) -> Chunk:
-        """Call the next items one by one, before anything is loaded that places calls."""
+        """Call the next items one by one during the prelude."""
         from gpuforge.runtime.executor.chunk import CHUNK_SECONDS, Chunk
 
         self._check_time()
@@ -199,7 +199,7 @@ class Mapping:
     def _groups(
         self, batching: Batching, items: Any, at: int, first: int
     ) -> Iterator[tuple[Plan | None, Group]]:
-        """Give the items from `at` on in groups of one kind; their places begin with `first`."""
+        """Yield the items from `at` on in groups of one kind; their indices start at `first`."""
         from gpuforge.runtime.executor.plan import key_of
         from gpuforge.runtime.executor.together import columns_of, grouped
 
@@ -208,7 +208,7 @@ class Mapping:
         if not self._spread and not self._alone and _are_alike(rest):
             key = key_of((rest[0],))
             yield None if key is None else batching.plan(key), self._group(rest, places, [rest])
-        elif batching.single or self._alone:  # in the order in which they are given
+        elif batching.single or self._alone:  # in their given order
             yield None, self._group(rest, places)
         else:
             rows = [tuple(item) for item in rest] if self._spread else [(item,) for item in rest]
@@ -224,7 +224,7 @@ class Mapping:
         return Group(self._call, places, given, self._spread, columns)
 
     def _of_iterator(self, iterator: Iterator[Any]) -> Iterator[Chunk]:
-        """Take as many items from an iterator as the next batch needs, and call them."""
+        """Read as many items from an iterator as the next batch needs, and call them."""
         at = 0
         while True:
             self._check_time()
@@ -253,7 +253,7 @@ class Mapping:
                 raise trouble
 
     def _look_ahead(self, item: Any) -> int:
-        """Return how many items are taken together, that one among them."""
+        """Return how many items to read together, including `item`."""
         from gpuforge.runtime.executor.chunk import UNENDING
         from gpuforge.runtime.executor.plan import key_of
 
@@ -270,7 +270,7 @@ class Mapping:
         return max(1, min(FEW_AHEAD, most, int(AHEAD_SECONDS / (plan.ladder.each(1) or 1.0))))
 
     def _in_window(self, window: list[Any], first: int) -> Iterator[Chunk]:
-        """Call the items of a window; their results are put in order where that is asked for."""
+        """Call the items of a window; sort the results if `ordered` is set."""
         from gpuforge.runtime.executor.chunk import Chunk
         from gpuforge.runtime.executor.together import in_chunks
 
@@ -337,22 +337,22 @@ def _spread(call: Any, item: Any) -> Any:
 
 
 def _held(offloaded: Any, first: Any, number: int) -> Any:
-    """Return NumPy's choice that is held for that many calls over arrays like `first`, or None."""
+    """Return NumPy's cached decision for that many calls over arrays like `first`, or None."""
     context, table = offloaded._hot
     held = table.get((first.dtype, first.shape, first.strides)) if type(first) is _ndarray else None
     if held is None or held.left <= number or current.get() is not context:
         return None
     brief = number * held.seconds < SEVERAL_SECONDS
-    return held if brief and held.again is None and held.limit is None else None
+    return held if brief and held.call is None and held.limit is None else None
 
 
 def _stays_single(held: Any, first: Any) -> bool:
-    """Return whether batches of such calls would gain nothing, and NumPy is all there is."""
+    """Return whether batches of such calls gain nothing and NumPy is the only backend."""
     return gains_nothing(held.seconds, first.nbytes) and len(held.kind.kind.curves) == 1
 
 
 def _few(offloaded: Any, call: Any, items: list[Any], held: Any) -> list[Any]:
-    """Call a few items; on the choice that is held for the first one's kind where all are of it."""
+    """Call a few items, under the first one's cached decision if all are of its kind."""
     function = offloaded.__wrapped__ if held is not None and _are_alike(items) else call
     results: list[Any] = []
     start = perf_counter()
@@ -376,14 +376,14 @@ def _few(offloaded: Any, call: Any, items: list[Any], held: Any) -> list[Any]:
 
 
 def tell_failed(offloaded: Any, error: BaseException, left: int, number: int) -> None:
-    """Say where a map of a few items ended, so many before its last one."""
+    """Add to an error at which of a few items the map failed, with `left` items remaining."""
     if isinstance(error, Exception):
-        _noted(error, number - left - 1)
+        _with_item(error, number - left - 1)
     elif isinstance(error, KeyboardInterrupt):
         say_interrupted(f"{name_of(offloaded.__wrapped__)}.map", number - left - 1, number)
 
 
-def _noted(error: Exception, place: int) -> Exception:
+def _with_item(error: Exception, place: int) -> Exception:
     error.add_note(f"gpuforge: raised for item {place} of a map")
     return error
 
@@ -405,7 +405,7 @@ def _are_alike(items: Any) -> bool:
 
 
 def _check(batch: Any, most: Any, timeout: Any, on_error: Any, ordered: Any) -> None:
-    """Raise InvalidSettings unless the options mean something."""
+    """Raise InvalidSettings unless the options are valid."""
     if batch != "auto" and not _is_count(batch):
         raise InvalidSettings(f"batch={batch!r} is neither 'auto' nor a whole number from 1 on")
     if most is not None and not _is_count(most):

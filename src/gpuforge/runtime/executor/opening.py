@@ -1,4 +1,4 @@
-"""``gf.executor()``: functions that run in the lanes of the devices and of the host."""
+"""``gf.executor()``: run functions in the lanes of the devices and of the host."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ R = TypeVar("R")
 
 
 class Home:
-    """What the tasks of one executor have in common.
+    """The state shared by the tasks of one executor.
 
     Attributes
     ----------
     pending : its tasks that have not ended
-    given : how many it was given
+    given : number of tasks submitted
     """
 
     def __init__(self, dispatcher: Dispatcher, places: Places, *, shared: bool) -> None:
@@ -46,22 +46,22 @@ class Executor(concurrent.futures.Executor):
         self._home, self._terms = home, terms
 
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> TaskFuture[R]:
-        """Let a call wait for its turn.
+        """Queue a call.
 
-        All arguments are the function's own; `with_options` gives the task a priority or a timeout.
+        All arguments are the function's own; use `with_options` for a priority or a timeout.
 
         Parameters
         ----------
         fn
-            An offloaded function, which runs in the lane of a device, or any other, which runs in a
-            thread of the host.
+            An offloaded function, which runs in the lane of a device, or any other one, which runs
+            in a thread of the host.
 
         Raises
         ------
         ExecutorClosed
             After `shutdown`.
         DeviceOutOfMemory
-            If the call can never have the memory that it needs.
+            If the call needs more memory than it can ever get.
         """
         home = self._home
         return submit(home.dispatcher, home.places, fn, args, kwargs, self._terms, home)
@@ -70,7 +70,7 @@ class Executor(concurrent.futures.Executor):
         self, *, priority: int = 0, timeout: float | str | None = None,
         memory: int | str | None = None, name: str = "",
     ) -> Executor:  # fmt: skip
-        """Return this executor for tasks on other terms, which `Offloaded.submit` explains."""
+        """Return this executor with other options for its tasks; see `Offloaded.submit`."""
         return Executor(self._home, check_terms(priority, timeout, memory, name))
 
     def run(
@@ -85,18 +85,18 @@ class Executor(concurrent.futures.Executor):
             Pairs of a function and its argument, or a tuple of its arguments; a third entry holds
             keyword arguments: ``[(f, x), (g, (a, b)), (h, (a,), {"scale": 2.0})]``.
         timeout
-            Seconds for all of them together. What has not begun by then is cancelled, what still
-            runs is abandoned.
+            Seconds for all of them together. Then waiting calls are cancelled and running ones are
+            abandoned.
         on_error
-            ``"raise"``: once all have ended, the first exception is raised. ``"return"``: each
-            exception stands in the place of its result.
+            ``"raise"``: raise the first exception after all calls have ended. ``"return"``: return
+            exceptions in place of results.
 
         Raises
         ------
         TaskTimeout
             If they took longer than `timeout`.
         InvalidSettings
-            If an option or an entry of `calls` means nothing.
+            If an option or an entry of `calls` is invalid.
         """
         if on_error not in ("raise", "return"):
             raise InvalidSettings(f"on_error={on_error!r} is neither 'raise' nor 'return'")
@@ -105,7 +105,7 @@ class Executor(concurrent.futures.Executor):
         end = None if seconds is None else monotonic() + seconds
         futures: list[TaskFuture[Any]] = []
         try:
-            for function, args, kwargs in parts:  # one by one: an interruption must see each
+            for function, args, kwargs in parts:  # one by one, so that an interruption sees each
                 futures.append(self.submit(function, *args, **kwargs))
             for future in futures:
                 self._await(future, end, seconds)
@@ -124,7 +124,7 @@ class Executor(concurrent.futures.Executor):
         ]
 
     def _await(self, future: TaskFuture[Any], end: float | None, seconds: float | None) -> None:
-        """Wait for a task, and end it where the time of all is over."""
+        """Wait for a task, and end it if the common time is over."""
         try:
             future.exception(None if end is None else max(end - monotonic(), 0.0))
         except TimeoutError:
@@ -138,20 +138,19 @@ class Executor(concurrent.futures.Executor):
                 ))  # fmt: skip
 
     def stats(self) -> ExecutorStats:
-        """Return how many tasks wait and run, how they ended, how long they waited.
+        """Return how many tasks wait and run, how they ended, and how long they waited.
 
-        Executors without devices and quotas of their own share their lanes, and these counts, with
-        each other and with ``f.submit``.
+        Executors without devices and quotas of their own share lanes and counts with ``f.submit``.
         """
         return self._home.dispatcher.stats()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more tasks.
+        """Refuse new tasks.
 
         Parameters
         ----------
         wait
-            Whether to return only when all tasks of this executor have ended.
+            Whether to block until all tasks of this executor have ended.
         cancel_futures
             Whether tasks that have not begun are cancelled.
         """
@@ -193,7 +192,7 @@ def _parts(place: int, call: Any) -> tuple[Callable[..., Any], tuple[Any, ...], 
 
 @cache
 def shared() -> tuple[Dispatcher, Places]:
-    """Return the lanes of ``f.submit`` and of executors that have none of their own."""
+    """Return the lanes of ``f.submit`` and of executors without their own."""
     interruption.watch_for_termination()
     dispatcher = Dispatcher(Schedule())
     return dispatcher, Places(dispatcher)
@@ -210,26 +209,25 @@ def executor(
     Parameters
     ----------
     devices
-        Backends among which offloaded calls are shared out, each to where it is expected to end
-        first: ``["torch:cuda:0", "torch:cuda:1"]``. Default: the processor and every GPU that the
+        Backends among which offloaded calls are distributed, each to the one that is expected to
+        finish first: ``["torch:cuda:0", "torch:cuda:1"]``. Default: the CPU and every GPU that the
         session uses.
     quotas
-        What tasks may take of a device, by its name: ``{"cuda:0": gf.Quota(share=0.8)}``;
-        ``"cpu"`` and ``"host"`` are the lanes of offloaded and of other functions.
+        Limits for tasks on a device, by name: ``{"cuda:0": gf.Quota(share=0.8)}``; ``"cpu"`` and
+        ``"host"`` are the lanes of offloaded and of other functions.
     latency
-        Seconds that a small call may wait for others that it is made together with. Default: 5 ms;
-        0: none waits.
+        Seconds that a small call may wait to be batched with others. Default: 5 ms; 0 for no wait.
 
     Returns
     -------
     Executor
-        With devices, quotas or a latency it has lanes of its own; else it uses the ones that
-        ``f.submit`` uses, so that tasks of the whole program take turns on a device.
+        With devices, quotas or a latency it has its own lanes; else it shares those of
+        ``f.submit``, so that all tasks of the program take turns on a device.
 
     Raises
     ------
     UnknownName, BackendUnavailable, InvalidSettings
-        If a device, a quota or the latency means nothing here.
+        If a device, a quota or the latency is invalid.
     """
     if not devices and not quotas and latency is None:
         dispatcher, places = shared()

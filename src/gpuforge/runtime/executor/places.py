@@ -1,4 +1,4 @@
-"""Which lanes there are, and which of them may run a function."""
+"""The lanes of a dispatcher, and which of them may run a function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.session import Session, current_session
 
 HOST_THREADS = min(32, (os.cpu_count() or 1) + 4)
-"""As many as `concurrent.futures.ThreadPoolExecutor` starts."""
+"""The default of `concurrent.futures.ThreadPoolExecutor`."""
 
 
 def place_of(name: str) -> str:
@@ -25,15 +25,15 @@ def place_of(name: str) -> str:
 class Places:
     """The lanes of one dispatcher.
 
-    Without named devices there is one for the processor and one for each GPU that a library of the
-    session was opened on. With names, each is a lane whose calls stay on that backend.
+    Without named devices there is one lane for the CPU and one for each GPU on which the session
+    has opened a library. With names, each is a lane whose calls stay on that backend.
 
     Raises
     ------
     UnknownName, BackendUnavailable
-        If a device that was named means nothing or cannot be used.
+        If a named device does not exist or cannot be used.
     InvalidSettings
-        If a quota is for something that is no lane.
+        If a quota names no lane.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Places:
         return (found[0] if found else self._lanes[0],)
 
     def _look(self, session: Session) -> None:
-        """Open a lane for each GPU that the session has come to use."""
+        """Open a lane for each GPU that the session has started to use."""
         found = session.backends()
         if found is self._seen:
             return
@@ -101,11 +101,11 @@ class Places:
 
 
 def _covers(quota: str, lane: str) -> bool:
-    """Return whether a quota is for a lane: ``cuda`` and ``torch:cuda:0`` are for ``cuda:0``."""
+    """Return whether a quota applies to a lane: ``cuda`` and ``torch:cuda:0`` to ``cuda:0``."""
     device = ":" in quota and place_of(quota) == lane
     return matches(lane, [quota]) or device
 
 
 def _full(lane: str) -> str:
-    """Return the name of a lane as that of a backend."""
+    """Return the name of a lane as a backend name."""
     return lane if lane.count(":") == 2 or lane.endswith(f":{CPU}") else f":{lane}"

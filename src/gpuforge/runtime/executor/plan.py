@@ -1,4 +1,4 @@
-"""What is known of mapping one function: whether its items may be batched, and in which sizes."""
+"""What is known about mapping one function: whether and in which sizes to batch its items."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from gpuforge.runtime.function.key import hot_key
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.signature import NUMERIC_KINDS
 from gpuforge.runtime.placement.policy import NUMPY
-from gpuforge.runtime.record import FunctionRecord, Held, Mapped, stable_text
+from gpuforge.runtime.record import CachedDecision, FunctionRecord, Mapped, stable_text
 from gpuforge.runtime.session import Session, current_session
 
 _log = logger("map")
 COMPARED = 4
-"""So many results of the first batch are compared with those of single calls."""
+"""Number of results of the first batch that are compared with single calls."""
 TRY_AFTER_SECONDS = 1e-3
-"""Batches are tried once single calls of a kind have taken so long: making ready costs as much."""
+"""Batches are tried once single calls of a kind took this long, as preparation costs as much."""
 MOST_AT_ONCE = 4096
 WORKING_BYTES = 1 << 18
-"""What the first batch works on: more than a core's own cache holds makes each step slower."""
+"""Size of the first batch: beyond a core's own cache, each step is slower."""
 MOST_BYTES = 1 << 28
 
 
@@ -46,13 +46,13 @@ class Offloaded(Protocol):
 
 
 class Plan:
-    """What is known of one kind of item of one function.
+    """What is known about one kind of item of one function.
 
     Attributes
     ----------
-    refused : why its items are called one after the other; empty where batches may be used
-    spent_seconds : what single calls in maps have taken
-    nbytes : of the arrays of an item
+    refused : why its items are not batched; empty if they may be
+    spent_seconds : total time of single calls in maps
+    nbytes : bytes of an item's arrays
     """
 
     def __init__(self, batching: Batching, key: Any) -> None:
@@ -74,7 +74,7 @@ class Plan:
         self.pinned = self._planned(session)
 
     def _planned(self, session: Session) -> int:
-        """Return the size that a recorded plan says; 0 where sizes are chosen by time."""
+        """Return the batch size in the recorded plan; 0 if sizes are chosen by time."""
         if session.plan is None:
             return 0
         found = session.plan.backend(self.name)
@@ -84,7 +84,7 @@ class Plan:
         return int(found.rsplit(" ", 1)[-1])
 
     def size(self, available: int, fixed: int) -> int:
-        """Return how many of the next calls make a batch; 1 where they are made one by one."""
+        """Return the size of the next batch; 1 for single calls."""
         if self.refused or available < 2:
             return 1
         if self.pinned:
@@ -106,26 +106,26 @@ class Plan:
 
     @property
     def _is_large(self) -> bool:
-        """Whether batches of these gain nothing on NumPy, which is all there is."""
+        """Whether batches gain nothing on NumPy, and NumPy is the only backend."""
         long = gains_nothing(self.ladder.each(1) or 0.0, self.nbytes)
         return long and not self.batching.session.backends()
 
     @property
     def is_settled(self) -> bool:
-        """Whether single calls are what there will be."""
+        """Whether it is settled that there will only be single calls."""
         if self.batch is None:
             return bool(self.refused) or self._is_large
         return self.ladder.best == 1
 
     def refuse(self, reason: str) -> None:
-        """Call items of this kind one after the other from now on."""
+        """Stop batching items of this kind."""
         self.refused, self.batch = reason, None
         self.batching.mapped.refused[self.text] = reason
         _log.info("%s: items %s are called singly: %s", self.batching.record.name, self.text,
                   reason)  # fmt: skip
 
     def ready(self, batch: Batch) -> None:
-        """Take in the batched form, whose first results were those of single calls."""
+        """Set the batched form, after its first results agreed with single calls."""
         self.batch = batch
         limit = max(1, min(MOST_AT_ONCE, self._bytes() // batch.bytes_each))
         start = self.remembered or WORKING_BYTES // batch.live_bytes
@@ -135,7 +135,7 @@ class Plan:
             self.ladder.add(1, seconds)
 
     def _bytes(self) -> int:
-        """Return what a batch may take at most."""
+        """Return the memory limit of a batch."""
         session = self.batching.session
         limit = session.settings.memory_limit or MOST_BYTES
         for backend in session.backends():
@@ -145,7 +145,7 @@ class Plan:
         return limit
 
     def keep(self) -> None:
-        """Remember the best size, for this process and those to come."""
+        """Store the best size for this process and later ones."""
         best = self.ladder.best
         if self.batch and best and best != self.remembered and not self.pinned:
             self.remembered = best
@@ -153,12 +153,12 @@ class Plan:
 
 
 class Batching:
-    """What one session knows of mapping one function.
+    """What one session knows about mapping one function.
 
     Attributes
     ----------
-    never : why its items are called one after the other; empty where batches may be used
-    mapped : what `stats` shows
+    never : why its items are not batched; empty if they may be
+    mapped : totals for `stats`
     """
 
     def __init__(self, session: Session, offloaded: Offloaded, record: FunctionRecord) -> None:
@@ -180,14 +180,14 @@ class Batching:
             self.look()
 
     def look(self) -> None:
-        """Read anew what the function depends on."""
+        """Determine again what the function depends on."""
         self.dependence = dependence_of(self.function, arrays=True)
         if self.dependence is None:
             self.never = "it may depend on more than its arguments"
 
     @cached_property
     def runs(self) -> FunctionRecord:
-        """The record of its batches, which are placed as calls of a function of their own."""
+        """The record of its batches, which are placed as calls of a separate function."""
         made = self.session.record(self, self.function, self.options)
         made.name = f"{self.record.name} (map)"
         made.digest = digest(f"map {self.record.digest}")
@@ -195,7 +195,7 @@ class Batching:
         return made
 
     def plan(self, key: Any) -> Plan:
-        """Return what is known of a kind of item, nothing at first."""
+        """Return the plan of a kind of item, a new one at first."""
         found = self.plans.get(key)
         if found is None:
             if len(self.plans) >= 256:
@@ -203,8 +203,10 @@ class Batching:
             found = self.plans[key] = Plan(self, key)
         return found
 
-    def held(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Held | None, bool]:
-        """Return NumPy's choice that is held for calls like one, and whether any choice is."""
+    def held(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[CachedDecision | None, bool]:
+        """Return NumPy's cached decision for such calls, and whether any choice is cached."""
         found = self.record.held.get(hot_key(args, kwargs))
         if found is None or found.left < 1:
             return None, False
@@ -213,12 +215,12 @@ class Batching:
 
     @property
     def single(self) -> bool:
-        """Whether nothing is batched now."""
+        """Whether batching is off."""
         return bool(self.never or self.record.stays)
 
 
 def batching_of(offloaded: Offloaded) -> Batching:
-    """Return what the current session knows of mapping a function."""
+    """Return what the current session knows about mapping a function."""
     session = current_session()
     record = session.record(offloaded, offloaded.__wrapped__, offloaded._options)
     if record.batching is None:
@@ -227,7 +229,7 @@ def batching_of(offloaded: Offloaded) -> Batching:
 
 
 def key_of(values: Sequence[Any]) -> Any:
-    """Return what decides the graph of a call; None where the call is to be made singly."""
+    """Return the key that determines the graph of a call; None if it cannot be batched."""
     key: list[Any] = []
     arrays = False
     for value in values:

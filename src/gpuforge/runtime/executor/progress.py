@@ -1,4 +1,4 @@
-"""How far a long map has come, in one line of a terminal that is erased at the end."""
+"""The progress of a long map, as a terminal line that is erased at the end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ AFTER_SECONDS, EVERY_SECONDS = 1.0, 0.1
 
 
 class Progress:
-    """The line of one map; nothing where stderr is no terminal, or the map is short."""
+    """The progress line of one map; none if stderr is not a terminal, or the map is short."""
 
     def __init__(self, name: str, total: int | None) -> None:
         self._name, self._total = name, total
@@ -18,7 +18,7 @@ class Progress:
         self._shown = False
 
     def update(self, done: int) -> None:
-        """Show that `done` items have come to their end, if that is due."""
+        """Show that `done` items have finished, if an update is due."""
         now = perf_counter()
         if now < self._due:
             return
@@ -41,7 +41,7 @@ class Progress:
 
 
 def say_interrupted(name: str, done: int, total: int | None) -> None:
-    """Tell on stderr how many items of a map had finished when it was interrupted."""
+    """Report on stderr how many items of a map had finished when it was interrupted."""
     if sys.stderr is not None:
         of = f" of {total}" if total is not None else ""
         sys.stderr.write(f"gpuforge: {name} was interrupted: {done}{of} items finished\n")

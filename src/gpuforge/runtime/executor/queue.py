@@ -1,8 +1,8 @@
-"""Tasks that wait, in their order.
+"""The queue of waiting tasks.
 
-The order is the time of arrival, moved ahead by `AGE_SECONDS` for each step of priority: a task
-goes before those of lower priority, and after one that is a step below only if that has waited so
-long already. Thereby no task waits for ever. Within one priority the first comes first.
+Tasks are ordered by arrival time, moved ahead by `AGE_SECONDS` for each step of priority: a task is
+taken before those of lower priority, unless one that is a step below has waited that much longer.
+So no task waits for ever. Within one priority the order is first in, first out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AGE_SECONDS = 30.0
 
 
 class Queue:
-    """The waiting tasks of one set of lanes. Those that were taken out are forgotten lazily."""
+    """The waiting tasks of one set of lanes; removed tasks are dropped lazily."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Task]] = []
@@ -25,14 +25,14 @@ class Queue:
         self.waiting = 0
 
     def add(self, task: Task) -> None:
-        """Put a task in its place."""
+        """Insert a task by its order."""
         heapq.heappush(self._heap, (*task.order, task))
         self.waiting += 1
         if task.group is not None:
             self._groups.setdefault(task.group, deque()).append(task)
 
     def head(self) -> Task | None:
-        """Return the first task; None when there is none."""
+        """Return the first task, or None."""
         heap = self._heap
         while heap:
             task = heap[0][2]
@@ -42,7 +42,7 @@ class Queue:
         return None
 
     def late(self) -> Task | None:
-        """Return one of the last tasks; None when there is none."""
+        """Return one of the last tasks, or None."""
         heap = self._heap
         while heap:
             task = heap[-1][2]
@@ -52,19 +52,19 @@ class Queue:
         return None
 
     def mates(self, task: Task) -> Iterator[Task]:
-        """Yield the waiting tasks that can be made together with a task, itself first."""
+        """Yield the waiting tasks that can be batched with a task, itself first."""
         yield task
         for mate in self._groups.get(task.group, ()):
             if mate is not task and mate.state == WAITING:
                 yield mate
 
     def count(self, task: Task) -> int:
-        """Return about how many tasks wait that can be made together with a task."""
+        """Return the approximate number of waiting tasks that can be batched with a task."""
         self._clear(task.group)
         return len(self._groups.get(task.group, ()))
 
     def remove(self, tasks: list[Task], state: int) -> None:
-        """Take out tasks, which are in this state from now on."""
+        """Remove tasks and set their state."""
         for task in tasks:
             task.state = state
         self.waiting -= len(tasks)
@@ -75,7 +75,7 @@ class Queue:
             heapq.heapify(self._heap)
 
     def _clear(self, group: Hashable) -> None:
-        """Forget the first tasks of a group as far as they wait no more."""
+        """Drop leading tasks of a group that no longer wait."""
         found = self._groups.get(group)
         while found and found[0].state != WAITING:
             found.popleft()

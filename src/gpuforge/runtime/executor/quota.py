@@ -1,4 +1,4 @@
-"""What tasks may take of a device: memory, calls at the same time, a share of its time."""
+"""Limits for tasks on a device: memory, concurrent calls, share of its time."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ from gpuforge.errors import InvalidSettings
 from gpuforge.units import parse_bytes
 
 CREDIT_SECONDS = 20e-3
-"""A start that is late by up to so much lowers no share: the next may come as much sooner."""
+"""A start that is late by up to this much is made up: the next may be as much earlier."""
 
 
 @dataclass(frozen=True)
 class Quota:
-    """What the tasks of an executor may take of one device.
+    """Limits for the tasks of an executor on one device.
 
     Parameters
     ----------
     memory
-        Bytes that the running tasks may need together, a number or ``"8GB"``. None: no limit.
+        Bytes for all running tasks, a number or ``"8GB"``. None for no limit.
     concurrency
-        Calls that may run at the same time. None: as many as the lane has by itself.
+        Number of concurrent calls. None for the lane's default.
     share
-        The largest share of the device's time, above 0 and up to 1: ``0.8`` leaves a fifth of it
-        to others.
+        Maximum share of the device's time, above 0 and up to 1: ``0.8`` leaves a fifth to others.
 
     Raises
     ------
     InvalidSettings
-        If a value means nothing.
+        If a value is invalid.
     """
 
     memory: int | str | None = None
@@ -48,15 +47,15 @@ class Quota:
 
     @property
     def memory_bytes(self) -> int | None:
-        """The limit of memory in bytes; None for no limit."""
+        """The memory limit in bytes; None for no limit."""
         assert not isinstance(self.memory, str)
         return self.memory
 
 
 class Share:
-    """Holds the calls of one lane to a share of the time.
+    """Limits the calls of one lane to a share of the time.
 
-    A call of `s` seconds uses up ``s / share`` seconds from its start on; the next may start then.
+    A call of `s` seconds uses up ``s / share`` seconds from its start; then the next may start.
     """
 
     def __init__(self, share: float) -> None:
@@ -64,7 +63,7 @@ class Share:
         self.ready_at = float("-inf")
 
     def take(self, started_at: float, seconds: float) -> None:
-        """Take in a call that ran."""
+        """Add a call that ran."""
         if self.share < 1:
             start = max(self.ready_at, started_at - CREDIT_SECONDS)
             self.ready_at = start + seconds / self.share

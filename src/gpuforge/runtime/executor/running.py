@@ -1,4 +1,4 @@
-"""Where the calls of a batch are made."""
+"""Make the calls of a batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(batch: Batch) -> list[Result]:
             return [Result(context.run(_call, function, tasks[0]))]
         calls = [(task.args, task.kwargs) for task in tasks]
         return context.run(call_together, function, calls)
-    except BaseException as error:  # noqa: BLE001 - it is handed on to whoever waits for it
+    except BaseException as error:  # noqa: BLE001 - passed on to the waiting caller
         return [Result(error=error) for _ in tasks]
 
 
@@ -41,7 +41,7 @@ def _call(function: Any, task: Task) -> Any:
 
 
 def on_lane(function: Any, lane: Lane) -> Any:
-    """Return an offloaded function held to the lane's device, where there are several."""
+    """Return an offloaded function restricted to the lane's device, if there are several."""
     options = options_of(function)
     if options is None or not (lane.device or lane.backend):
         return function

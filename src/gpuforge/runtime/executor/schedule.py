@@ -1,7 +1,7 @@
-"""What runs next on which lane: pure, on times that the caller gives.
+"""Decide what runs next on which lane. Pure: the caller passes the time.
 
-`Dispatcher` drives it with threads and the real clock, ``benchmarks/coalescing.py`` with a
-simulated one.
+`Dispatcher` uses it with threads and the real clock, ``benchmarks/coalescing.py`` with a simulated
+one.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from gpuforge.runtime.executor.task import ENDED, RUNNING, WAITING, Task
 from gpuforge.units import format_bytes
 
 LATENCY_SECONDS = 5e-3
-"""The longest that a call waits for others that it could be made together with."""
+"""Maximum time that a call waits to be batched with others."""
 KEPT_KINDS = 1024
 OUTLIER = 4.0
 
 
 class Schedule:
-    """The waiting tasks, and the rules by which lanes take them.
+    """The waiting tasks, and the rules by which lanes choose among them.
 
     Attributes
     ----------
-    limited : whether a lane has a limit of memory
-    memory_short : whether a lane found its next task to need more memory than was left
-    left_to : lanes to which the one that asked last left a task, for it would end there earlier
+    limited : whether a lane has a memory limit
+    memory_short : whether a lane's next task needed more memory than was left
+    left_to : lanes to which the last asking lane left a task that would end earlier there
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Schedule:
         self._seconds: OrderedDict[tuple[Hashable, str], float] = OrderedDict()
 
     def check(self, task: Task) -> None:
-        """Raise DeviceOutOfMemory if a task can never have the memory that it needs."""
+        """Raise DeviceOutOfMemory if a task needs more memory than it can ever get."""
         limits = [
             min(lane.memory_bytes or task.limit_bytes, task.limit_bytes or lane.memory_bytes or 0)
             for lane in map(self.lanes.__getitem__, task.lanes)
@@ -62,7 +62,7 @@ class Schedule:
             )
 
     def add(self, task: Task, now: float) -> None:
-        """Let a task wait for its turn."""
+        """Queue a task."""
         task.queued_at = now
         task.order = (now - task.terms.priority * self.age_seconds, next(self._numbers))
         queue = self.queues.get(task.lanes)
@@ -73,14 +73,14 @@ class Schedule:
         queue.add(task)
 
     def drop(self, task: Task) -> bool:
-        """Take out a task that is not to run; return whether it still waited."""
+        """Remove a task that must not run; return whether it was still waiting."""
         if task.state != WAITING:
             return False
         self.queues[task.lanes].remove([task], ENDED)
         return True
 
     def clear(self) -> None:
-        """Forget all tasks."""
+        """Drop all tasks."""
         self.queues.clear()
         for lane in self.lanes.values():
             lane.running.clear()
@@ -88,15 +88,15 @@ class Schedule:
 
     @property
     def waiting(self) -> int:
-        """How many tasks wait."""
+        """Number of waiting tasks."""
         return sum(queue.waiting for queue in self.queues.values())
 
     def has_work(self, lane: Lane) -> bool:
-        """Return whether a task waits that may run on a lane."""
+        """Return whether a task that may run on a lane is waiting."""
         return any(queue.waiting and lane.name in names for names, queue in self.queues.items())
 
     def batching(self, task: Task) -> Batching:
-        """Return what is known of making the calls of a task's group together."""
+        """Return what is known about batching the calls of a task's group."""
         found = self._batching.get(task.group)
         if found is None:
             found = self._batching[task.group] = Batching()
@@ -105,7 +105,7 @@ class Schedule:
         return found
 
     def take(self, lane: Lane, now: float) -> Batch | float | None:
-        """Return what a lane runs now, when to ask again, or None: once something has changed."""
+        """Return a lane's next batch, or when to ask again; None to ask after the next change."""
         lane.awaited = None
         self.left_to.clear()
         if len(lane.running) >= lane.width:
@@ -129,9 +129,9 @@ class Schedule:
         return self.start(tasks, queue, lane, now)
 
     def is_news(self, task: Task, lane: Lane) -> bool:
-        """Return whether a lane that waits should look at a task that has just come.
+        """Return whether a waiting lane should look at a task that has just arrived.
 
-        Not where it waits for others like it, unless there are enough of them now: looking at each
+        Not if it waits to fill a batch, unless there are enough tasks now: looking at each one
         would take longer than the calls.
         """
         if lane.awaited is None or task.group != lane.awaited:
@@ -139,7 +139,7 @@ class Schedule:
         return self.batching(task).is_enough(self.queues[task.lanes].count(task))
 
     def start(self, tasks: list[Task], queue: Queue, lane: Lane, now: float) -> Batch:
-        """Let waiting tasks run on a lane."""
+        """Start waiting tasks on a lane."""
         queue.remove(tasks, RUNNING)
         for task in tasks:
             task.started_at = now
@@ -148,7 +148,7 @@ class Schedule:
         return batch
 
     def finish(self, batch: Batch, seconds: float) -> None:
-        """Take in what a batch took, and let its lane go on."""
+        """Learn the time of a batch, and free its lane."""
         lane, task = batch.lane, batch.tasks[0]
         if not batch.abandoned:
             lane.leave(batch)
@@ -159,19 +159,19 @@ class Schedule:
             self.learn(task, lane, seconds / len(batch.tasks))
 
     def abandon(self, batch: Batch) -> None:
-        """Let a lane go on without waiting for what runs there."""
+        """Free a lane without waiting for its batch."""
         batch.abandoned = True
         batch.lane.leave(batch)
 
     def expected(self, task: Task, lane: Lane) -> float | None:
-        """Return what a task is expected to take on a lane; None where that is not known."""
+        """Return the expected time of a task on a lane; None if unknown."""
         return self._seconds.get((task.kind, lane.name))
 
     def learn(self, task: Task, lane: Lane, seconds: float) -> None:
-        """Take in what a task took on a lane."""
+        """Learn the time of a task on a lane."""
         key = (task.kind, lane.name)
         known = self._seconds.get(key)
-        if known is not None:  # a call that was held up says little of the next one
+        if known is not None:  # a delayed call says little about the next one
             seconds = known + EWMA * (min(seconds, OUTLIER * known) - known)
         self._seconds[key] = seconds
         if len(self._seconds) > KEPT_KINDS:
@@ -189,9 +189,9 @@ class Schedule:
         return best
 
     def _share(self, lane: Lane, names: tuple[str, ...], queue: Queue, now: float) -> Task | None:
-        """Return the task that would end here first of all lanes: the first one, else a late one.
+        """Return a task that would end here earlier than elsewhere: the first, else a late one.
 
-        For a late one the work that waits before it counts too.
+        For a late one, the waiting work before it counts too.
         """
         others = [self.lanes[name] for name in names if name != lane.name]
         for task, ahead in ((queue.head(), 0), (queue.late(), queue.waiting - 1)):
@@ -212,14 +212,14 @@ class Schedule:
     def _wait_until(
         self, batching: Batching, task: Task, queue: Queue, lane: Lane, now: float
     ) -> float:
-        """Return until when a lane that has nothing else to do should wait for more calls."""
+        """Return until when an otherwise idle lane should wait for more calls."""
         together = queue.count(task)
         if queue.waiting > together or lane.running:
             return now
         return batching.wait_until(now, together, task.queued_at, self.latency)
 
     def _together(self, most: int, task: Task, queue: Queue, lane: Lane) -> list[Task]:
-        """Return a task and those that are made together with it."""
+        """Return a task and those that are batched with it."""
         tasks: list[Task] = []
         used = 0
         for mate in queue.mates(task):
@@ -232,9 +232,9 @@ class Schedule:
 
 
 def _same(one: Context | None, other: Context | None) -> bool:
-    """Return whether two calls find the same context variables, which they may read.
+    """Return whether two calls see the same context variables, which they may read.
 
-    Values are the same if they are one object: an array has no single truth to compare by.
+    Values are compared by identity, since arrays have no single truth value.
     """
     if one is other or one is None or other is None:
         return one is other

@@ -1,4 +1,4 @@
-"""How tasks ended, how long they waited, what each lane did."""
+"""Statistics of tasks: how they ended, how long they waited, what each lane did."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class LaneStats:
     Attributes
     ----------
     busy_seconds : wall seconds in calls, summed over its threads
-    calls : tasks that ended here
-    running : tasks that run now
+    calls : number of tasks that ended here
+    running : number of running tasks
     """
 
     busy_seconds: float
@@ -34,13 +34,13 @@ class ExecutorStats:
 
     Attributes
     ----------
-    queued, running : tasks now
-    done, failed, timed_out, cancelled : tasks so far; `failed` raised an exception of their own
-    abandoned : names of the calls that nobody waits for any more and that still run
-    batches : size to how many batches of that size were made
+    queued, running : current numbers of tasks
+    done, failed, timed_out, cancelled : tasks so far; `failed` ones raised their own exception
+    abandoned : names of running calls that nobody waits for any more
+    batches : batch size to number of batches
     median_wait_seconds, longest_wait_seconds : from submit to start, of the last thousand tasks;
         None before one has begun
-    lanes : name to what it did
+    lanes : statistics of each lane by name
     """
 
     queued: int
@@ -78,7 +78,7 @@ class ExecutorStats:
 
 
 class Tally:
-    """Counts how tasks ended. Whoever changes it holds the dispatcher's lock."""
+    """Counts how tasks ended. Change it only with the dispatcher's lock held."""
 
     def __init__(self) -> None:
         self.given = self.done = self.failed = self.timed_out = self.cancelled = 0
@@ -88,17 +88,17 @@ class Tally:
 
     @property
     def finished(self) -> int:
-        """How many tasks gave a result or raised an exception of their own."""
+        """Number of tasks that returned a result or raised their own exception."""
         return self.done + self.failed
 
     def spread(self) -> tuple[float | None, float | None]:
-        """Return the median and the longest wait; None where there was none."""
+        """Return the median and the longest wait; None if there was none."""
         waits = sorted(self.waits)
         return (waits[len(waits) // 2], waits[-1]) if waits else (None, None)
 
 
 def names(tasks: Sequence[Any], most: int = 5) -> str:
-    """Return the names of tasks, the first ones of many."""
+    """Return the names of the first `most` tasks."""
     known = [task.name for task in tasks[:most]]
     more = f" and {len(tasks) - most} more" if len(tasks) > most else ""
     return ", ".join(known) + more

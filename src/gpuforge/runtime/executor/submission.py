@@ -1,4 +1,4 @@
-"""A call becomes a task."""
+"""Turn calls into tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.executor.places import Places
 
 SMALL_BYTES = 4 << 20
-"""Calls over more bytes are made alone."""
+"""Calls over more bytes are not batched."""
 OPTIONS = ("priority", "timeout", "memory", "name")
 _own_names: WeakKeyDictionary[Any, frozenset[str]] = WeakKeyDictionary()
 _ndarray = np.ndarray
@@ -31,7 +31,7 @@ def make_task(
     places: Places, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
     terms: Terms,
 ) -> Task:  # fmt: skip
-    """Return the task of a call, which runs in the session and context of whoever asks for it."""
+    """Return the task of a call, which runs in the session and context of the caller."""
     bound = getattr(function, "__self__", None)
     inner = getattr(function, "__func__", None)
     options = options_of(inner or function)
@@ -62,7 +62,7 @@ def submit(
     dispatcher: Dispatcher, places: Places, function: Callable[..., Any], args: tuple[Any, ...],
     kwargs: dict[str, Any], terms: Terms = DEFAULT, home: Any = None,
 ) -> TaskFuture[Any]:  # fmt: skip
-    """Let a call wait for its turn; return its future."""
+    """Queue a call and return its future."""
     task = make_task(places, function, args, kwargs, terms)
     task.home = home
     future: TaskFuture[Any] = TaskFuture(task, dispatcher)
@@ -72,12 +72,12 @@ def submit(
 
 
 def terms_for(function: Any, priority: Any, timeout: Any, memory: Any, name: Any) -> Terms:
-    """Return the terms given beside the arguments of a function.
+    """Return the terms that were passed along with a function's arguments.
 
     Raises
     ------
     InvalidSettings
-        If a value means nothing, or the function has a parameter of that name.
+        If a value is invalid, or the function has a parameter of that name.
     """
     if (
         priority == 0
@@ -106,5 +106,5 @@ def _parameters(function: Any) -> frozenset[str]:
 
     try:
         return frozenset(signature(function.__wrapped__).parameters) & frozenset(OPTIONS)
-    except ValueError:  # a function of a C extension may not tell
+    except ValueError:  # a function of a C extension may have no signature
         return frozenset()

@@ -1,4 +1,4 @@
-"""A task: one call that was asked for, and on which terms."""
+"""A task: one submitted call and its terms."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LEAST_PRIORITY, MOST_PRIORITY = -100, 100
 
 
 class Terms(NamedTuple):
-    """On which terms a call is made.
+    """The options of a submitted call.
 
     Attributes
     ----------
     priority : higher goes first
-    timeout : seconds that the call may run; None: as long as it takes
-    memory : bytes that it needs; None: those of its arrays
-    name : what messages call it; empty: the name of its function
+    timeout : seconds that the call may run; None for no limit
+    memory : bytes that it needs; None for the size of its arrays
+    name : its name in messages; empty for the function's
     """
 
     priority: int = 0
@@ -35,12 +35,12 @@ DEFAULT = Terms()
 
 
 def check_terms(priority: Any, timeout: Any, memory: Any, name: Any) -> Terms:
-    """Return the terms that a caller gave.
+    """Validate the terms that a caller gave and return them.
 
     Raises
     ------
     InvalidSettings
-        If a value means nothing.
+        If a value is invalid.
     """
     whole = isinstance(priority, int) and not isinstance(priority, bool)
     if not whole or not LEAST_PRIORITY <= priority <= MOST_PRIORITY:
@@ -54,7 +54,7 @@ def check_terms(priority: Any, timeout: Any, memory: Any, name: Any) -> Terms:
 
 
 def check_timeout(timeout: Any) -> float | None:
-    """Return the seconds that a caller gave as timeout; None for no limit."""
+    """Validate a timeout and return it in seconds; None for no limit."""
     if timeout is None:
         return None
     try:
@@ -81,7 +81,7 @@ def _memory(memory: Any) -> int | None:
 
 
 class Ending(Protocol):
-    """What is told how a task ended, once."""
+    """Receives how a task ended, once."""
 
     def set_running_or_notify_cancel(self) -> bool: ...
     def set_result(self, result: Any, /) -> None: ...
@@ -91,19 +91,19 @@ class Ending(Protocol):
 
 
 class Task:
-    """One call that was asked for.
+    """One submitted call.
 
     Attributes
     ----------
-    ending : what is told the result
-    home : the executor that it was given to; None for the shared one
-    killable : whether it is made in a worker process, which is killed at its timeout
-    kind : calls that are expected to take as long are of one kind; None where that is not known
-    group : calls that may be made together have the same; None: it is made alone
-    context : the context variables of the place that asked for it, the session among them
-    need_bytes, limit_bytes : what it needs, and what the session may use; 0: no limit
+    ending : receives the result
+    home : the executor that it was submitted to; None for the shared one
+    killable : whether it runs in a worker process, which is killed at its timeout
+    kind : key of calls with the same expected time; None if unknown
+    group : key of calls that may be batched together; None if it cannot be batched
+    context : the context variables of the caller, including the session
+    need_bytes, limit_bytes : what it needs, and the session's limit; 0 for no limit
     lanes : names of the lanes that may run it
-    order : the queue's order; less is sooner
+    order : position in the queue; lower is sooner
     """
 
     __slots__ = (
@@ -135,9 +135,9 @@ class Task:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return self.terms.name or name_of(self.function)
 
     def forget(self) -> None:
-        """Let go of the arguments: whoever keeps the future does not keep them."""
+        """Drop the arguments, so that the future does not keep them alive."""
         self.args, self.kwargs, self.context = (), {}, None

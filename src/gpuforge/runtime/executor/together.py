@@ -1,9 +1,9 @@
-"""Calls of one function made together: in batches where that is faster, else one after the other.
+"""Make several calls of one function: in batches where that is faster, else one by one.
 
-Calls are grouped by what decides their graph: dtypes and shapes of arrays, other arguments' values.
-The first item of a kind is recorded, which runs its body; where the body is known to note the same
-graph for all of them, batches of the others are evaluated without it. A batch is believed once its
-results were compared with those of single calls, and used where it takes less time.
+Calls are grouped by what determines their graph: dtypes and shapes of arrays, values of other
+arguments. The first item of a kind is recorded, which runs its body; if the body is known to record
+the same graph for all of them, batches of the others are evaluated without it. Batches are used
+after their results were compared with single calls, and where they take less time.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from gpuforge.runtime.executor.plan import (
 from gpuforge.runtime.function.signature import overlapping, warnings_raise
 
 RENEWING = 16
-"""Where no choice is held for single calls, so many are made before one is looked for again."""
+"""Without a cached decision for single calls, it is looked up again after this many."""
 LOOKING = 16
-"""Between so many single calls the clock is looked at."""
+"""Number of single calls between checks of the clock."""
 TIRING_FAILURES = 8
 ALONE = 4
-"""A batch that failed is halved until so few items are left, which are called one by one."""
+"""A failed batch is halved until this few items are left, which are called one by one."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one call.
+    """The outcome of one call.
 
     Attributes
     ----------
-    value : what it returned; None where it raised
-    error : what it raised; None where it returned
+    value : its return value; None if it raised
+    error : its exception; None if it returned
     """
 
     value: Any = None
@@ -57,9 +57,9 @@ class Result:
 
 
 def modes_of_batches() -> dict[str, Any] | None:
-    """Return how errors are treated in a batch: raised where NumPy would warn.
+    """Return the floating-point error modes of a batch: raise where NumPy would warn.
 
-    None where they are treated in other ways than those: then NumPy computes each item.
+    None if the current modes are unusual: NumPy then computes each item.
     """
     modes = np.geterr()
     if any(mode not in ("warn", "ignore") for mode in modes.values()) or warnings_raise():
@@ -71,9 +71,9 @@ def in_chunks(
     batching: Batching, plan: Plan | None, group: Group, fixed: int = 0, most: int = 0,
     before: Callable[[], None] | None = None, ends: float | None = None,
 ) -> Iterator[Chunk]:  # fmt: skip
-    """Make the calls of a group, and give what came of them chunk by chunk.
+    """Make the calls of a group, and yield their results chunk by chunk.
 
-    `before` is called ahead of each chunk. No single call is begun after `ends`.
+    `before` is called before each chunk. No single call starts after `ends`.
     """
     number, at, each = len(group.places), 0, 0.0
     while at < number:
@@ -101,7 +101,7 @@ def in_chunks(
 def _timed(
     plan: Plan | None, group: Group, at: int, size: int, ends: float | None
 ) -> tuple[list[Any], dict[int, Exception]]:
-    """Make single calls; on a choice that is held for them without asking for it each time."""
+    """Make single calls, under their cached decision if there is one, looked up only once."""
     held, telling = None, True
     if plan is not None and size > 1:
         held, telling = plan.batching.held(*group.arguments(at))
@@ -126,11 +126,11 @@ def _timed(
 def together(
     plan: Plan, group: Group, at: int, size: int, modes: dict[str, Any]
 ) -> tuple[list[Any], dict[int, Exception]]:
-    """Make calls as a batch, or find out how."""
+    """Make calls as a batch, preparing the batched form if needed."""
     batching = plan.batching
     dependence = batching.dependence
     assert dependence is not None
-    if not dependence.holds():  # another function by now
+    if not dependence.holds():  # the function has changed
         batching.look()
         for each in batching.plans.values():
             each.batch = None
@@ -143,7 +143,7 @@ def together(
 def _halving(
     plan: Plan, batch: Batch, group: Group, at: int, size: int, modes: dict[str, Any]
 ) -> tuple[list[Any], dict[int, Exception]]:
-    """Run a batch; where it fails, its halves, until the items that fail are called singly."""
+    """Run a batch; if it fails, run its halves, until failing items are called one by one."""
     try:
         made = batch.run([column[at : at + size] for column in group.columns], size, modes)
     except Unsupported as why:
@@ -216,7 +216,7 @@ def _believed(
     plan: Plan, batch: Batch, group: Group, at: int, size: int, modes: dict[str, Any],
     expected: list[Any],
 ) -> list[Any] | None:  # fmt: skip
-    """Return the results of a first batch if they are those of single calls, else None."""
+    """Return the results of a first batch if they agree with single calls, else None."""
     try:
         made = batch.run([column[at : at + size] for column in group.columns], size, modes)
     except Unsupported as why:
@@ -250,7 +250,7 @@ def _difference(expected: Any, found: Any, floor: float) -> str:
 def grouped(
     batching: Batching, values: Sequence[Sequence[Any]],
 ) -> Iterator[tuple[Plan | None, list[int]]]:  # fmt: skip
-    """Group calls, given as the values of their arguments, by kind."""
+    """Group calls by kind; each is given by the values of its arguments."""
     groups: dict[Any, list[int]] = {}
     for place, one in enumerate(values):
         groups.setdefault(key_of(one), []).append(place)
@@ -261,14 +261,14 @@ def grouped(
 def call_together(
     function: Offloaded, calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]
 ) -> list[Result]:
-    """Make several calls of one function, as batches where that is faster.
+    """Make several calls of one function, in batches where that is faster.
 
     Parameters
     ----------
     function
         Made by `gpuforge.offload`.
     calls
-        The arguments of each call: positional, and by name.
+        The positional and keyword arguments of each call.
 
     Returns
     -------
@@ -298,6 +298,6 @@ def _values(call: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[Any, ...]:
 
 
 def columns_of(rows: Sequence[Sequence[Any]]) -> list[Column]:
-    """Return the array arguments of calls of one kind, each over all calls."""
+    """Return the array arguments of calls of one kind, each as a column over all calls."""
     places = [place for place, value in enumerate(rows[0]) if type(value) is np.ndarray]
     return [[row[place] for row in rows] for place in places]

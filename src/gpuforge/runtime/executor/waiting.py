@@ -1,4 +1,4 @@
-"""``await f.aio(x)``: a task that an event loop waits for."""
+"""``await f.aio(x)``: tasks awaited by an event loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logger("tasks")
 
 
 class Mailbox:
-    """Results on their way to one event loop, which is woken once for all that have come."""
+    """Results for one event loop, which is woken once for all that have arrived."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -38,7 +38,7 @@ class Mailbox:
                 _log.info("a result came after its event loop was closed: %s", closed)
 
     def _empty(self) -> None:
-        self._called = False  # before: what is posted from now on calls again
+        self._called = False  # first: later posts must wake the loop again
         while self._letters:
             waiter, value, error = self._letters.popleft()
             if waiter.done():
@@ -50,7 +50,7 @@ class Mailbox:
 
 
 class LoopEnding:
-    """Tells an event loop how a task ended."""
+    """Reports to an event loop how a task ended."""
 
     __slots__ = ("_mailbox", "_waiter")
 
@@ -64,7 +64,7 @@ class LoopEnding:
         self._mailbox.post(self._waiter, result, None)
 
     def set_exception(self, exception: BaseException | None, /) -> None:
-        if isinstance(exception, StopIteration):  # a future of asyncio takes none
+        if isinstance(exception, StopIteration):  # asyncio's futures reject it
             exception = RuntimeError(f"the call raised {exception!r}")
         self._mailbox.post(self._waiter, None, exception)
 
@@ -72,11 +72,11 @@ class LoopEnding:
         self.set_exception(TaskCancelled("the task was cancelled before it began"))
 
     def left_to_parent(self) -> None:
-        """Tell nobody: the loop is the parent's."""
+        """Do nothing: the loop is the parent's."""
 
 
 AT_ONCE_SECONDS = 20e-6
-"""Shorter calls are made by the event loop itself: handing one over takes it twice as long."""
+"""Shorter calls run in the event loop itself: handing one over takes twice as long."""
 _mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
 
 
@@ -84,10 +84,10 @@ async def call(
     dispatcher: Dispatcher, places: Places, function: Callable[..., Any], args: tuple[Any, ...],
     kwargs: dict[str, Any], terms: Terms,
 ) -> Any:  # fmt: skip
-    """Make a call beside the event loop, and return its result.
+    """Make a call without blocking the event loop, and return its result.
 
-    A cancelled one that has not begun never runs; one that runs is abandoned. A call that is known
-    to take less than handing it over is made at once: it holds the loop up for less time.
+    If cancelled, a waiting call never runs and a running one is abandoned. A call that is known to
+    take less time than handing it over runs at once, since that blocks the loop for less time.
     """
     task = make_task(places, function, args, kwargs, terms)
     if terms is DEFAULT and len(task.lanes) == 1:
@@ -109,7 +109,7 @@ async def call(
 
 
 async def _at_once(dispatcher: Dispatcher, task: Task) -> Any:
-    """Make a short call here, then let the loop's other tasks go on."""
+    """Make a short call here, then let the loop's other tasks run."""
     start = perf_counter()
     error: BaseException | None = None
     try:

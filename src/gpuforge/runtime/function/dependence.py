@@ -1,8 +1,8 @@
-"""What a function's code depends on besides its arguments, read without running it.
+"""What a function's code depends on besides its arguments, read from its bytecode.
 
-A body that takes nothing but NumPy's own names, fixed numbers and other such functions notes the
-same graph whenever the dtypes and shapes of its arrays and its other arguments are the same. Its
-graph can then be run again without its Python.
+A body that uses only NumPy's own names, constants and other such functions records the same graph
+whenever the dtypes and shapes of its arrays and its other arguments are the same. The graph can
+then be replayed without the Python.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ Read = tuple[dict[str, Any] | CellType | FunctionType, str, Any]
 
 
 class Varies(Exception):
-    """A function depends on more than its arguments and fixed names."""
+    """A function may depend on more than its arguments and constants."""
 
 
 class Dependence:
-    """The names outside a function that its code reads, with what stood there.
+    """The names outside a function that its code reads, with their values.
 
     Attributes
     ----------
     reads : (namespace, cell or function, name, value)
-    arrays : arrays among those values and what they held; None where no array may be among them
+    arrays : arrays among those values, with their content; None if arrays are not allowed
     """
 
     def __init__(self, *, arrays: bool = False) -> None:
@@ -68,7 +68,7 @@ class Dependence:
         self.arrays: list[tuple[np.ndarray[Any, Any], bytes]] | None = [] if arrays else None
 
     def holds(self) -> bool:
-        """Return whether everything still stands where it stood, and arrays hold what they held."""
+        """Return whether all names still have the same values, and arrays the same content."""
         for place, name, value in self.reads:
             kind = type(place)
             if kind is dict:
@@ -83,9 +83,9 @@ class Dependence:
 
 
 def dependence_of(function: Callable[..., Any], *, arrays: bool = False) -> Dependence | None:
-    """Return what a function depends on; None where that may change with more than it names.
+    """Return what a function depends on; None if that cannot be determined.
 
-    With `arrays` it may read arrays of up to `MAX_ARRAY_BYTES`, which are compared with copies.
+    With `arrays`, it may read arrays of up to `MAX_ARRAY_BYTES`, which are compared with copies.
     """
     found = Dependence(arrays=arrays)
     try:
@@ -144,7 +144,7 @@ def _read_global(name: str, names: dict[str, Any], found: Dependence, seen: set[
         return
     if name not in _BUILTINS or not hasattr(builtins, name):
         raise Varies
-    found.reads.append((names, name, getattr(builtins, name)))  # until it hides the builtin
+    found.reads.append((names, name, getattr(builtins, name)))  # a global may hide it later
 
 
 def _read_cell(name: str, cell: CellType, found: Dependence, seen: set[CodeType]) -> None:
@@ -190,11 +190,11 @@ _names: set[str] = set()
 
 
 def _known_attributes() -> set[str]:
-    """Return the names whose meaning rests on nothing but what they are given."""
+    """Return the attribute names whose result depends only on their operands."""
     if not _names:
         functions = [getattr(one, "__name__", "") for one in (*UFUNCS, *FUNCTIONS)]
         functions += [name for name, one in vars(np).items() if _is_tabled(one)]  # also np.abs
-        # Not dir(np): asking for each name there would import numpy.f2py and numpy.testing.
+        # Not dir(np): getattr for each name there would import numpy.f2py and numpy.testing.
         types = [name for name, one in vars(np).items()
                  if isinstance(one, type) and issubclass(one, np.generic)]  # fmt: skip
         _names.update(functions, METHODS, CONVERSIONS, CREATIONS, types, dir(math), _ATTRIBUTES)

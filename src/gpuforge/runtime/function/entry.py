@@ -1,8 +1,7 @@
-"""Another code for a function that stays the same object: its calls come by somebody else first.
+"""Intercept calls of a function by replacing its code, while the function object stays.
 
-What the user holds is not replaced: identity, name, defaults, signature, source and pickling of a
-function are those of the function object, and that one stays where it is. Only its code is another:
-one that takes the same arguments and hands them, bound, to an `Entry`.
+Identity, name, defaults, signature, source and pickling of the user's function are unchanged. Only
+its code is replaced, by code that takes the same arguments and passes them, bound, to an `Entry`.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ _MARK = "gpuforge"
 
 
 class Entry:
-    """What a function's calls come to first. To be subclassed: this one only calls the function.
+    """Receives the calls of a function. Subclass it: this one only calls the function.
 
     Attributes
     ----------
-    function : the user's
+    function : the user's function
     written : the code that the user wrote
-    plain : a function with that code; its arguments are to be given in full
+    plain : a function with that code but without defaults
     """
 
     def __init__(self, function: FunctionType) -> None:
@@ -38,15 +37,15 @@ class Entry:
         return self.plain(*args, **kwargs)
 
     def __reduce__(self) -> Any:
-        return (_same, (self.plain,))  # where a function is pickled with its code
+        return (_same, (self.plain,))  # for a function that is pickled with its code
 
     def restore(self) -> None:
-        """Give the function its own code again."""
+        """Restore the function's own code."""
         if written(self.function.__code__) is self.written:
             self.function.__code__ = self.written
 
     def cut(self, error: BaseException) -> None:
-        """Take all that is gpuforge's out of the traceback of what the function raised."""
+        """Remove gpuforge's frames from the traceback of an exception that the function raised."""
         place = error.__traceback__
         while place is not None and place.tb_frame.f_code is not self.written:
             place = place.tb_next
@@ -54,14 +53,14 @@ class Entry:
             error.__traceback__ = place
         while place is not None:
             following = place.tb_next
-            if following is not None and _is_ours(following):
+            if following is not None and _is_internal_frame(following):
                 place.tb_next = following.tb_next
             else:
                 place = following
 
 
 def written(code: CodeType) -> CodeType:
-    """Return the code that the user wrote where `code` may be one that leads to an entry."""
+    """Return the code that the user wrote, also if `code` is the replacement."""
     last = code.co_consts[-1] if code.co_consts else None
     return last.written if isinstance(last, Entry) else code
 
@@ -70,15 +69,15 @@ def _same(function: Any) -> Any:
     return function
 
 
-def _is_ours(place: TracebackType) -> bool:
+def _is_internal_frame(place: TracebackType) -> bool:
     code = place.tb_frame.f_code
     return code.co_filename.startswith(_PACKAGE) or written(code) is not code
 
 
 def _code(entry: Entry) -> CodeType:
-    """Return code that takes the arguments of the user's and calls `entry`.
+    """Return code that takes the same arguments as the user's and calls `entry`.
 
-    A bare ``raise`` adds no frame to a traceback that was cut.
+    A bare ``raise`` adds no frame to the traceback that `Entry.cut` has shortened.
     """
     code = entry.written
     takes, gives = _arguments(code)
@@ -103,7 +102,7 @@ def _code(entry: Entry) -> CodeType:
 
 
 def _arguments(code: CodeType) -> tuple[str, str]:
-    """Return the parameters of a function, and the arguments that hand them on."""
+    """Return the source of a function's parameters, and of the arguments that pass them on."""
     count, named = code.co_argcount, code.co_kwonlyargcount
     rest = iter(code.co_varnames[count + named :])
     takes = [*code.co_varnames[:count]]

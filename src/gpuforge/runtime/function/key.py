@@ -1,4 +1,4 @@
-"""The key under which a choice is held for the next calls."""
+"""The key under which a choice is cached for the next calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BY_VALUE = (int, str)
 def hot_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return a key of dtypes, shapes, strides, static values and the types of other arguments.
 
-    None where an argument stands for a number or text by its own type, as an enumeration does.
+    None if an argument is an instance of a subclass of int or str, such as an enumeration member.
     """
     key: list[Any] = [*kwargs] if kwargs else []
     for value in (*args, *kwargs.values()) if kwargs else args:

@@ -1,4 +1,4 @@
-"""What the user said about one function."""
+"""The options that the user gave for one function."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ class Options(NamedTuple):
 
     Attributes
     ----------
-    backend : pinned backend, or the start of its name; empty for the fastest
+    backend : pinned backend, or a prefix of its name; empty for the fastest
     device : only backends on this device: ``cpu``, ``cuda``, ...
     numerics : ``strict``, ``exact``, ``relaxed``, or empty for the session's
     pure : False for a function that is always called as written
-    convert : whether arrays that the function makes are recorded too
+    convert : whether arrays that the function creates are recorded too
     min_elements : calls over fewer elements stay on NumPy; None for the session's setting
     fallback : whether a pinned backend that is missing falls back to NumPy; None for the setting
-    isolate : whether libraries compute in worker processes; None: those that may end this one
+    isolate : whether libraries compute in worker processes; None: only those that may end this one
     """
 
     backend: str = ""

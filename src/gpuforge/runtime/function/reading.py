@@ -1,6 +1,6 @@
-"""The class of operations that a function belongs to, read from its code without running it.
+"""The operations that a function uses, read from its code without running it.
 
-It serves placement alone: what a function has not shown yet is guessed from others of its class.
+They determine its class of operations, from which placement guesses what is not measured yet.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpuforge.runtime.function.entry import written
 
 MAX_DEPTH = 4
 CHAIN = "<chain>"
-"""Stands among the operations of a function that does many of them, one after the other."""
+"""Pseudo-operation of functions that chain many arithmetic operations."""
 CHAIN_LENGTH = 6
 _ARITHMETIC = ("BINARY_", "INPLACE_", "COMPARE_OP")
 

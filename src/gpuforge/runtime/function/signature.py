@@ -1,7 +1,6 @@
 """The signature of a call: what its time depends on, or why it is called as written.
 
-An array that is itself an argument can be recorded. Everything else (lists, objects, ``self``) is
-left alone.
+Only arrays that are themselves arguments are recorded; lists, objects and ``self`` are not.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ _PLAIN = {int, bool, str, type(None), float, complex, list, tuple, dict}
 
 @dataclass(frozen=True)
 class Signature:
-    """One call, as far as its time depends on it.
+    """The properties of a call on which its time depends.
 
     Attributes
     ----------
-    kind : hashable; equal for calls that differ in the lengths of their arrays only
+    kind : hashable; equal for calls that differ only in the lengths of their arrays
     exact : hashable; equal for calls whose arrays have the same shapes and layouts too
     size : elements of all arrays together
     nbytes : bytes of all arrays together
@@ -42,7 +41,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class AsWritten:
-    """A call that is not placed, and why, in words for the summary."""
+    """A call that is not placed, with the reason for the summary."""
 
     reason: str
 
@@ -86,7 +85,7 @@ def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritte
 
 
 def foreign(value: Any) -> str:
-    """Return why an argument keeps the call as written; empty when it does not."""
+    """Return why an argument requires the call to be made as written; empty if it does not."""
     kind = type(value)
     name = f"{kind.__module__.split('.')[0]}.{kind.__name__}"
     if isinstance(value, np.ndarray):
@@ -112,7 +111,7 @@ def _length(value: Any) -> int:
 
 
 def overlapping(values: Sequence[Any]) -> bool:
-    """Return whether two arrays among `values` may share memory; one given twice is one."""
+    """Return whether two different arrays among `values` may share memory."""
     arrays = [value for value in values if type(value) is np.ndarray]
     return any(
         one is not other and np.may_share_memory(one, other)
@@ -122,24 +121,24 @@ def overlapping(values: Sequence[Any]) -> bool:
 
 
 def raising_errors() -> str:
-    """Return the name of a floating-point error that raises now; empty when none does."""
+    """Return the name of a floating-point error that currently raises; empty if none does."""
     modes = np.geterr().items()
     return next((name for name, mode in modes if mode in ("raise", "call")), "")
 
 
 def warnings_raise() -> bool:
-    """Return whether a warning of NumPy's may be raised as an error."""
+    """Return whether warnings of NumPy may be turned into exceptions."""
     for action, message, category, module, _ in warnings.filters:
         if issubclass(RuntimeWarning, category):
             if action == "error":
                 return True
-            if message is None and module is None:  # it decides on all of them
+            if message is None and module is None:  # it matches all of them
                 return False
     return False
 
 
 def _shape_class(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Lengths 0, 1 and more than 1 can change dtypes and errors; longer ones do not."""
+    """Return the shape with lengths capped at 2: beyond that, length changes no dtype or error."""
     return tuple(min(length, 2) for length in shape)
 
 

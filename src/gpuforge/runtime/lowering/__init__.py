@@ -1,1 +1,1 @@
-"""How libraries do the operations that are more than arithmetic: one module for each library."""
+"""How libraries compute the operations that are more than arithmetic: one module per library."""

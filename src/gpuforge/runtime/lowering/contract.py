@@ -1,8 +1,8 @@
-"""How a library does the operations of the table, and where it would not do as NumPy does.
+"""How a library computes the operations of the table, and where it differs from NumPy.
 
-A lowering is data: operation to function. What a library does differently *for certain values only*
-has a guard, a function of the same inputs that is true where NumPy must settle the call. What it
-does differently for ordinary values is not in the lowering at all, or refused for those dtypes.
+A lowering is data: operation to function. If a library differs *for certain values only*, the
+operation has a guard, a function of the same inputs that is true where NumPy must settle the call.
+If it differs for ordinary values, the operation is missing, or refused for those dtypes.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Refusal = Callable[[Dtype], str]
 
 @dataclass(frozen=True)
 class Lowering:
-    """The operations that a library does as NumPy does.
+    """The operations that a library computes as NumPy does.
 
     Attributes
     ----------
-    library : its name, for reasons
+    library : its name, used in reasons
     functions : operation to ``function(*inputs, *parameters)`` on arrays of the library; a Python
         number among the inputs stays one
-    dtypes : type codes of NumPy (``dtype.char``) that it has
+    dtypes : NumPy type codes (``dtype.char``) that it supports
     guards : operation to ``guard(*inputs, *parameters)``, true where NumPy must settle
     result_guards : operation to ``guard(result)``, likewise
-    refused : operation to why it is left out for inputs of a dtype; an empty text where it is not
+    refused : operation to a function of a dtype that returns why it is refused, or empty text
     reusing : operation to a function that may overwrite its first input
     views : operations whose result may share memory with their first input
     fence : for libraries that fuse a product and a sum with one rounding: keeps them apart
@@ -52,9 +52,9 @@ class Lowering:
     finite: Lowered = lambda array: (array - array == 0).all()
 
     def refusal(self, operation: Operation, dtype: Dtype, *, exact: bool = False) -> str:
-        """Return why NumPy does an operation on inputs of `dtype`; empty if the library does.
+        """Return why NumPy computes an operation on inputs of `dtype`; empty if the library does.
 
-        With `exact`, what has a guard is left out too.
+        With `exact`, operations that have a guard are refused too.
         """
         name = operation.name
         if name not in self.functions:
@@ -95,16 +95,16 @@ COMPLEX_GUARDED = (
     "float_power", "reciprocal", "sqrt", "exp", "log", "sin", "cos", "absolute", "sum", "add",
     "subtract",
 )  # fmt: skip
-"""Operations whose complex results may have other NaN and infinities than NumPy's."""
+"""Operations whose complex results may have NaN and infinities in other places than NumPy's."""
 NOT_COMPLEX = (
     "tan tanh sinh cosh arcsin arccos arctan arcsinh arccosh arctanh log2 log10 log1p expm1 exp2"
     " sign max min maximum minimum fmax fmin argmax argmin greater greater_equal less less_equal"
 ).split()
-"""Operations that no library was found to do on complex numbers as NumPy does."""
+"""Operations on complex numbers in which every known library differs from NumPy."""
 
 
 def index_of(rest: Any) -> tuple[Any, ...]:
-    """Return NumPy's index from what index rows are given after their arrays."""
+    """Return NumPy's index from the arguments of an index row after its arrays."""
     *given, pattern = rest
     count = pattern.count(ARRAY)
     arrays, places = iter(given[:count]), iter(given[count:])
@@ -118,12 +118,12 @@ def index_of(rest: Any) -> tuple[Any, ...]:
 
 
 def reduced_by(function: Lowered) -> Lowered:
-    """Return a reduction of the table for one with NumPy's arguments."""
+    """Adapt a reduction with NumPy's arguments to those of the table."""
     return lambda x, axes, keep: function(x, axis=axes, keepdims=keep)
 
 
 def numpy_like(xp: Any) -> dict[str, Lowered]:
-    """Return the rows that a namespace has under NumPy's names, with NumPy's arguments."""
+    """Return the rows that a namespace implements with NumPy's names and arguments."""
     names = [name for name in SAME_NAMES if hasattr(xp, name)]
     functions: dict[str, Any] = {name: getattr(xp, name) for name in names}
     for name in ("sum", "prod", "max", "min", "any", "all"):
@@ -142,7 +142,7 @@ def numpy_like(xp: Any) -> dict[str, Lowered]:
 
 
 def copied_and_written() -> dict[str, Lowered]:
-    """Return the rows that write at an index, and read there, of arrays that can be written to."""
+    """Return the rows that read and write at an index, for libraries with mutable arrays."""
     write = lambda x, value, *rest: written(x.copy(), value, *rest)  # noqa: E731
     return {
         "setitem": write, "scatter": write, "checked_scatter": write,
@@ -156,11 +156,11 @@ def written(x: Any, value: Any, *rest: Any) -> Any:
     return x
 
 
-# -- guards, in what all libraries' arrays have ----------------------------------------------------
+# -- guards, using only what arrays of all libraries support -------------------------------------
 
 
 def negative_exponent(_: Any, exponent: Any) -> Any:
-    """Return whether a power of whole numbers is negative; NumPy raises."""
+    """Return whether an integer has a negative exponent, for which NumPy raises."""
     return any_of(exponent < 0)
 
 
@@ -172,7 +172,7 @@ def beyond_width(value: Any, shift: Any) -> Any:
 
 
 def beyond_dtype(array: Any, dtype: Dtype) -> Any:
-    """Return whether a conversion to whole numbers leaves their range; NumPy's result is C's."""
+    """Return whether a conversion to integers overflows; NumPy's result is then C's."""
     if dtype.kind not in "iu" or _is_whole(array):
         return False
     limits = np.iinfo(dtype)
@@ -183,7 +183,7 @@ def beyond_dtype(array: Any, dtype: Dtype) -> Any:
 
 
 def out_of_range(array: Any, *rest: Any) -> Any:
-    """Return whether a place among the arrays of a gather is out of range; NumPy raises."""
+    """Return whether an index array of a gather is out of range, for which NumPy raises."""
     *given, pattern = rest
     fired: Any = False
     axis = used = 0
@@ -198,12 +198,12 @@ def out_of_range(array: Any, *rest: Any) -> Any:
 
 
 def beyond_remainder(value: Any, divisor: Any) -> Any:
-    """Return whether a remainder or whole quotient is one of those that libraries round apart.
+    """Return whether libraries may differ in a remainder or floor quotient.
 
-    That is so for whole numbers by 0 and -1; else for zeros, infinities and NaN, and where many
-    divisors fit into a value.
+    They do for integers divided by 0 and -1; for other dtypes with zeros, infinities and NaN, and
+    for large quotients.
     """
-    if _is_whole(value) and _is_whole(divisor):  # the least number by -1 overflows
+    if _is_whole(value) and _is_whole(divisor):  # the minimum by -1 overflows
         if "uint" in str(getattr(divisor, "dtype", "uint")):
             return any_of(divisor == 0)
         return any_of((divisor == 0) | (divisor == -1))
@@ -213,7 +213,7 @@ def beyond_remainder(value: Any, divisor: Any) -> Any:
 
 
 def odd_root(value: Any, exponent: float) -> Any:
-    """Return whether a root by a power is of a value for which libraries take a square root."""
+    """Return whether a square root differs from NumPy's power; libraries compute the former."""
     if exponent not in (0.5, -0.5) or "complex" in str(value.dtype):
         return False
     low = value == -float("inf")
@@ -238,6 +238,6 @@ GUARDS: dict[str, Lowered] = {
     "right_shift": beyond_width, "astype": beyond_dtype, "checked_gather": out_of_range,
     "checked_scatter": lambda x, value, *rest: out_of_range(x, *rest),
 }  # fmt: skip
-"""Those of a library that cannot raise from its kernels."""
+"""The guards of a library whose kernels cannot raise."""
 REUSING: dict[str, Lowered] = dict.fromkeys(("setitem", "scatter", "checked_scatter"), written)
 VIEWS = frozenset("getitem transpose reshape broadcast_to real imag diagonal".split())

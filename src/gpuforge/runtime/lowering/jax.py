@@ -1,9 +1,9 @@
-"""JAX's linear algebra, transforms, scans and sorts, where they are NumPy's.
+"""JAX's linear algebra, transforms, scans and sorts, where they agree with NumPy's.
 
-NumPy computes its linear algebra in float64 and rounds the result to float32; so it is done here.
-JAX gives NaN where NumPy raises LinAlgError, and where an input is not finite: NumPy settles both.
-Eigenvectors and singular vectors are left to NumPy: their signs depend on the library. What has a
-shape that depends on values cannot be compiled.
+NumPy computes linear algebra in float64 and rounds the result to float32; so does this module. JAX
+gives NaN where NumPy raises LinAlgError and where an input is not finite: NumPy settles both.
+Eigenvectors and singular vectors stay on NumPy, since their signs depend on the library. Operations
+whose result shape depends on values cannot be compiled.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from gpuforge.runtime.lowering.contract import Lowering, only
 
 Function = Callable[..., Any]
 ROUNDING = 1e-9
-"""A matrix with singular values further apart than this gives results that are mostly rounding:
-NumPy settles those, and whether such a matrix counts as singular."""
+"""If the ratio of singular values is below this, results are mostly rounding error: NumPy settles
+those, and decides whether such a matrix is singular."""
 _ORDER = only("biuf", "JAX does not order complex numbers as NumPy")
 
 
@@ -101,7 +101,7 @@ def _linear(jax: Any) -> dict[str, Function]:
 
 
 def _unless(xp: Any, ill: Any, made: Any) -> Any:
-    """Return what was made, with NaN for the matrices whose result is mostly rounding."""
+    """Return `made` with NaN for the matrices whose result is mostly rounding error."""
     return xp.where(ill[..., None, None], xp.nan, made)
 
 
@@ -191,7 +191,7 @@ def _orders(xp: Any) -> dict[str, Function]:
 
 
 def _scan_not_finite(xp: Any, result: Any) -> Any:
-    """Return whether a scan left the finite numbers: XLA combines them in another order."""
+    """Return whether a scan is not finite: XLA combines values in another order."""
     return False if result.dtype.kind in "biu" else ~xp.isfinite(result).all()
 
 
@@ -200,7 +200,7 @@ def _any_nan(xp: Any, x: Any, *_: Any) -> Any:
 
 
 def _out_of_order(xp: Any, a: Any, v: Any, side: str) -> Any:
-    """Return whether values are in no order: NaN, or a vector that is not sorted."""
+    """Return whether values cannot be ordered (NaN), or a vector is not sorted."""
     return _any_nan(xp, a) | _any_nan(xp, v) | (a[1:] < a[:-1]).any()
 
 

@@ -1,7 +1,7 @@
-"""Values placed and counted, and curves, on PyTorch and JAX, where they are NumPy's.
+"""Scatters, counts and curves on PyTorch and JAX, where they agree with NumPy's.
 
-Neither library minds a place that is out of range: JAX leaves it out, PyTorch may end the process
-on a GPU. A guard sees it, and the places are kept within range meanwhile.
+Neither library raises for an index out of range: JAX ignores it, PyTorch may end the process on a
+GPU. Hence a guard detects such indices, and they are clamped to the range.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from gpuforge.runtime.lowering.contract import Lowering, any_of, never, only, ou
 
 Function = Callable[..., Any]
 LARGEST_CONVOLUTION = 2**26
-"""Products of a convolution that PyTorch may hold at once; beyond that NumPy computes it."""
+"""Limit for the products of a convolution that PyTorch holds at once; else NumPy computes it."""
 
 
 def in_torch(lowering: Lowering, torch: Any, index: Function) -> Lowering:
-    """Return a lowering to PyTorch that places values too.
+    """Return a lowering to PyTorch extended by the operations of this module.
 
-    `index` returns what to index and PyTorch's index for what a gather is given.
+    `index` returns the array to index and PyTorch's index, from the arguments of a gather.
     """
     add = partial(_torch_add, torch, index)
     checked_add = partial(_within, torch.clamp, add)
@@ -45,7 +45,7 @@ def in_torch(lowering: Lowering, torch: Any, index: Function) -> Lowering:
 
 
 def in_jax(lowering: Lowering, jax: Any, index: Function) -> Lowering:
-    """Return a lowering to JAX that places values too; `index` makes JAX's index."""
+    """Return a lowering to JAX extended likewise; `index` returns JAX's index."""
     xp = jax.numpy
 
     def places(x: Any, rest: Any) -> Any:
@@ -90,11 +90,11 @@ def _extended(lowering: Lowering, rows: dict[str, Function], differs: Function) 
     )
 
 
-# -- values at arrays of places -------------------------------------------------------------------
+# -- scatters ------------------------------------------------------------------------------------
 
 
 def _kept_within(clamp: Function, x: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return what a scatter is given besides its values, its places within range."""
+    """Return the index arguments of a scatter, clamped to the range."""
     given, pattern = list(rest[:-1]), rest[-1]
     axis = used = 0
     for part in pattern:
@@ -129,9 +129,9 @@ def _torch_each(index: Function, x: Any, value: Any, *rest: Any) -> Any:
 
 
 def _each_differs(each: Function, index: Function, clamp: Function) -> Function:
-    """Return a guard that sees a place that is there twice with two values.
+    """Return a guard that detects an index that occurs twice with different values.
 
-    NumPy leaves the last one there, a library any of them.
+    NumPy keeps the last value, a library any of them.
     """
 
     def differs(x: Any, value: Any, *rest: Any) -> Any:
@@ -157,7 +157,7 @@ def _place_where(lib: Any, running: Function, x: Any, mask: Any, values: Any) ->
 
 
 def _other_number(x: Any, mask: Any, values: Any) -> Any:
-    """Return whether there are not as many values as places; NumPy raises."""
+    """Return whether the number of values differs from that of places; NumPy raises."""
     return mask.sum() != values.shape[0]
 
 
@@ -180,7 +180,7 @@ def _jax_histogram(xp: Any, values: Any, edges: Any) -> Any:
 
 
 def _bins(lib: Any, values: Any, edges: Any, places: Any, bins: int) -> Any:
-    """Return the bin of each value; one more than there are for those outside."""
+    """Return the bin of each value; values outside get the number of bins."""
     places = lib.where(values == edges[-1], bins - 1, places)
     return lib.where((values >= edges[0]) & (values <= edges[-1]), places, bins)
 
@@ -205,7 +205,7 @@ def _interpolate(
 
 
 def _not_rising(x: Any, xp: Any, *_: Any) -> Any:
-    """Return whether the points of a curve are not in order; NumPy then finds any of them."""
+    """Return whether the points of a curve are not sorted; NumPy's result is then arbitrary."""
     return any_of(~(xp[1:] >= xp[:-1]))
 
 
@@ -219,7 +219,7 @@ def _torch_convolve(torch: Any, a: Any, v: Any, mode: str) -> Any:
 
 
 def _not_finite(a: Any, v: Any) -> Any:
-    """Return whether NaN or infinities meet the zeros that a library adds at the ends."""
+    """Return whether an input is not finite: libraries multiply it by zeros of padding."""
     return any_of(a - a != 0) | any_of(v - v != 0)
 
 

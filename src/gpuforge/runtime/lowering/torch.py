@@ -1,8 +1,8 @@
-"""PyTorch's linear algebra, transforms, scans and sorts, where they are NumPy's.
+"""PyTorch's linear algebra, transforms, scans and sorts, where they agree with NumPy's.
 
-NumPy computes its linear algebra in float64 and rounds the result to float32; so it is done here.
-Eigenvectors and singular vectors are left to NumPy: their signs depend on the library. Inputs that
-are not finite are left to it too: some of PyTorch's factorisations end the process for them.
+NumPy computes linear algebra in float64 and rounds the result to float32; so does this module.
+Eigenvectors and singular vectors stay on NumPy, since their signs depend on the library. So do
+inputs that are not finite: some of PyTorch's factorisations end the process for them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from gpuforge.runtime.lowering.contract import Lowering, only
 
 Function = Callable[..., Any]
 ROUNDING = 1e-9
-"""A matrix with singular values further apart than this gives results that are mostly rounding:
-NumPy settles those, and whether such a matrix counts as singular."""
+"""If the ratio of singular values is below this, results are mostly rounding error: NumPy settles
+those, and decides whether such a matrix is singular."""
 _ORDER = only("biuf", "PyTorch does not order complex numbers as NumPy")
 
 
@@ -106,7 +106,7 @@ def _linear(torch: Any) -> dict[str, Function]:
 
 
 def _unless(torch: Any, ill: Any, made: Any) -> Any:
-    """Return what was made, with NaN for the matrices whose result is mostly rounding."""
+    """Return `made` with NaN for the matrices whose result is mostly rounding error."""
     return torch.where(ill[..., None, None], torch.nan, made)
 
 
@@ -140,7 +140,7 @@ def _cond(torch: Any, x: Any, order: Any) -> Any:
 
 
 def _inverted(torch: Any, s: Any, share: float) -> Any:
-    """Return the inverses of singular values, zero for small ones and NaN in doubtful cases."""
+    """Return the inverses of singular values: zero for small ones, NaN for doubtful cases."""
     largest = s.amax(dim=-1, keepdim=True)
     large = s > share * largest
     doubtful = (s - share * largest).abs() <= ROUNDING * largest
@@ -155,7 +155,7 @@ def _pinv(torch: Any, x: Any, share: float) -> Any:
 
 
 def _least_squares(torch: Any, a: Any, b: Any, rcond: float | None) -> tuple[Any, ...]:
-    """Return what NumPy's `lstsq` does, by singular values."""
+    """Return the results of NumPy's `lstsq`, computed from singular values."""
     rows, columns = a.shape
     column = b.ndim == 1
     right = b[:, None] if column else b
@@ -172,7 +172,7 @@ def _least_squares(torch: Any, a: Any, b: Any, rcond: float | None) -> tuple[Any
 
 
 def _not_finite(torch: Any, *given: Any) -> bool:
-    """Return whether an input is not finite, before it is used."""
+    """Return whether an input is not finite; this is checked before the operation runs."""
     return not all(bool(x.isfinite().all()) for x in given if isinstance(x, torch.Tensor))
 
 
@@ -181,7 +181,7 @@ def _result_not_finite(torch: Any, result: Any) -> bool:
 
 
 def _scan_not_finite(result: Any) -> bool:
-    """Return whether a scan left the finite numbers: PyTorch adds float32 in float64."""
+    """Return whether a scan is not finite: PyTorch adds float32 in float64."""
     inexact = result.is_floating_point() or result.is_complex()
     return inexact and not bool(result.isfinite().all())
 
@@ -232,7 +232,7 @@ def _any_nan(x: Any) -> Any:
 
 
 def _out_of_order(a: Any, v: Any, side: str) -> Any:
-    """Return whether values are in no order: NaN, or a vector that is not sorted."""
+    """Return whether values cannot be ordered (NaN), or a vector is not sorted."""
     return _any_nan(a) or _any_nan(v) or bool((a[1:] < a[:-1]).any())
 
 

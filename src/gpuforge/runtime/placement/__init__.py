@@ -1,1 +1,1 @@
-"""Which backend finishes a call first: evidence, estimates, what trying may cost."""
+"""Which backend finishes a call first: evidence, estimates, and the budget for exploration."""

@@ -1,4 +1,4 @@
-"""What placing has cost and gained against NumPy: the promise never to be slower."""
+"""What placement has cost and gained against NumPy, so that a session stops before it loses."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections import defaultdict
 from gpuforge.dataclass import dataclass, field
 
 SHARE, FLOOR_SECONDS = 0.03, 50e-3
-"""Beyond this share of NumPy's time, and this much, the session stops trying."""
+"""A session stops exploring once its losses exceed this share of NumPy's time plus this floor."""
 REINVESTED = 0.5
-"""Share of what was gained that may be spent on trying more."""
+"""Share of the gains that may be spent on further exploration."""
 
 
 @dataclass
 class Account:
-    """The seconds of one session.
+    """Gains and losses of one session, in seconds.
 
     Attributes
     ----------
     numpy_seconds : what NumPy took, or would have taken for the placed calls, on its own samples
-    placed_seconds : what all calls took, tries and compilation included
-    opening_seconds : what loading libraries took; an outlay that calls to come pay back
-    gained_seconds : what the calls on each backend saved, less what trying it cost
-    retreated : whether the session ever stopped trying for it
+    placed_seconds : what all calls took, exploration and compilation included
+    opening_seconds : what loading libraries took; an investment that later calls pay back
+    gained_seconds : what the calls on each backend saved, less the cost of exploring it
+    retreated : whether losses ever made the session stop exploring
     """
 
     numpy_seconds: float = 0.0
@@ -32,7 +32,7 @@ class Account:
     retreated: bool = False
 
     def add(self, numpy_seconds: float, placed_seconds: float, backend: str = "") -> None:
-        """Take in calls that took `placed_seconds`, for which NumPy takes `numpy_seconds`."""
+        """Add calls that took `placed_seconds` and would take NumPy `numpy_seconds`."""
         self.numpy_seconds += numpy_seconds
         self.placed_seconds += placed_seconds
         if backend:
@@ -40,11 +40,11 @@ class Account:
 
     @property
     def lost_seconds(self) -> float:
-        """What was lost so far; negative where something was gained."""
+        """Net loss so far; negative for a gain."""
         return self.placed_seconds + self.opening_seconds - self.numpy_seconds
 
     def allowance(self, share: float = SHARE) -> float:
-        """Return the seconds that trying may still lose: more where something was gained."""
+        """Return the seconds that exploration may still lose; gains raise it."""
         gained = self.numpy_seconds - self.placed_seconds
         if gained > 0:
             gained *= REINVESTED
@@ -52,7 +52,7 @@ class Account:
 
     @property
     def in_the_red(self) -> bool:
-        """Whether so much was lost that nothing more is tried until gains have paid it back."""
+        """Whether losses are so high that exploration stops until gains have paid them back."""
         found = self.allowance() < 0
         self.retreated = self.retreated or found
         return found

@@ -1,8 +1,8 @@
-"""What has been measured: samples of a signature on a backend, and estimates that rest on them.
+"""Measured samples of each signature on each backend, and the estimates derived from them.
 
-A *kind* of call is one function with one structure and dtypes of arguments; a *signature* is a
-kind with its exact shapes. Samples are wall seconds of whole placed calls, transfers and waiting
-included, the first call on a backend left out. Nothing here reads a clock or a file.
+A *kind* of call is one function with one structure and dtypes of arguments; a *signature* is a kind
+with exact shapes. Samples are wall seconds of whole placed calls, including transfers and waiting,
+but not the first call on a backend. Nothing here reads a clock or a file.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from gpuforge.dataclass import dataclass, field
 
 KEPT_SAMPLES = 25
 SAMPLE_SPREAD, LEAST_SPREAD = 0.25, 0.08
-"""Of one sample, falling with the root of their number: the first ones are often the slowest."""
+"""Spread of a first sample, often the slowest; it falls with the root of their number, to this."""
 MEDIAN_ERROR = 0.93
-"""Of the distance of the quartiles: what the median of n samples is off, times the root of n."""
+"""Standard error of the median of n samples, times the root of n, per interquartile range."""
 SHORT_SECONDS = 2e-3
-"""Calls shorter than this may be slow for no other reason than that threads were asleep ..."""
+"""Calls shorter than this may be slow only because the library's threads were asleep."""
 ROW, WARM_SHARE = 4, 0.75
-"""... which the first of so many in a row shows where the next ones take at most this share."""
+"""The first of this many calls in a row woke threads if the next takes at most this share."""
 STALE_FACTOR, STALE_SPREAD = 300.0, 0.6
-"""Samples are old after this many times their length in calls of others."""
+"""Samples are old, with this spread, after this many times their length on other backends."""
 BETWEEN_SPREAD, BEYOND_SPREAD, BEYOND_GROWTH = 0.25, 0.3, 0.15
-"""Between two measured sizes, at first, and beyond the last one; there more with the distance."""
+"""Initial spread between measured sizes; spread beyond the last, and growth with log distance."""
 SURPRISE_SHARE = 0.3
-"""How much the latest error of interpolation weighs in what is thought of the next one."""
+"""Weight of the latest interpolation error in the running mean of squared errors."""
 
 
 @dataclass
@@ -39,13 +39,13 @@ class Cell:
     Attributes
     ----------
     seconds : the last `KEPT_SAMPLES` samples
-    count : how many were taken in all, also by other processes
-    missed_seconds : what it might have saved, on the estimates, in the calls since the last sample
-    idle_seconds : busy time of this signature since the last sample
-    busy_seconds : time spent in its calls on this backend, in this process
+    count : number of samples ever taken, including by other processes
+    missed_seconds : estimated saving forgone in the calls since the last sample
+    idle_seconds : time this signature spent on other backends since the last sample
+    busy_seconds : time spent in calls on this backend, in this process
     ready : whether a compiled program for this signature exists in this process
     row : the first samples since this signature last ran elsewhere
-    provisional : whether the last sample is of a first call, to be dropped for the next one
+    provisional : whether the last sample is of a first call, to be replaced by the next one
     """
 
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
@@ -59,18 +59,18 @@ class Cell:
     _quartiles: tuple[float, float, float] | None = None
 
     def add(self, seconds: float, *, first: bool = False) -> float:
-        """Add one sample and return it; one of a first call stands only until there is another.
+        """Add one sample and return it; the sample of a `first` call is replaced by the next one.
 
-        A short call right after calls elsewhere may find the library's threads asleep: its sample
-        gives way to a second one that is much faster, and to the many that there may be: then
-        what these say is returned.
+        A short call right after calls elsewhere may find the library's threads asleep. Its sample
+        is replaced if the second one is much faster, and ignored if many samples already exist:
+        then their median is returned.
         """
         before = self.row
         self.row = [*before, seconds][:ROW]
         self.idle_seconds = self.missed_seconds = 0.0
-        if not before and self.count >= ROW and _woken(seconds, self.typical):
+        if not before and self.count >= ROW and _was_asleep(seconds, self.typical):
             return self.typical
-        if self.provisional or (len(before) == 1 and _woken(before[0], seconds)):
+        if self.provisional or (len(before) == 1 and _was_asleep(before[0], seconds)):
             self.seconds.pop()
             self.count -= 1
         self.provisional = first
@@ -86,11 +86,11 @@ class Cell:
 
     @property
     def warming(self) -> bool:
-        """Whether one call more tells whether the first ones found the library's threads asleep."""
+        """Whether one more call would show if the first ones found the library's threads asleep."""
         if not 0 < len(self.row) < ROW:
             return False
         new = self.count <= len(self.row) == 1
-        return new or _woken(self.row[-2] if len(self.row) > 1 else self.typical, self.row[-1])
+        return new or _was_asleep(self.row[-2] if len(self.row) > 1 else self.typical, self.row[-1])
 
     def _quarters(self) -> tuple[float, float, float]:
         if self._quartiles is None:
@@ -101,10 +101,10 @@ class Cell:
 
     @property
     def spread(self) -> float:
-        """How far the median may be from the truth, as a standard deviation of its logarithm.
+        """Uncertainty of the median, as a standard deviation of its logarithm.
 
-        By the number of samples, and by how far apart the kept ones are: times with two peaks
-        (memory that is at hand, and memory that is not) have a median that jumps between them.
+        It depends on the number of samples and on how far apart the kept ones are: bimodal times
+        (memory at hand or not) have a median that jumps between the peaks.
         """
         if self.idle_seconds and self.idle_seconds > STALE_FACTOR * self.typical:
             return STALE_SPREAD
@@ -115,27 +115,27 @@ class Cell:
         )
 
 
-def _woken(before: float, after: float) -> bool:
-    """Return whether a call of `before` seconds may have waited for threads that `after` found."""
+def _was_asleep(before: float, after: float) -> bool:
+    """Return whether a call of `before` seconds had to wake threads, judging by `after`."""
     return after < min(WARM_SHARE * before, SHORT_SECONDS)
 
 
 def median(values: Iterable[float]) -> float:
-    """Return the middle one of some numbers; importing `statistics` for it takes milliseconds."""
+    """Return the median of some numbers; importing `statistics` for it takes milliseconds."""
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 class Estimate(NamedTuple):
-    """How long a call would take on a backend: log-normal, as far as is known.
+    """How long a call would take on a backend, as a log-normal distribution.
 
     Attributes
     ----------
-    seconds : what is expected, the median
+    seconds : the median
     spread : standard deviation of its logarithm
-    evidence : what `seconds` rests on, in words
-    samples : how many samples of this very signature there are
+    evidence : what the estimate rests on, in words
+    samples : number of samples of this exact signature
     """
 
     seconds: float
@@ -145,54 +145,54 @@ class Estimate(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """The mean, in seconds: longer than the median, the more so the less is known."""
+        """The mean, in seconds; the larger the spread, the further above the median."""
         return self.seconds * exp(self.spread**2 / 2)
 
     @property
     def at_best(self) -> float:
-        """What hardly a call stays below, in seconds, if the estimate is right."""
+        """The time three standard deviations below the median, in seconds."""
         return self.seconds * exp(-3 * self.spread)
 
     def saving(self, against: float) -> float:
-        """Return the expected seconds gained over a call of `against`, where it is faster at all.
+        """Return the expected seconds gained over a call of `against` seconds, 0 where slower.
 
-        The expected improvement of Bayesian optimisation (Jones, Schonlau, Welch 1998), for a
+        The expected improvement of Bayesian optimisation (Jones, Schonlau, Welch 1998) for a
         log-normal time.
         """
         if against <= 0:
             return 0.0
         distance = log(against / max(self.seconds, 1e-12)) / self.spread
-        gained = against * _below(distance) - self.mean * _below(distance - self.spread)
+        gained = against * _normal_cdf(distance) - self.mean * _normal_cdf(distance - self.spread)
         return max(0.0, gained)
 
     def loss(self, against: float) -> float:
-        """Return the expected seconds lost over a call of `against`, where it is slower at all."""
+        """Return the expected seconds lost against a call of `against` seconds, 0 where faster."""
         return max(0.0, self.mean - against + self.saving(against))
 
     def joined(self, other: Estimate) -> Estimate:
-        """Return what both say together, each weighed by how much it knows."""
+        """Return both estimates combined, weighted by their precision."""
         mine, theirs = self.spread**-2, other.spread**-2
         middle = (mine * log(self.seconds) + theirs * log(other.seconds)) / (mine + theirs)
         text = self.evidence if mine >= theirs else other.evidence
         return Estimate(exp(middle), (mine + theirs) ** -0.5, text, self.samples)
 
 
-def _below(deviations: float) -> float:
+def _normal_cdf(deviations: float) -> float:
     """Return the probability that a standard normal value is below `deviations`."""
     return 0.5 * erfc(-deviations * sqrt(0.5))
 
 
 @dataclass
 class Curve:
-    """All that is known of one kind of call on one backend.
+    """Everything known about one kind of call on one backend.
 
     Attributes
     ----------
     refused : why this backend is no candidate for the kind; empty if it may be one
     verified : whether a result was compared with NumPy's and agreed
-    first_seconds : what first calls cost over a later one (loading, compiling)
-    surprise : the squared error of interpolation that was seen of late, on logarithms
-    missed_seconds : what it might have saved, on the estimates, in the calls since the last sample
+    first_seconds : extra time of each first call (loading, compiling)
+    surprise : running mean of the squared interpolation error, on logarithms
+    missed_seconds : estimated saving forgone in the calls since the last sample
     """
 
     cells: dict[Hashable, Cell] = field(default_factory=dict)
@@ -204,7 +204,7 @@ class Curve:
     missed_seconds: float = 0.0
 
     def cell(self, signature: Hashable) -> Cell:
-        """Return the cell of a signature, a new one if there is none."""
+        """Return the cell of a signature, creating it if needed."""
         found = self.cells.get(signature)
         if found is None:
             found = self.cells[signature] = Cell()
@@ -213,11 +213,11 @@ class Curve:
     def add(self, signature: Hashable, size: int, seconds: float, *, first: bool = False) -> float:
         """Add one sample of a signature whose arrays hold `size` elements, and return it.
 
-        The cell's median where the sample is none (`Cell.add`).
+        If the sample is ignored, return the cell's median instead (`Cell.add`).
         """
         cell = self.cell(signature)
         if not cell.seconds:
-            self._compare(size, seconds)
+            self._update_surprise(size, seconds)
             at = bisect_left(self.sizes, size, key=lambda pair: pair[0])
             self.sizes.insert(at, (size, signature))
         told = cell.add(seconds, first=first)
@@ -225,14 +225,14 @@ class Curve:
             self.missed_seconds = 0.0
         return told
 
-    def _compare(self, size: int, seconds: float) -> None:
-        """Learn from the first sample of a size how far interpolation is off on this curve.
+    def _update_surprise(self, size: int, seconds: float) -> None:
+        """Update the interpolation error from the first sample of a size.
 
-        Transforms of 2^k and of prime sizes, for instance, lie on no smooth one.
+        Not all curves are smooth: Fourier transforms of 2^k and of prime sizes differ widely.
         """
         below, above = self.neighbours(max(size, 1))
         if below and above and below[0] < size < above[0]:
-            error = log(max(seconds, 1e-9) / _between(below, above, size))
+            error = log(max(seconds, 1e-9) / _interpolate(below, above, size))
             self.surprise += SURPRISE_SHARE * (error**2 - self.surprise)
 
     def neighbours(self, size: int) -> tuple[tuple[int, float] | None, tuple[int, float] | None]:
@@ -246,7 +246,7 @@ class Curve:
         )
 
     def estimate(self, signature: Hashable, size: int, reference: Curve) -> Estimate | None:
-        """Return what the samples say of `signature`, or None when there is none to go by.
+        """Return the estimate for `signature`, or None without any samples.
 
         Between two measured sizes the time is interpolated on logarithms. Beyond the last one it
         grows as `reference` (NumPy's curve) does.
@@ -261,19 +261,19 @@ class Curve:
         if below and above:
             spread = max(BETWEEN_SPREAD / 2, sqrt(self.surprise))
             text = f"interpolated between {below[0]} and {above[0]} elements"
-            return Estimate(_between(below, above, max(size, 1)), spread, text)
-        return self._beyond(below or above or (1, 0.0), size, reference)
+            return Estimate(_interpolate(below, above, max(size, 1)), spread, text)
+        return self._extrapolate(below or above or (1, 0.0), size, reference)
 
     def near(self, size: int) -> bool:
         """Return whether a size within a factor of two of `size` was measured."""
         return any(pair and pair[0] <= 2 * size <= 4 * pair[0] for pair in self.neighbours(size))
 
-    def _beyond(self, known: tuple[int, float], size: int, reference: Curve) -> Estimate:
-        """Return an estimate for a size outside all measured ones.
+    def _extrapolate(self, known: tuple[int, float], size: int, reference: Curve) -> Estimate:
+        """Return an estimate for a size outside the measured range.
 
-        Upwards, what NumPy takes longer is added, at the rate that the last two sizes show (NumPy's
-        own where there is one only): a small call is mostly overhead.
-        Downwards, anything from no change to proportion is possible.
+        Upwards, NumPy's increase is added, scaled by the rate that the last two sizes show (by 1 if
+        there is only one): a small call is mostly overhead. Downwards, anything from no change to
+        proportional is possible.
         """
         known_size, seconds = known
         evidence = f"scaled from {known_size} elements"
@@ -288,7 +288,7 @@ class Curve:
         return Estimate(expected, spread, evidence)
 
     def _rate(self, reference: Curve) -> float | None:
-        """Return how fast the time grows between the two largest sizes, over NumPy's growth."""
+        """Return the growth in time between the two largest sizes, relative to NumPy's."""
         if len(self.sizes) < 2:
             return None
         (n0, s0), (n1, s1) = self.sizes[-2:]
@@ -299,17 +299,17 @@ class Curve:
         return max(0.05, grown / (base1 - base0))
 
     def at(self, size: int) -> float | None:
-        """Return the seconds at `size`, interpolated; beyond the ends in proportion."""
+        """Return the seconds at `size`: interpolated, proportional above and constant below."""
         below, above = self.neighbours(max(size, 1))
         if below and above:
-            return _between(below, above, max(size, 1))
+            return _interpolate(below, above, max(size, 1))
         nearest = below or above
         if nearest is None:
             return None
         return nearest[1] * max(1.0, size / max(nearest[0], 1)) if below else nearest[1]
 
 
-def _between(below: tuple[int, float], above: tuple[int, float], size: int) -> float:
+def _interpolate(below: tuple[int, float], above: tuple[int, float], size: int) -> float:
     """Return the seconds at `size`, interpolated on logarithms."""
     (n0, t0), (n1, t1) = below, above
     weight = (log(size) - log(n0)) / (log(n1) - log(n0)) if n1 > n0 > 0 else 0.5

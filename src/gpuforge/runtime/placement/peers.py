@@ -1,7 +1,7 @@
-"""What other functions of a session showed: each backend's time over the expected one, by class.
+"""Measured over expected time of each backend, by class of operations, across a session.
 
-A function that is called for the first time is told by them which backends are hopeless for
-calls like its own, long before it has tried one. Pure: no clock, no I/O; guarded by the caller.
+From these ratios a function that is called for the first time learns which backends are hopeless
+for calls like its own, long before it has tried one. Pure: no clock, no I/O; the caller locks.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from gpuforge.dataclass import dataclass, field
 from gpuforge.runtime.placement.evidence import median
 
 KEPT_RATIOS = 48
-"""Of one class of operations on one backend, the latest."""
+"""Number of ratios kept per class of operations and backend, the latest ones."""
 NEAR = log(8.0)
-"""Ratios of calls within this factor of the size are asked."""
+"""Only ratios of calls within this factor of the size are used."""
 LEAST_RATIOS = 2
 CLASS_SPREAD, ANY_SPREAD = 0.6, 0.9
-"""Of what the same class of operations suggests, and of what any other does."""
+"""Spread of a guess from the same class of operations, and from any class."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """One function's measured time on a backend over what was expected there, on logarithms."""
+    """A function's measured time on a backend relative to the expected one, as a logarithm."""
 
     size: float
     ratio: float
@@ -40,14 +40,14 @@ class Peers:
     )
 
     def tell(self, operations: str, backend: str, size: int, ratio: float, owner: int) -> None:
-        """Take in that `owner`'s call over `size` elements took `ratio` times the expected."""
+        """Record that `owner`'s call over `size` elements took `ratio` times the expected time."""
         found = Ratio(log(max(size, 1)), log(ratio), owner)
         self._found[backend][operations].append(found)
 
     def guess(
         self, operations: str, backend: str, size: int, owner: int
     ) -> tuple[float, float] | None:
-        """Return the ratio that functions besides `owner` suggest, and its spread."""
+        """Return the ratio that functions other than `owner` suggest, and its spread."""
         classes = self._found.get(backend)
         if classes is None:
             return None
@@ -66,8 +66,8 @@ class Peer:
 
     Attributes
     ----------
-    operations : the class of operations that it uses
-    owner : tells it from the others
+    operations : its class of operations
+    owner : identifies it among its peers
     """
 
     peers: Peers
@@ -75,9 +75,9 @@ class Peer:
     owner: int
 
     def tell(self, backend: str, size: int, ratio: float) -> None:
-        """Take in one measured ratio of this function."""
+        """Record one measured ratio of this function."""
         self.peers.tell(self.operations, backend, size, ratio, self.owner)
 
     def guess(self, backend: str, size: int) -> tuple[float, float] | None:
-        """Return the ratio that the others suggest, and its spread; None where they are silent."""
+        """Return the ratio that its peers suggest, and its spread; None if they suggest none."""
         return self.peers.guess(self.operations, backend, size, self.owner)

@@ -1,4 +1,4 @@
-"""The recorded plan of deterministic mode: where each signature runs, in a file to commit."""
+"""The recorded plan of deterministic mode: where each signature runs, in a committable file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logger("plan")
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the file holds."""
+    """Content of the plan file."""
 
     machine: str
     placements: dict[str, str]
@@ -28,7 +28,7 @@ class Plan:
 
     Attributes
     ----------
-    path : the file; None when the plan cannot be kept
+    path : the file; None if the plan cannot be saved
     placements : ``"function/kind/signature"`` to backend name
     """
 
@@ -41,13 +41,13 @@ class Plan:
     def open(cls, settings: Settings, folder: Path | None, machine: str) -> Plan:
         """Return the plan that the settings name, an empty one if its file does not exist.
 
-        Where the settings name none, it is kept in `folder`; if it cannot be read there, this
-        process goes without.
+        If the settings name none, the plan is kept in `folder`; if the file there cannot be read,
+        this process uses an empty plan that is not saved.
 
         Raises
         ------
         InvalidSettings
-            If the file that the settings name is not a plan. It is never overwritten then.
+            If the file that the settings name is not a plan. Such a file is never overwritten.
         """
         path = Path(settings.plan) if settings.plan else None
         if path is None and folder is not None:
@@ -67,16 +67,16 @@ class Plan:
         return cls(path, machine, found.placements)
 
     def backend(self, key: str) -> str | None:
-        """Return where a signature runs, or None when the plan does not say."""
+        """Return the backend of a signature, or None if the plan has no entry."""
         return self.placements.get(key)
 
     def record(self, key: str, backend: str) -> None:
-        """Take in where a signature runs from now on."""
+        """Set the backend of a signature."""
         self.placements[key] = backend
         self.changed = True
 
     def save(self) -> None:
-        """Write the plan, whole or not at all."""
+        """Write the plan atomically, if it changed."""
         if self.path is None or not self.changed:
             return
         placements = dict(sorted(self.placements.items()))

@@ -2,10 +2,10 @@
 
 The backend with the lowest estimated total wins. Trying another one has a price, known or guessed:
 the time it may lose, the comparison of its first result with NumPy's, the compilation of a new
-signature. What it might have saved, weighed with how likely that is on the evidence, adds up with
-every call; a try is made once that has reached the price (rent until the rent equals the price,
-then buy), only with what the session may still lose by trying (`account`), and never where it is
-expected to take `TRY_FACTOR` times the best.
+signature. The saving that it might have brought, weighted by its probability, accumulates with
+every call. A try is made once the accumulated saving reaches the price (as in the ski-rental
+problem), only within what the session may still lose by exploring (`account`), and never where it
+is expected to take `TRY_FACTOR` times as long as the best.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ NUMPY = "numpy"
 TRY_FACTOR = 5.0
 TRY_FLOOR_SECONDS = 1e-3
 UNKNOWN_RATIO, UNKNOWN_SPREAD = 1.5, 0.7
-"""A backend never tried is taken to need this many times NumPy's call."""
+"""An untried backend is assumed to take this many times as long as the best, with this spread."""
 CALIBRATED_SPREAD, RELATED_SPREAD = 0.5, 0.4
-"""Of what a class of operations suggests, and of what other kinds of the same function do."""
+"""Spread of an estimate from the class of operations, and from other kinds of the function."""
 FAR_SPREAD = 0.3
-"""What knows less than this is joined with them."""
+"""Estimates with a larger spread than this are combined with those two."""
 RELATIVES = 4
 TELLING = (1, 3)
-"""After so many samples of a signature, what it took is told to other functions."""
+"""Sample counts of a signature at which its time is shared with other functions."""
 TRIAL_CALLS = 1.0
-"""What a comparison with NumPy's result costs, in calls: the first ones are often the slowest."""
+"""Cost of a comparison with NumPy's result, in calls."""
 SHARE_FELT = 0.4
-"""Of what is loaded or compiled beside the program, what the program feels: a part of either holds
-the interpreter's lock."""
+"""Share of the time for loading or compiling in the background by which the program is slowed: part
+of that work holds the interpreter's lock."""
 LOADING_SECONDS = 5e-3
-"""What loading a program takes that another process compiled: what was measured is kept."""
+"""Time to load a program that an earlier process compiled and stored."""
 BUY_AT = 1.2
-"""A price is paid once so many times it might have been saved, the call at hand included."""
+"""A try is made once the accumulated saving, this call's included, is this many times its price."""
 UNSEEN_FACTOR = 10.0
-"""A rival never measured at a signature is, after this many times the price in calls there."""
+"""An unmeasured rival is tried once a signature's calls took this many times the price."""
 
 Prior = Callable[[str, int, float], "Estimate | None"]
-"""(backend, elements, NumPy's seconds) -> what is expected, or None when nothing is known."""
+"""(backend, elements, NumPy's seconds) -> expected time, or None if nothing is known."""
 
 
 class Candidate(NamedTuple):
-    """What placement must know of a backend.
+    """What placement must know about a backend.
 
     Attributes
     ----------
-    floor_seconds : the least that any call on it costs
+    floor_seconds : minimum time of any call on it
     compiles : whether each new signature is compiled before it runs
     compile_seconds : what compiling the smallest function took when the backend was opened
-    busy : whether it compiles another signature now: none that is not ready can be tried
+    busy : whether it is compiling another signature, so that only compiled ones can run
     """
 
     name: str
@@ -67,13 +67,13 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of one backend for one call.
+    """What is known about one backend for one call.
 
     Attributes
     ----------
-    estimate : how long it would take; None where nothing was measured
-    refused : why it is no candidate; empty where it is one
-    verified : whether a result of it was compared with NumPy's
+    estimate : how long the call would take; None if nothing is known
+    refused : why it is not a candidate; empty if it is one
+    verified : whether one of its results was compared with NumPy's
     """
 
     backend: str
@@ -88,14 +88,14 @@ class Decision:
 
     Attributes
     ----------
-    backend : the one whose result the caller gets
-    trial : a backend to run besides, to compare its result with NumPy's; empty for none
-    exploring : whether `backend` is tried rather than known to be best
-    bought : whether compiling for it is an outlay for calls to come rather than part of a try
-    settled : whether the choice may be kept for the next calls of this signature
-    patience : calls of this signature after which a try of another backend may be worth its price
-    why : the reason where it is none of the estimates
-    rows : what is known of each backend for this call
+    backend : the backend whose result the caller gets
+    trial : a second backend to run, whose result is compared with NumPy's; empty for none
+    exploring : whether `backend` is tried, rather than known to be best
+    bought : whether compiling for it is an investment in later calls rather than part of a try
+    settled : whether the choice may be cached for the next calls of this signature
+    patience : calls of this signature until a try of another backend may be worth its price
+    why : the reason, where it is not the estimates
+    rows : what is known about each backend for this call
     """
 
     backend: str
@@ -110,17 +110,17 @@ class Decision:
 
 @dataclass
 class Kind:
-    """Everything known of one kind of call.
+    """Everything known about one kind of call.
 
     Attributes
     ----------
     busy_seconds : time spent in its calls so far
-    spent_seconds : time that trying other backends has cost
-    outlay_seconds : time that compiling for backends known to be faster has cost
-    recording_seconds : what recording a call takes at least, where that was too long once
-    prior : calibrated ratios for its class of operations
-    family : the kinds of the same function, itself among them
-    peer : its function among the others of the session
+    spent_seconds : cost of exploring other backends
+    outlay_seconds : cost of compiling for backends known to be faster
+    recording_seconds : minimum time to record a call; known only if that was once too long
+    prior : expected times from its class of operations
+    family : all kinds of the same function, this one included
+    peer : its function among the session's functions
     """
 
     curves: dict[str, Curve] = field(default_factory=dict)
@@ -133,14 +133,14 @@ class Kind:
     peer: Peer | None = field(default=None, repr=False)
 
     def curve(self, backend: str) -> Curve:
-        """Return what is known of `backend`, an empty curve at first."""
+        """Return what is known about `backend`, an empty curve at first."""
         found = self.curves.get(backend)
         if found is None:
             found = self.curves[backend] = Curve(verified=backend == NUMPY)
         return found
 
     def estimate(self, candidate: Candidate, signature: Hashable, size: int) -> Estimate | None:
-        """Return how long the call would take on a backend, or None when nothing tells."""
+        """Return how long the call would take on a backend, or None if nothing is known."""
         reference, name = self.curve(NUMPY), candidate.name
         measured = self.curve(name).estimate(signature, size, reference)
         if name != NUMPY and (measured is None or measured.spread > FAR_SPREAD):
@@ -151,11 +151,11 @@ class Kind:
         return measured._replace(seconds=max(measured.seconds, self.floor(candidate)))
 
     def floor(self, candidate: Candidate) -> float:
-        """Return the least that a call on a backend takes."""
+        """Return the minimum time of a call on a backend."""
         return max(candidate.floor_seconds, self.recording_seconds)
 
     def _by_ratio(self, backend: str, signature: Hashable, size: int) -> Estimate | None:
-        """Return an estimate from how `backend` compares with NumPy elsewhere."""
+        """Return an estimate from NumPy's time and ratios of other kinds and functions."""
         reference = self.curve(NUMPY)
         base = reference.estimate(signature, size, reference)
         if base is None:
@@ -176,7 +176,7 @@ class Kind:
         return reduce(Estimate.joined, guesses) if guesses else None
 
     def _ratio(self, backend: str, size: int) -> float | None:
-        """Return the time of `backend` over NumPy's at `size`, if both were measured near it."""
+        """Return the time of `backend` relative to NumPy's, if both were measured near `size`."""
         curve, reference = self.curves.get(backend), self.curve(NUMPY)
         if curve is None or curve.refused or not (curve.near(size) and reference.near(size)):
             return None
@@ -184,9 +184,9 @@ class Kind:
         return there / here if there and here else None
 
     def tell(self, backend: str, signature: Hashable, size: int) -> None:
-        """Let the other functions know what a new signature took over what was expected of it.
+        """Share the ratio of measured to expected time of a new signature with other functions.
 
-        That is what the prior says, else NumPy's time.
+        The expected time is the prior's, else NumPy's.
         """
         cell = self.curve(backend).cell(signature)
         if not (self.peer and cell.count in TELLING and (ratio := self._ratio(backend, size))):
@@ -198,9 +198,9 @@ class Kind:
         self.peer.tell(backend, size, ratio)
 
     def potential(self, backend: str) -> float:
-        """Return the seconds that the calls of this process would have saved on a backend.
+        """Return the seconds that this process's calls would have saved on a backend.
 
-        Of those signatures that were measured there, with the compilations that were needed.
+        Counts only signatures measured there, and subtracts the time to compile them.
         """
         reference, curve = self.curve(NUMPY), self.curve(backend)
         saved = -sum(curve.first_seconds)
@@ -213,7 +213,7 @@ class Kind:
         return saved
 
     def compile_seconds(self, candidate: Candidate) -> float:
-        """Return what one more compiled signature is expected to cost."""
+        """Return the expected time to compile one more signature."""
         for kind in (self, *self.family[-RELATIVES:]):
             first = kind.curve(candidate.name).first_seconds
             if first:
@@ -227,8 +227,8 @@ class Policy:
 
     Attributes
     ----------
-    allowance_seconds : what one more try may cost
-    learn : whether anything is tried at all
+    allowance_seconds : limit for the cost of one more try
+    learn : whether other backends are tried at all
     """
 
     allowance_seconds: float = 50e-3
@@ -240,7 +240,7 @@ class Policy:
     ) -> Decision:  # fmt: skip
         """Return where the next call of `signature` runs.
 
-        `estimates` are those of `Kind.estimate`, where the caller has them already.
+        `estimates` maps backends to `Kind.estimate`, if the caller has computed them already.
         """
         open_to = [c for c in candidates if not kind.curve(c.name).refused]
         if estimates is None:
@@ -268,7 +268,7 @@ class Policy:
         candidates: Iterable[Candidate],
         estimates: Mapping[str, Estimate | None],
     ) -> str:
-        """Return the backend that is known to finish first, without any new expense."""
+        """Return the fastest of the backends that are verified and need no compilation."""
         usable = {
             c.name: estimate.seconds
             for c in candidates
@@ -286,7 +286,7 @@ class Policy:
         candidates: Iterable[Candidate],
         estimates: Mapping[str, Estimate | None],
     ) -> tuple[str | None, float]:
-        """Return the backend most worth a try now, or None, and the calls until one may be."""
+        """Return the backend most worth a try now, or None and the calls until one may be."""
         leader = estimates[best]
         assert leader is not None
         allowance = self.allowance_seconds
@@ -298,7 +298,7 @@ class Policy:
             if _must_wait(kind, signature, candidate):
                 patience = 0.0
                 continue
-            if _going_on(kind.curve(candidate.name), signature, leader.seconds, allowance):
+            if _continues(kind.curve(candidate.name), signature, leader.seconds, allowance):
                 return candidate.name, 0.0
             saving, now, price = self._outlook(
                 kind, signature, candidate, leader.seconds, estimates
@@ -320,9 +320,9 @@ class Policy:
         leader_seconds: float,
         estimates: Mapping[str, Estimate | None],
     ) -> tuple[float, float, float]:
-        """Return what a try might have saved so far, what a call saves, its price; in seconds.
+        """Return a try's accumulated saving, this call's saving and the price, all in seconds.
 
-        The price is infinite where it is barred.
+        An infinite price rules the try out.
         """
         curve, cell = kind.curve(candidate.name), kind.curve(candidate.name).cell(signature)
         estimate = estimates[candidate.name] or unknown(leader_seconds)
@@ -339,18 +339,18 @@ class Policy:
             return 0.0, 0.0, float("inf")
         near = curve.verified and estimate.spread <= FAR_SPREAD
         if not near and cell.missed_seconds * len(curve.cells) < curve.missed_seconds:
-            return 0.0, 0.0, float("inf")  # another signature of this kind tells more
+            return 0.0, 0.0, float("inf")  # another signature of this kind is more informative
         saved = cell.missed_seconds if near else curve.missed_seconds  # one far off tells of all
         return saved + now, now, price
 
 
 def _must_wait(kind: Kind, signature: Hashable, candidate: Candidate) -> bool:
-    """Return whether a signature is not compiled, and cannot be now."""
+    """Return whether a signature still has to be compiled and the compiler is busy."""
     return candidate.busy and not kind.curve(candidate.name).cell(signature).ready
 
 
-def _going_on(curve: Curve, signature: Hashable, leader_seconds: float, allowance: float) -> bool:
-    """Return whether a try that has begun is to be made once more."""
+def _continues(curve: Curve, signature: Hashable, leader_seconds: float, allowance: float) -> bool:
+    """Return whether to repeat a try whose first calls may have found threads asleep."""
     cell = curve.cells.get(signature)
     if cell is None or not cell.warming or leader_seconds > SHORT_SECONDS:
         return False
@@ -359,20 +359,20 @@ def _going_on(curve: Curve, signature: Hashable, leader_seconds: float, allowanc
 
 
 def is_bought(kind: Kind, backend: str, estimate: Estimate | None, against: float) -> bool:
-    """Return whether a call on `backend` is no try: expected to be faster, its results compared.
+    """Return whether `backend` is verified and expected to be faster, so that a call is no try.
 
-    What it has cost to compile is then an outlay for calls to come, not exploration.
+    The time to compile for it is then an investment in later calls, not exploration.
     """
     return bool(estimate and estimate.seconds < against and kind.curve(backend).verified)
 
 
 def unknown(seconds: float) -> Estimate:
-    """Return what is thought of a backend of which nothing is known, where the best is known."""
+    """Return the estimate for an unknown backend if the best one takes `seconds`."""
     return Estimate(seconds * UNKNOWN_RATIO, UNKNOWN_SPREAD, "not measured yet")
 
 
 def saving_of(floor_seconds: float, estimate: Estimate, against: float) -> float:
-    """Return what a call on a backend might save: never more than its floor leaves."""
+    """Return the expected saving of a call on a backend, limited by its minimum time."""
     return max(0.0, min(estimate.saving(against), against - floor_seconds))
 
 
@@ -388,12 +388,10 @@ def observe(
     first: bool = False,
     estimates: Mapping[str, Estimate | None] = MappingProxyType({}),
 ) -> None:
-    """Take in that `calls` calls ran on `backend`, the last of them in `seconds`.
+    """Learn that `calls` calls ran on `backend`, the last of them in `seconds`.
 
-    `estimates` are those of `Kind.estimate` before it, where the caller has them.
-
-    `first` says that it was the first call of its kind in this process, whose sample stands only
-    until there is another.
+    `estimates` maps backends to `Kind.estimate` before the call, if the caller has computed them.
+    `first` marks the first call of its kind in this process, whose sample the next one replaces.
     """
     curve = kind.curve(backend)
     seconds = curve.add(signature, size, seconds, first=first)
@@ -418,9 +416,9 @@ def observe(
 
 
 def recall_savings(kind: Kind) -> None:
-    """Take in, once samples of other processes were read, what the next calls may save by them.
+    """Credit the savings to expect from samples that other processes measured.
 
-    A program that runs again is expected to make as many calls again as were measured.
+    A program that runs again is expected to make as many calls as were measured before.
     """
     reference = kind.curve(NUMPY)
     for name, curve in kind.curves.items():
@@ -436,7 +434,7 @@ def recall_savings(kind: Kind) -> None:
 
 
 def arrive(kind: Kind, candidate: Candidate, sizes: Mapping[str, int]) -> None:
-    """Take in that a backend can be used from now on: what it might have saved so far counts."""
+    """Add a newly opened backend, crediting what it might have saved in past calls."""
     curve = kind.curve(candidate.name)
     if curve.refused:
         return
@@ -452,9 +450,9 @@ def arrive(kind: Kind, candidate: Candidate, sizes: Mapping[str, int]) -> None:
 
 
 def charge_compiled(kind: Kind, backend: str, seconds: float) -> None:
-    """Take in what compiling beside the program cost; the try that it is for is still to come.
+    """Charge a compilation in the background, made for a try that is still to come.
 
-    What might have been saved so far has paid for both, and is left to pay for the try.
+    The accumulated saving stays: it has paid for the compilation and must also pay for the try.
     """
     kind.curve(backend).first_seconds.append(seconds)
     kind.outlay_seconds += seconds
@@ -469,9 +467,9 @@ def charge(
     *,
     bought: bool = False,
 ) -> None:
-    """Take in what a try of `backend` cost, and what of it was a first call.
+    """Charge what a try of `backend` cost, and how much of it was due to a first call.
 
-    What was bought is told apart from what was tried.
+    Investments (`bought`) are charged separately from exploration.
     """
     curve = kind.curve(backend)
     if first_seconds > 0:

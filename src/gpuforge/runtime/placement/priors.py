@@ -1,4 +1,4 @@
-"""Calibrated priors: how each backend compares with NumPy, by class of operation and size."""
+"""Priors: how each backend compares with NumPy, by class of operations and size."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gpuforge.runtime.placement.policy import CALIBRATED_SPREAD, Prior
 
 CONSTANT = "calibration"
 UNPROMISING_SECONDS = 30e-6
-"""Calls shorter than this gain nothing elsewhere: a call of PyTorch or JAX alone costs as much."""
+"""Calls shorter than this gain nothing elsewhere: a call of PyTorch or JAX alone takes as long."""
 
-# From the most to the least telling: the first class that a function uses stands for it.
+# In order of significance: a function belongs to the first class that it uses.
 _MEMBERS = {
     "linalg": "linalg svd svdvals eigh eigvalsh qr inv pinv solve cholesky det slogdet lstsq",
     "fft": "fft ifft rfft irfft fft2 fftn ifftn rfftn irfftn",
@@ -35,21 +35,21 @@ _MEMBERS = {
 CLASSES = {name: frozenset(members.split()) for name, members in _MEMBERS.items()}
 LIGHT = "light"
 UNKNOWN_SAVING = 0.5
-"""A library that is not open is taken to save at most this share of a call."""
+"""A library that is not open is assumed to save at most this share of a call."""
 DEFAULT_SPREAD = 0.8
 _FOR_GPUS = frozenset(["cupy", "dpnp"])
-"""They gain on a GPU alone: on a CPU a call of dpnp takes half a millisecond, and CuPy has none."""
+"""Libraries for GPUs only: on a CPU, a call of dpnp takes 0.5 ms and CuPy does not run."""
 _MEASURED_FIRST = frozenset(["mlx", "opencl"])
-"""On a CPU they gain on few functions, and compute in worker processes: only where a calibration of
-this machine says so."""
+"""Libraries that on a CPU gain for few functions, and compute in worker processes: they are used
+there only if a calibration of this machine says that they gain."""
 _PER_BYTE = {"jax": (70e-6, 0.28e-9), "torch": (50e-6, 0.25e-9)}
-"""Seconds of a call and of each byte of its arguments on two cores, for whatever goes through its
-arrays from end to end: what NumPy takes longer for can be gained there, whatever it is.
+"""Seconds per call, and per byte of its arguments, on two cores, for functions that stream through
+their arrays. If NumPy takes longer, whatever the operation, the library gains.
 
 Source: ``benchmarks/functions.py`` pinned to each library on two cores of an AMD EPYC; half of the
 functions are within a factor of two.
 """
-_THROUGH = frozenset(["chain", "heavy", "light", "reduce", "scan"])
+_STREAMING = frozenset(["chain", "heavy", "light", "reduce", "scan"])
 _RATIOS = {
     "matmul": {"jax": (10.0, 5.0, 2.7, 1.3), "torch": (4.4, 2.7, 1.8, 1.6)},
     "sort": {"jax": (14.0, 9.6, 5.7, 4.8), "torch": (5.6, 3.8, 2.4, 2.6)},
@@ -58,27 +58,27 @@ _RATIOS = {
     "gather": {"jax": (8.0, 6.0, 3.0, 2.0), "torch": (5.4, 4.2, 2.7, 1.9)},
 }
 _SIZES = (1e3, 1e4, 1e5, 1e6)
-"""Times over NumPy's at these sizes, for the other classes.
+"""Sizes, in elements, of the ratios to NumPy's time above, for the other classes.
 
 Source: medians of ``benchmarks/results/placement-samples.json.gz`` (two cores of an AMD EPYC); the
-linear algebra and gathers of JAX by analogy.
+linear algebra and gather ratios of JAX are by analogy.
 """
 
 OPTIMISM = 0.3
-"""A function of many operations may do this much better than its class: a compiler fuses them."""
+"""A function of many operations may take this share of its class's time: a compiler fuses them."""
 
 Table = dict[str, dict[str, list[list[float]]]]
-"""class -> backend -> [[elements, time over NumPy's], ...] by size"""
+"""class -> backend -> [[elements, time relative to NumPy's], ...] in order of size"""
 
 
 def classify(operations: Iterable[str]) -> str:
-    """Return the class of operations that a function with these attribute names belongs to."""
+    """Return the class of operations of a function that uses these attribute names."""
     used = set(operations)
     return next((name for name, members in CLASSES.items() if used & members), LIGHT)
 
 
 class Priors:
-    """The calibration of this machine, read from its history when first needed."""
+    """The calibration of this machine, read from the history when first needed."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -86,18 +86,18 @@ class Priors:
 
     @property
     def table(self) -> Table:
-        """The measured ratios, empty where this machine was not calibrated."""
+        """The measured ratios; empty if this machine was not calibrated."""
         if self._table is None:
-            self._table = _checked(self._history.constant(CONSTANT))
+            self._table = _parsed_table(self._history.constant(CONSTANT))
         return self._table
 
     def measured(self, library: str) -> bool:
-        """Return whether a calibration tells of a library for which nothing else does."""
+        """Return whether a library that needs a calibration to be used has one."""
         names = (name for backends in self.table.values() for name in backends)
         return library in _MEASURED_FIRST and any(n.split(":")[0] == library for n in names)
 
     def of(self, operations: Iterable[str], bytes_each: float = 8.0) -> Prior:
-        """Return what is expected of a function of arrays that takes `bytes_each` per element."""
+        """Return the prior of a function whose arrays take `bytes_each` bytes per element."""
         name = classify(operations)
 
         def prior(backend: str, size: int, numpy_seconds: float) -> Estimate | None:
@@ -105,13 +105,13 @@ class Priors:
             library, _, device = backend.partition(":")
             usual = None
             if device == "cpu":
-                usual = _default(name, library, size, bytes_each * size, numpy_seconds)
+                usual = _default_estimate(name, library, size, bytes_each * size, numpy_seconds)
             if measured is None:
                 return usual
             text = "calibrated: this class of operations"
             known = Estimate(numpy_seconds * measured, CALIBRATED_SPREAD, text)
-            # The probes are short: a function of many operations over as many elements is not.
-            return known.joined(usual) if usual and name in _THROUGH else known
+            # The probes are short; a function of many operations takes longer per element.
+            return known.joined(usual) if usual and name in _STREAMING else known
 
         return prior
 
@@ -119,9 +119,9 @@ class Priors:
         self, library: str, operations: Iterable[str], size: int, nbytes: int, seconds: float,
         expected: float,
     ) -> float:  # fmt: skip
-        """Return what a library might save of a call that took NumPy `seconds`.
+        """Return the seconds that a library might save of a call that took NumPy `seconds`.
 
-        It is compared with what the fastest backend that is open is `expected` to take.
+        `expected` is the time of the fastest open backend, which the library has to beat.
         """
         if expected < UNPROMISING_SECONDS:
             return 0.0
@@ -139,16 +139,16 @@ class Priors:
             return expected * UNKNOWN_SAVING
         if is_for_gpus(library):
             return 0.0
-        default = _default(name, library, size, nbytes, seconds)
+        default = _default_estimate(name, library, size, nbytes, seconds)
         return default.saving(expected) if default else expected * UNKNOWN_SAVING
 
 
-def _default(
+def _default_estimate(
     name: str, library: str, size: int, nbytes: float, numpy_seconds: float
 ) -> Estimate | None:
-    """Return what is expected of a library on the CPU before anything is measured."""
+    """Return the estimate for a library on the CPU before anything is measured."""
     text = "not calibrated: what is usual for this class of operations"
-    if name in _THROUGH and library in _PER_BYTE:
+    if name in _STREAMING and library in _PER_BYTE:
         start, each = _PER_BYTE[library]
         return Estimate(start + each * nbytes, DEFAULT_SPREAD, text)
     ratios = _RATIOS.get(name, {}).get(library)
@@ -160,19 +160,19 @@ def _default(
 
 
 def is_for_gpus(library: str) -> bool:
-    """Return whether a library gains on GPUs alone and there is none."""
+    """Return whether a library gains only on GPUs and this machine has none."""
     return library in _FOR_GPUS | _MEASURED_FIRST and not may_have_gpu()
 
 
 @cache
 def may_have_gpu() -> bool:
-    """Return whether a GPU may be here, by what drivers leave in /dev; elsewhere nobody knows."""
+    """Return whether there may be a GPU, judging by device nodes in /dev; True if not on Linux."""
     nodes = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/dri")
     return sys.platform != "linux" or any(map(os.path.exists, nodes))
 
 
 def _interpolate(points: list[list[float]], size: int) -> float | None:
-    """Return the ratio at `size`, on logarithms; beyond the ends it stays as it is there."""
+    """Return the ratio at `size`, interpolated on logarithms and constant beyond the ends."""
     if not points:
         return None
     at = bisect_left([point[0] for point in points], size)
@@ -183,8 +183,8 @@ def _interpolate(points: list[list[float]], size: int) -> float | None:
     return exp((1 - weight) * log(r0) + weight * log(r1))
 
 
-def _checked(content: Any) -> Table:
-    """Return a calibration table, empty when `content` is none."""
+def _parsed_table(content: Any) -> Table:
+    """Return the calibration table in `content`, empty if it holds none."""
     if not isinstance(content, dict) or not isinstance(content.get("ratios"), dict):
         return {}
     table: Table = {}

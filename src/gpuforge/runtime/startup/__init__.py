@@ -1,1 +1,1 @@
-"""What a program's start costs, and what is done to pay less of it, or later."""
+"""Reduce the cost of a program's start, or defer it."""

@@ -1,8 +1,8 @@
-"""Reading a library's files into memory ahead of its import, in a process of its own.
+"""Read a library's files into memory before its import, in a separate process.
 
-An import holds the interpreter's lock while the disk is read; another process does not. The system
-is asked to read, which takes next to no processor time. Where some of the files are in memory, they
-were read not long ago, and nothing is done.
+An import holds the interpreter's lock while it waits for the disk; another process does not. The
+kernel is asked to read, which uses almost no CPU time. If some of the files are in memory, they
+were read recently, and nothing is done.
 
 Source: preadv2(2), RWF_NOWAIT (Linux 4.14): fail where a page would have to be read from disk.
 """
@@ -15,9 +15,9 @@ from importlib.util import find_spec
 from typing import IO
 
 BESIDE = {"jax": ("jaxlib",), "dpnp": ("dpctl",), "cupy": ("cupy_backends",)}
-"""Packages that the import of a library loads, too, and that are large."""
+"""Large packages that the import of a library loads too."""
 _SAMPLE = 8
-"""Files of a folder that are looked at."""
+"""Number of files of a folder that are checked."""
 _PROGRAM = """
 import os, select, sys
 if os.fork():
@@ -38,11 +38,10 @@ for folder in sys.argv[1:]:
 
 
 def read_ahead(library: str) -> IO[bytes] | None:
-    """Begin to read the files of a library; None where they are read, or cannot be read ahead.
+    """Start to read a library's files; None if they are in memory or cannot be read ahead.
 
-    Returns what is to be closed for the reading to end, as it does with this process. What reads is
-    no child of it: a program that waits for any child of its own, as `os.wait` does, must not meet
-    it.
+    The reading ends when the returned file is closed, at the latest with this process. The reader
+    is not a child process, so a program that waits for any child, as `os.wait` does, never sees it.
     """
     folders = [folder for name in (library, *BESIDE.get(library, ())) for folder in _folders(name)]
     if not hasattr(os, "posix_fadvise") or not folders or all(map(_is_in_memory, folders)):
@@ -61,7 +60,7 @@ def read_ahead(library: str) -> IO[bytes] | None:
 
 
 def _is_in_memory(folder: str) -> bool:
-    """Return whether the files at the top of a folder are in memory; False where nobody tells."""
+    """Return whether the files at the top of a folder are in memory; False if unknown."""
     if not hasattr(os, "RWF_NOWAIT"):
         return False
     with os.scandir(folder) as found:
@@ -70,7 +69,7 @@ def _is_in_memory(folder: str) -> bool:
         file = os.open(path, os.O_RDONLY)
         try:
             os.preadv(file, [bytearray(1)], os.fstat(file).st_size // 2, os.RWF_NOWAIT)
-        except OSError:  # it is not, or this file system does not tell
+        except OSError:  # not in memory, or not supported by the file system
             return False
         finally:
             os.close(file)

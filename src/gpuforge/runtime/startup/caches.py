@@ -1,7 +1,7 @@
-"""The caches of compiled kernels that libraries do not use unless they are told to.
+"""Enable caches of compiled kernels that libraries do not use by default.
 
-Nothing that the user set is changed, and every folder is one in gpuforge's own cache folder. Where
-a library keeps its kernels by itself, in a folder that can be written, that is left as it is.
+Nothing that the user set is changed, and every folder is inside gpuforge's own cache folder. A
+library that caches kernels by default, in a writable folder, is left alone.
 
 Sources: CUDA C++ Programming Guide, "Lazy Loading"; CuPy reference, "Environment variables";
 Triton, ``triton/knobs.py``; JAX documentation, "Persistent compilation cache".
@@ -23,12 +23,12 @@ NVIDIA_SIGNS = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia")
 
 @dataclass(frozen=True)
 class Cache:
-    """One cache, as it was found.
+    """The state of one cache.
 
     Attributes
     ----------
     variable : the environment variable that sets it
-    value : what it is set to; empty where it is left unset
+    value : its value; empty if it is left unset
     set_here : whether gpuforge sets it
     reason : why it is set, or why it is left alone
     """
@@ -40,7 +40,7 @@ class Cache:
 
 
 def plan(folder: Path, environ: Mapping[str, str]) -> list[Cache]:
-    """Return what is to be done about each cache, in a program that begins with `environ`."""
+    """Return what to do about each cache in a program that starts with `environ`."""
     found = [_modules(environ)]
     home = Path(environ.get("HOME") or os.path.expanduser("~"))
     for variable, library, own in (
@@ -53,7 +53,7 @@ def plan(folder: Path, environ: Mapping[str, str]) -> list[Cache]:
 
 
 def prepare(folder: Path, environ: MutableMapping[str, str]) -> dict[str, str]:
-    """Set in `environ` what is unset; return the variables that were set."""
+    """Set the unset variables in `environ`; return those that were set."""
     made = {one.variable: one.value for one in plan(folder, environ) if one.set_here}
     environ.update(made)
     return made
@@ -84,7 +84,7 @@ def _folder(
 
 
 def _of_jax(folder: Path) -> Path:
-    """Return a folder for programs compiled for this CPU: those for another would not run."""
+    """Return a folder for programs compiled for this CPU, since other CPUs cannot run them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
@@ -94,7 +94,7 @@ def _of_jax(folder: Path) -> Path:
 
 
 def _can_be_written(folder: Path) -> bool:
-    """Return whether a folder can be written, or made; makes nothing."""
+    """Return whether a folder is writable or can be created, without creating it."""
     while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent
     return os.path.isdir(folder) and os.access(folder, os.W_OK)

@@ -1,4 +1,4 @@
-"""Which libraries' imports may wait until they are used, and which must not, with the reason."""
+"""Which libraries' imports may be deferred until first use, and which must not, with reasons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ HEAVY = frozenset(
     " numba pandas plotly polars pyopencl scipy skimage sklearn statsmodels sympy torch"
     " transformers xarray xgboost".split()
 )
-"""Libraries that take long to import, and whose import does nothing that others would miss."""
+"""Libraries that take long to import, and whose import has no side effects for others."""
 
 NOT_DEFERRED = {
     "bitsandbytes": "it looks for CUDA and prints what it found when it is imported",

@@ -1,7 +1,7 @@
-"""A module that is executed when something of it is first used.
+"""A module that is executed when it is first used.
 
-Python's ``warnings`` look past the frames of files that have *importlib* and *_bootstrap* in their
-names, to find the line that imports: hence the name of this one.
+To find the line that imports, Python's ``warnings`` skip frames of files with *importlib* and
+*_bootstrap* in their names: hence the name of this file.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ machinery: Any = importlib._bootstrap
 _ABOUT = frozenset(
     "__class__ __name__ __spec__ __path__ __loader__ __package__ __file__ __cached__".split()
 )
-"""What is known of a module before it is executed."""
+"""Attributes that a module has before it is executed."""
 
 
 class LazyModule(ModuleType):
-    """A module that is executed once an attribute of it is asked for, and then is a plain one."""
+    """A module that is executed at the first attribute access, and then becomes a plain one."""
 
     def __getattribute__(self, name: str) -> Any:
         state = state_of(self)
@@ -34,7 +34,7 @@ class LazyModule(ModuleType):
         state.execute(self)
         try:
             return getattr(self, name)
-        except AttributeError as error:  # a traceback shows no frame of this file
+        except AttributeError as error:  # keep frames of this file out of the traceback
             if error.__traceback__ is not None:
                 error.__traceback__ = error.__traceback__.tb_next
             raise
@@ -54,16 +54,16 @@ class LazyModule(ModuleType):
 
 
 class Lazy:
-    """How far a lazy module has come.
+    """The state of a lazy module.
 
     Parameters
     ----------
     told
-        Called once it was executed, with the seconds, where it was first used and what went wrong.
+        Called after its execution, with the seconds, the place of first use and any failure.
 
     Attributes
     ----------
-    begun : whether its execution has begun
+    begun : whether its execution has started
     """
 
     def __init__(self, told: Callable[[float, str, str], None]) -> None:
@@ -78,25 +78,25 @@ class Lazy:
         return self._thread == threading.get_ident()
 
     def passes(self, module: ModuleType, name: str) -> bool:
-        """Return whether an attribute is had without executing the module."""
+        """Return whether an attribute is available without executing the module."""
         if self.is_mine:
             return True
         own = object.__getattribute__(module, "__dict__")
         root = state_of(sys.modules.get(own["__name__"].partition(".")[0]))
-        # A library that imports a part of itself wants it executed.
+        # A library that imports a submodule of its own needs it executed.
         return (name in _ABOUT or isinstance(own.get(name), LazyModule)) and (
             root is not None and not root.begun
         )
 
     def execute(self, module: ModuleType) -> None:
-        """Execute the module, after the packages that it lies in."""
+        """Execute the module, after its parent packages."""
         spec: ModuleSpec = object.__getattribute__(module, "__dict__")["__spec__"]
         complete(outer(spec.name))
         with _lock(spec.name.partition(".")[0]), _lock(spec.name):
             if self._done or self.is_mine:
                 return
             where, start = user_of(sys._getframe()), perf_counter()
-            sys.modules.setdefault(spec.name, module)  # a first try may have failed
+            sys.modules.setdefault(spec.name, module)  # an earlier attempt may have failed
             with held_back(spec.name):
                 self._run(module, spec, lambda failure: self._told(
                     perf_counter() - start, where, failure))  # fmt: skip
@@ -122,14 +122,14 @@ class Lazy:
         told(_replaced(module, spec.name))
 
     def end(self, module: ModuleType, spec: ModuleSpec) -> None:
-        """Make a plain module of it."""
+        """Turn it into a plain module."""
         self._done = True
         if type(module) is LazyModule:
             cast(Any, module).__class__ = ModuleType
         spec.loader_state = None
 
     def resumed(self, loader: Any, module: ModuleType) -> Resuming:
-        """Return what executes the module where Python imports it again."""
+        """Return the loader for when Python imports the module again."""
         return Resuming(self, loader, module, self._told)
 
 
@@ -138,9 +138,9 @@ _held: dict[str, ModuleType] = {}
 
 @contextmanager
 def held_back(package: str) -> Iterator[None]:
-    """Hide the lazy modules in a package while it is executed, as if they were not imported yet.
+    """Hide a package's lazy submodules while it is executed, as if they were not imported yet.
 
-    If the package imports one of them, that is executed then and there; the others come back.
+    A submodule that the package imports is executed at once; the others reappear afterwards.
     """
     inside = [name for name in sys.modules if name.startswith(f"{package}.")]
     hidden = [name for name in inside if state_of(sys.modules[name]) is not None]
@@ -158,7 +158,7 @@ def held_back(package: str) -> Iterator[None]:
 
 
 def resumed(name: str, loader: Any) -> Resuming | None:
-    """Return what loads a module that is held back into the object that the program has of it."""
+    """Return the loader that executes a held-back module in the module object the program has."""
     module = _held.pop(name, None)
     state = state_of(module)
     return state.resumed(loader, module) if state is not None and module is not None else None
@@ -169,7 +169,7 @@ def _own(module: ModuleType | None) -> dict[str, Any]:
 
 
 def _replaced(module: ModuleType, name: str) -> str:
-    """Take over the content of what a module has put in its place, and say so."""
+    """Take over the content of the object with which a module replaced itself in `sys.modules`."""
     found = sys.modules.get(name)
     if found is None or found is module:
         return ""
@@ -178,7 +178,7 @@ def _replaced(module: ModuleType, name: str) -> str:
 
 
 def state_of(module: Any) -> Lazy | None:
-    """Return how far a lazy module has come; None for any other, and for one that is complete."""
+    """Return the state of a lazy module; None for a complete or any other module."""
     if type(module) is not LazyModule:
         return None
     spec = object.__getattribute__(module, "__dict__").get("__spec__")
@@ -187,12 +187,12 @@ def state_of(module: Any) -> Lazy | None:
 
 
 def outer(name: str) -> str:
-    """Return the package that a module lies in; empty for one in none."""
+    """Return the parent package of a module; empty for a top-level one."""
     return name.rpartition(".")[0]
 
 
 def complete(name: str | None) -> None:
-    """Execute a lazy module, if one of that name is there that nobody executes yet."""
+    """Execute the lazy module with this name, if there is one and it is not being executed."""
     module = sys.modules.get(name or "")
     state = state_of(module)
     if module is not None and state is not None and not state.is_mine:
@@ -200,7 +200,7 @@ def complete(name: str | None) -> None:
 
 
 def user_of(frame: FrameType | None) -> str:
-    """Return the file and line of the first frame that is neither importlib's nor of this file."""
+    """Return the file and line of the first frame outside importlib and this file."""
     while frame is not None and _is_machinery(frame.f_code.co_filename):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
@@ -212,11 +212,11 @@ def _is_machinery(file: str) -> bool:
 
 @contextmanager
 def _lock(name: str) -> Iterator[None]:
-    """Hold Python's own lock of a module, which knows of deadlocks between several of them."""
+    """Hold Python's own lock of a module, which detects deadlocks between several modules."""
     lock = machinery._get_module_lock(name)
     try:
         lock.acquire()
-    except machinery._DeadlockError:  # as Python does: go on with what is there
+    except machinery._DeadlockError:  # continue with the partial module, as Python does
         yield
         return
     try:
@@ -226,7 +226,7 @@ def _lock(name: str) -> Iterator[None]:
 
 
 class Deferring:
-    """Loads a module by not executing it yet."""
+    """Loader that defers the execution of a module."""
 
     def __init__(self, loader: Any, told: Callable[[float, str, str], None]) -> None:
         self._loader, self._told = loader, told
@@ -236,7 +236,7 @@ class Deferring:
         return LazyModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module the loader that will execute it."""
+        """Set the loader that will execute the module."""
         own = object.__getattribute__(module, "__dict__")
         spec = own["__spec__"]
         own["__loader__"] = spec.loader = self._loader
@@ -244,7 +244,7 @@ class Deferring:
 
 
 class Resuming:
-    """Loads a module that was deferred, because its own package imports it."""
+    """Loader of a deferred module that its own package imports."""
 
     def __init__(
         self, state: Lazy, loader: Any, module: ModuleType, told: Callable[[float, str, str], None]
@@ -252,7 +252,7 @@ class Resuming:
         self._state, self._loader, self._module, self._told = state, loader, module, told
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module that the program has, no longer lazy."""
+        """Return the existing module, no longer lazy."""
         self._state.end(self._module, object.__getattribute__(self._module, "__dict__")["__spec__"])
         return self._module
 
@@ -266,7 +266,7 @@ class Resuming:
 
 
 class AlreadyThere:
-    """Loads a module that its package has imported while Python was on its way to it."""
+    """Loader of a module that its package imported while Python was importing it."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module, self._spec = module, module.__spec__
@@ -276,5 +276,5 @@ class AlreadyThere:
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give it back the origin that Python has overwritten."""
+        """Restore the origin that Python has overwritten."""
         module.__spec__ = self._spec

@@ -1,11 +1,10 @@
-"""Imports of heavy libraries that wait until something of the library is used.
+"""Defer imports of heavy libraries until first use.
 
-Only a statement ``import torch`` or ``import scipy.linalg as la`` at the top of one of the user's
-own files is deferred. What a library imports itself, what is imported inside a function, by
-``from``, or where an exception handler is waiting, is imported at once: there, a difference could
-be seen.
+Only a statement ``import torch`` or ``import scipy.linalg as la`` at the top level of one of the
+user's own files is deferred. Imports by libraries, inside functions, by ``from``, or under an
+exception handler are not: there, a difference could be observed.
 
-This is loaded before a program begins: it imports small modules of the standard library only.
+This module is loaded before a program begins, so it imports only small standard modules.
 """
 
 from __future__ import annotations
@@ -40,19 +39,19 @@ _IMPORT_NAME, _LOAD_CONST, _EXTENDED_ARG = (
     opcode.opmap[name] for name in ("IMPORT_NAME", "LOAD_CONST", "EXTENDED_ARG")
 )
 HAS_ITS_OWN = sys.version_info >= (3, 15)
-"""Whether Python itself can defer imports (PEP 810): then nothing is done here."""
+"""Whether Python itself can defer imports (PEP 810), so that nothing is done here."""
 
 
 class Deferral:
-    """One import that was deferred.
+    """One deferred import.
 
     Attributes
     ----------
     module : its name
     imported_at : file and line of the import
-    used_at : file and line of the first use; empty where there was none
-    seconds : what executing it took then; None where it was never executed
-    failure : what went wrong; empty where nothing did
+    used_at : file and line of the first use; empty if there was none
+    seconds : time to execute it then; None if it was never executed
+    failure : what went wrong; empty if nothing did
     """
 
     def __init__(self, module: str, imported_at: str) -> None:
@@ -61,19 +60,19 @@ class Deferral:
         self.seconds: float | None = None
 
     def tell(self, seconds: float, used_at: str, failure: str) -> None:
-        """Take in what became of it."""
+        """Record the outcome."""
         self.seconds, self.used_at, self.failure = seconds, used_at, failure
 
 
 class LazyImports:
-    """The imports of this process that are deferred; a finder in ``sys.meta_path``.
+    """The finder in ``sys.meta_path`` that defers imports.
 
     Attributes
     ----------
     names : libraries whose imports are deferred
-    off : modules that are imported at once, and why
-    deferred : what was deferred so far, by module
-    problem : why nothing was kept at the end; empty if it was
+    off : modules that are imported at once, with reasons
+    deferred : the deferred imports so far, by module
+    problem : why the outcome was not stored at the end; empty if it was
     """
 
     def __init__(self, names: frozenset[str], off: dict[str, str]) -> None:
@@ -83,27 +82,27 @@ class LazyImports:
         self._process = os.getpid()
 
     def stop(self) -> None:
-        """Import at once from now on; what was deferred stays so until it is used."""
+        """Stop deferring; modules that are deferred already stay so until first use."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
     def keep(self) -> None:
-        """Keep what became of the imports, for ``gpuforge startup`` and for the next run."""
+        """Store the outcome of the imports, for ``gpuforge startup`` and the next run."""
         if self.deferred and os.getpid() == self._process:
             try:
                 from gpuforge.runtime.startup import record
 
                 record.keep_imports(list(self.deferred.values()))
-            except Exception as error:  # noqa: BLE001 - the program may have spoilt the search path
+            except Exception as error:  # noqa: BLE001 - the program may have broken the search path
                 self.problem = f"nothing is kept of this run's imports: {error!r}"
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return how to defer the import of a module; None for those imported at once."""
+        """Return a spec that defers the import of a module; None to import it at once."""
         if name.partition(".")[0] not in self.names:
             return None
-        if target is not None:  # it is reloaded
+        if target is not None:  # a reload
             complete(target.__name__)
             return None
         found = PathFinder.find_spec(name, path, target)
@@ -125,28 +124,28 @@ class LazyImports:
 
 
 def lazy_imports(names: Iterable[str] = ()) -> LazyImports:
-    """Defer the imports of heavy libraries until something of them is used.
+    """Defer the imports of heavy libraries until first use.
 
-    Meant for the first lines of a program, before its other imports. A statement ``import torch``
-    or ``import matplotlib.pyplot as plt`` at the top of one of your own files then takes next to no
-    time; the library is loaded at its first use, if there is one. Everything else is imported as
-    ever: what libraries import themselves, ``from ... import``, imports in functions, in ``try``
-    and ``with``. A library whose deferred import failed is imported at once from the next run on.
+    Call it in the first lines of a program, before other imports. A statement ``import torch`` or
+    ``import matplotlib.pyplot as plt`` at the top level of one of your own files then takes almost
+    no time; the library is loaded at its first use, if any. All other imports work as usual: those
+    by libraries, ``from ... import``, in functions, in ``try`` and ``with``. A library whose
+    deferred import failed is imported at once from the next run on.
 
     Parameters
     ----------
     names
-        Other libraries whose imports are to be deferred too.
+        Additional libraries whose imports to defer.
 
     Returns
     -------
     LazyImports
-        ``deferred`` tells what was deferred and what became of it; ``stop()`` ends it.
+        ``deferred`` lists the deferred imports and their outcome; ``stop()`` ends deferring.
 
     Raises
     ------
     InvalidSettings
-        If a name is one whose import must not be deferred; the message says why.
+        If the import of a named module must not be deferred; the message says why.
     """
     wanted = tuple(names)
     for name in wanted:
@@ -159,7 +158,7 @@ def lazy_imports(names: Iterable[str] = ()) -> LazyImports:
 
 
 def defer(names: Iterable[str] = (), off: dict[str, str] | None = None) -> LazyImports:
-    """Defer imports from now on, not of modules that are switched `off`."""
+    """Defer imports from now on, except of modules in `off`."""
     wanted = HEAVY | {name.partition(".")[0] for name in names}
     made = LazyImports(frozenset(wanted), dict(off or {}))
     if not HAS_ITS_OWN:
@@ -170,12 +169,12 @@ def defer(names: Iterable[str] = (), off: dict[str, str] | None = None) -> LazyI
 
 
 def active() -> LazyImports | None:
-    """Return what defers imports in this process; None where nothing does."""
+    """Return the finder that defers imports in this process; None if there is none."""
     return next((one for one in sys.meta_path if isinstance(one, LazyImports)), None)
 
 
 def _after_its_package(name: str) -> ModuleSpec | None:
-    """Execute the package of a module that is imported at once; return how to find the module."""
+    """Execute the package of a module that is imported at once; return the module's spec."""
     package = sys.modules.get(outer(name))
     if state_of(package) is None:
         return None
@@ -208,7 +207,7 @@ def _importer(frame: FrameType | None) -> FrameType | None:
 
 
 def _is_own(code: CodeType) -> bool:
-    """Return whether code is of a file of the user's."""
+    """Return whether code is from one of the user's files."""
     path = os.path.realpath(code.co_filename)
     if path.startswith(_NOT_THE_USERS) or not os.path.isfile(path):
         return False
@@ -216,7 +215,7 @@ def _is_own(code: CodeType) -> bool:
 
 
 def _imports_plainly(frame: FrameType, name: str) -> bool:
-    """Return whether a frame stands at ``import NAME`` or ``import NAME.more``, not ``from``."""
+    """Return whether a frame is at ``import NAME`` or ``import NAME.more``, not ``from``."""
     code, at = frame.f_code.co_code, frame.f_lasti
     if code[at] != _IMPORT_NAME:
         return False
@@ -233,7 +232,7 @@ def _argument(code: bytes, at: int) -> int:
 
 
 def _before(code: bytes, at: int) -> int:
-    """Return where the instruction before one begins."""
+    """Return the offset of the previous instruction."""
     at -= 2
     while code[at] == _EXTENDED_ARG:
         at -= 2
@@ -241,7 +240,7 @@ def _before(code: bytes, at: int) -> int:
 
 
 def _is_guarded(frame: FrameType) -> bool:
-    """Return whether an exception handler of a frame would see what is raised now."""
+    """Return whether an exception handler of a frame would catch an exception raised now."""
     found = iter(frame.f_code.co_exceptiontable)
     for byte in found:
         start, length = 2 * _number(byte, found), 2 * _number(next(found), found)
@@ -252,7 +251,7 @@ def _is_guarded(frame: FrameType) -> bool:
 
 
 def _number(byte: int, rest: Any) -> int:
-    """Return a number of an exception table (CPython, Objects/exception_handling_notes.txt)."""
+    """Decode a number in an exception table (CPython, Objects/exception_handling_notes.txt)."""
     value = byte & 63
     while byte & 64:
         byte = next(rest)
@@ -261,6 +260,6 @@ def _number(byte: int, rest: Any) -> int:
 
 
 def _is_used_at_the_end(code: CodeType) -> bool:
-    """Return whether a file has a ``__del__``: at the end of a process nothing can be imported."""
+    """Return whether a file defines ``__del__``, which may run when imports no longer work."""
     inner = [const for const in code.co_consts if isinstance(const, CodeType)]
     return code.co_name == "__del__" or any(map(_is_used_at_the_end, inner))

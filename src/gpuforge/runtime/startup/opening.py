@@ -1,8 +1,8 @@
-"""Libraries on their way: imported one after the other beside the program, or in worker processes.
+"""Open libraries in the background: imported one by one in a thread, or in worker processes.
 
-One thread imports, since imports hold the interpreter's lock; workers begin at once. A library that
-was never opened on this machine may be tried in a process of its own first: what hangs or crashes
-there costs the program nothing.
+Only one thread imports, since imports hold the interpreter's lock; workers start at once. A library
+that was never opened on this machine may first be tried in a separate process, where a hang or
+crash costs the program nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpuforge import trace
 from gpuforge.log import logger
 from gpuforge.runtime.backends import about
 from gpuforge.runtime.demand import OPENING_FELT
-from gpuforge.runtime.evaluation.aside import Aside
+from gpuforge.runtime.evaluation.background import Background
 from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.libraries import Libraries, Library
 from gpuforge.runtime.prelude import prelude
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _log = logger("startup")
 TRIAL_SECONDS = 60.0
-"""What a library that was never opened here may take in the process that tries it."""
+"""Time limit for a library that is tried in a separate process."""
 
 
 def _nothing(_: object) -> None:
@@ -42,20 +42,20 @@ def _nothing(_: object) -> None:
 
 
 class Opening:
-    """One library on its way.
+    """The opening of one library.
 
     Attributes
     ----------
-    by : who wanted it
-    felt : the share of it that calls are charged with
-    tried : whether it is tried in a process of its own first
+    by : who requested it
+    felt : the share of its time that is charged to calls
+    tried : whether it is tried in a separate process first
     state : ``waiting``, ``tried in a process of its own``, ``importing``, ``ready``, ``open``,
         ``failed``
-    began_seconds : since the process was started; None where the system does not tell
-    elapsed_seconds : from when its turn came until it was ready
-    held_seconds : of these, what the importing thread computed: it may have held Python's lock
-    waited_seconds : what calls, and `wait` of a warm-up, waited for it
-    beside : is called with its name when its turn comes, in the thread that imports it
+    began_seconds : start time since the process began; None if the system does not report it
+    elapsed_seconds : time from its turn until it was ready
+    held_seconds : CPU time of the importing thread, which may have held Python's lock
+    waited_seconds : time that calls, and `wait` of a warm-up, waited for it
+    start_compiler : called with its name at its turn, in the importing thread
     """
 
     def __init__(self, library: Library, by: str, *, felt: float, tried: bool = False) -> None:
@@ -66,13 +66,13 @@ class Opening:
         self.began_seconds = since_start()
         self.elapsed_seconds = self.held_seconds = self.waited_seconds = 0.0
         self.home: Home | None = None
-        self.beside: Callable[[str], None] = _nothing
+        self.start_compiler: Callable[[str], None] = _nothing
         self._opened: Opened | None = None
         self._done = threading.Event()
         self._start = perf_counter()
 
     def run(self) -> None:
-        """Import it in this thread, beside the program."""
+        """Import it in this background thread."""
         from gpuforge.runtime.backends import Failure, Opened
         from gpuforge.runtime.evaluation.opening import load_library
         from gpuforge.runtime.startup.ahead import read_ahead
@@ -89,7 +89,7 @@ class Opening:
                 ahead = read_ahead(library)
             self.state = "importing"
             if not reason:
-                self.beside(name)
+                self.start_compiler(name)
             made = Opened((), (Failure(name, reason),)) if reason else load_library(name)
             self.end(made, made.seconds)
         except Exception as error:  # noqa: BLE001 - another package's module may fail in any way
@@ -100,7 +100,7 @@ class Opening:
                     ahead.close()
 
     def end(self, made: Opened, held_seconds: float) -> None:
-        """Take in what came of it."""
+        """Record the outcome."""
         self.elapsed_seconds = perf_counter() - self._start
         self._opened, self.held_seconds = made, held_seconds
         self.failure = "; ".join(f"{one.name}: {one.reason}" for one in made.failures)
@@ -119,13 +119,13 @@ class Opening:
             while self.outcome(wait=ends is None) is None:
                 if ends is None or perf_counter() >= ends:
                     return False
-                threading.Event().wait(0.01)  # a socket's other end is looked at, not waited for
+                threading.Event().wait(0.01)  # a worker's socket is polled
             return True
         finally:
             self.waited_seconds += perf_counter() - start
 
     def outcome(self, *, wait: bool = False) -> Opened | None:
-        """Return what came of it; None while it is under way."""
+        """Return the outcome; None while it is in progress."""
         if self.home is not None and not self._done.is_set():
             from gpuforge.runtime.workers.remote import open_remote
 
@@ -136,29 +136,29 @@ class Opening:
 
 
 class Openings:
-    """The libraries of one session on their way: opened at once, beside the program, in workers.
+    """Opens the libraries of one session: at once, in the background, or in workers.
 
     Parameters
     ----------
     lock
-        Of the session, held while the devices of a library are taken in.
+        The session's lock, held while the devices of a library are added.
 
     Attributes
     ----------
     all : every opening so far
-    arrived : is called when the devices of a library can be used, with the lock held
-    beside : see `Opening`
+    arrived : called with the lock held when the devices of a library can be used
+    start_compiler : see `Opening`
     """
 
     def __init__(
-        self, chosen: Settings, libraries: Libraries, kept: Kept, aside: Aside, notes: list[str],
-        lock: AbstractContextManager[object],
+        self, chosen: Settings, libraries: Libraries, kept: Kept, background: Background,
+        notes: list[str], lock: AbstractContextManager[object],
     ) -> None:  # fmt: skip
-        self._chosen, self._libraries, self._kept, self._aside = chosen, libraries, kept, aside
-        self._notes, self._learned = notes, lock
+        self._chosen, self._libraries, self._kept = chosen, libraries, kept
+        self._background, self._notes, self._learned = background, notes, lock
         self.all: list[Opening] = []
         self.arrived: Callable[[Opening], None] = _nothing
-        self.beside: Callable[[str], None] = _nothing
+        self.start_compiler: Callable[[str], None] = _nothing
         self._homes: list[Home] = []
         self._under_way: list[Opening] = []
         self._queue: deque[Opening] = deque()
@@ -173,7 +173,7 @@ class Openings:
         return bool(self._under_way)
 
     def open(self, library: Library, by: str = "a call that names it") -> None:
-        """Import a library and test each of its devices, once; other calls go on meanwhile."""
+        """Import a library and test its devices, once; other threads' calls continue meanwhile."""
         if library.opened or self._forked:
             self._open(library, by)
             return
@@ -206,11 +206,13 @@ class Openings:
         one.waited_seconds = one.elapsed_seconds
         self._take_in(one, opened)
 
-    def open_beside(self, libraries: Iterable[Library], by: str, *, asked: bool = False) -> None:
-        """Begin to open libraries beside the program, one after the other; `collect` takes them in.
+    def open_in_background(
+        self, libraries: Iterable[Library], by: str, *, asked: bool = False
+    ) -> None:
+        """Start to open libraries in the background, one by one; `collect` adds the results.
 
-        Where the user `asked` for it, the account is not charged, and those that were never opened
-        here are tried in a process of their own first.
+        If the user `asked` for them, the account is not charged, and libraries that were never
+        opened here are tried in a separate process first.
         """
         for library in libraries:
             with self._learned:
@@ -221,11 +223,11 @@ class Openings:
             loaded = library.loaded or library.name in sys.modules
             felt = 0.0 if asked else OPENING_FELT
             one = Opening(library, by, felt=felt, tried=asked and never and not loaded)
-            one.beside = self.beside
+            one.start_compiler = self.start_compiler
             self._begin(one)
 
     def _begin(self, one: Opening) -> None:
-        """Begin to open a library, or let it wait for its turn."""
+        """Start to open a library, or queue it."""
         if one.library.isolated:
             one.home = self._home(one.library)
             one.state = "importing"
@@ -238,7 +240,7 @@ class Openings:
         self.go_on()
 
     def _home(self, library: Library) -> Home:
-        """Return the worker process of a library, which is not begun."""
+        """Return the worker process of a library, not started yet."""
         from gpuforge.runtime.workers.home import Home
 
         home = Home(library.name, self._chosen.worker_memory, partial(self._lost, library))
@@ -246,13 +248,13 @@ class Openings:
         return home
 
     def go_on(self) -> None:
-        """Start the thread that imports, where it is needed and nothing else runs beside."""
+        """Start the importing thread, if it is needed and no other background job runs."""
         with self._lock:
             if self._queue and not self._working:
-                self._working = self._aside.start(self._work, imports=True)
+                self._working = self._background.start(self._work, imports=True)
 
     def _hurry(self, library: Library) -> Opening | None:
-        """Let a library be the next; return it if it is on its way."""
+        """Move a library to the front of the queue; return its opening if it is in progress."""
         with self._lock:
             one = next((one for one in self._under_way if one.library is library), None)
             if one is not None and one in self._queue:
@@ -262,13 +264,13 @@ class Openings:
         return one
 
     def collect(self) -> None:
-        """Take in the libraries that were opened beside the program."""
+        """Add the libraries that were opened in the background."""
         if self:
             for one, opened in self._finished():
                 self._take_in(one, opened)
 
     def _finished(self) -> list[tuple[Opening, Opened]]:
-        """Return what has come to its end, each once, to be taken in by a thread that calls."""
+        """Return the finished openings, each once, for the calling thread to add."""
         if self._queue and not self._working:
             self.go_on()
         with self._lock:
@@ -282,7 +284,7 @@ class Openings:
         return done
 
     def _take_in(self, one: Opening, opened: Opened) -> None:
-        """Let the devices of a library be used."""
+        """Add the devices of a library."""
         library = one.library
         with self._learned:
             one.state = "open" if opened.devices else "failed"
@@ -297,7 +299,7 @@ class Openings:
                 self._notes.append(f"{failure.name} is left out: {failure.reason}")
 
     def lose(self, name: str, reason: str) -> None:
-        """Give up a library that this process cannot use any more: it computes in a worker now."""
+        """Move a library that this process can no longer use to a worker."""
         with self._learned:
             library = self._libraries.get(name.split(":")[0])
             if library is None or not library.devices:
@@ -307,19 +309,19 @@ class Openings:
             self._libraries.isolate(library.name)
 
     def _lost(self, library: Library, reason: str) -> None:
-        """Remember that a library was lost, with its process or for it."""
+        """Remember that a library's process died, or that this process lost it."""
         self._kept.keep(self._lost_key(library.name), reason)
         self._notes.append(f"{library.label} was lost: {reason}")
 
     def _lost_key(self, name: str) -> str:
-        """The name under which the history keeps how a version of a library was lost here."""
+        """Return the history's key for how a version of a library was lost here."""
         return f"lost:{name}@{self._libraries.version(name)}"
 
     def _devices_key(self, library: Library) -> str:
         return f"devices:{library.label}@{self._libraries.version(library.name)}"
 
     def stop(self) -> None:
-        """Let nothing more begin."""
+        """Start nothing more."""
         with self._lock:
             self._queue.clear()
 
@@ -329,7 +331,7 @@ class Openings:
             home.close()
 
     def fork(self, lock: AbstractContextManager[object]) -> None:
-        """Go on in a forked child, where nobody imports any more: no half of a library is left."""
+        """Continue in a forked child, where no thread imports: drop half-imported libraries."""
         self._forked, self._learned = True, lock
         imported = [one.library.name for one in self._under_way if one.state == "importing"]
         self._lock, self._working = threading.Lock(), False
@@ -349,7 +351,7 @@ class Openings:
 
 
 def try_out(name: str) -> str:
-    """Open a library in a process of its own; return why that failed, empty if it did not."""
+    """Open a library in a separate process; return why that failed, empty if it did not."""
     if os.name != "posix":
         return ""
     from gpuforge.runtime.workers.process import Lost, Worker
@@ -368,7 +370,7 @@ def try_out(name: str) -> str:
 
 
 def _forget_import(root: str) -> None:
-    """Let a library be imported anew whose import another thread, which is gone, had begun."""
+    """Undo a partial import by a thread that is gone, so that it can be repeated."""
     from gpuforge.runtime.startup.importlib_bootstrap import machinery
 
     for name in [name for name in sys.modules if name.partition(".")[0] == root]:

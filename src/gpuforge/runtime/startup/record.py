@@ -1,7 +1,7 @@
-"""What the start of a program came to, kept for ``gpuforge startup`` and for its next run.
+"""What happened at the start of a program, stored for ``gpuforge startup`` and its next run.
 
-It is kept in the one history, under the name of the host in place of a machine's fingerprint: to
-compute that loads NumPy, which a program of lazy imports may never do.
+It is stored in the shared history under the host's name instead of a machine's fingerprint, because
+computing the latter imports NumPy, which a program with lazy imports may never do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _kept: dict[str, Any] = {}
 
 
 class Imported(Protocol):
-    """One import that was deferred, as `gpuforge.runtime.startup.lazy` has it."""
+    """A deferred import, as in `gpuforge.runtime.startup.lazy`."""
 
     module: str
     imported_at: str
@@ -35,13 +35,13 @@ class Imported(Protocol):
 
 
 def program() -> str:
-    """Return the path of the program that this process runs; empty where that is no file."""
+    """Return the path of the program that this process runs; empty if it is not a file."""
     script = sys.argv[0] if getattr(sys, "argv", None) else ""
     return os.path.realpath(script) if os.path.isfile(script) else ""
 
 
 def since_start() -> float | None:
-    """Return the seconds since this process was started; None where the system does not tell."""
+    """Return the seconds since this process was started; None if the system does not report it."""
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
@@ -50,7 +50,7 @@ def since_start() -> float | None:
 
 
 def store() -> History:
-    """Return the history that start-ups are kept in; one that keeps nothing, if settings say so."""
+    """Return the history for start-ups, which stores nothing if the settings say so."""
     try:
         chosen = settings.load().settings
     except InvalidSettings:  # the command or session that reads them raises it
@@ -60,13 +60,13 @@ def store() -> History:
 
 
 def of_program(path: str) -> dict[str, Any]:
-    """Return what the last run of a program kept; empty where nothing is known of it."""
+    """Return what the last run of a program stored; empty if there is nothing."""
     found = store().constant(_name(path))
     return found if isinstance(found, dict) else {}
 
 
 def last() -> dict[str, Any]:
-    """Return what the program that ran last kept; empty where nothing is known."""
+    """Return what the last program stored; empty if there is nothing."""
     history = store()
     name = history.constant(LAST)
     found = history.constant(name) if isinstance(name, str) else None
@@ -74,7 +74,7 @@ def last() -> dict[str, Any]:
 
 
 def keep(part: str, value: dict[str, Any]) -> None:
-    """Keep one part of what this run's start came to, beside the parts kept before."""
+    """Store one part of this run's record, in addition to the parts stored before."""
     history, path = store(), program()
     if Path(path).stem == "gpuforge" or path.endswith(os.path.join("gpuforge", "__main__.py")):
         return  # a command of gpuforge is not the user's last program
@@ -85,7 +85,7 @@ def keep(part: str, value: dict[str, Any]) -> None:
 
 
 def keep_imports(deferred: Iterable[Imported]) -> None:
-    """Keep what became of deferred imports; a library whose import failed is switched off."""
+    """Store the outcome of deferred imports; a library whose import failed is switched off."""
     found = {one.module: dict(vars(one)) for one in deferred}
     constants: dict[str, Any] = {}
     for name, one in found.items():
@@ -98,12 +98,12 @@ def keep_imports(deferred: Iterable[Imported]) -> None:
 
 
 def keep_import_seconds(seconds: dict[str, float]) -> None:
-    """Keep what importing libraries takes, as it was measured in processes of their own."""
+    """Store the import times of libraries, measured in separate processes."""
     store().keep_constants({f"import:{name}": value for name, value in seconds.items()})
 
 
 def import_seconds() -> dict[str, float]:
-    """Return what importing libraries took when it was measured last, by name."""
+    """Return the last measured import times of libraries by name."""
     found = store().constants("import:")
     return {name.partition(":")[2]: value for name, value in found.items()}
 

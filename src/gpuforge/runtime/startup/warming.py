@@ -1,4 +1,4 @@
-"""Libraries made ready before a call needs them: which, in what order, and what came of it."""
+"""Warm-up: open libraries before a call needs them, in which order, with what outcome."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ NOTHING_KNOWN = "no earlier run of this program used another library than NumPy:
 
 @dataclass(frozen=True)
 class Component:
-    """What became of one library that was to be warmed up, or that a run opened.
+    """The state of one library that was warmed up, or that a run opened.
 
     Attributes
     ----------
     state : ``waiting``, ``tried in a process of its own``, ``importing``, ``ready``, ``open``,
         ``failed`` or ``left out``
-    by : who wanted it
-    began_seconds : when, since the process was started; None where the system does not tell
+    by : who requested it
+    began_seconds : start time since the process began; None if the system does not report it
     elapsed_seconds : what it took
-    held_seconds : of these, what the importing thread computed, most of it with Python's lock
-    waited_seconds : what the program waited for it
-    overlapped_seconds : of `elapsed_seconds`, what went on while the program went on too
-    uses : calls that ran on it
+    held_seconds : CPU time of the importing thread, mostly with Python's lock held
+    waited_seconds : time that the program waited for it
+    overlapped_seconds : part of `elapsed_seconds` during which the program continued
+    uses : number of calls that ran on it
     reason : why it failed or was left out; empty if it was not
     """
 
@@ -49,12 +49,12 @@ class Component:
 
 
 class Warmup:
-    """A warm-up that is under way. Made by `gpuforge.warmup`; ``await`` waits for it.
+    """A warm-up in progress. Made by `gpuforge.warmup`; ``await`` waits for it.
 
     Attributes
     ----------
-    left_out : what cannot be warmed up, and why
-    reason : why nothing is warmed up; empty where something is
+    left_out : libraries that cannot be warmed up, with reasons
+    reason : why nothing is warmed up; empty if something is
     """
 
     def __init__(
@@ -65,27 +65,27 @@ class Warmup:
 
     @property
     def done(self) -> bool:
-        """Whether everything has come to its end."""
+        """Whether everything has finished."""
         self._session.openings.go_on()
         return all(one.outcome() is not None for one in self._openings)
 
     @property
     def stats(self) -> dict[str, Component]:
-        """What became of each library so far, by name, in the order of the warm-up."""
+        """The state of each library by name, in the order of the warm-up."""
         found = components(self._openings, {})
         return found | {n: Component("left out", "", reason=r) for n, r in self.left_out.items()}
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until everything is ready, at most `timeout` seconds; return whether it is.
 
-        A line on stderr tells how far it is, where that is a terminal.
+        If stderr is a terminal, a line there shows the progress.
         """
         ends = perf_counter() + timeout if timeout is not None else None
         line = _Line(len(self._openings))
         try:
             for place, one in enumerate(self._openings):
                 while not one.wait(_step(ends)):
-                    if not self.done:  # which looks at the workers, too
+                    if not self.done:  # it also checks the workers
                         line.show(place, one)
                     if ends is not None and perf_counter() >= ends:
                         return False
@@ -107,7 +107,7 @@ class Warmup:
 
 
 class _Line:
-    """One line of a terminal, erased at the end."""
+    """A progress line on a terminal, erased at the end."""
 
     def __init__(self, total: int) -> None:
         self._total, self._shown = total, False
@@ -136,7 +136,7 @@ def _step(ends: float | None) -> float:
 
 
 def begin(session: Session, names: Iterable[str] | Mapping[str, float], by: str) -> Warmup:
-    """Begin to open libraries: those named, else those that the last run of this program used."""
+    """Start to open libraries: those named, else those that this program's last run used."""
     wanted = ordered(names) or pinned(session) or learned()
     reason = "" if wanted else NOTHING_KNOWN
     libraries: list[Library] = []
@@ -149,13 +149,13 @@ def begin(session: Session, names: Iterable[str] | Mapping[str, float], by: str)
             libraries.append(library)
     if session.forked:
         left_out, libraries = dict.fromkeys(wanted, "this process was forked"), []
-    session.openings.open_beside(libraries, by, asked=True)
+    session.openings.open_in_background(libraries, by, asked=True)
     openings = [one for one in session.openings.all if one.library in libraries]
     return Warmup(session, openings, left_out, reason)
 
 
 def ordered(names: Iterable[str] | Mapping[str, float]) -> list[str]:
-    """Return names in their order of priority: the highest number first, else as they stand."""
+    """Return names by priority, highest first; names without priorities keep their order."""
     if isinstance(names, str):
         return [names]
     if isinstance(names, Mapping):
@@ -164,21 +164,21 @@ def ordered(names: Iterable[str] | Mapping[str, float]) -> list[str]:
 
 
 def pinned(session: Session) -> list[str]:
-    """Return the libraries that the settings name, NumPy left out."""
+    """Return the libraries that the settings name, NumPy excluded."""
     chosen = session.settings
     named = dict.fromkeys(name.partition(":")[0] for name in (chosen.backend, *chosen.backends))
     return [name for name in named if name and name != "numpy"]
 
 
 def learned() -> list[str]:
-    """Return the libraries that calls of this program's last run were made on, most used first."""
+    """Return the libraries that this program's last run used, most used first."""
     kept = record.of_program(record.program()).get("libraries", {})
     used = [(-one["uses"], name) for name, one in kept.items() if one.get("uses")]
     return [name for _, name in sorted(used)]
 
 
 def components(openings: Iterable[Opening], uses: Mapping[str, int]) -> dict[str, Component]:
-    """Return what became of libraries, by name; `uses` are the calls that ran on each."""
+    """Return the state of libraries by name; `uses` maps each to its number of calls."""
     return {
         one.library.name: Component(
             one.state, one.by, one.began_seconds, one.elapsed_seconds, one.held_seconds,
@@ -190,7 +190,7 @@ def components(openings: Iterable[Opening], uses: Mapping[str, int]) -> dict[str
 
 
 def keep(session: Session) -> None:
-    """Keep what became of a session's libraries, for `gpuforge startup` and the next run."""
+    """Store the state of a session's libraries, for `gpuforge startup` and the next run."""
     if session.forked or not session.openings.all or session.history.path is None:
         return
     uses: dict[str, int] = {}

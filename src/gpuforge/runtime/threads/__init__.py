@@ -1,1 +1,1 @@
-"""What the libraries of one process do to each other's threads, and what is done about it."""
+"""Thread contention between the libraries of one process, and how to reduce it."""

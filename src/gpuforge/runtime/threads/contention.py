@@ -1,12 +1,12 @@
-"""Backends in one process fight for the cores: what is set before they load, and what after.
+"""Keep the thread pools of backends in one process from competing for cores.
 
-Idle workers of OpenBLAS (NumPy) spin for about 0.1 s after a call, on the cores that the next
-library's workers need. Asked before NumPy loads, they spin for some microseconds instead; where
-NumPy was loaded before, they are started anew with the same request when another library is opened
-(`openblas.py`). On few cores, short placed NumPy calls that use BLAS also run with one thread of it
-while another backend is in use; with many cores there is room for both. PyTorch's OpenMP workers
-are left as they are: they spin for less, and one that was put to sleep costs its next call more
-than it would take from others (`docs/decisions/0004-threads-of-several-libraries.md`).
+Idle workers of OpenBLAS (NumPy) spin for about 0.1 s after a call, on cores that the next library's
+workers need. If requested before NumPy loads, they spin for only some microseconds; if NumPy was
+loaded before, its workers are restarted with that request when another library is opened
+(`openblas.py`). On few cores, short placed NumPy calls that use BLAS also run with one BLAS thread
+while another backend is in use. PyTorch's OpenMP workers are left alone: they spin for less, and
+waking one that sleeps costs its next call more than it would take from others
+(`docs/decisions/0004-threads-of-several-libraries.md`).
 
 Source: OPENBLAS_THREAD_TIMEOUT (a power of two of cycles), OpenBLAS user manual.
 """
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 _log = logger("contention")
 VARIABLE, VALUE, LIBRARY = "OPENBLAS_THREAD_TIMEOUT", "14", "numpy"
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
-"""With one of these at 1, OpenBLAS has no workers that could spin."""
+"""If one of these is 1, OpenBLAS has no workers that could spin."""
 WITHOUT_WORKERS = ("numpy", "cupy")
-"""Libraries that need no core for workers of their own beside NumPy's."""
+"""Libraries without CPU workers of their own."""
 FEW_CORES = 4
 SHORT_CALL_SECONDS = (20e-6, 500e-6)
 """Shorter calls use one thread anyway; longer ones gain more from threads than others lose."""
@@ -43,13 +43,13 @@ BLAS_CLASSES = frozenset(["linalg", "matmul"])
 
 @dataclass
 class Threads:
-    """What was done about spinning threads in this process.
+    """What was done against spinning threads in this process.
 
     Attributes
     ----------
     set_variables : environment variables that gpuforge set, name to value
-    too_late : libraries that were loaded before their variable could be set, and still spin
-    restarted : libraries whose workers were started anew, to take the variable in
+    too_late : libraries that still spin because they were loaded before their variable could be set
+    restarted : libraries whose workers were restarted to apply the variable
     reason : why NumPy's workers still spin although another library is open; empty if they do not
     limited_calls : NumPy calls that ran with one BLAS thread to leave room for others
     """
@@ -67,10 +67,10 @@ _settled = False
 
 
 def prepare_environment() -> dict[str, str]:
-    """Set what keeps idle threads from spinning, only where unset.
+    """Set the variables that keep idle threads from spinning, unless they are set already.
 
-    A copy of OpenBLAS reads it when it loads; `tame` sees to one that was loaded before. Returns
-    all variables set so far by this process, name to value. Nothing is set where the setting
+    OpenBLAS reads them when it loads; `tame` handles a copy that was loaded before. Returns all
+    variables set so far by this process, name to value. Does nothing if the setting
     ``tame_threads`` is off.
     """
     if not _wanted():
@@ -86,9 +86,9 @@ def prepare_environment() -> dict[str, str]:
 def tame(library: str) -> None:
     """Make sure that NumPy's idle workers leave the cores to `library`, which was just imported.
 
-    Does nothing where the user chose a time-out or a number of threads, or where the setting
-    ``tame_threads`` is off. What came of it is in `state`; what failed because other threads were
-    running is tried again when the next library is opened.
+    Does nothing if the user chose a time-out or a number of threads, or if the setting
+    ``tame_threads`` is off. The outcome is in `state`; a failure because other threads were running
+    is retried when the next library is opened.
     """
     global _settled
     prepare_environment()
@@ -112,7 +112,7 @@ def _wanted() -> bool:
     try:
         chosen = settings.load().settings
         return chosen.enabled and chosen.tame_threads
-    except InvalidSettings as error:  # the session that reads them again will raise it
+    except InvalidSettings as error:  # the session will raise it
         _log.info("settings are not readable yet: %s", error)
         return True
 
@@ -125,24 +125,23 @@ def allowed_cores() -> int:
 
 
 class BlasLimit:
-    """Lets NumPy's BLAS compute in one thread while others need the cores.
+    """Limits NumPy's BLAS to one thread while others need the cores.
 
-    These are the workers of other libraries, during short calls, and what gpuforge does beside the
-    program. The threads of a product wait for each other without sleeping: where one of them has
-    lost its core to a compilation, a product of 3 ms was seen to take 1.5 s.
-
-    OpenBLAS has one number of threads for the whole process: calls that overlap in several threads
-    share one limit, which ends with the last of them.
+    Others are workers of other libraries, during short calls, and gpuforge's background work. The
+    threads of a matrix product wait for each other without sleeping: when one of them lost its core
+    to a compilation, a product of 3 ms was seen to take 1.5 s. OpenBLAS has one thread count for
+    the whole process, so overlapping calls of several threads share one limit, which ends with the
+    last of them.
     """
 
     _copies: list[Copy] | None = None
     _given: tuple[int, ...] = ()
-    """The numbers of threads to give back, while a limit is in force."""
+    """The thread counts to restore, while a limit is in force."""
     _inside = 0
     _lock = threading.Lock()
 
     def needed(self, operations: str, seconds: float) -> bool:
-        """Return whether a NumPy call of this class and length should leave cores to others."""
+        """Return whether a NumPy call of this class and duration should leave cores to others."""
         low, high = SHORT_CALL_SECONDS
         return operations in BLAS_CLASSES and low < seconds < high and self._few_cores
 
@@ -152,13 +151,13 @@ class BlasLimit:
 
     @contextmanager
     def one_thread(self) -> Iterator[None]:
-        """Limit BLAS to one thread inside, and give the former number back."""
+        """Limit BLAS to one thread inside, then restore the previous number."""
         state.limited_calls += 1
         with self._limited():
             yield
 
-    def beside_the_program(self) -> AbstractContextManager[None]:
-        """Return what leaves a core of few to a job beside the program, where that is wanted."""
+    def leave_a_core(self) -> AbstractContextManager[None]:
+        """Return a context that leaves a core to a background job, if few and if enabled."""
         return self._limited() if self._few_cores and _wanted() else nullcontext()
 
     @contextmanager
@@ -178,7 +177,7 @@ class BlasLimit:
 
     @classmethod
     def after_fork(cls) -> None:
-        """End, in a forked child, the limits of threads that the child does not have."""
+        """In a forked child, end the limits of threads that do not exist there."""
         cls._lock = threading.Lock()
         if cls._inside:
             cls._inside = 0
@@ -194,7 +193,7 @@ class BlasLimit:
     @classmethod
     def _give_back(cls) -> None:
         for copy, threads in zip(cls._find(), cls._given, strict=True):
-            if copy.threads == 1:  # else the program chose a number meanwhile
+            if copy.threads == 1:  # else the program changed it meanwhile
                 copy.threads = threads
 
     @classmethod

@@ -1,8 +1,8 @@
-"""JAX warns whenever a process that uses it forks; a program that never asked for JAX is spared.
+"""Suppress JAX's fork warning in programs that did not import JAX themselves.
 
-What the warning is about does not concern such a program: after a fork gpuforge computes on NumPy
-only. JAX registers a handler that runs before each fork; here another one, which Python runs before
-JAX's because it was registered later, has exactly that warning ignored until the fork is over.
+The warning does not apply to such a program: after a fork gpuforge computes on NumPy only. JAX
+registers a handler that runs before each fork; the handler here runs before JAX's, because it was
+registered later, and ignores exactly that warning until the fork is over.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MESSAGE = r"os\.fork\(\) was called\. .* JAX is multithreaded"
 
 @contextmanager
 def spared() -> Iterator[None]:
-    """Spare the program JAX's warning if it is loaded inside and was not before."""
+    """Suppress JAX's warning if JAX is loaded inside and was not loaded before."""
     before = set(sys.modules)
     try:
         yield
@@ -37,7 +37,7 @@ def spared() -> Iterator[None]:
 class _Quiet:
     """Ignores JAX's warning from before a fork until after it, in parent and child.
 
-    Python's warning filters are the whole process's: forks of several threads take turns.
+    Python's warning filters belong to the whole process, so forks of several threads take turns.
     """
 
     def __init__(self, without: frozenset[str]) -> None:
@@ -59,9 +59,9 @@ class _Quiet:
         self._one_fork.release()
 
     def _wanted(self) -> bool:
-        """Return whether the program imported JAX in the meantime, by what its modules refer to.
+        """Return whether the program has imported JAX meanwhile, judging by its modules' globals.
 
-        Those that were loaded when JAX was not have not imported it, but the main one goes on.
+        Modules loaded before JAX cannot have imported it, except the main one, which still runs.
         """
         return any(
             _is_of_jax(value)
@@ -72,7 +72,7 @@ class _Quiet:
 
 
 def _is_of_jax(value: object) -> bool:
-    kind = type(value)  # asking a lazy proxy for its class would load what it stands for
+    kind = type(value)  # reading `__class__` would load a lazy proxy's target
     if issubclass(kind, ModuleType):
         home = getattr(value, "__name__", "")
     elif issubclass(kind, FunctionType | type):

@@ -1,19 +1,19 @@
-"""OpenBLAS as it is loaded in this process: its number of threads, and its workers started anew.
+"""The OpenBLAS loaded in this process: set its number of threads and restart its workers.
 
-OpenBLAS reads ``OPENBLAS_THREAD_TIMEOUT`` when it loads, and hands it to its workers when they are
-started. It also stops them before each fork of the process and starts them again with the next
-call that needs them; this does the same without a fork.
+OpenBLAS reads ``OPENBLAS_THREAD_TIMEOUT`` when it loads, and passes it to its workers when they
+start. It stops them before each fork of the process and restarts them with the next call that needs
+them; this module does the same without a fork.
 
-Stopping them while another thread is inside a BLAS call hangs, or gives that call's buffers away.
-Hence the workers are restarted only where no such thread can be:
+Stopping them while another thread is inside a BLAS call hangs, or frees that call's buffers. Hence
+the workers are restarted only if there can be no such thread:
 
-- Only the copy that NumPy's wheel brings, which nobody but NumPy calls. SciPy's copy is also called
-  by JAX, from threads that Python does not know; a system's copy by any library.
-- Only while the calling thread is the only one of Python's, and without giving up the interpreter's
-  lock in between.
+- Only the copy in NumPy's wheel, which only NumPy calls. SciPy's copy is also called by JAX, from
+threads that Python does not know; a system's copy by any library.
+- Only while the calling thread is the only Python thread, and without releasing the interpreter's
+lock in between.
 
-The number of threads is set by OpenBLAS's own function: threadpoolctl lets only the first thread
-that sets it set it ever again.
+The number of threads is set by OpenBLAS's own function, since threadpoolctl lets only the thread
+that sets it first ever set it again.
 
 Sources: OpenBLAS, ``driver/others/blas_server.c``, ``openblas_env.c`` and ``memory.c``.
 """
@@ -41,7 +41,7 @@ _PREFIXES, _SUFFIXES = ("", "scipy_"), ("", "64_", "_64")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the workers.
+    """The outcome of a restart of the workers.
 
     Attributes
     ----------
@@ -54,11 +54,11 @@ class Outcome:
 
 
 class Copy:
-    """One loaded copy of OpenBLAS that has workers of its own, shared by all threads."""
+    """A loaded copy of OpenBLAS with its own workers, shared by all threads."""
 
     def __init__(self, path: Path) -> None:
         loaded = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_NOW", 0)
-        self.library = ctypes.PyDLL(str(path), mode=loaded)  # its calls keep the interpreter's lock
+        self.library = ctypes.PyDLL(str(path), mode=loaded)  # calls keep the interpreter's lock
         self.path = path
         affixes = product(_PREFIXES, _SUFFIXES)
         self._prefix, self._suffix = next(
@@ -73,7 +73,7 @@ class Copy:
 
     @property
     def threads(self) -> int:
-        """The number of threads that calls use, in the whole process."""
+        """The process-wide number of threads that calls use."""
         return int(self._named("openblas_get_num_threads")())
 
     @threads.setter
@@ -82,7 +82,7 @@ class Copy:
 
     @property
     def is_numpys(self) -> bool:
-        """Whether NumPy's wheel brought it, so that nobody but NumPy calls it."""
+        """Whether it is from NumPy's wheel, so that only NumPy calls it."""
         package = Path(np.__file__).parent
         return self.path.parent in (package.with_name("numpy.libs"), package / ".dylibs")
 
@@ -98,11 +98,11 @@ def copies() -> list[Copy]:
 def calm(timeout: int) -> Outcome:
     """Make idle workers sleep after two to the power `timeout` cycles, as the environment says.
 
-    `timeout` is what ``OPENBLAS_THREAD_TIMEOUT`` is set to. Nothing is changed where the workers
-    have it already, or where restarting them is not known to be safe.
+    `timeout` is the value of ``OPENBLAS_THREAD_TIMEOUT``. Does nothing if the workers use it
+    already, or if restarting them is not known to be safe.
     """
     found = copies()
-    if not found or os.name != "posix":  # on Windows, its workers wait without spinning
+    if not found or os.name != "posix":  # on Windows the workers do not spin
         return Outcome()
     copy = next((each for each in found if each.is_numpys), found[0])
     missing = [name for name in FUNCTIONS if not hasattr(copy.library, name)]
@@ -116,7 +116,7 @@ def calm(timeout: int) -> Outcome:
 
 
 def _restart(library: ctypes.PyDLL, timeout: int) -> Outcome:
-    if len(sys._current_frames()) > 1:  # before the environment is read: what was read counts
+    if len(sys._current_frames()) > 1:  # check before the environment is read
         return Outcome(reason="other threads were running, and might have been using BLAS")
     library.openblas_read_env()
     if library.openblas_thread_timeout() != timeout:

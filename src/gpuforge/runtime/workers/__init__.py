@@ -1,1 +1,1 @@
-"""Worker processes: libraries and functions that may crash without taking the program along."""
+"""Worker processes, in which libraries and functions may crash without ending the program."""

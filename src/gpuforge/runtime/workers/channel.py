@@ -1,8 +1,8 @@
-"""A channel between two processes: messages go by a socket, arrays by shared memory.
+"""A channel between two processes: messages go over a socket, arrays through shared memory.
 
-Each side has one segment of shared memory that it writes into and the other one reads. A segment
-has no name: its descriptor goes by the socket. So there is nothing to unlink, and the kernel frees
-it once both processes have ended, however they end.
+Each side writes into one segment of shared memory that the other reads. A segment has no name: its
+descriptor is sent over the socket. So there is nothing to unlink, and the kernel frees it when both
+processes have ended, however they end.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ Host = np.ndarray[Any, Any]
 Spec = tuple[str, tuple[int, ...], Literal["C", "F"], int]
 """dtype, shape, order and offset of one array in a segment"""
 _HEAD = struct.Struct("=Q?")
-"""Length of a message, and whether the descriptor of a new segment comes with it."""
+"""Length of a message, and whether the descriptor of a new segment is attached."""
 _QUIETLY = getattr(socket, "MSG_NOSIGNAL", 0)
-"""The program may have asked for the signal that ends it where nobody reads any more."""
+"""No SIGPIPE: the program may have restored its default action, which ends the process."""
 _ALIGNMENT = 64
 _LEAST_BYTES = 1 << 20
 _KEPT_BYTES = 64 << 20
-"""A segment larger than this is given up for a smaller one once a message needs a quarter of it."""
+"""A larger segment is replaced by a smaller one once a message needs at most a quarter of it."""
 
 
 class Channel:
-    """One end of a channel. Not thread-safe: one message is on its way at a time."""
+    """One end of a channel. Not thread-safe: one message at a time."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -40,7 +40,7 @@ class Channel:
         self._read: mmap.mmap | None = None
 
     def send(self, message: Any, arrays: Sequence[Host] = ()) -> None:
-        """Send a message and copies of arrays; what was sent before is overwritten.
+        """Send a message and copies of arrays, overwriting the arrays sent before.
 
         Raises
         ------
@@ -62,7 +62,7 @@ class Channel:
                 os.close(descriptor)
 
     def receive(self, timeout: float | None = None) -> tuple[Any, list[Host]]:
-        """Return a message and its arrays, which lie in memory that the next message overwrites.
+        """Return a message and its arrays, in memory that the next message overwrites.
 
         Raises
         ------
@@ -88,7 +88,7 @@ class Channel:
         return bool(waiting.poll(max(0, timeout * 1e3)))
 
     def close(self) -> None:
-        """Close this end; the other side is told."""
+        """Close this end, which the other side notices."""
         self._socket.close()
         self._written = self._read = None
 
@@ -103,7 +103,7 @@ class Channel:
         return found
 
     def _reserve(self, nbytes: int) -> int:
-        """Make room for so many bytes; return the descriptor of a new segment, else -1."""
+        """Reserve `nbytes`; return a new segment's descriptor, or -1 if the old one suffices."""
         room = len(self._written) if self._written else 0
         if nbytes <= room and not (room > _KEPT_BYTES and nbytes <= room // 4):
             return -1
@@ -119,7 +119,7 @@ class Channel:
 
 
 def anonymous_file(name: str) -> int:
-    """Return the descriptor of a new file that has no path; in memory where that can be."""
+    """Return the descriptor of a new unnamed file, in memory if possible."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create(name)
     import tempfile

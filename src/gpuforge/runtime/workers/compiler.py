@@ -1,10 +1,10 @@
-"""Processes that compile for this one.
+"""Compiler processes, which compile graphs for this one.
 
-To trace and compile a graph holds the interpreter's lock for some 30 ms, for which every thread of
-the program waits; to load what another process compiled takes 5. Such a process has the library
-open like this one, runs when nothing else wants its core, and ends with this one or with its
-session. It is started through a process that ends at once, and is then no child of the program,
-which may wait for any child.
+Tracing and compiling a graph holds the interpreter's lock for some 30 ms, which blocks every thread
+of the program; loading what another process compiled takes 5. A compiler process has the library
+open, runs at the lowest priority, and ends with this process or its session. It is started through
+an intermediate process that exits at once, so it is not a child of the program, which may wait for
+any child.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from gpuforge.runtime.workers.serving import main
 main({control}, {life}, {words})
 """
 STARTING_SECONDS, OPENING_SECONDS, ANSWER_SECONDS = 5.0, 1.0, 60.0
-"""What the interpreter may take to start; how long a graph waits for the library to be opened
-there; what compiling it may take at most."""
+"""Time limits: for the interpreter to start; for a graph to wait until the library is open there;
+for compiling it."""
 
 
 class Compilers:
-    """The processes that compile for one session, one for each library. Thread-safe."""
+    """The compiler processes of one session, one per library. Thread-safe."""
 
     def __init__(self) -> None:
         self._all: dict[str, Compiler | None] = {}
@@ -49,14 +49,14 @@ class Compilers:
         _everyone.add(self)
 
     def begin(self, library: str) -> None:
-        """Start the process of a library, once. Where none can be had graphs are compiled here."""
+        """Start the process of a library, once. If that fails, graphs are compiled here."""
         with self._lock:
             if self._closed.is_set() or library in self._all:
                 return
             self._all[library] = None
         try:
             made = Compiler(library)
-        except Exception as error:  # noqa: BLE001 - the program does without it
+        except Exception as error:  # noqa: BLE001 - graphs are compiled here instead
             _log.info("%s is compiled here: %r", library, error)
             return
         with self._lock:
@@ -66,14 +66,14 @@ class Compilers:
         made.close()
 
     def ask(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
-        """Return a graph compiled for inputs `like` these, as `Backend.stored` has it.
+        """Return a graph compiled for inputs `like` these, serialized by `Backend.stored`.
 
-        None where it is to be compiled here: the process is not ready, or cannot.
+        None if it must be compiled here, because the process is not ready or cannot compile it.
 
         Raises
         ------
         TimeoutError
-            If it takes too long, as it would here.
+            If it takes too long.
         EOFError, OSError
             If the session ends meanwhile.
         """
@@ -101,20 +101,20 @@ class Compilers:
             found.close()
 
     def close(self) -> None:
-        """End them all for good."""
+        """End all of them for good."""
         with self._lock:
             self._closed.set()
         for library in list(self._all):
             self._end(library)
 
     def interrupt(self) -> None:
-        """End those that are asked: a fork waits for who asks."""
+        """End those with a pending request: a fork waits for the requesting thread."""
         for library, found in list(self._all.items()):
             if found is not None and found.is_asked:
                 self._end(library)
 
     def forget(self) -> None:
-        """Let go of them in a forked child: they are its parent's."""
+        """Drop them in a forked child: they belong to the parent."""
         self._lock = threading.Lock()
         self._closed.set()
         for one in self._all.values():
@@ -124,7 +124,7 @@ class Compilers:
 
 
 class Compiler:
-    """A process that compiles for one library: asked by one thread at a time.
+    """A process that compiles for one library, one request at a time.
 
     Raises
     ------
@@ -156,11 +156,11 @@ class Compiler:
 
     @property
     def is_asked(self) -> bool:
-        """Whether a thread waits for its answer."""
+        """Whether a request is pending."""
         return self._asking.locked()
 
     def ask(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
-        """Return a compiled graph; None while the library is being opened, and where it fails.
+        """Return a compiled graph; None while the library is being opened, or if it fails.
 
         Raises
         ------
@@ -192,7 +192,7 @@ class Compiler:
         return data  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """End the process, whatever it does: who waits for its answer is told."""
+        """End the process at once; a pending request fails."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -203,13 +203,13 @@ class Compiler:
             self._asking.release()
 
     def forget(self) -> None:
-        """Let go of it in a forked child, where no other thread asks."""
+        """Drop it in a forked child, which has no other threads."""
         self._asking = threading.Lock()
         self.close()
 
 
 def _start(control: int, life: int) -> None:
-    """Start a process of the lowest priority that answers at a socket while a pipe is open."""
+    """Start a process of the lowest priority that answers on a socket while a pipe is open."""
     null = os.open(os.devnull, os.O_RDWR)
     try:
         program = _PROGRAM.format(
@@ -249,5 +249,5 @@ def _forget() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # What is registered last runs first before a fork: this, then what waits for who asks.
+    # Handlers before a fork run in reverse order: this one before the wait for background jobs.
     os.register_at_fork(before=_interrupt, after_in_child=_forget)

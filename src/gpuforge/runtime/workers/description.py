@@ -1,4 +1,4 @@
-"""What placement must know of a device that computes in another process, as plain data."""
+"""What placement must know about a device in another process, as plain data."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _DTYPES = "?bBhHiIlLqQefdgFDG"
 
 @dataclass(frozen=True)
 class Description:
-    """One device, and what it does as NumPy does.
+    """One device, and the operations that it computes as NumPy does.
 
     Attributes
     ----------
-    refused : operation to type code of a dtype to why it is left out for inputs of that
+    refused : operation to type code of a dtype to why it is refused for inputs of that dtype
     """
 
     name: str
@@ -36,7 +36,7 @@ class Description:
     refused: dict[str, dict[str, str]]
 
     def lowering(self) -> Lowering:
-        """Return a lowering that answers what is refused; its functions are elsewhere."""
+        """Return a lowering that only knows what is refused; its functions are in the worker."""
         from gpuforge.runtime.lowering.contract import Lowering
 
         return Lowering(
@@ -49,7 +49,7 @@ class Description:
 
 
 def described(backend: Backend) -> Description:
-    """Return the description of a device that is open here."""
+    """Return the description of a device that is open in this process."""
     lowering = backend.lowering
     kinds = {char: np.dtype(char) for char in _DTYPES if char in lowering.dtypes}
     refused = {

@@ -1,4 +1,4 @@
-"""Functions that are called whole in a worker process, which is killed when they take too long."""
+"""Call whole functions in worker processes, which are killed if a call takes too long."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuforge.runtime.workers.process import Lost, Worker
 from gpuforge.units import format_seconds
 
 MOST_IDLE = 4
-"""So many idle worker processes are kept for calls to come."""
+"""Number of idle worker processes that are kept for later calls."""
 _idle: list[Worker] = []
 _lock = threading.Lock()
 
@@ -30,28 +30,28 @@ def call_isolated(
 ) -> Any:
     """Call a function in a worker process, and return its result.
 
-    Arrays go there and come back by shared memory. Arguments are copies: arrays among them are
-    read-only. What the function prints is printed.
+    Arrays are passed through shared memory. Arguments are copies, and arrays among them are
+    read-only. Output of the function is printed.
 
     Parameters
     ----------
     function
-        What can be imported goes by its name; lambdas, closures and functions of the main module
+        An importable function is sent by name; lambdas, closures and functions of the main module
         need the extra ``isolate`` (cloudpickle).
     args, kwargs
-        What it is called with.
+        Its arguments.
     timeout
-        Seconds that it may take, the start of a worker included; None for no limit.
+        Seconds that it may take, including the start of a worker; None for no limit.
 
     Raises
     ------
     Exception
         Whatever the function raises, with the traceback of the worker as a note.
     TaskTimeout
-        If it took longer; its process was killed.
+        If it took longer; its process is killed.
     WorkerDied
-        If the process died while it ran. It was not called again: what it did until then may have
-        had effects.
+        If the process died during the call. The call is not repeated, since it may have had
+        effects.
     WorkloadError
         If the function, an argument or the result cannot be sent.
     InvalidSettings
@@ -82,7 +82,7 @@ def call_isolated(
         except Lost as lost:
             if begun or is_last:
                 raise _died(name, lost, begun=begun) from None
-            continue  # an idle process had ended: the function was not called yet
+            continue  # an idle process had ended before the function was called
         _give_back(worker)
         break
     kind, value = made
@@ -92,7 +92,7 @@ def call_isolated(
 
 
 def close_idle() -> None:
-    """End the idle worker processes; calls to come start new ones."""
+    """End the idle worker processes; later calls start new ones."""
     with _lock:
         closing = list(_idle)
         _idle.clear()
@@ -123,7 +123,7 @@ def _receive(worker: Worker, ends: float | None) -> tuple[Any, list[Host]]:
 
 
 def _made(name: str, answer: tuple[Any, list[Host]]) -> tuple[str, Any]:
-    """Return whether a function returned or raised, and what."""
+    """Return whether a function returned or raised, and the value."""
     (kind, content, *rest), arrays = answer
     if kind == "unreadable":
         return "raised", WorkloadError(
@@ -158,7 +158,7 @@ def _died(name: str, lost: Lost, *, begun: bool) -> WorkerDied:
 
 
 def _forget() -> None:
-    """Go on in a forked child: the idle processes are its parent's."""
+    """Continue in a forked child: the idle processes belong to the parent."""
     global _lock
     _lock = threading.Lock()
     _idle.clear()

@@ -1,4 +1,4 @@
-"""Where the devices of one library live: a worker process that is started anew when it is lost."""
+"""The worker process that hosts one library's devices, restarted when it is lost."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from gpuforge.runtime.workers.process import Lost, Worker
 
 _log = logger("workers")
 START_SECONDS = 120.0
-"""What a library may take to be imported and tested in a new process."""
+"""Time limit for importing and testing a library in a new process."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 600.0
-"""A worker that was lost is started again after the first, each time twice as long, at most the
-second; one that lasts longer than its pause begins with the first again."""
+"""A lost worker is restarted after the first pause, which doubles each time up to the second; a
+worker that outlasts its pause resets it."""
 
 Answer = tuple[Any, list[Host]]
 
@@ -33,15 +33,15 @@ class Home:
     library
         The name of its backend.
     memory_bytes
-        What it may take besides what the library takes once open; 0: what is free then. Only where
-        all its devices compute in the memory of the host.
+        Memory limit on top of what the open library uses; 0 for what is free then. Only if all its
+        devices compute in host memory.
     crashed
-        Told why, each time it is lost.
+        Called with the reason each time the worker is lost.
 
     Attributes
     ----------
-    starts : how often a process was started
-    sent : numbers of the graphs that the process has
+    starts : number of processes started
+    sent : ids of the graphs that the process has received
     """
 
     def __init__(self, library: str, memory_bytes: int, crashed: Callable[[str], None]) -> None:
@@ -59,7 +59,7 @@ class Home:
         self._devices: tuple[Description, ...] = ()
 
     def begin(self) -> None:
-        """Start the process; `opened` tells when it is ready."""
+        """Start the process; `opened` returns its outcome once it is ready."""
         with self._lock:
             self._worker, self._ready, self._began = Worker(quiet=True), False, monotonic()
             self.starts += 1
@@ -72,7 +72,7 @@ class Home:
     def opened(
         self, make: Callable[[Home, int, Description], Backend], *, wait: bool = False
     ) -> Opened | None:
-        """Return the outcome of opening the library there; None while that goes on."""
+        """Return the outcome of opening the library there; None while it is in progress."""
         with self._lock:
             failures: Sequence[Failure] = ()
             if self._worker is not None and not self._ready:
@@ -89,7 +89,7 @@ class Home:
             return Opened(devices, tuple(failures), monotonic() - self._began)
 
     def away(self) -> str:
-        """Return why it cannot be asked now; empty if it can. Starts it again when it is time."""
+        """Return why it is unavailable now, else empty; restart it when its pause is over."""
         if self._ready:
             return ""
         with self._lock:
@@ -104,7 +104,7 @@ class Home:
             return f"its worker process {self._ending}; it is being started again"
 
     def _is_back(self) -> bool:
-        """Return whether a process that was started again is ready, with the devices it had."""
+        """Return whether a restarted process is ready, with the same devices as before."""
         known = [one.name for one in self._devices]
         if self._worker is None or self._take_in() is None:
             return False
@@ -113,12 +113,12 @@ class Home:
         return self._ready
 
     def ask(self, message: Any, arrays: Sequence[Host], take: Callable[[Answer], Any]) -> Any:
-        """Ask the process, and return what `take` makes of its answer.
+        """Send a request, and return `take` of the answer.
 
         Raises
         ------
         WorkerDied
-            If it dies meanwhile, or is not there.
+            If the process dies meanwhile, or is not running.
         """
         with self._lock:
             if not self._ready or self._worker is None:
@@ -143,7 +143,7 @@ class Home:
                 self._worker = None
 
     def _take_in(self) -> Sequence[Failure] | None:
-        """Return what could not be opened, once the process has said so; None before."""
+        """Return the devices that failed to open, once the process reports; None before."""
         assert self._worker is not None
         if not self._worker.channel.ready():
             if monotonic() - self._began < START_SECONDS:
@@ -169,7 +169,7 @@ class Home:
         return [Failure(f"{name}:worker", reason) for name, reason in failures]
 
     def _lose(self, ending: str) -> None:
-        """Take in that the process has ended."""
+        """Handle the end of the process."""
         lasted = monotonic() - self._began
         if lasted > self._pause + START_SECONDS:
             self._pause = FIRST_PAUSE_SECONDS

@@ -1,7 +1,7 @@
-"""Functions, arguments and results as bytes, their arrays left out of them for shared memory.
+"""Pickle functions, arguments and results, with arrays out of band for shared memory.
 
-What can be imported goes by its name. Lambdas, closures and what the program's main module defines
-go by value, which takes cloudpickle.
+Importable objects are pickled by name. Lambdas, closures and definitions of the program's main
+module are pickled by value, which needs cloudpickle.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def pickled_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: An
     Raises
     ------
     WorkloadError
-        If the function or an argument cannot be sent; it names which.
+        If the function or an argument cannot be sent; the message names which.
     """
     sent = _sent(function)
     try:
@@ -37,7 +37,7 @@ def pickled_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: An
 
 
 def called(how: str, what: Any) -> Callable[..., Any]:
-    """Return the function that `_sent` had something sent for."""
+    """Return the function that `_sent` described."""
     if how == "made":
         kind, given = what
         return kind(*given)  # type: ignore[no-any-return]
@@ -45,12 +45,12 @@ def called(how: str, what: Any) -> Callable[..., Any]:
 
 
 def loaded(content: bytes, arrays: Sequence[Host]) -> Any:
-    """Return what was pickled; its arrays are views of the given memory."""
+    """Unpickle a value; its arrays are views of the given memory."""
     return pickle.loads(content, buffers=[array.data for array in arrays])
 
 
 def dumped(value: Any) -> Pickled:
-    """Return bytes and arrays that `loaded` makes a value of."""
+    """Pickle a value to bytes and out-of-band arrays, for `loaded`."""
     buffers: list[pickle.PickleBuffer] = []
     content = _dumps()(value, protocol=5, buffer_callback=buffers.append)
     return content, [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
@@ -65,10 +65,10 @@ def _dumps() -> Callable[..., bytes]:
 
 
 def _sent(function: Any) -> tuple[str, Any]:
-    """Return how a function is sent, and what.
+    """Return how a function is sent, and what is sent.
 
-    A decorated function's name leads to what the decorator made of it; what is offloaded in the
-    main module is pickled by a name that means nothing in another process.
+    A decorated function's name refers to the decorator's result; an offloaded function of the main
+    module is pickled by a name that does not exist in another process.
     """
     home = getattr(function, "__module__", "") or ""
     if home == "__main__":
@@ -87,7 +87,7 @@ def _sent(function: Any) -> tuple[str, Any]:
 def _refusal(
     function: Callable[..., Any], sent: Any, args: tuple[Any, ...], kwargs: Any, error: Exception
 ) -> WorkloadError:
-    """Return the error that names what cannot be sent, and what to do."""
+    """Return the error that names what cannot be sent, with a hint."""
     parts = [("its code", sent)]
     parts += [(f"argument {place}", value) for place, value in enumerate(args, 1)]
     parts += [(f"argument {name!r}", value) for name, value in kwargs.items()]
@@ -104,7 +104,7 @@ def _refusal(
 
 
 def _trouble(value: Any) -> str:
-    """Return why a value cannot be pickled; empty where it can."""
+    """Return why a value cannot be pickled; empty if it can."""
     try:
         dumped(value)
     except Exception as error:  # noqa: BLE001 - pickling runs code of the value's own

@@ -1,7 +1,7 @@
-"""A worker process: started with an interpreter of its own, asked, killed, and its end described.
+"""A worker process: start it, send requests, kill it, and describe how it ended.
 
-It is a new interpreter, never a fork: libraries that were loaded here do not survive one. The
-program's main module is not imported there.
+It is a new interpreter, never a fork, since loaded libraries do not survive a fork. The program's
+main module is not imported there.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from gpuforge.runtime.workers.channel import Channel, Host, anonymous_file
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from gpuforge.runtime.workers.serving import main; \
 main({control}, {life}, {words}, {kept})"
 STALL_SECONDS = 5.0
-"""How long all threads of a process sleep, at least, before it is taken to wait for ever."""
+"""A process whose threads have all slept for this long is assumed to be deadlocked."""
 _ENDING_SECONDS = 5.0
-"""How long a process whose channel is closed may take to be gone before it is killed."""
+"""A process that does not exit this long after its channel is closed is killed."""
 
 
 class Lost(Exception):
-    """A worker has ended in the middle of a request, or before it.
+    """A worker has ended during a request, or before it.
 
     Attributes
     ----------
-    status : as `subprocess` has it: a negative signal, or the exit status
-    begun : whether it had begun with what it was asked
+    status : as in `subprocess`: a negative signal, or the exit status
+    begun : whether it had started to handle the request
     """
 
     def __init__(self, status: int, words: str, *, begun: bool = True) -> None:
@@ -49,8 +49,8 @@ class Worker:
     Parameters
     ----------
     quiet
-        Whether what it prints is kept for the description of its end, not shown: a library's
-        messages. What a user's function prints is the user's.
+        Whether to keep its output for the description of its end instead of showing it, as for
+        messages of libraries. Output of a user's function is shown.
     """
 
     def __init__(self, *, quiet: bool) -> None:
@@ -73,7 +73,7 @@ class Worker:
                 stdout=self._words if quiet else None,
                 stderr=self._words if quiet else None,
                 pass_fds=(theirs.fileno(), life, self._words),
-                process_group=0,  # Ctrl-C is for this process alone
+                process_group=0,  # Ctrl-C must reach only this process
             )
         except BaseException:
             os.close(self._life)
@@ -89,7 +89,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked."""
+        """Whether it is running."""
         return not self._closed and self.process.poll() is None
 
     def send(self, message: Any, arrays: Sequence[Host] = ()) -> None:
@@ -98,13 +98,13 @@ class Worker:
         Raises
         ------
         Lost
-            If it has ended; it had not begun with this.
+            If it has ended; the request was not started.
         """
         try:
             self.channel.send(message, arrays)
         except OSError:
             raise self._lost(begun=False) from None
-        except BaseException:  # half a message was sent
+        except BaseException:  # the message may be incomplete
             self.kill()
             raise
 
@@ -113,13 +113,13 @@ class Worker:
     ) -> tuple[Any, list[Host]]:
         """Return an answer.
 
-        A process that is `watched` is killed once all its threads sleep, for each other: some
-        libraries do so where memory is short.
+        A `watched` process is killed once its threads are deadlocked, as happens to some libraries
+        when memory is short.
 
         Raises
         ------
         TimeoutError
-            If there is none within `timeout` seconds; the process is killed.
+            If there is no answer within `timeout` seconds; the process is killed.
         Lost
             If it has ended.
         """
@@ -137,7 +137,7 @@ class Worker:
             raise
         except (EOFError, OSError):
             raise self._lost(begun=True) from None
-        except BaseException:  # what it computes is for nobody any more
+        except BaseException:  # nobody needs its answer any more
             self.kill()
             raise
 
@@ -147,14 +147,14 @@ class Worker:
         return self.receive()
 
     def kill(self) -> None:
-        """End it at once; does nothing where it has ended."""
+        """Kill it, if it is running."""
         if not self._closed:
             self.process.kill()
             self.process.wait()
             self._close()
 
     def forget(self) -> None:
-        """Let go of it in a forked child: it is its parent's."""
+        """Drop it in a forked child: it belongs to the parent."""
         self.process.returncode = 0
         self._close()
 
@@ -195,7 +195,7 @@ def describe_status(status: int) -> str:
 
 
 def _asleep_at(pid: int) -> int | None:
-    """Return the CPU time of a process all of whose threads sleep; None where one does not."""
+    """Return the CPU time of a process if all its threads sleep, else None."""
     total = 0
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -203,7 +203,7 @@ def _asleep_at(pid: int) -> int | None:
             if state != "S":
                 return None
             total += int(fields[10]) + int(fields[11])
-    except OSError:  # it has ended, or this system does not tell
+    except OSError:  # it has ended, or the system does not report it
         return None
     return total
 
@@ -213,7 +213,7 @@ _OWN = os.path.dirname(os.path.dirname(__file__))
 
 
 def _last_words(descriptor: int) -> str:
-    """Return where a fatal signal was met, and the last line that was printed; empty if neither."""
+    """Return where a fatal signal occurred and the last line printed; empty if unknown."""
     size = os.fstat(descriptor).st_size
     text = os.pread(descriptor, 1 << 16, max(0, size - (1 << 16))).decode("utf-8", "replace")
     said, _, trace = text.partition("Fatal Python error:")

@@ -1,7 +1,7 @@
-"""A backend whose library is open in a worker process: a whole graph goes there at once.
+"""A backend whose library is open in a worker process, to which whole graphs are sent.
 
-To the engine it is a backend like others, whose arrays are NumPy's. What fails there, or dies,
-NumPy settles here as for any backend; the user's Python does not run again.
+To the engine it is a normal backend whose arrays are NumPy's. NumPy settles failures, and deaths of
+the process, as for any backend; the user's Python does not run again.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gpuforge.runtime.workers.description import Description
 from gpuforge.runtime.workers.home import Answer, Home
 
 SUFFIX = ":worker"
-"""What the name of a backend ends with that computes in a worker process."""
+"""Suffix of the names of backends in worker processes."""
 _numbers = count()
 
 
 class LibraryFailed(Exception):
-    """What a library raised in a worker process.
+    """An exception raised by a library in a worker process.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class RemoteBackend(Backend):
         return array
 
     def wait(self, value: Any) -> None:
-        """It has finished when the worker answers."""
+        """Do nothing: the work is done when the worker answers."""
 
     def exhausted(self, error: BaseException) -> bool:
         return isinstance(error, WorkerDied) or getattr(error, "exhausted", False)
@@ -70,7 +70,7 @@ class RemoteBackend(Backend):
             self.home.ask(("release",), (), lambda answer: None)
 
     def lost(self, error: BaseException) -> bool:
-        return False  # then the worker ends, and another one takes its place
+        return False  # a lost device ends the worker, which is then replaced
 
     def away(self) -> str:
         return self.home.away()
@@ -80,7 +80,7 @@ class RemoteBackend(Backend):
 
 
 class RemoteProgram:
-    """What computes the outputs of one graph in a worker; to the engine, a `Program`."""
+    """Computes the outputs of one graph in a worker; to the engine, a `Program`."""
 
     def __init__(self, backend: RemoteBackend, graph: Graph) -> None:
         self.graph = graph
@@ -88,14 +88,14 @@ class RemoteProgram:
         self.shared: list[bool] = []
         self.inputs = [i for i, entry in enumerate(graph.entries) if entry[0] in (INPUT, NUMBER)]
         self.arrays = [graph.entries[i][0] is INPUT for i in self.inputs]
-        self.looks_over = self.eager = True
+        self.checks_finite = self.eager = True
         self.sought = self.is_untried = False
         self.compiled: Any = None
         self._home, self._place = backend.home, backend.place
         self._number = next(_numbers)
 
     def __call__(self, *given: Any) -> tuple[list[Any], list[Any], list[Any]]:
-        """Return the outputs, what the guards found, and whether outputs are finite.
+        """Return the outputs, the guards' results, and whether the outputs are finite.
 
         Raises
         ------
@@ -116,14 +116,14 @@ class RemoteProgram:
 
     def _ask(self, values: list[Any], arrays: list[Array], *, known: bool) -> Any:
         graph = None if known else self.graph
-        request = ("run", self._place, self._number, graph, values, self.looks_over)
+        request = ("run", self._place, self._number, graph, values, self.checks_finite)
         found = self._home.ask(request, arrays, _copied)
         self._home.sent.add(self._number)
         return found
 
 
 def _copied(answer: Answer) -> Any:
-    """Return an answer with arrays of its own: the next one overwrites the memory it came in."""
+    """Return an answer with copied arrays: the next answer overwrites the shared memory."""
     content, arrays = answer
     if content[0] != "values":
         return content
@@ -131,9 +131,9 @@ def _copied(answer: Answer) -> Any:
 
 
 def open_remote(home: Home, *, wait: bool = False) -> Opened | None:
-    """Return the devices of a library that is being opened in a worker, tested through the channel.
+    """Return the devices of a library in a worker, tested through the channel.
 
-    None while it is being opened, unless this is to wait for it.
+    None while it is being opened, unless `wait` is set.
     """
     opened = home.opened(RemoteBackend, wait=wait)
     if opened is None:

@@ -1,4 +1,4 @@
-"""What a worker process does: it answers one request after the other until its parent has ended."""
+"""The main loop of a worker process: answer requests until the parent has ended."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.engine import Programs
 
 LOST_STATUS = 70
-"""How a worker ends whose device failed for good: the next one may find it healthy."""
+"""Exit status of a worker whose device is lost; it may work in a new process."""
 Answer = tuple[Any, list[Host]]
 
 
 def main(control: int, life: int, words: int, kept_memory: int = 0) -> None:
-    """Answer requests; ends with the parent's end of the channel."""
+    """Answer requests until the parent closes the channel."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with(life)
     faulthandler.enable(words)
     with contextlib.suppress(OSError):  # only Linux has it, and containers may forbid it
-        # Where memory runs out, the kernel ends this process first.
+        # If memory runs out, the kernel kills this process first.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     if kept_memory:
         from gpuforge.runtime import heap
@@ -46,11 +46,11 @@ def main(control: int, life: int, words: int, kept_memory: int = 0) -> None:
         except (EOFError, OSError):
             os._exit(0)
         channel.send(*getattr(server, kind)(*rest, arrays))
-        del rest, arrays  # what waits for a request keeps no arrays
+        del rest, arrays  # keep no arrays while waiting for a request
 
 
 def _end_with(life: int) -> None:
-    """Have the kernel end this process when the other end of a pipe is closed, busy or not."""
+    """Make the kernel end this process when the other end of a pipe is closed, even while busy."""
     fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
     if hasattr(fcntl, "F_SETSIG"):
         fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
@@ -58,7 +58,7 @@ def _end_with(life: int) -> None:
     fcntl.fcntl(life, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
     waiting = select.poll()
     waiting.register(life, select.POLLIN)
-    if waiting.poll(0):  # it was closed before
+    if waiting.poll(0):  # it is closed already
         os._exit(0)
 
 
@@ -72,7 +72,7 @@ class Server:
         self._programs: Programs | None = None
 
     def limit(self, nbytes: int, arrays: list[Host]) -> Answer:
-        """Let this process take so much more address space than it has now."""
+        """Limit the address space of this process to `nbytes` more than it has now."""
         del arrays
         try:
             pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
@@ -85,7 +85,7 @@ class Server:
         return None, []
 
     def call(self, content: bytes, arrays: list[Host]) -> Answer:
-        """Call a function that was pickled whole."""
+        """Call a pickled function."""
         from gpuforge.runtime.workers.pickling import called, dumped, loaded
 
         self._channel.send("begun")
@@ -94,7 +94,7 @@ class Server:
         try:
             sent, args, kwargs = loaded(content, arrays)
             function = called(*sent)
-        except BaseException as error:  # noqa: BLE001 - it is the caller's to know
+        except BaseException as error:  # noqa: BLE001 - reported to the caller
             return ("unreadable", f"{type(error).__name__}: {error}"), []
         try:
             kind, value = "result", function(*args, **kwargs)
@@ -127,10 +127,10 @@ class Server:
         ), []
 
     def run(
-        self, place: int, number: int, graph: Any, values: list[Any], looks_over: bool,
+        self, place: int, number: int, graph: Any, values: list[Any], checks_finite: bool,
         arrays: list[Host],
     ) -> Answer:  # fmt: skip
-        """Run a graph on a device; `graph` is None where it was sent before."""
+        """Run a graph on a device; `graph` is None if it was sent before."""
         backend = self._devices[place]
         if graph is not None:
             self._graphs[number] = graph
@@ -140,7 +140,7 @@ class Server:
         given = iter(arrays)
         inputs = [next(given) if value is None else value for value in values]
         try:
-            return self._ran(backend, found, inputs, looks_over)
+            return self._ran(backend, found, inputs, checks_finite)
         except Exception as error:  # noqa: BLE001 - whatever a library raises, NumPy settles
             if backend.lost(error):
                 sys.stderr.write(f"{backend.name} is lost: {error}\n")
@@ -152,12 +152,12 @@ class Server:
                 backend.release()
             return ("failed", type(error).__name__, text, exhausted), []
 
-    def _ran(self, backend: Backend, graph: Any, inputs: list[Any], looks_over: bool) -> Answer:
+    def _ran(self, backend: Backend, graph: Any, inputs: list[Any], checks_finite: bool) -> Answer:
         import numpy as np
 
         assert self._programs is not None
         program = self._programs.of(backend, graph)
-        program.looks_over = looks_over or backend.compiles
+        program.checks_finite = checks_finite or backend.compiles
         with backend.scope(), np.errstate(all="ignore"):
             given = [backend.put(one) if type(one) is np.ndarray else one for one in inputs]
             call: Any = program
@@ -170,12 +170,12 @@ class Server:
                 return ("settle",), []
             backend.wait(values)
             hosts = [np.asarray(backend.get(value)) for value in values]
-            return ("values", [bool(one) for one in finite] if looks_over else []), hosts
+            return ("values", [bool(one) for one in finite] if checks_finite else []), hosts
 
     def compile(
         self, place: int, stored_under: str, graph: Any, like: list[Any], arrays: list[Host]
     ) -> Answer:
-        """Compile a graph for inputs like these, as the library stores it; None, and why not."""
+        """Compile and serialize a graph for inputs like these; on failure, None and the reason."""
         del arrays
         from gpuforge.runtime.evaluation.compilation import compile_like
 
@@ -192,7 +192,7 @@ class Server:
             self._programs.clear()
 
     def release(self, arrays: list[Host]) -> Answer:
-        """Give back what the library keeps."""
+        """Release the library's cached memory."""
         del arrays
         for backend in self._devices:
             backend.release()
@@ -200,7 +200,7 @@ class Server:
 
 
 def _explain(error: BaseException) -> None:
-    """Add where an exception was raised to it: its traceback is not sent."""
+    """Add a note to an exception about where it was raised: its traceback is not sent."""
     lines = traceback.format_exception(error)
     error.add_note("in a worker process:\n" + "".join(lines).rstrip())
     if isinstance(error, ValueError) and "read-only" in str(error):

@@ -27,23 +27,23 @@ follow_numpy(
 
 
 def flat(recorder: Recorder, x: Any) -> Array:
-    """Return the values of an array in one line, as a new array."""
+    """Return the values of an array as a new one-dimensional array."""
     node = operand(recorder, x)
     return make(recorder, reshape(recorder, node, (count(node.shape),)))
 
 
 def along(axis: int, part: Any) -> tuple[Any, ...]:
-    """Return the index that takes `part` of one axis and all of the others."""
+    """Return the index that selects `part` of one axis and all of the others."""
     return (*(slice(None),) * axis, part)
 
 
 def whole_numbers(value: Any) -> list[int]:
-    """Return one whole number, or a sequence of them, as a list.
+    """Return one integer, or a sequence of integers, as a list.
 
     Raises
     ------
     Unsupported
-        If there is anything else in it.
+        If it contains anything else.
     """
     several = isinstance(value, tuple | list) or (isinstance(value, np.ndarray) and value.ndim)
     given = list(value) if several else [value]
@@ -64,7 +64,7 @@ def _rolled(x: Any, shift: int, axis: int) -> Any:
 
 @notes(np.roll)
 def roll(recorder: Recorder, a: Any, shift: Any, axis: Any = None) -> Any:
-    """Note values moved along axes, those beyond the end to the beginning."""
+    """Record values rolled along axes, wrapping around at the end."""
     array = taken(recorder, a)
     if axis is None:
         made = roll(recorder, flat(recorder, array), sum(whole_numbers(shift)), 0)
@@ -86,7 +86,7 @@ def _times(values: list[int], number: int) -> list[int]:
 
 @notes(np.repeat, method="repeat")
 def repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
-    """Note each value repeated, all as often, or each as often as is read on the host."""
+    """Record repeated values; counts per value are read on the host."""
     array = flat(recorder, a) if axis is None else taken(recorder, a)
     at = normalise_axis(0 if axis is None else axis, array.ndim)
     times = whole_numbers(repeats)
@@ -105,7 +105,7 @@ def repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
 
 
 def _pairs(value: Any, ndim: int) -> list[Any]:
-    """Return what NumPy takes a pair for each axis from, as such pairs."""
+    """Return NumPy's short forms of one pair per axis as such pairs."""
     if isinstance(value, dict):
         raise Unsupported("pairs by axis")
     try:
@@ -117,7 +117,7 @@ def _pairs(value: Any, ndim: int) -> list[Any]:
 @notes(np.pad)
 def pad(recorder: Recorder, array: Any, pad_width: Any, mode: Any = "constant",
         **options: Any) -> Any:  # fmt: skip
-    """Note values added at the ends of axes."""
+    """Record values added at the ends of axes."""
     given = taken(recorder, array)
     if type(pad_width) is Array or not given.size or not given.ndim:
         raise Unsupported("a width that is not known, or nothing to pad")
@@ -159,7 +159,7 @@ def _pad_constant(recorder: Recorder, node: Node, widths: list[Any], values: Any
 
 @notes(np.delete)
 def delete(recorder: Recorder, arr: Any, obj: Any, axis: Any = None) -> Any:
-    """Note an array without some of its places, which are read on the host."""
+    """Record an array without some of its elements, whose indices are read on the host."""
     array = flat(recorder, arr) if axis is None else taken(recorder, arr)
     at = normalise_axis(-1 if axis is None else axis, array.ndim)
     try:
@@ -171,7 +171,7 @@ def delete(recorder: Recorder, arr: Any, obj: Any, axis: Any = None) -> Any:
 
 @notes(np.insert)
 def insert(recorder: Recorder, arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
-    """Note values put in before one place."""
+    """Record values inserted before one place."""
     array = flat(recorder, arr) if axis is None else taken(recorder, arr)
     at = normalise_axis(-1 if axis is None else axis, array.ndim)
     obj = on_host(obj)
@@ -217,13 +217,13 @@ def _triangle(recorder: Recorder, m: Any, k: Any, *, lower: bool) -> Any:
 
 @notes(np.tril)
 def tril(recorder: Recorder, m: Any, k: Any = 0) -> Any:
-    """Note what is on a diagonal and below."""
+    """Record the triangle on and below a diagonal."""
     return _triangle(recorder, m, k, lower=True)
 
 
 @notes(np.triu)
 def triu(recorder: Recorder, m: Any, k: Any = 0) -> Any:
-    """Note what is on a diagonal and above."""
+    """Record the triangle on and above a diagonal."""
     (offset,) = whole_numbers(k)
     return _triangle(recorder, m, offset - 1, lower=False)
 
@@ -231,7 +231,7 @@ def triu(recorder: Recorder, m: Any, k: Any = 0) -> Any:
 @notes(np.lib.stride_tricks.sliding_window_view)
 def sliding_window_view(recorder: Recorder, x: Any, window_shape: Any, axis: Any = None, *,
                         subok: bool = False, writeable: bool = False) -> Any:  # fmt: skip
-    """Note every window of an array, in new axes at the end."""
+    """Record every window of an array, in new axes at the end."""
     if writeable:
         raise Unsupported("windows that are written into")
     array, windows = taken(recorder, x), tuple(whole_numbers(window_shape))
@@ -259,7 +259,7 @@ WINDOWS.append(_windows)
 
 @notes(np.broadcast_arrays)
 def broadcast_arrays(recorder: Recorder, *args: Any, subok: bool = False) -> Any:
-    """Note arrays broadcast to the shape that they have together."""
+    """Record arrays broadcast to their common shape."""
     given: Sequence[Array] = [taken(recorder, one) for one in args]
     shape = broadcast(*(one.shape for one in given))
     return tuple(
@@ -271,7 +271,7 @@ def broadcast_arrays(recorder: Recorder, *args: Any, subok: bool = False) -> Any
 @notes(np.meshgrid)
 def meshgrid(recorder: Recorder, *xi: Any, copy: bool = True, sparse: bool = False,
              indexing: str = "xy") -> Any:  # fmt: skip
-    """Note coordinates along axes as arrays over a grid."""
+    """Record coordinates along axes as arrays over a grid."""
     if indexing not in ("xy", "ij") or not copy:
         raise Unsupported("a grid of views")
     order = list(range(len(xi)))

@@ -25,7 +25,7 @@ CHECKED_TAKE_ALONG = row("checked_take_along", np.take_along_axis, "gather", rai
 @notes(np.take, method="take")
 def take_(recorder: Recorder, a: Any, indices: Any, axis: Any = None, out: Any = None,
           mode: Any = "raise") -> Any:  # fmt: skip
-    """Note the values at places along an axis, or of the flat array."""
+    """Record the values at places along an axis, or of the flat array."""
     refuse(out=out)
     if mode != "raise":
         raise Unsupported(f"mode={mode!r}")
@@ -48,7 +48,7 @@ def take_(recorder: Recorder, a: Any, indices: Any, axis: Any = None, out: Any =
 
 @notes(np.take_along_axis)
 def take_along_axis(recorder: Recorder, arr: Any, indices: Any, axis: Any = -1) -> Any:
-    """Note the values at places of their own for each row along an axis."""
+    """Record the values at places of their own for each row along an axis."""
     array, places = taken(recorder, arr), numbers(recorder, indices)
     if axis is None:
         if len(places.shape) != 1:
@@ -80,7 +80,7 @@ def _sorts(recorder: Recorder, places: Node, shape: tuple[int, ...], axis: int) 
 
 @notes(np.compress)
 def compress(recorder: Recorder, condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
-    """Note the values along an axis where a condition holds."""
+    """Record the values along an axis where a condition holds."""
     refuse(out=out)
     array, mask = taken(recorder, a), numbers(recorder, condition)
     if axis is None:
@@ -96,13 +96,13 @@ def compress(recorder: Recorder, condition: Any, a: Any, axis: Any = None, out: 
 @notes(method="compress")
 def compress_method(recorder: Recorder, x: Any, condition: Any, axis: Any = None,
                     out: Any = None) -> Any:  # fmt: skip
-    """Note ``x.compress(condition)``."""
+    """Record ``x.compress(condition)``."""
     return compress(recorder, condition, x, axis, out)
 
 
 @notes(np.extract)
 def extract(recorder: Recorder, condition: Any, arr: Any) -> Any:
-    """Note the values of the flat array where a condition holds."""
+    """Record the values of the flat array where a condition holds."""
     array, mask = taken(recorder, arr), taken(recorder, condition)
     if mask.size != array.size:
         raise Unsupported("a condition of another length")

@@ -57,7 +57,7 @@ def _shape(recorder: Recorder, a: Any) -> tuple[int, ...]:
 
 @notes(np.choose, method="choose")
 def choose(recorder: Recorder, a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
-    """Note a choice among several arrays by their numbers."""
+    """Record a choice among several arrays by index."""
     number: Any = taken(recorder, a)
     if mode != "raise" or out is not None or not isinstance(choices, list | tuple) or not choices:
         raise Unsupported("a choice that is no plain one")

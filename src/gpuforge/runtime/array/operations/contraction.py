@@ -37,7 +37,7 @@ def product(recorder: Recorder, left: Node, right: Node) -> Node:
 
 @notes(np.matmul)
 def matmul(recorder: Recorder, x1: Any, x2: Any) -> Any:
-    """Note a matrix product; vectors are rows on the left and columns on the right."""
+    """Record a matrix product; vectors are rows on the left and columns on the right."""
     left, right = operand(recorder, x1), operand(recorder, x2)
     if not left.shape or not right.shape:
         raise Unsupported("a matrix product of a number")
@@ -55,7 +55,7 @@ def matmul(recorder: Recorder, x1: Any, x2: Any) -> Any:
 
 @notes(np.dot, method="dot")
 def dot(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
-    """Note ``np.dot``: over the last axis of the first and the last but one of the second."""
+    """Record ``np.dot``: over the last axis of the first and the last but one of the second."""
     refuse(out=out)
     left, right = taken(recorder, a), taken(recorder, b)
     if not left.ndim or not right.ndim:
@@ -72,7 +72,7 @@ def _scalar(array: Array) -> Array:
 
 @notes(np.vdot)
 def vdot(recorder: Recorder, a: Any, b: Any, /) -> Any:
-    """Note the product of two flat arrays, the first conjugated."""
+    """Record the product of two flat arrays, the first conjugated."""
     left, right = taken(recorder, a), taken(recorder, b)
     flat = [make(recorder, reshape(recorder, node_of(x), (x.size,))) for x in (left, right)]
     if flat[0].dtype.kind == "c":
@@ -82,7 +82,7 @@ def vdot(recorder: Recorder, a: Any, b: Any, /) -> Any:
 
 @notes(np.inner)
 def inner(recorder: Recorder, a: Any, b: Any, /) -> Any:
-    """Note the products over the last axes."""
+    """Record the products over the last axes."""
     left, right = taken(recorder, a), taken(recorder, b)
     if not left.ndim or not right.ndim:
         return note_ufunc(recorder, np.multiply, (left, right))
@@ -91,7 +91,7 @@ def inner(recorder: Recorder, a: Any, b: Any, /) -> Any:
 
 @notes(np.outer)
 def outer(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
-    """Note every product of two flat arrays."""
+    """Record every product of two flat arrays."""
     refuse(out=out)
     left, right = taken(recorder, a), taken(recorder, b)
     column = make(recorder, reshape(recorder, node_of(left), (left.size, 1)))
@@ -101,7 +101,7 @@ def outer(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
 
 @notes(np.linalg.outer)
 def linalg_outer(recorder: Recorder, x1: Any, x2: Any, /) -> Any:
-    """Note every product of two vectors."""
+    """Record every product of two vectors."""
     if any(taken(recorder, one).ndim != 1 for one in (x1, x2)):
         raise Unsupported("no vectors")
     return outer(recorder, x1, x2)
@@ -109,7 +109,7 @@ def linalg_outer(recorder: Recorder, x1: Any, x2: Any, /) -> Any:
 
 @notes(np.tensordot, np.linalg.tensordot)
 def tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
-    """Note a sum of products over several axes."""
+    """Record a sum of products over several axes."""
     left, right = operand(recorder, a), operand(recorder, b)
     one, two = _axes(axes, len(left.shape), len(right.shape))
     if tuple(left.shape[p] for p in one) != tuple(right.shape[p] for p in two):
@@ -142,7 +142,7 @@ def _axes(axes: Any, left: int, right: int) -> tuple[list[int], list[int]]:
 @notes(np.einsum)
 def einsum(recorder: Recorder, *operands: Any, out: Any = None, optimize: Any = False,
            **options: Any) -> Any:  # fmt: skip
-    """Note a sum of products by subscripts."""
+    """Record a sum of products by subscripts."""
     refuse(out=out, **options)
     subscripts, *given = operands
     if type(subscripts) is not str or "..." in subscripts:
@@ -184,7 +184,7 @@ def _terms(subscripts: str) -> tuple[list[str], str]:
 
 @notes(np.vecdot, np.linalg.vecdot)
 def vecdot(recorder: Recorder, x1: Any, x2: Any, /, *, axis: Any = -1) -> Any:
-    """Note the products along one axis, the first conjugated."""
+    """Record the products along one axis, the first conjugated."""
     left: Any = taken(recorder, x1)
     if left.dtype.kind == "c" or taken(recorder, x2).dtype.kind == "c":
         raise Unsupported("complex numbers, of which NumPy multiplies both parts at once")
@@ -196,5 +196,5 @@ def vecdot(recorder: Recorder, x1: Any, x2: Any, /, *, axis: Any = -1) -> Any:
 
 @notes(np.linalg.matmul)
 def linalg_matmul(recorder: Recorder, x1: Any, x2: Any, /) -> Any:
-    """Note a matrix product."""
+    """Record a matrix product."""
     return matmul(recorder, x1, x2)

@@ -59,7 +59,7 @@ for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
 @creates("full")
 def full(recorder: Recorder, shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *,
          device: Any = None, like: Any = None) -> Any:  # fmt: skip
-    """Note an array of one value."""
+    """Record an array of one value."""
     refuse(like=like)
     if type(fill_value) is Array:
         node = node_of(fill_value)
@@ -74,7 +74,7 @@ def full(recorder: Recorder, shape: Any, fill_value: Any, dtype: Any = None, ord
 @creates("eye")
 def eye(recorder: Recorder, N: Any, M: Any = None, k: Any = 0, dtype: Any = float,
         order: Any = "C", *, device: Any = None, like: Any = None) -> Any:  # fmt: skip
-    """Note ones on a diagonal."""
+    """Record ones on a diagonal."""
     refuse(like=like)
     rows, columns, made = int(N), int(N if M is None else M), np.dtype(dtype or float)
     node = recorder.note(EYE, (), (rows, columns, int(k), made), (rows, columns), made)
@@ -83,7 +83,7 @@ def eye(recorder: Recorder, N: Any, M: Any = None, k: Any = 0, dtype: Any = floa
 
 @creates("identity")
 def identity(recorder: Recorder, n: Any, dtype: Any = None, *, like: Any = None) -> Any:
-    """Note the identity matrix."""
+    """Record the identity matrix."""
     return eye(recorder, n, None, 0, dtype or float, like=like)
 
 
@@ -119,7 +119,7 @@ for _function, _value in ((np.zeros_like, 0), (np.ones_like, 1), (np.empty_like,
 @notes(np.full_like)
 def full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, order: Any = "K",
               subok: Any = True, shape: Any = None, *, device: Any = None) -> Any:  # fmt: skip
-    """Note an array of one value, like another."""
+    """Record an array of one value, like another."""
     array = taken(recorder, a)
     wanted = array.shape if shape is None else shape
     if type(fill_value) is Array:
@@ -129,7 +129,7 @@ def full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, or
 
 @notes(np.where)
 def where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Note a choice between two arrays, element by element."""
+    """Record a choice between two arrays, element by element."""
     if x is None or y is None:
         raise Unsupported("np.where with a condition alone")
     mask = cast(recorder, operand(recorder, condition), _BOOL)
@@ -155,7 +155,7 @@ def _both(recorder: Recorder, x: Any, y: Any) -> tuple[Node, Node]:
 @notes(np.clip, method="clip")
 def clip(recorder: Recorder, a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *,
          min: Any = None, max: Any = None, **options: Any) -> Any:  # fmt: skip
-    """Note values kept between two limits."""
+    """Record values kept between two limits."""
     refuse(**options)
     low = a_min if min is None or min is np._NoValue else min
     high = a_max if max is None or max is np._NoValue else max

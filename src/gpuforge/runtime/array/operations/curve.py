@@ -57,13 +57,13 @@ def _convolved(recorder: Recorder, a: Array, v: Array, mode: Any) -> Array:
 
 @notes(np.convolve)
 def convolve(recorder: Recorder, a: Any, v: Any, mode: Any = "full") -> Any:
-    """Note a convolution of two vectors."""
+    """Record a convolution of two vectors."""
     return _convolved(recorder, *_vectors(recorder, a, v), mode)
 
 
 @notes(np.correlate)
 def correlate(recorder: Recorder, a: Any, v: Any, mode: Any = "valid") -> Any:
-    """Note a correlation: a convolution with the second vector read backwards."""
+    """Record a correlation: a convolution with the second vector read backwards."""
     one, two = _vectors(recorder, a, v)
     if two.size > one.size and mode != "full":
         raise Unsupported("the second vector is longer")
@@ -78,7 +78,7 @@ def correlate(recorder: Recorder, a: Any, v: Any, mode: Any = "valid") -> Any:
 @notes(np.interp)
 def interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
            period: Any = None) -> Any:  # fmt: skip
-    """Note values of a piecewise linear curve."""
+    """Record values of a piecewise linear curve."""
     refuse(period=period)
     nodes = [numbers(recorder, one) for one in (x, xp, fp)]
     if any(node.dtype.kind == "c" for node in nodes):
@@ -95,7 +95,7 @@ def interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None, right
 
 @notes(np.vander)
 def vander(recorder: Recorder, x: Any, N: Any = None, increasing: Any = False) -> Any:
-    """Note the powers of a vector as columns."""
+    """Record the powers of a vector as columns."""
     array = taken(recorder, x)
     number = array.size if N is None else int(N)
     if array.ndim != 1 or number < 1:

@@ -20,7 +20,7 @@ from gpuforge.runtime.array.views import cast, follow_step, put, reshape
 
 @notes(np.diagonal, method="diagonal")
 def diagonal(recorder: Recorder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Any:
-    """Note a diagonal: a view that nobody may write into."""
+    """Record a diagonal: a read-only view."""
     array = taken(recorder, a)
     one, two = normalise_axis(axis1, array.ndim), normalise_axis(axis2, array.ndim)
     if one == two or type(offset) is not int:
@@ -31,26 +31,26 @@ def diagonal(recorder: Recorder, a: Any, offset: Any = 0, axis1: Any = 0, axis2:
 
 @notes(np.linalg.diagonal)
 def linalg_diagonal(recorder: Recorder, x: Any, /, *, offset: Any = 0) -> Any:
-    """Note diagonals of the last two axes."""
+    """Record diagonals of the last two axes."""
     return diagonal(recorder, x, offset, -2, -1)
 
 
 @notes(np.trace, method="trace")
 def trace(recorder: Recorder, x: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1,
           dtype: Any = None, out: Any = None) -> Any:  # fmt: skip
-    """Note sums of diagonals."""
+    """Record sums of diagonals."""
     return sum_(recorder, diagonal(recorder, x, offset, axis1, axis2), -1, dtype, out)
 
 
 @notes(np.linalg.trace)
 def linalg_trace(recorder: Recorder, x: Any, /, *, offset: Any = 0, dtype: Any = None) -> Any:
-    """Note sums of diagonals of the last two axes."""
+    """Record sums of diagonals of the last two axes."""
     return trace(recorder, x, offset, -2, -1, dtype)
 
 
 @notes(np.diag)
 def diag(recorder: Recorder, v: Any, k: Any = 0) -> Any:
-    """Note a diagonal, or a matrix with a vector as its diagonal."""
+    """Record a diagonal, or a matrix with a vector as its diagonal."""
     array = taken(recorder, v)
     if array.ndim == 2:
         return diagonal(recorder, array, k)
@@ -61,7 +61,7 @@ def diag(recorder: Recorder, v: Any, k: Any = 0) -> Any:
 
 @notes(np.diagflat)
 def diagflat(recorder: Recorder, v: Any, k: Any = 0) -> Any:
-    """Note a matrix with a flat array as its diagonal."""
+    """Record a matrix with a flat array as its diagonal."""
     array = taken(recorder, v)
     if type(k) is not int or not array.size:
         raise Unsupported("no diagonal")
@@ -82,7 +82,7 @@ def _matrix(recorder: Recorder, array: Array, k: int) -> Array:
 @notes(np.cross)
 def cross(recorder: Recorder, a: Any, b: Any, axisa: Any = -1, axisb: Any = -1, axisc: Any = -1,
           axis: Any = None) -> Any:  # fmt: skip
-    """Note the vector product of vectors of three."""
+    """Record the vector product of vectors of three."""
     if axis is not None:
         axisa = axisb = axisc = axis
     left, right = taken(recorder, a), taken(recorder, b)
@@ -102,5 +102,5 @@ def cross(recorder: Recorder, a: Any, b: Any, axisa: Any = -1, axisb: Any = -1, 
 
 @notes(np.linalg.cross)
 def linalg_cross(recorder: Recorder, x1: Any, x2: Any, /, *, axis: Any = -1) -> Any:
-    """Note the vector product of vectors of three."""
+    """Record the vector product of vectors of three."""
     return cross(recorder, x1, x2, axis=axis)

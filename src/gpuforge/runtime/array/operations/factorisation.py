@@ -1,4 +1,4 @@
-"""Factorisations, solves and what NumPy computes with LAPACK.
+"""Factorisations, solves and other LAPACK-based functions of NumPy.
 
 Each is evaluated at its statement, because NumPy raises LinAlgError for some values.
 """
@@ -43,7 +43,7 @@ def _least_squares(a: Any, b: Any, rcond: Any) -> tuple[Any, ...]:
 
 
 PICK = row("pick", lambda values, place: values[place], "view")
-"""what a row with several results gives, which of them"""
+"""the result of a row with several results, index"""
 SOLVE = _row("solve", np.linalg.solve)
 """matrices, right-hand sides: (..., n, n), (..., n, k) of one dtype"""
 INV = _row("inv", np.linalg.inv)
@@ -61,12 +61,11 @@ EIGH = _row("eigh", lambda array, part: tuple(np.linalg.eigh(array, part)))
 """several: eigenvalues, eigenvectors; part is L or U"""
 EIGVALSH = _row("eigvalsh", np.linalg.eigvalsh)
 PINV = _row("pinv", np.linalg.pinv)
-"""array, share of the largest singular value below which others count as none"""
+"""array, share of the largest singular value below which others count as zero"""
 COND = _row("cond", _plain(np.linalg.cond))
 """array, order"""
 LSTSQ = _row("lstsq", _least_squares)
-"""several: solution, residuals, rank, singular values; how many residuals there are depends on
-values"""
+"""several: solution, residuals, rank, singular values; residuals' length depends on values"""
 
 
 def real_dtype(dtype: Dtype) -> Dtype:
@@ -75,12 +74,12 @@ def real_dtype(dtype: Dtype) -> Dtype:
 
 
 def common_dtype(*dtypes: Dtype) -> Dtype:
-    """Return the dtype in which NumPy's linear algebra gives its result.
+    """Return the dtype of the results of NumPy's linear algebra.
 
     Raises
     ------
     Unsupported
-        If it has none of them; NumPy says so best.
+        If NumPy does not support a dtype, so that it raises its own error.
     """
     if any(dtype.kind in "fc" and dtype.char not in "fdFD" for dtype in dtypes):
         raise Unsupported("a dtype that LAPACK does not have")
@@ -96,7 +95,7 @@ def matrices(recorder: Recorder, x: Any, *, square: bool = False) -> Node:
     Raises
     ------
     Unsupported
-        If they are no matrices, empty, or not square where they have to be.
+        If they are not matrices, empty, or not square where they have to be.
     """
     node = operand(recorder, x)
     if len(node.shape) < 2 or 0 in node.shape:
@@ -110,9 +109,9 @@ def several(
     recorder: Recorder, operation: Operation, inputs: tuple[Node, ...], params: tuple[Any, ...],
     results: list[tuple[Shape, Dtype]],
 ) -> list[Node]:  # fmt: skip
-    """Note an operation with several results and return their nodes.
+    """Record an operation with several results and return their nodes.
 
-    Nothing refers to the node of them all, so that nobody asks for it.
+    Nothing refers to their common node, so it is never an output itself.
     """
     recorder.begin()
     recorder.check(operation, inputs[0].dtype)
@@ -133,7 +132,7 @@ def _made(recorder: Recorder, nodes: list[Node]) -> list[Array]:
 
 @notes(np.linalg.solve)
 def solve(recorder: Recorder, a: Any, b: Any) -> Any:
-    """Note the solution of systems of equations; vectors are columns."""
+    """Record the solution of systems of equations; vectors are columns."""
     left, right = matrices(recorder, a, square=True), operand(recorder, b)
     made = common_dtype(left.dtype, right.dtype)
     if not right.shape or 0 in right.shape:
@@ -152,14 +151,14 @@ def solve(recorder: Recorder, a: Any, b: Any) -> Any:
 
 @notes(np.linalg.inv)
 def inv(recorder: Recorder, a: Any) -> Any:
-    """Note inverses."""
+    """Record inverses."""
     node = matrices(recorder, a, square=True)
     return make(recorder, recorder.note(INV, (node,), (), node.shape, node.dtype))
 
 
 @notes(np.linalg.det)
 def det(recorder: Recorder, a: Any) -> Any:
-    """Note determinants."""
+    """Record determinants."""
     node = matrices(recorder, a, square=True)
     made = recorder.note(DET, (node,), (), node.shape[:-2], node.dtype)
     return make(recorder, made, scalar=made.shape == ())
@@ -167,7 +166,7 @@ def det(recorder: Recorder, a: Any) -> Any:
 
 @notes(np.linalg.slogdet)
 def slogdet(recorder: Recorder, a: Any) -> Any:
-    """Note signs and logarithms of determinants."""
+    """Record signs and logarithms of determinants."""
     node = matrices(recorder, a, square=True)
     front = node.shape[:-2]
     results = [(front, node.dtype), (front, real_dtype(node.dtype))]
@@ -176,7 +175,7 @@ def slogdet(recorder: Recorder, a: Any) -> Any:
 
 @notes(np.linalg.cholesky)
 def cholesky(recorder: Recorder, a: Any, /, *, upper: Any = False) -> Any:
-    """Note Cholesky factors."""
+    """Record Cholesky factors."""
     node = matrices(recorder, a, square=True)
     made = recorder.note(CHOLESKY, (node,), (bool(upper),), node.shape, node.dtype)
     return make(recorder, made)
@@ -184,7 +183,7 @@ def cholesky(recorder: Recorder, a: Any, /, *, upper: Any = False) -> Any:
 
 @notes(np.linalg.qr)
 def qr(recorder: Recorder, a: Any, mode: Any = "reduced") -> Any:
-    """Note factors q and r, or r alone."""
+    """Record factors q and r, or r alone."""
     node = matrices(recorder, a)
     *front, rows, columns = node.shape
     least = min(rows, columns)
@@ -204,7 +203,7 @@ def qr(recorder: Recorder, a: Any, mode: Any = "reduced") -> Any:
 @notes(np.linalg.svd)
 def svd(recorder: Recorder, a: Any, full_matrices: Any = True, compute_uv: Any = True,
         hermitian: Any = False) -> Any:  # fmt: skip
-    """Note singular values, with their vectors unless these are not wanted."""
+    """Record singular values, with their vectors unless these are not wanted."""
     if hermitian:
         raise Unsupported("hermitian=True")
     if not compute_uv:
@@ -223,7 +222,7 @@ def svd(recorder: Recorder, a: Any, full_matrices: Any = True, compute_uv: Any =
 
 @notes(np.linalg.svdvals)
 def svdvals(recorder: Recorder, x: Any, /) -> Any:
-    """Note singular values."""
+    """Record singular values."""
     node = matrices(recorder, x)
     shape = (*node.shape[:-2], min(node.shape[-2:]))
     return make(recorder, recorder.note(SVDVALS, (node,), (), shape, real_dtype(node.dtype)))
@@ -237,7 +236,7 @@ def _part(part: Any) -> str:
 
 @notes(np.linalg.eigh)
 def eigh(recorder: Recorder, a: Any, UPLO: Any = "L") -> Any:
-    """Note eigenvalues and eigenvectors of Hermitian matrices."""
+    """Record eigenvalues and eigenvectors of Hermitian matrices."""
     node = matrices(recorder, a, square=True)
     results = [(node.shape[:-1], real_dtype(node.dtype)), (node.shape, node.dtype)]
     return _EIGH(*_made(recorder, several(recorder, EIGH, (node,), (_part(UPLO),), results)))
@@ -245,7 +244,7 @@ def eigh(recorder: Recorder, a: Any, UPLO: Any = "L") -> Any:
 
 @notes(np.linalg.eigvalsh)
 def eigvalsh(recorder: Recorder, a: Any, UPLO: Any = "L") -> Any:
-    """Note eigenvalues of Hermitian matrices."""
+    """Record eigenvalues of Hermitian matrices."""
     node = matrices(recorder, a, square=True)
     made = real_dtype(node.dtype)
     return make(recorder, recorder.note(EIGVALSH, (node,), (_part(UPLO),), node.shape[:-1], made))
@@ -253,7 +252,7 @@ def eigvalsh(recorder: Recorder, a: Any, UPLO: Any = "L") -> Any:
 
 @notes(np.linalg.cond)
 def cond(recorder: Recorder, x: Any, p: Any = None) -> Any:
-    """Note condition numbers."""
+    """Record condition numbers."""
     node = matrices(recorder, x)
     if p is not None and p not in (2, -2, 1, -1, np.inf, -np.inf, "fro"):
         raise Unsupported(f"p={p!r}")
@@ -265,7 +264,7 @@ def cond(recorder: Recorder, x: Any, p: Any = None) -> Any:
 
 @notes(np.linalg.lstsq)
 def lstsq(recorder: Recorder, a: Any, b: Any, rcond: Any = None) -> Any:
-    """Note a solution with least squares; the number of residuals is known once it is evaluated."""
+    """Record a least-squares solution; the number of residuals is known once it is evaluated."""
     left, right = matrices(recorder, a), operand(recorder, b)
     if len(left.shape) != 2 or len(right.shape) not in (1, 2) or 0 in right.shape:
         raise Unsupported("no single system of equations")
@@ -290,7 +289,7 @@ def lstsq(recorder: Recorder, a: Any, b: Any, rcond: Any = None) -> Any:
 @notes(np.linalg.pinv)
 def pinv(recorder: Recorder, a: Any, rcond: Any = None, hermitian: Any = False, *,
          rtol: Any = np._NoValue) -> Any:  # fmt: skip
-    """Note pseudo-inverses."""
+    """Record pseudo-inverses."""
     node = matrices(recorder, a)
     if hermitian or (rcond is not None and rtol is not np._NoValue):
         raise Unsupported("hermitian=True, or two tolerances")

@@ -1,4 +1,4 @@
-"""What is known of an array without its values: shapes, sizes and dtypes."""
+"""Queries that need no values: shapes, sizes and dtypes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _known(recorder: Recorder, a: Any) -> Array:
 
 @notes(np.shape)
 def shape(recorder: Recorder, a: Any) -> tuple[int, ...]:
-    """Return the lengths of an array."""
+    """Return the shape of an array."""
     return _known(recorder, a).shape
 
 
@@ -46,7 +46,7 @@ def size(recorder: Recorder, a: Any, axis: Any = None) -> int:
 
 
 def _shared(function: Callable[..., bool]) -> Any:
-    """Return what asks whether two arrays share memory as they would in NumPy."""
+    """Return a function that tells whether two arrays would share memory in NumPy."""
 
     def ask(recorder: Recorder, a: Any, b: Any, /, max_work: Any = None) -> bool:
         whole = [storage_of(one) if type(one) is Array else None for one in (a, b)]
@@ -63,18 +63,18 @@ for _function in (np.shares_memory, np.may_share_memory):
 
 @notes(np.iscomplexobj)
 def iscomplexobj(recorder: Recorder, x: Any) -> bool:
-    """Return whether the dtype is a complex one."""
+    """Return whether the dtype is complex."""
     return bool(_known(recorder, x).dtype.kind == "c")
 
 
 @notes(np.isrealobj)
 def isrealobj(recorder: Recorder, x: Any) -> bool:
-    """Return whether the dtype is no complex one."""
+    """Return whether the dtype is not complex."""
     return bool(_known(recorder, x).dtype.kind != "c")
 
 
 def _by_dtypes(function: Callable[..., Any]) -> Any:
-    """Return what asks a function of NumPy with dtypes instead of arrays."""
+    """Return a function that calls a NumPy function with dtypes instead of arrays."""
 
     def ask(recorder: Recorder, *given: Any) -> Any:
         return function(*(one.dtype if type(one) is Array else one for one in given))
@@ -93,7 +93,7 @@ def can_cast(recorder: Recorder, from_: Any, to: Any, casting: Any = "safe") -> 
 
 @notes(np.common_type)
 def common_type(recorder: Recorder, *arrays: Any) -> Any:
-    """Return the inexact dtype that arrays have together."""
+    """Return the common inexact dtype of arrays."""
     return np.common_type(
         *(np.empty(0, one.dtype) if type(one) is Array else one for one in arrays)
     )

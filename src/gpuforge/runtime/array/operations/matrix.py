@@ -1,4 +1,4 @@
-"""What NumPy composes of products and factorisations: ranks, powers and chains of matrices."""
+"""Functions that NumPy composes of products and factorisations: ranks, powers, matrix chains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuforge.runtime.array.views import broadcast_to
 @notes(np.linalg.matrix_rank)
 def matrix_rank(recorder: Recorder, A: Any, tol: Any = None, hermitian: Any = False, *,
                 rtol: Any = None) -> Any:  # fmt: skip
-    """Note how many singular values are not small."""
+    """Record the number of singular values that are not small."""
     given = taken(recorder, A)
     if hermitian or given.ndim < 2 or (tol is not None and rtol is not None):
         raise Unsupported("hermitian=True, or no matrix")
@@ -40,7 +40,7 @@ def matrix_rank(recorder: Recorder, A: Any, tol: Any = None, hermitian: Any = Fa
 
 @notes(np.linalg.matrix_power)
 def matrix_power(recorder: Recorder, a: Any, n: Any) -> Any:
-    """Note a whole power of matrices, by NumPy's own products."""
+    """Record an integer power of matrices, by the same products as NumPy."""
     given = taken(recorder, a)
     if given.ndim < 2 or given.shape[-1] != given.shape[-2] or type(n) is not int:
         raise Unsupported("a matrix that is not square, or no whole power")
@@ -65,7 +65,7 @@ def matrix_power(recorder: Recorder, a: Any, n: Any) -> Any:
 
 @notes(np.linalg.multi_dot)
 def multi_dot(recorder: Recorder, arrays: Any, *, out: Any = None) -> Any:
-    """Note a product of several matrices, in the order with the fewest multiplications."""
+    """Record a product of several matrices, in the order with the fewest multiplications."""
     refuse(out=out)
     given = [taken(recorder, one) for one in arrays]
     if len(given) < 2 or any(one.ndim != 2 for one in given[1:-1]):
@@ -89,7 +89,7 @@ def multi_dot(recorder: Recorder, arrays: Any, *, out: Any = None) -> Any:
 
 
 def _splits(lengths: list[int]) -> dict[tuple[int, int], int]:
-    """Return where to split each part of a chain of matrices of such lengths."""
+    """Return the best split of each part of a matrix chain with these dimensions."""
     number = len(lengths) - 1
     costs = {(place, place): 0 for place in range(number)}
     splits: dict[tuple[int, int], int] = {}

@@ -1,4 +1,4 @@
-"""Norms, by the sums, extremes and singular values that NumPy takes."""
+"""Norms, from the same sums, extremes and singular values as in NumPy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _inexact(recorder: Recorder, x: Any) -> Array:
 @notes(np.linalg.norm)
 def norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None,
          keepdims: Any = False) -> Any:  # fmt: skip
-    """Note norms of vectors or matrices."""
+    """Record norms of vectors or matrices."""
     array = _inexact(recorder, x)
     ndim = array.ndim
     if type(ord) not in (type(None), int, float, str):
@@ -110,7 +110,7 @@ def _of_matrices(recorder: Recorder, array: Any, order: Any, axes: tuple[int, ..
 @notes(np.linalg.vector_norm)
 def vector_norm(recorder: Recorder, x: Any, /, *, axis: Any = None, keepdims: Any = False,
                 ord: Any = 2) -> Any:  # fmt: skip
-    """Note norms over one axis or several, taken together."""
+    """Record norms over one axis or several, taken together."""
     array = taken(recorder, x)
     shape = array.shape
     axes = normalise_axes(axis, len(shape))
@@ -128,5 +128,5 @@ def vector_norm(recorder: Recorder, x: Any, /, *, axis: Any = None, keepdims: An
 @notes(np.linalg.matrix_norm)
 def matrix_norm(recorder: Recorder, x: Any, /, *, keepdims: Any = False,
                 ord: Any = "fro") -> Any:  # fmt: skip
-    """Note norms of the matrices in the last two axes."""
+    """Record norms of the matrices in the last two axes."""
     return norm(recorder, x, ord, (-2, -1), keepdims)

@@ -22,7 +22,7 @@ from gpuforge.runtime.array.views import reshape, transpose
 
 
 def _sorted(recorder: Recorder, x: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
-    """Return the values with the axes taken together as the last one, in order; and the axes."""
+    """Return the values sorted, with the reduced axes merged into the last one; and the axes."""
     node = node_of(taken(recorder, x))
     shape = node.shape
     axes = normalise_axes(axis, len(shape))
@@ -53,7 +53,7 @@ def _with_nan(recorder: Recorder, values: Any, made: Any, *, spread: bool = Fals
 @notes(np.median)
 def median(recorder: Recorder, a: Any, axis: Any = None, out: Any = None,
            overwrite_input: Any = False, keepdims: Any = False) -> Any:  # fmt: skip
-    """Note the value in the middle, or the mean of the two there."""
+    """Record the median."""
     refuse(out=out)
     if overwrite_input:
         raise Unsupported("overwrite_input=True")
@@ -68,7 +68,7 @@ def median(recorder: Recorder, a: Any, axis: Any = None, out: Any = None,
 def quantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, out: Any = None,
              overwrite_input: Any = False, method: Any = "linear", keepdims: Any = False, *,
              weights: Any = None) -> Any:  # fmt: skip
-    """Note quantiles with linear interpolation; `q` is looked at."""
+    """Record quantiles with linear interpolation; `q` is read on the host."""
     refuse(out=out, weights=weights)
     if method != "linear" or overwrite_input:
         raise Unsupported(f"method={method!r} or overwrite_input=True")
@@ -79,7 +79,7 @@ def quantile(recorder: Recorder, a: Any, q: Any, axis: Any = None, out: Any = No
 def percentile(recorder: Recorder, a: Any, q: Any, axis: Any = None, out: Any = None,
                overwrite_input: Any = False, method: Any = "linear", keepdims: Any = False, *,
                weights: Any = None) -> Any:  # fmt: skip
-    """Note percentiles with linear interpolation; `q` is looked at."""
+    """Record percentiles with linear interpolation; `q` is read on the host."""
     refuse(out=out, weights=weights)
     if method != "linear" or overwrite_input:
         raise Unsupported(f"method={method!r} or overwrite_input=True")
@@ -119,7 +119,7 @@ def _quantiles(
 
 
 def _places(virtual: Host, length: int) -> tuple[Host, Host, Host]:
-    """Return the places before and after, the last one for what is beyond, and the way between."""
+    """Return the indices before and after, clipped to the last one, and the weights between."""
     before = np.floor(virtual)
     after = before + 1
     beyond = virtual >= length - 1
@@ -161,7 +161,7 @@ def _several(recorder: Recorder, values: Any, virtual: Host) -> Any:
 
 
 def _between(recorder: Recorder, low: Any, high_end: Any, share: Any, *, high: bool) -> Any:
-    """Return NumPy's interpolation, from the end that is nearer."""
+    """Return NumPy's interpolation, computed from the nearer end."""
     apart = note_ufunc(recorder, np.subtract, (high_end, low))
     if high:
         rest = 1 - share

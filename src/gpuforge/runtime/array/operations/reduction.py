@@ -78,7 +78,7 @@ def _summed(recorder: Recorder, operation: Operation, node: Node, axis: Any, kee
 @notes(np.sum, method="sum")
 def sum_(recorder: Recorder, x: Any, axis: Any = None, dtype: Any = None, out: Any = None,
          keepdims: Any = False, initial: Any = _NONE, where: Any = _NONE) -> Any:  # fmt: skip
-    """Note a sum."""
+    """Record a sum."""
     refuse(initial=initial, where=where)
     return _finish(
         recorder, _summed(recorder, SUM, operand(recorder, x), axis, keepdims, dtype), out
@@ -88,7 +88,7 @@ def sum_(recorder: Recorder, x: Any, axis: Any = None, dtype: Any = None, out: A
 @notes(np.prod, method="prod")
 def prod(recorder: Recorder, x: Any, axis: Any = None, dtype: Any = None, out: Any = None,
          keepdims: Any = False, initial: Any = _NONE, where: Any = _NONE) -> Any:  # fmt: skip
-    """Note a product."""
+    """Record a product."""
     refuse(initial=initial, where=where)
     return _finish(
         recorder, _summed(recorder, PROD, operand(recorder, x), axis, keepdims, dtype), out
@@ -128,7 +128,7 @@ notes(np.all, method="all")(_truth(ALL))
 
 @notes(np.count_nonzero)
 def count_nonzero(recorder: Recorder, x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """Note how many values are not zero."""
+    """Record the number of non-zero values."""
     node = cast(recorder, cast(recorder, operand(recorder, x), _BOOL), _INT)
     made = _reduce(recorder, SUM, node, axis, keepdims, _INT)
     if axis is None and not keepdims and _COUNTS_IN_PYTHON:
@@ -182,7 +182,7 @@ def _number_of(node: Node, axis: Any) -> int:
 @notes(np.mean, method="mean")
 def mean(recorder: Recorder, x: Any, axis: Any = None, dtype: Any = None, out: Any = None,
          keepdims: Any = False, *, where: Any = _NONE) -> Any:  # fmt: skip
-    """Note a mean."""
+    """Record a mean."""
     refuse(where=where)
     node = operand(recorder, x)
     if 0 in node.shape:
@@ -222,7 +222,7 @@ def _spread(recorder: Recorder, x: Any, axis: Any, dtype: Any, ddof: Any, keepdi
 def var(recorder: Recorder, x: Any, axis: Any = None, dtype: Any = None, out: Any = None,
         ddof: Any = 0, keepdims: Any = False, *, where: Any = _NONE, mean: Any = _NONE,
         correction: Any = _NONE) -> Any:  # fmt: skip
-    """Note a variance."""
+    """Record a variance."""
     refuse(where=where, mean=mean)
     ddof = ddof if correction is _NONE else correction
     made = _spread(recorder, x, axis, dtype, ddof, keepdims)
@@ -233,7 +233,7 @@ def var(recorder: Recorder, x: Any, axis: Any = None, dtype: Any = None, out: An
 def std(recorder: Recorder, x: Any, axis: Any = None, dtype: Any = None, out: Any = None,
         ddof: Any = 0, keepdims: Any = False, *, where: Any = _NONE, mean: Any = _NONE,
         correction: Any = _NONE) -> Any:  # fmt: skip
-    """Note a standard deviation."""
+    """Record a standard deviation."""
     refuse(where=where, mean=mean)
     ddof = ddof if correction is _NONE else correction
     made = _spread(recorder, x, axis, dtype, ddof, keepdims)
@@ -251,7 +251,7 @@ def _real_result(x: Any, recorder: Recorder, dtype: Any) -> Dtype:
 def ptp(
     recorder: Recorder, x: Any, axis: Any = None, out: Any = None, keepdims: Any = False
 ) -> Any:
-    """Note the distance of the extremes."""
+    """Record the difference between maximum and minimum."""
     node = operand(recorder, x)
     high = make(recorder, _reduce(recorder, MAX, node, axis, keepdims, node.dtype))
     low = make(recorder, _reduce(recorder, MIN, node, axis, keepdims, node.dtype))
@@ -259,7 +259,7 @@ def ptp(
 
 
 def _ufunc_reduce(recording: Any) -> Any:
-    """Return what notes ``ufunc.reduce``, whose axis is 0 unless it is given."""
+    """Return a function that records ``ufunc.reduce``, whose default axis is 0."""
 
     def reduce(recorder: Recorder, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
                keepdims: Any = False, initial: Any = _NONE, where: Any = True) -> Any:  # fmt: skip

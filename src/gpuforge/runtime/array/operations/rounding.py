@@ -1,4 +1,4 @@
-"""Rounding: to decimals, to whole numbers, and into whole and fractional parts."""
+"""Rounding: to decimals, to integers, and into integer and fractional parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuforge.runtime.array.unsupported import Unsupported
 
 @notes(np.round, np.around, method="round")
 def round_(recorder: Recorder, a: Any, decimals: Any = 0, out: Any = None) -> Any:
-    """Note values rounded to decimals, halves to even: scaled, rounded and scaled back."""
+    """Record values rounded to decimals, halves to even: scaled, rounded and scaled back."""
     array, digits = taken(recorder, a), int(decimals.__index__())
     if array.dtype.kind not in "fiu" or (array.dtype.kind != "f" and digits < 0):
         raise Unsupported(f"{array.dtype} rounded to {digits} decimals")
@@ -36,13 +36,13 @@ def round_(recorder: Recorder, a: Any, decimals: Any = 0, out: Any = None) -> An
 
 @notes(np.fix)
 def fix(recorder: Recorder, x: Any, out: Any = None) -> Any:
-    """Note values rounded towards zero."""
+    """Record values rounded towards zero."""
     return into(out, note_ufunc(recorder, np.trunc, (taken(recorder, x),)))
 
 
 @notes(np.divmod)
 def divmod_(recorder: Recorder, x1: Any, x2: Any, /, **options: Any) -> Any:
-    """Note quotient and remainder."""
+    """Record quotient and remainder."""
     refuse(**options)
     given = (x1, x2)
     return (
@@ -53,7 +53,7 @@ def divmod_(recorder: Recorder, x1: Any, x2: Any, /, **options: Any) -> Any:
 
 @notes(np.modf)
 def modf(recorder: Recorder, x: Any, /, **options: Any) -> Any:
-    """Note fractional and whole parts; an infinity is all whole."""
+    """Record fractional and whole parts; an infinity is all whole."""
     refuse(**options)
     array = taken(recorder, x)
     if operand(recorder, x).dtype.kind != "f":

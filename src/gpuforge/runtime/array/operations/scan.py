@@ -1,4 +1,4 @@
-"""Running sums, products and extremes, and differences of neighbours."""
+"""Running sums, products and extremes, and differences of neighbouring elements."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _accumulated(recorder: Recorder, operation: Operation, node: Node, axis: Any
 
 
 def _accumulate(operation: Operation, *, wide: bool) -> Any:
-    """Return what notes ``ufunc.accumulate``."""
+    """Return a function that records ``ufunc.accumulate``."""
 
     def accumulate(recorder: Recorder, array: Any, axis: Any = 0, dtype: Any = None,
                    out: Any = None) -> Any:  # fmt: skip
@@ -73,7 +73,7 @@ for _ufunc, _operation, _sums in (
 
 
 def _running(operation: Operation, empty: int | None = None) -> Any:
-    """Return what notes ``np.cumsum`` or ``np.cumprod``; NaN are taken as `empty` if given."""
+    """Return a recorder of ``np.cumsum`` or ``np.cumprod``; NaN count as `empty` if given."""
 
     def running(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None,
                 out: Any = None) -> Any:  # fmt: skip
@@ -121,7 +121,7 @@ notes(np.cumulative_prod)(_cumulative(CUMPROD, 1))
 @notes(np.diff)
 def diff(recorder: Recorder, a: Any, n: Any = 1, axis: Any = -1, prepend: Any = _NONE,
          append: Any = _NONE) -> Any:  # fmt: skip
-    """Note differences of neighbours."""
+    """Record differences of neighbouring elements."""
     array: Any = taken(recorder, a)
     if type(n) is not int or n < 0 or not array.ndim:
         raise Unsupported("no order of differences")
@@ -150,7 +150,7 @@ def _end(recorder: Recorder, value: Any, shape: tuple[int, ...]) -> Any:
 
 @notes(np.ediff1d)
 def ediff1d(recorder: Recorder, ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """Note differences of neighbours in a flat array, with others before and after."""
+    """Record differences of neighbours in a flat array, with values added at the ends."""
     array: Any = ravel(recorder, ary)
     made = note_ufunc(recorder, np.subtract, (array[1:], array[:-1]))
     if to_end is None and to_begin is None:

@@ -34,25 +34,25 @@ ARGSORT = row("argsort", lambda array, axis: np.argsort(array, axis=axis, stable
 SEARCHSORTED = row("searchsorted", lambda *given: np.asarray(np.searchsorted(*given)), "sort")
 """sorted array, values of its dtype, side"""
 BINCOUNT = row("bincount", _bincount, "reduction", raises=True)
-"""array, weights if there are any, least length; how long the result is depends on values"""
+"""array, weights if any, minimum length; the length of the result depends on values"""
 NONZERO = row("nonzero", lambda array: np.array(np.nonzero(array)), "gather", raises=True)
-"""places along each axis as rows of a matrix; how many there are depends on values"""
+"""indices along each axis as rows of a matrix; their number depends on values"""
 UNIQUE = row("unique", np.unique, "sort", raises=True)
-"""flat array; how many different values there are depends on values"""
+"""flat array; the number of unique elements depends on values"""
 
 
 def of_unknown_length(
     recorder: Recorder, operation: Operation, nodes: tuple[Node, ...], params: tuple[Any, ...],
     shape: Shape, dtype: Dtype,
 ) -> Array:  # fmt: skip
-    """Return what an operation makes whose shape is known once it is evaluated."""
+    """Return the result of an operation whose shape is known only after evaluation."""
     made = recorder.note(operation, nodes, params, shape, dtype)
     made.shape = tuple(int(length) for length in made.value.shape)
     return make(recorder, made)
 
 
 def _flat_unless(recorder: Recorder, x: Any, axis: Any) -> tuple[Node, int]:
-    """Return the node to sort and the axis: a flat one where the axis is None."""
+    """Return the node to sort and the axis; the node is flattened if `axis` is None."""
     node = operand(recorder, x)
     if axis is None:
         return reshape(recorder, node, (count(node.shape),)), 0
@@ -68,7 +68,7 @@ def _check(kind: Any, order: Any, stable: Any) -> None:
 @notes(np.sort)
 def sort(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *,
          stable: Any = None) -> Any:  # fmt: skip
-    """Note a sorted copy."""
+    """Record a sorted copy."""
     _check(kind, order, stable)
     node, at = _flat_unless(recorder, a, axis)
     return make(recorder, recorder.note(SORT, (node,), (at,), node.shape, node.dtype))
@@ -77,7 +77,7 @@ def sort(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: An
 @notes(method="sort")
 def sort_in_place(recorder: Recorder, x: Array, axis: Any = -1, kind: Any = None,
                   order: Any = None, *, stable: Any = None) -> None:  # fmt: skip
-    """Note ``x.sort()``: the sorted values are written over the array."""
+    """Record ``x.sort()``: the sorted values are written over the array."""
     if x._scalar or axis is None:
         raise Unsupported("a scalar has no order")
     assign_all(x, node_of(sort(recorder, x, axis, kind, order, stable=stable)))
@@ -86,7 +86,7 @@ def sort_in_place(recorder: Recorder, x: Array, axis: Any = -1, kind: Any = None
 @notes(np.argsort, method="argsort")
 def argsort(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *,
             stable: Any = None) -> Any:  # fmt: skip
-    """Note the places that sort an array; equal values keep their order."""
+    """Record the indices that sort an array; the sort is stable."""
     _check(kind, order, stable)
     node, at = _flat_unless(recorder, a, axis)
     return make(recorder, recorder.note(ARGSORT, (node,), (at,), node.shape, _INT))
@@ -95,7 +95,7 @@ def argsort(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order:
 @notes(np.searchsorted, method="searchsorted")
 def searchsorted(recorder: Recorder, a: Any, v: Any, side: Any = "left",
                  sorter: Any = None) -> Any:  # fmt: skip
-    """Note where values would be put into a sorted array."""
+    """Record where values would be inserted into a sorted array."""
     refuse(sorter=sorter)
     ordered, wanted = numbers(recorder, a), numbers(recorder, v)
     if side not in ("left", "right") or len(ordered.shape) != 1:
@@ -108,7 +108,7 @@ def searchsorted(recorder: Recorder, a: Any, v: Any, side: Any = "left",
 
 @notes(np.digitize)
 def digitize(recorder: Recorder, x: Any, bins: Any, right: Any = False) -> Any:
-    """Note in which bin each value falls; the order of the bins is looked at."""
+    """Record the bin of each value; the bins are read to find their order."""
     edges, values = numbers(recorder, bins), numbers(recorder, x)
     if len(edges.shape) != 1 or not edges.shape[0] or values.dtype.kind == "c":
         raise Unsupported("no bins")
@@ -126,7 +126,7 @@ def digitize(recorder: Recorder, x: Any, bins: Any, right: Any = False) -> Any:
 
 @notes(np.bincount)
 def bincount(recorder: Recorder, x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
-    """Note how often each whole number is there, or the sums of their weights."""
+    """Record how often each integer occurs, or the sum of its weights."""
     node = numbers(recorder, x)
     if node.dtype.kind not in "biu" or node.dtype.char in "LQ" or len(node.shape) != 1:
         raise Unsupported("no vector of whole numbers")
@@ -152,20 +152,20 @@ def _nonzero(recorder: Recorder, a: Any) -> Array:
 
 @notes(np.nonzero, method="nonzero")
 def nonzero(recorder: Recorder, a: Any) -> Any:
-    """Note the places of values that are not zero, for each axis."""
+    """Record the indices of non-zero values, one array per axis."""
     places: Any = _nonzero(recorder, a)
     return tuple(make(recorder, node_of(places[axis])) for axis in range(places.shape[0]))
 
 
 @notes(np.argwhere)
 def argwhere(recorder: Recorder, a: Any) -> Any:
-    """Note the places of values that are not zero, one after the other."""
+    """Record the indices of non-zero values, one row per value."""
     return transpose_(recorder, _nonzero(recorder, a))
 
 
 @notes(np.flatnonzero)
 def flatnonzero(recorder: Recorder, a: Any) -> Any:
-    """Note the places of values that are not zero in the flat array."""
+    """Record the indices of non-zero values in the flat array."""
     node = operand(recorder, a)
     flat = make(recorder, reshape(recorder, node, (count(node.shape),)))
     return nonzero(recorder, flat)[0]
@@ -175,7 +175,7 @@ def flatnonzero(recorder: Recorder, a: Any) -> Any:
 def unique(recorder: Recorder, ar: Any, return_index: Any = False, return_inverse: Any = False,
            return_counts: Any = False, axis: Any = None, *, equal_nan: Any = True,
            sorted: Any = True) -> Any:  # fmt: skip
-    """Note the different values, in order."""
+    """Record the sorted unique values."""
     refuse(axis=axis)
     if return_index or return_inverse or return_counts or not equal_nan or not sorted:
         raise Unsupported("more than the sorted values is asked for")

@@ -1,4 +1,4 @@
-"""Statistics: means with weights, what leaves NaN out, covariances, histograms."""
+"""Statistics: weighted means, functions that ignore NaN, covariances, histograms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuforge.runtime.array.unsupported import Unsupported
 from gpuforge.runtime.array.views import broadcast_to, cast, reshape
 
 HISTOGRAM = row("histogram", lambda array, edges: np.histogram(array, edges)[0], "reduction")
-"""flat array, edges of one dtype, in order: how many values lie between, the last edge too"""
+"""flat array, sorted edges of one dtype: counts per bin, the last one closed"""
 _INT = np.dtype(np.intp)
 _NONE = np._NoValue
 
@@ -31,13 +31,13 @@ follow_numpy(
 )  # fmt: skip
 
 
-# -- a mean with weights --------------------------------------------------------------------------
+# -- weighted means ------------------------------------------------------------------------------
 
 
 @notes(np.average)
 def average(recorder: Recorder, a: Any, axis: Any = None, weights: Any = None,
             returned: Any = False, *, keepdims: Any = _NONE) -> Any:  # fmt: skip
-    """Note a mean, each value as often as its weight says."""
+    """Record a weighted mean."""
     array = taken(recorder, a)
     kept = keepdims is not _NONE and bool(keepdims)
     if weights is None:
@@ -77,16 +77,16 @@ def _weighted(recorder: Recorder, array: Array, axis: Any, weights: Any, kept: b
     return note_ufunc(recorder, np.true_divide, (summed, total)), total
 
 
-# -- what leaves NaN out --------------------------------------------------------------------------
+# -- functions that ignore NaN -------------------------------------------------------------------
 
 
 def _numbers(recorder: Recorder, a: Any, axis: Any, ddof: Any) -> tuple[Array, Array, Array]:
-    """Return an array with zeros for NaN, where they were, and how many are left along `axis`.
+    """Return an array with NaN replaced by 0, the NaN mask, and the counts left along `axis`.
 
     Raises
     ------
     Unsupported
-        If too few are left somewhere: NumPy warns of that.
+        If too few are left somewhere, since NumPy warns about that.
     """
     array = taken(recorder, a)
     nan = note_ufunc(recorder, np.isnan, (array,))
@@ -104,7 +104,7 @@ def _shared(recorder: Recorder, total: Array, number: Array) -> Array:
 
 
 def _kept(recorder: Recorder, made: Array, axis: Any, keepdims: Any) -> Array:
-    """Return the result of a reduction that kept its axes, with or without them."""
+    """Return the result of a reduction with its axes kept or dropped."""
     if keepdims is not _NONE and keepdims:
         return made
     shape = reduced(made.shape, normalise_axes(axis, made.ndim), False)
@@ -114,7 +114,7 @@ def _kept(recorder: Recorder, made: Array, axis: Any, keepdims: Any) -> Array:
 @notes(np.nanmean)
 def nanmean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
             keepdims: Any = _NONE, *, where: Any = _NONE) -> Any:  # fmt: skip
-    """Note the mean of what is not NaN."""
+    """Record the mean, ignoring NaN."""
     refuse(out=out, where=where, dtype=dtype)
     if operand(recorder, a).dtype.kind not in "fc":
         return mean(recorder, a, axis, keepdims=keepdims)
@@ -127,7 +127,7 @@ def nanmean(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out
 def nanvar(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
            ddof: Any = 0, keepdims: Any = _NONE, *, where: Any = _NONE, mean: Any = _NONE,
            correction: Any = _NONE) -> Any:  # fmt: skip
-    """Note the variance of what is not NaN."""
+    """Record the variance, ignoring NaN."""
     refuse(out=out, where=where, mean=mean, correction=correction, dtype=dtype)
     if operand(recorder, a).dtype.kind not in "fc":
         return var(recorder, a, axis, ddof=ddof, keepdims=keepdims)
@@ -138,7 +138,7 @@ def nanvar(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out:
 def nanstd(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
            ddof: Any = 0, keepdims: Any = _NONE, *, where: Any = _NONE, mean: Any = _NONE,
            correction: Any = _NONE) -> Any:  # fmt: skip
-    """Note the standard deviation of what is not NaN."""
+    """Record the standard deviation, ignoring NaN."""
     refuse(out=out, where=where, mean=mean, correction=correction, dtype=dtype)
     if operand(recorder, a).dtype.kind not in "fc":
         return std(recorder, a, axis, ddof=ddof, keepdims=keepdims)
@@ -147,7 +147,7 @@ def nanstd(recorder: Recorder, a: Any, axis: Any = None, dtype: Any = None, out:
 
 
 def _spread(recorder: Recorder, a: Any, axis: Any, ddof: Any) -> Array:
-    """Return the variance of what is not NaN, its axes kept."""
+    """Return the variance, ignoring NaN, with its axes kept."""
     array, nan, number = _numbers(recorder, a, axis, ddof)
     centre = _shared(recorder, sum_(recorder, array, axis, keepdims=True), number)
     apart = where(recorder, nan, 0, note_ufunc(recorder, np.subtract, (array, centre)))
@@ -161,7 +161,7 @@ def _spread(recorder: Recorder, a: Any, axis: Any, ddof: Any) -> Array:
 
 
 def _of_all(function: Any) -> Any:
-    """Return what follows NumPy where all axes are reduced: along one it loops over the rest."""
+    """Return a function that runs NumPy's code if all axes are reduced; NumPy loops otherwise."""
     follow = formula(function)
 
     def recording(recorder: Recorder, a: Any, *args: Any, axis: Any = None, **options: Any) -> Any:
@@ -182,7 +182,7 @@ for _function in (np.nanmedian, np.nanquantile, np.nanpercentile):
 @notes(np.histogram)
 def histogram(recorder: Recorder, a: Any, bins: Any = 10, range: Any = None,
               density: Any = None, weights: Any = None) -> Any:  # fmt: skip
-    """Note how many values lie between edges, which are computed on the host."""
+    """Record the counts between edges, which are computed on the host."""
     refuse(weights=weights)
     array = taken(recorder, a)
     if array.dtype.kind not in "fiu" or not array.size or type(bins) is Array:

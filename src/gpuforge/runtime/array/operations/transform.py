@@ -28,7 +28,7 @@ _SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward":
 
 
 def _inexact(recorder: Recorder, x: Any) -> Node:
-    """Return an operand in the dtype that NumPy transforms it in."""
+    """Return an operand in the dtype of NumPy's transform."""
     node = node_of(taken(recorder, x))
     if node.dtype.kind in "biu":
         return cast(recorder, node, np.dtype(float))
@@ -42,7 +42,7 @@ def _complex(dtype: Dtype) -> Dtype:
 
 
 def _lengths(node: Node, s: Any, axes: Any, operation: Operation) -> tuple[Any, Any]:
-    """Return the lengths of the transform and its axes, all of them given."""
+    """Return the lengths and axes of the transform, with defaults filled in."""
     ndim = len(node.shape)
     if axes is None:
         if s is not None:
@@ -120,7 +120,7 @@ for _operation in (FFTN, IFFTN, RFFTN, IRFFTN):
 @notes(np.fft.hfft)
 def hfft(recorder: Recorder, a: Any, n: Any = None, axis: Any = -1, norm: Any = None,
          out: Any = None) -> Any:  # fmt: skip
-    """Note the transform of a signal with Hermitian symmetry."""
+    """Record the transform of a signal with Hermitian symmetry."""
     if norm not in _SWAPPED:
         raise Unsupported(f"norm={norm!r}")
     turned = note_ufunc(recorder, np.conjugate, (taken(recorder, a),))
@@ -130,7 +130,7 @@ def hfft(recorder: Recorder, a: Any, n: Any = None, axis: Any = -1, norm: Any = 
 @notes(np.fft.ihfft)
 def ihfft(recorder: Recorder, a: Any, n: Any = None, axis: Any = -1, norm: Any = None,
           out: Any = None) -> Any:  # fmt: skip
-    """Note the inverse of that."""
+    """Record the inverse of `hfft`."""
     if norm not in _SWAPPED:
         raise Unsupported(f"norm={norm!r}")
     made = _over_one(RFFTN)(recorder, a, n, axis, _SWAPPED[norm], out)
@@ -150,7 +150,7 @@ def _shift(sign: int) -> Any:
 
 
 def _rolled(recorder: Recorder, node: Node, places: int, axis: int) -> Node:
-    """Return a node with the values along an axis moved on by `places`, round the end."""
+    """Return a node with the values along an axis rolled by `places`."""
     length = node.shape[axis]
     if not length or places % length == 0:
         return node

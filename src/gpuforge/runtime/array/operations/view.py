@@ -41,7 +41,7 @@ def _wanted_shape(shape: Any, size: int) -> Shape:
 
 
 def _reshaped(x: Array, shape: Shape) -> Array:
-    """Return a view of another shape where NumPy can make one, else a copy."""
+    """Return a view of another shape if NumPy can make one, else a copy."""
     node = node_of(x)
     made = reshape(x._recorder, node, shape)
     if x._storage is not None and not _is_view(x, shape):
@@ -62,7 +62,7 @@ def _is_view(x: Array, shape: Shape) -> bool:
 @notes(np.reshape)
 def reshape_(recorder: Recorder, x: Any, /, shape: Any = None, order: Any = "C", *,
              newshape: Any = None, copy: Any = None) -> Any:  # fmt: skip
-    """Note a reshape."""
+    """Record a reshape."""
     refuse(newshape=newshape)
     if order not in ("C", None) or shape is None or copy is False:
         raise Unsupported("an order that is not C")
@@ -74,13 +74,13 @@ def reshape_(recorder: Recorder, x: Any, /, shape: Any = None, order: Any = "C",
 @notes(method="reshape")
 def reshape_method(recorder: Recorder, x: Array, *shape: Any, order: Any = "C",
                    copy: Any = None) -> Any:  # fmt: skip
-    """Note ``x.reshape(...)``, whose lengths may be several arguments."""
+    """Record ``x.reshape(...)``, whose lengths may be several arguments."""
     return reshape_(recorder, x, shape[0] if len(shape) == 1 else shape, order, copy=copy)
 
 
 @notes(np.ravel, method="ravel")
 def ravel(recorder: Recorder, x: Any, order: Any = "C") -> Any:
-    """Note a flat view, or a copy."""
+    """Record a flat view, or a copy."""
     array = taken(recorder, x)
     if array._storage is not None and not layout(array).flags.c_contiguous:
         array = copy_(recorder, array)
@@ -89,19 +89,19 @@ def ravel(recorder: Recorder, x: Any, order: Any = "C") -> Any:
 
 @notes(np.real)
 def real(recorder: Recorder, val: Any) -> Any:
-    """Note the real part, a view."""
+    """Record the real part, a view."""
     return getattr(taken(recorder, val), "real")  # noqa: B009 - installed by dispatch
 
 
 @notes(np.imag)
 def imag(recorder: Recorder, val: Any) -> Any:
-    """Note the imaginary part, a view."""
+    """Record the imaginary part, a view."""
     return getattr(taken(recorder, val), "imag")  # noqa: B009 - installed by dispatch
 
 
 @notes(method="flatten")
 def flatten(recorder: Recorder, x: Array, order: Any = "C") -> Any:
-    """Note a flat copy."""
+    """Record a flat copy."""
     if order != "C":
         raise Unsupported("an order that is not C")
     return make(recorder, reshape(recorder, node_of(x), (x.size,)))
@@ -109,7 +109,7 @@ def flatten(recorder: Recorder, x: Array, order: Any = "C") -> Any:
 
 @notes(np.transpose, method="")
 def transpose_(recorder: Recorder, x: Any, axes: Any = None) -> Any:
-    """Note a view with its axes in another order."""
+    """Record a view with its axes in another order."""
     array = taken(recorder, x)
     node = node_of(array)
     ndim = len(node.shape)
@@ -125,14 +125,14 @@ def transpose_(recorder: Recorder, x: Any, axes: Any = None) -> Any:
 
 @notes(method="transpose")
 def transpose_method(recorder: Recorder, x: Array, *axes: Any) -> Any:
-    """Note ``x.transpose(...)``, whose axes may be several arguments."""
+    """Record ``x.transpose(...)``, whose axes may be several arguments."""
     given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
     return transpose_(recorder, x, given)
 
 
 @notes(np.swapaxes, method="swapaxes")
 def swapaxes(recorder: Recorder, x: Any, axis1: Any, axis2: Any) -> Any:
-    """Note two axes swapped."""
+    """Record two axes swapped."""
     array = taken(recorder, x)
     order = list(range(array.ndim))
     one, two = normalise_axis(axis1, array.ndim), normalise_axis(axis2, array.ndim)
@@ -142,13 +142,13 @@ def swapaxes(recorder: Recorder, x: Any, axis1: Any, axis2: Any) -> Any:
 
 @notes(np.matrix_transpose, np.linalg.matrix_transpose)
 def matrix_transpose(recorder: Recorder, x: Any, /) -> Any:
-    """Note the last two axes swapped."""
+    """Record the last two axes swapped."""
     return swapaxes(recorder, x, -1, -2)
 
 
 @notes(np.moveaxis)
 def moveaxis(recorder: Recorder, a: Any, source: Any, destination: Any) -> Any:
-    """Note axes moved to other places."""
+    """Record axes moved to other places."""
     array = taken(recorder, a)
     sources = _axes_in_order(source, array.ndim)
     targets = _axes_in_order(destination, array.ndim)
@@ -167,7 +167,7 @@ def _axes_in_order(axis: Any, ndim: int) -> list[int]:
 
 @notes(np.squeeze, method="squeeze")
 def squeeze(recorder: Recorder, x: Any, axis: Any = None) -> Any:
-    """Note axes of length one left out."""
+    """Record axes of length one removed."""
     array = taken(recorder, x)
     shape = array.shape
     if axis is None:
@@ -182,7 +182,7 @@ def squeeze(recorder: Recorder, x: Any, axis: Any = None) -> Any:
 
 @notes(np.expand_dims)
 def expand_dims(recorder: Recorder, a: Any, axis: Any) -> Any:
-    """Note new axes of length one."""
+    """Record new axes of length one."""
     array = taken(recorder, a)
     given = axis if isinstance(axis, tuple | list) else (axis,)
     axes = normalise_axes(tuple(given), array.ndim + len(given))
@@ -214,7 +214,7 @@ for _ndim, _function in enumerate((np.atleast_1d, np.atleast_2d, np.atleast_3d),
 
 @notes(np.broadcast_to)
 def broadcast_to_(recorder: Recorder, array: Any, shape: Any, subok: bool = False) -> Any:
-    """Note an array repeated along new or single axes."""
+    """Record an array repeated along new or single axes."""
     node = operand(recorder, array)
     wanted = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
     if broadcast(node.shape, wanted) != wanted:
@@ -225,7 +225,7 @@ def broadcast_to_(recorder: Recorder, array: Any, shape: Any, subok: bool = Fals
 
 @notes(np.flip)
 def flip(recorder: Recorder, m: Any, axis: Any = None) -> Any:
-    """Note axes read backwards."""
+    """Record axes reversed."""
     array = taken(recorder, m)
     axes = normalise_axes(axis, array.ndim)
     return array[tuple(slice(None, None, -1 if p in axes else 1) for p in range(array.ndim))]  # type: ignore[index]
@@ -233,19 +233,19 @@ def flip(recorder: Recorder, m: Any, axis: Any = None) -> Any:
 
 @notes(np.flipud)
 def flipud(recorder: Recorder, m: Any) -> Any:
-    """Note the first axis read backwards."""
+    """Record the first axis reversed."""
     return flip(recorder, m, 0)
 
 
 @notes(np.fliplr)
 def fliplr(recorder: Recorder, m: Any) -> Any:
-    """Note the second axis read backwards."""
+    """Record the second axis reversed."""
     return flip(recorder, m, 1)
 
 
 @notes(method="copy")
 def copy_method(recorder: Recorder, x: Array, order: Any = "C") -> Any:
-    """Return a copy, in C order where nothing else is asked for."""
+    """Return a copy, in C order by default."""
     made = copy_(recorder, x, order)
     if order == "C" and recorder.turned and not made._scalar:
         storage_of(made)  # memory that others may share is in C order
@@ -254,7 +254,7 @@ def copy_method(recorder: Recorder, x: Array, order: Any = "C") -> Any:
 
 @notes(np.copy)
 def copy_(recorder: Recorder, a: Any, order: Any = "K", subok: Any = False) -> Any:
-    """Return a copy: values never change, so only the memory is its own."""
+    """Return a copy: values are immutable, so it only gets its own memory."""
     array = taken(recorder, a)
     return make(recorder, node_of(array), scalar=array._scalar and a is array)
 
@@ -262,14 +262,14 @@ def copy_(recorder: Recorder, a: Any, order: Any = "K", subok: Any = False) -> A
 @notes(method="conj")
 @notes(method="conjugate")
 def conj(recorder: Recorder, x: Array) -> Any:
-    """Note complex numbers conjugated; real ones are the array itself."""
+    """Record the complex conjugate; a real array is returned as it is."""
     return note_ufunc(recorder, np.conjugate, (x,)) if x.dtype.kind == "c" else x
 
 
 @notes(np.astype, method="astype")
 def astype(recorder: Recorder, x: Any, dtype: Any, order: Any = "K", casting: Any = "unsafe",
            subok: Any = True, copy: Any = True, device: Any = None) -> Any:  # fmt: skip
-    """Note a conversion."""
+    """Record a conversion."""
     array, wanted = taken(recorder, x), np.dtype(dtype)
     if wanted.kind not in NUMERIC_KINDS or not wanted.isnative:
         raise Unsupported(f"dtype {wanted}")
@@ -284,7 +284,7 @@ def astype(recorder: Recorder, x: Any, dtype: Any, order: Any = "K", casting: An
 
 @notes(method="fill")
 def fill(recorder: Recorder, x: Array, value: Any) -> None:
-    """Note one value written everywhere."""
+    """Record one value written to every element."""
     if isinstance(value, bool | int | float | complex):
         assign_all(x, recorder.known(np.array(value, dtype=x.dtype)))
     else:
@@ -316,7 +316,7 @@ def _of_one_dtype(recorder: Recorder, arrays: Any, dtype: Any = None) -> list[No
 @notes(np.concatenate)
 def concatenate(recorder: Recorder, arrays: Any, /, axis: Any = 0, out: Any = None, *,
                 dtype: Any = None, casting: Any = "same_kind") -> Any:  # fmt: skip
-    """Note arrays joined along an axis they have."""
+    """Record arrays joined along an axis they have."""
     refuse(out=out, dtype=dtype)
     nodes = _of_one_dtype(recorder, arrays)
     if axis is None:
@@ -338,14 +338,14 @@ def _stacked(recorder: Recorder, arrays: Any, axis: Any) -> Array:
 @notes(np.stack)
 def stack(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, *,
           dtype: Any = None, casting: Any = "same_kind") -> Any:  # fmt: skip
-    """Note arrays joined along a new axis."""
+    """Record arrays joined along a new axis."""
     refuse(out=out, dtype=dtype)
     return _stacked(recorder, list(arrays), axis)
 
 
 @notes(np.vstack)
 def vstack(recorder: Recorder, tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    """Note arrays joined as rows."""
+    """Record arrays joined as rows."""
     refuse(dtype=dtype)
     rows = [_at_least(2)(recorder, one) for one in tup]
     return concatenate(recorder, rows, 0)
@@ -353,7 +353,7 @@ def vstack(recorder: Recorder, tup: Any, *, dtype: Any = None, casting: Any = "s
 
 @notes(np.hstack)
 def hstack(recorder: Recorder, tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    """Note arrays joined as columns."""
+    """Record arrays joined as columns."""
     refuse(dtype=dtype)
     given = [_at_least(1)(recorder, one) for one in tup]
     return concatenate(recorder, given, 0 if given[0].ndim == 1 else 1)
@@ -361,7 +361,7 @@ def hstack(recorder: Recorder, tup: Any, *, dtype: Any = None, casting: Any = "s
 
 @notes(np.column_stack)
 def column_stack(recorder: Recorder, tup: Any) -> Any:
-    """Note vectors joined as columns."""
+    """Record vectors joined as columns."""
     columns = [taken(recorder, one) for one in tup]
     return concatenate(
         recorder, [_reshaped(c, (c.size, 1)) if c.ndim < 2 else c for c in columns], 1
@@ -385,7 +385,7 @@ def _as_array(recorder: Recorder, a: Any, dtype: Any, *, copy: bool) -> Any:
 
 @converts("ascontiguousarray")
 def ascontiguousarray(recorder: Recorder, a: Any, dtype: Any = None, *, like: Any = None) -> Any:
-    """Note a copy in C order, or the array itself where it has that."""
+    """Record a copy in C order, or return the array if it is in C order already."""
     refuse(like=like)
     made = _as_array(recorder, a, dtype, copy=False)
     if made is not a or (a.ndim and layout(a).flags.c_contiguous):
@@ -395,7 +395,7 @@ def ascontiguousarray(recorder: Recorder, a: Any, dtype: Any = None, *, like: An
 
 @notes(method="view")
 def view_(recorder: Recorder, x: Array) -> Any:
-    """Note another array of the same memory."""
+    """Record a view of the whole array."""
     return view(x, ("reshape", x.shape), node_of(x))
 
 
@@ -403,7 +403,7 @@ def view_(recorder: Recorder, x: Array) -> Any:
 @converts("asanyarray")
 def asarray(recorder: Recorder, a: Any, dtype: Any = None, order: Any = None, *,
             device: Any = None, copy: Any = None, like: Any = None) -> Any:  # fmt: skip
-    """Note ``np.asarray`` of what is recorded."""
+    """Record ``np.asarray`` of recorded arrays."""
     refuse(like=like)
     return _as_array(recorder, a, dtype, copy=bool(copy))
 
@@ -412,7 +412,7 @@ def asarray(recorder: Recorder, a: Any, dtype: Any = None, order: Any = None, *,
 def array(recorder: Recorder, object: Any, dtype: Any = None, *, copy: Any = True,
           order: Any = "K", subok: Any = False, ndmin: Any = 0,
           like: Any = None) -> Any:  # fmt: skip
-    """Note ``np.array`` of what is recorded."""
+    """Record ``np.array`` of recorded arrays."""
     refuse(like=like)
     made = _as_array(recorder, object, dtype, copy=copy is not False and copy is not None)
     return _reshaped(made, (1,) * (ndmin - made.ndim) + made.shape) if made.ndim < ndmin else made

@@ -1,4 +1,4 @@
-"""Functions that write into an array they are given, as assignments."""
+"""Functions that write into an argument, recorded as assignments."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _put_everywhere(target: Array, mask: Node | None, value: Node) -> None:
 @notes(np.copyto)
 def copyto(recorder: Recorder, dst: Any, src: Any, casting: Any = "same_kind",
            where: Any = True) -> None:  # fmt: skip
-    """Note values copied into an array, everywhere or where a mask is true."""
+    """Record values copied into an array, everywhere or where a mask is true."""
     target = _target(dst)
     if type(src) in _NUMBERS:
         kind = np.result_type(target.dtype, src)
@@ -58,7 +58,7 @@ def copyto(recorder: Recorder, dst: Any, src: Any, casting: Any = "same_kind",
 
 
 def _one_value(recorder: Recorder, values: Any, target: Array) -> Node:
-    """Return the one value that is written, cast as NumPy casts it here: whatever is lost."""
+    """Return the single value to write, cast as NumPy does here, even if precision is lost."""
     if type(values) not in _NUMBERS and not isinstance(values, np.generic):
         raise Unsupported("several values")
     made = np.asarray(values)
@@ -69,7 +69,7 @@ def _one_value(recorder: Recorder, values: Any, target: Array) -> Node:
 
 @notes(np.putmask)
 def putmask(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
-    """Note one value written where a mask is true."""
+    """Record one value written where a mask is true."""
     target, where = _target(a), operand(recorder, mask)
     if where.shape != target.shape:
         raise Unsupported("a mask of another shape")
@@ -79,13 +79,13 @@ def putmask(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
 
 @notes(np.place)
 def place(recorder: Recorder, arr: Any, mask: Any, vals: Any) -> None:
-    """Note one value written where a mask is true."""
+    """Record one value written where a mask is true."""
     putmask(recorder, arr, mask, vals)
 
 
 @notes(np.put, method="put")
 def put(recorder: Recorder, a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
-    """Note one value written at places counted over the flat array."""
+    """Record one value written at indices of the flat array."""
     target = _target(a)
     if mode != "raise" or type(ind) is Array:
         raise Unsupported("places that are not known")
@@ -98,7 +98,7 @@ def put(recorder: Recorder, a: Any, ind: Any, v: Any, mode: Any = "raise") -> No
 
 @notes(np.fill_diagonal)
 def fill_diagonal(recorder: Recorder, a: Any, val: Any, wrap: Any = False) -> None:
-    """Note values written on the main diagonal."""
+    """Record values written on the main diagonal."""
     target = _target(a)
     if target.ndim < 2 or (target.ndim > 2 and len(set(target.shape)) > 1):
         raise Unsupported("an array without a diagonal")

@@ -1,7 +1,7 @@
 """``gpuforge.cluster``: maps and single calls on the workers of a Dask cluster.
 
-Scheduling, priorities, retries, resources and scaling are Dask's. Each worker is a process that
-places calls on its own hardware; what it learns there comes back.
+Dask does scheduling, priorities, retries, resources and scaling. Each worker is a process that
+places calls on its own hardware; what it learns is sent back.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from gpuforge.runtime.executor.cluster.work import HERE, Function, run_call, sam
 from gpuforge.runtime.function.naming import name_of
 
 SHARED_BYTES = 256 << 10
-"""A function that is larger, by what it captured, is sent once instead of with each chunk."""
+"""A larger pickled function is sent once instead of with each chunk."""
 MOST_SHARED = 8
 HANDED_OVER = 5_000
-"""Of each table of the history, so many of the newest rows go along to new workers."""
+"""Number of the newest rows of each history table that are sent to new workers."""
 REPORT_TIMEOUT = 5.0
-"""What workers may take, when the cluster is left, to tell what they learned."""
+"""Time limit for workers to report what they learned, when the cluster is closed."""
 _log = logger("cluster")
 
 
 class Cluster:
-    """A Dask cluster that makes calls. Made by `gpuforge.cluster`; to be closed, or used by `with`.
+    """A Dask cluster that makes calls. Made by `gpuforge.cluster`; use it in a `with` statement.
 
     Attributes
     ----------
-    client : Dask's client, for everything that Dask does
+    client : Dask's client, for Dask's own functions
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -60,7 +60,7 @@ class Cluster:
             raise
 
     def _prepare_workers(self) -> None:
-        """Let each worker, also one that joins later, know what is known here of its machine."""
+        """Send each worker, also later ones, what is known about its machine."""
         from gpuforge.runtime.executor.cluster.plugin import Joining
 
         known = stored().rows(newest=HANDED_OVER, everywhere=True)
@@ -69,7 +69,7 @@ class Cluster:
         )
 
     def _forget(self) -> None:
-        """Take back what workers were asked to do, or new ones would be refused for it."""
+        """Unregister the worker plugin after a failure, or new workers would be refused."""
         try:
             self.client.unregister_worker_plugin(self._name)
         except Exception as error:  # noqa: BLE001 - workers that refused it cannot take it back
@@ -91,12 +91,12 @@ class Cluster:
         self.close(at_once=kind is not None and not issubclass(kind, Exception))
 
     def close(self, *, at_once: bool = False) -> None:
-        """Take in what the workers learned, and end what was started for this cluster.
+        """Store what the workers learned, and end what was started for this cluster.
 
         Parameters
         ----------
         at_once
-            Kill the workers of a cluster that was started here, with whatever they do.
+            Kill the workers of a cluster that was started here, even if they are busy.
         """
         if self._closed:
             return
@@ -125,36 +125,36 @@ class Cluster:
         Parameters
         ----------
         function
-            An offloaded function or any other. Values it shares between all calls are best bound
-            by ``functools.partial``: they are sent once.
+            An offloaded function or any other. Bind values that all calls share with
+            ``functools.partial``, so that they are sent once.
         items
             A list, an array or another collection gives a list; an iterator gives an iterator,
-            which takes items as its results are asked for, some ahead. Workers get copies.
+            which reads some items ahead of the results requested. Workers get copies.
         on_error
-            ``"raise"``: the first failing item, in their order, raises its error. ``"return"``:
-            each error stands in its item's place, the others finish.
+            ``"raise"``: the first failing item, in order, raises its error. ``"return"``: errors
+            are returned in place of results, and the other items finish.
         timeout
             Seconds from now until the last result must be there.
         priority, retries, resources, workers
-            Dask's own. Higher priorities go first; `retries` makes the calls of the failing item's
-            chunk again, so often at most.
+            As in Dask. Higher priorities go first; `retries` limits how often the chunk of a
+            failing item is repeated.
 
         Returns
         -------
         list or iterator
-            The results in the order of the items, equal to those of calls made here.
+            The results in the order of the items, equal to those of local calls.
 
         Raises
         ------
         TaskTimeout
-            If the time is over; with ``on_error="return"`` and a list it stands in the places of
-            what was not done.
+            If the time is over; with ``on_error="return"`` and a list, it is returned in place of
+            the unfinished results.
         ClusterUnavailable
             If the scheduler is gone.
         WorkerDied
             If an item ended the process of each worker it ran on.
         WorkloadError, EnvironmentMismatch
-            If a worker cannot make the function, or has another version of gpuforge or Python.
+            If a worker cannot load the function, or has another version of gpuforge or Python.
         """
         if on_error not in ("raise", "return"):
             raise InvalidSettings(f"on_error={on_error!r} is neither 'raise' nor 'return'")
@@ -184,19 +184,19 @@ class Cluster:
         Parameters
         ----------
         function, args, kwargs
-            The call. A future that this method returned may be an argument: its value stays on the
+            The call. A future returned by this method may be an argument: its value stays on the
             cluster.
         timeout
             Seconds from now until the result must be there.
         priority, retries, resources, workers
-            Dask's own. Higher priorities go first.
+            As in Dask. Higher priorities go first.
         name
-            What the call is called in Dask's dashboard and in errors.
+            Name of the call in Dask's dashboard and in errors.
 
         Returns
         -------
         ClusterFuture
-            A ``concurrent.futures.Future``; its ``dask`` is Dask's own. It raises what the call
+            A ``concurrent.futures.Future``; its ``dask`` is Dask's future. It raises what the call
             raises, and what `map` raises.
         """
         options = self._options(timeout, priority, retries, resources, workers)
@@ -220,12 +220,12 @@ class Cluster:
         function
             Takes one block of each array, and returns a block of as many axes.
         arrays
-            Arrays of one grid of blocks.
+            Arrays with the same grid of blocks.
         dtype
-            The dtype of the result. Without it, dtype and chunks are found out by recording the
-            function on arrays of each block's shape: nothing is computed for that.
+            The dtype of the result. Without it, dtype and chunks are inferred by recording the
+            function on arrays of each block's shape, without computing anything.
         options
-            What ``dask.array.map_blocks`` takes: ``chunks=``, ``drop_axis=``, ``new_axis=``, ...
+            Options of ``dask.array.map_blocks``: ``chunks=``, ``drop_axis=``, ``new_axis=``, ...
 
         Returns
         -------
@@ -235,14 +235,14 @@ class Cluster:
         Raises
         ------
         WorkloadError
-            If dtype and chunks cannot be found out: then name them.
+            If dtype and chunks cannot be inferred and must be given.
         """
         from gpuforge.runtime.executor.cluster.blocks import map_blocks
 
         return map_blocks(Function(function), function, arrays, dtype, options)
 
     def _results(self, run: Run, on_error: str) -> Iterator[Any]:
-        """Give results as they come in order, and keep what was learned on the way."""
+        """Yield results in order, and store what was learned."""
         try:
             for good, value in self._outcomes(run, on_error):
                 if not good and on_error == "raise":
@@ -262,7 +262,7 @@ class Cluster:
     def _options(
         self, timeout: Any, priority: Any, retries: Any, resources: Any, workers: Any
     ) -> dict[str, Any]:
-        """Return what Dask takes for a task, checked."""
+        """Return the validated Dask options of a task."""
         if self._closed:
             raise gone(self._connection.address, ": the cluster was closed")
         if self.client.status != "running":
@@ -279,7 +279,7 @@ class Cluster:
         }
 
     def _sent(self, function: Callable[..., Any]) -> Any:
-        """Return a function as it is sent with each chunk; a large one is a task of its own."""
+        """Return a function in the form sent with each chunk; a large one is a separate task."""
         made = Function(function)
         if len(made.payload) <= SHARED_BYTES:
             return made
@@ -319,18 +319,18 @@ def cluster(
     security: Any = None,
     timeout: float = 5.0,
 ) -> Cluster:
-    """Return a cluster of Dask workers, to be used by ``with``.
+    """Return a cluster of Dask workers, for a ``with`` statement.
 
     Parameters
     ----------
     where
         The address of a scheduler (``"tcp://scheduler:8786"``), a Dask client, or any Dask cluster
-        object. What is given stays as it is when the block is left.
+        object. It is not changed when the block is left.
     local
-        Start a cluster of so many worker processes on this machine, and end it with the block.
+        Number of worker processes of a new cluster on this machine, which ends with the block.
     adaptive
-        The fewest and the most workers that Dask may keep, where it can start them: a `local`
-        cluster or a cluster object.
+        Minimum and maximum number of workers, if Dask can start them: for a `local` cluster or a
+        cluster object.
     security
         A ``distributed.Security`` with the certificates of the cluster; True for a `local` one that
         makes its own.
@@ -346,7 +346,7 @@ def cluster(
     EnvironmentMismatch
         If gpuforge is missing on the workers, or is of another version, or their Python is.
     InvalidSettings
-        If the arguments mean nothing together.
+        If the arguments contradict each other.
     """
     nothing = where is None and local is None and adaptive is None
     if nothing or (where is not None and local is not None):

@@ -1,4 +1,4 @@
-"""Functions applied to the blocks of Dask arrays, and the dtype and chunks of what they give."""
+"""Apply functions to the blocks of Dask arrays, and infer dtype and chunks of the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HINT = "name dtype= and, where the shape of a block changes, chunks="
 def map_blocks(
     sent: Function, function: Callable[..., Any], arrays: Any, dtype: Any, options: dict[str, Any]
 ) -> Any:
-    """Return the Dask array of the results, as `Cluster.map_blocks` says."""
+    """Return the Dask array of the results; see `Cluster.map_blocks`."""
     from dask import array
 
     of_dask: Any = array
@@ -66,7 +66,7 @@ def _found_out(
 
 
 def _block(function: Callable[..., Any], blocks: list[tuple[Shape, Dtype]]) -> tuple[Shape, Dtype]:
-    """Return shape and dtype of the result for blocks of these, without computing it."""
+    """Return shape and dtype of the result for blocks of these shapes, without computing it."""
     arrays = tuple(_nothing(shape, dtype) for shape, dtype in blocks)
     try:
         recorded = record(getattr(function, "__wrapped__", function), arrays, {}, _Shapes())
@@ -82,12 +82,12 @@ def _block(function: Callable[..., Any], blocks: list[tuple[Shape, Dtype]]) -> t
 
 
 def _nothing(shape: Shape, dtype: Dtype) -> np.ndarray[Any, Any]:
-    """Return an array of a shape that holds one element only."""
+    """Return an array of a shape that occupies the memory of one element."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
 class _Shapes:
-    """An engine that computes nothing: what it returns has the right shape and dtype alone."""
+    """An engine that computes nothing: its results only have the right shape and dtype."""
 
     def __init__(self) -> None:
         self.dtypes = frozenset("?bBhHiIlLqQefdgFDG")
@@ -96,11 +96,11 @@ class _Shapes:
         self.pace: Any = None
 
     def supports(self, operation: Operation, dtype: Dtype) -> str:
-        """Every operation has a shape."""
+        """Support every operation."""
         return ""
 
     def run(self, tape: Tape, wanted: list[int], modes: dict[str, str]) -> list[Any]:
-        """Return arrays of the shapes and dtypes that were noted."""
+        """Return arrays of the recorded shapes and dtypes."""
         nodes = [tape.nodes[place] for place in wanted]
         return [_nothing(node.shape, node.dtype) for node in nodes if node is not None]
 

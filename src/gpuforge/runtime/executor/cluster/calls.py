@@ -1,4 +1,4 @@
-"""Single calls on a cluster: a future of Python's own, kept by one of Dask's."""
+"""Single calls on a cluster: a standard future that follows Dask's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ClusterFuture(Future[Any]):
 
     Attributes
     ----------
-    dask : Dask's future of the same call; as an argument it leaves the value on the cluster
+    dask : Dask's future of the same call; used as an argument, its value stays on the cluster
     """
 
     def __init__(self, dask: Any) -> None:
@@ -25,7 +25,7 @@ class ClusterFuture(Future[Any]):
 
 
 def follow(client: Any, dask: Any, name: str, timeout: float | None) -> ClusterFuture:
-    """Return the future that gets what becomes of Dask's."""
+    """Return a future that gets the outcome of Dask's."""
     made = ClusterFuture(dask)
     address = client.scheduler.address
     client.loop.add_callback(_follow, made, name, address)
@@ -38,7 +38,7 @@ async def _follow(made: ClusterFuture, name: str, address: str) -> None:
     from distributed.scheduler import KilledWorker
 
     result = await result_of(made.dask)
-    with suppress(InvalidStateError):  # it was cancelled, or its time was over
+    with suppress(InvalidStateError):  # it was cancelled or timed out
         if made.dask.status == "finished":
             made.set_result(result)
             return
@@ -63,7 +63,7 @@ def _end_late(made: ClusterFuture, name: str, timeout: float) -> None:
 
 
 def _let_go(made: Future[Any]) -> None:
-    """Tell Dask that nobody waits for a call that has no result."""
+    """Cancel the Dask call of a future that ended without its result."""
     assert isinstance(made, ClusterFuture)
     if made.cancelled() or made.exception() is not None:
         made.dask.release()

@@ -1,4 +1,4 @@
-"""The way to a Dask cluster: found or started, checked, left, and ended at once if need be."""
+"""Connect to a Dask cluster or start one, check it, and end it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from gpuforge.installation import install_command
 from gpuforge.log import logger
 
 CLOSE_SECONDS, END_SECONDS = 0.5, 10.0
-"""What Dask may take to end a client and to end workers, before these are killed."""
+"""Time limits for Dask to close a client, and to end workers before they are killed."""
 Folder = TemporaryDirectory[str]
 _log = logger("cluster")
 
 
 class Connection:
-    """A Dask client, and the cluster behind it where there is an object for that.
+    """A Dask client and, if there is one, its cluster object.
 
     Attributes
     ----------
     client : Dask's client
-    cluster : Dask's cluster object; None for a scheduler that is known by its address
-    folder : where the workers of a cluster that was started here keep their files; None for others
+    cluster : Dask's cluster object; None for a scheduler given by its address
+    folder : folder for workers of a cluster that was started here; None for others
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Connection:
         return str(scheduler.address if scheduler is not None else "a scheduler that is gone")
 
     def close(self, *, at_once: bool = False) -> None:
-        """Leave what was found as it is, and end what was started; `at_once` kills the workers."""
+        """End what was started here, and nothing else; `at_once` kills the workers."""
         with _quiet() if at_once else contextlib.nullcontext():
             if self.folder is not None and at_once:
                 _kill(self.cluster)
@@ -59,7 +59,7 @@ class Connection:
 def connect(
     where: Any, local: int | None, adaptive: tuple[int, int] | None, security: Any, timeout: float
 ) -> Connection:
-    """Return the connection that the arguments of `gpuforge.cluster` ask for."""
+    """Return the connection for the arguments of `gpuforge.cluster`."""
     try:
         import distributed
     except ImportError as error:
@@ -92,7 +92,7 @@ def connect(
 
 
 def _client(distributed: Any, where: Any, security: Any, timeout: float) -> Any:
-    """Return a client of a cluster or address; what goes wrong names the address."""
+    """Return a client of a cluster or address; errors name the address."""
     address = where if isinstance(where, str) else where.scheduler_address
     try:
         with _quiet():
@@ -110,7 +110,7 @@ def _client(distributed: Any, where: Any, security: Any, timeout: float) -> Any:
 
 
 def _ask(distributed: Any, address: str, security: Any, timeout: float) -> None:
-    """Raise what hinders a scheduler from answering; Dask's client would wait for ever for some."""
+    """Raise why a scheduler does not answer; in some cases Dask's client would wait for ever."""
     options = (security or distributed.Security()).get_connection_args("client")
 
     async def ask() -> Any:
@@ -120,7 +120,7 @@ def _ask(distributed: Any, address: str, security: Any, timeout: float) -> None:
         finally:
             await scheduler.close_rpc()
 
-    with ThreadPoolExecutor(1) as thread:  # a notebook has a loop in its own
+    with ThreadPoolExecutor(1) as thread:  # a notebook's thread already runs a loop
         found = thread.submit(asyncio.run, ask()).result()
     if found["type"] != "Scheduler":
         raise ValueError(f"what answers there is a {found['type']}")
@@ -138,7 +138,7 @@ def _start(
 
     folder = TemporaryDirectory(prefix="gpuforge-cluster-", ignore_cleanup_errors=True)
     workers = local if local is not None else adaptive[0]
-    # the scheduler has a folder, too
+    # the scheduler has a folder too
     with dask.config.set({"temporary-directory": folder.name}), _own_variables(dask):
         cluster = distributed.LocalCluster(
             n_workers=workers,
@@ -158,7 +158,7 @@ def _start(
 
 @contextlib.contextmanager
 def _own_variables(dask: Any) -> Iterator[None]:
-    """Keep the environment variables as they are: Dask sets those for its workers here, too."""
+    """Restore environment variables: Dask sets those for its workers in this process too."""
     names = dask.config.get("distributed.nanny.pre-spawn-environ", {})
     before = {name: os.environ.get(name) for name in names}
     try:
@@ -171,7 +171,7 @@ def _own_variables(dask: Any) -> Iterator[None]:
 
 
 def _adapt(found: Connection, adaptive: tuple[int, int] | None) -> None:
-    """Let Dask add and remove workers; say so where there are none and nothing adds any."""
+    """Let Dask add and remove workers; raise if there are none and none can be added."""
     if adaptive is not None:
         if not hasattr(found.cluster, "adapt"):
             found.close()
@@ -189,23 +189,23 @@ def _adapt(found: Connection, adaptive: tuple[int, int] | None) -> None:
 
 
 def end(cluster: Any, folder: Folder, *, at_once: bool = False) -> None:
-    """End a cluster that was started here; its workers are killed where they do not end."""
+    """End a cluster that was started here; kill workers that do not end."""
     try:
         cluster.close(timeout=CLOSE_SECONDS if at_once else END_SECONDS)
     except TimeoutError:
         _kill(cluster)
         _log.warning("the local cluster did not end in time: its workers were killed")
-        with contextlib.suppress(TimeoutError):  # what is left are threads that end by themselves
+        with contextlib.suppress(TimeoutError):  # only threads that end by themselves are left
             cluster.close(timeout=CLOSE_SECONDS if at_once else END_SECONDS)
     finally:
-        if at_once:  # Dask looks for its part of the folder once more when the program ends
+        if at_once:  # Dask accesses its subfolder again when the program ends
             logging.getLogger("distributed.diskutils").setLevel(logging.CRITICAL)
         folder.cleanup()
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Dask from telling on stderr what is raised here anyway."""
+    """Keep Dask from logging to stderr what is raised here anyway."""
     told = logging.getLogger("distributed")
     before = told.level
     told.setLevel(logging.CRITICAL)
@@ -216,10 +216,10 @@ def _quiet() -> Iterator[None]:
 
 
 def _kill(cluster: Any) -> None:
-    """Kill the processes of a local cluster's workers; nothing starts them again."""
+    """Kill the worker processes of a local cluster without restarting them."""
     import psutil
 
-    cluster.shutdown_on_close = False  # or Dask waits for them when the program ends, 10 seconds
+    cluster.shutdown_on_close = False  # else Dask waits 10 seconds for them when the program ends
     with contextlib.suppress(AttributeError):
         cluster._adaptive.stop()
     for nanny in list(cluster.workers.values()):

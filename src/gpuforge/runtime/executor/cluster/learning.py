@@ -1,8 +1,8 @@
-"""What workers learn comes back to the client's history, and goes along to workers of its kind.
+"""Exchange learned timings between the client's history and workers.
 
-Rows carry the fingerprint of the machine that they were measured on, and a worker takes in those of
-its own alone. Taking the same rows in twice changes nothing, so workers that share a history with
-each other or with the client need no special case.
+Rows carry the fingerprint of the machine that they were measured on, and a worker only uses those
+of its own. Merging rows is idempotent, so workers that share a history with each other or with the
+client need no special case.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gpuforge.runtime.calibration.fingerprint import machine_fingerprint
 from gpuforge.runtime.context import current
 
 REPORT_SECONDS = 20.0
-"""A worker tells what it learned with a chunk at most so often: it may be lost before the end."""
+"""Minimum time between a worker's reports with a chunk, since it may be lost before the end."""
 
 _since, _reported = time.time(), monotonic()
 _lock = threading.Lock()
 
 
 def learned() -> Rows:
-    """Return what this process has in its history since it began; nothing if nothing was placed."""
+    """Return the rows added to the history since this process began; none if nothing was placed."""
     global _since
     module = sys.modules.get("gpuforge.runtime.session")
     if module is None or not module.sessions():
@@ -39,7 +39,7 @@ def learned() -> Rows:
 
 
 def learned_lately() -> Rows:
-    """Return what was learned since the last report, where that is long enough ago."""
+    """Return the rows since the last report, if that is long enough ago."""
     global _reported
     with _lock:
         if monotonic() - _reported < REPORT_SECONDS:
@@ -49,7 +49,7 @@ def learned_lately() -> Rows:
 
 
 def take_in(known: Rows) -> None:
-    """Keep those rows that were measured on a machine like this one."""
+    """Store the rows that were measured on a machine like this one."""
     machine = machine_fingerprint()
     mine = Rows(*([row for row in rows if row[0] == machine] for rows in known))
     if any(mine):
@@ -57,9 +57,9 @@ def take_in(known: Rows) -> None:
 
 
 def stored() -> History:
-    """Return the history of the session in force; without one, what the settings say.
+    """Return the history of the session in force, or that of the settings if there is none.
 
-    A session is not begun for it: a short program would have to load it.
+    This does not create a session, which a short program would have to import.
     """
     session = current.get()
     if session is not None:

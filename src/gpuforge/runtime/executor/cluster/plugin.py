@@ -1,4 +1,4 @@
-"""What each worker does when it joins and when it leaves."""
+"""Dask worker plugin: what each worker does when it joins and leaves."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gpuforge.runtime.executor.cluster.work import HERE, check_versions
 
 
 class Joining(WorkerPlugin):
-    """Checks the versions of a worker, and gives it what the client knows of its machine.
+    """Checks the versions of a worker, and sends it what the client knows about its machine.
 
-    `local` workers leave Ctrl-C to the client, which ends them.
+    `local` workers ignore Ctrl-C: the client ends them.
     """
 
     def __init__(self, name: str, known: Rows, *, local: bool) -> None:
@@ -24,12 +24,12 @@ class Joining(WorkerPlugin):
         self.versions = HERE
 
     def setup(self, worker: Any) -> None:
-        """Refuse other versions than the client's; take in what is known."""
+        """Refuse versions other than the client's; store the client's rows."""
         check_versions(self.versions)
         if self.local and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         take_in(self.known)
 
     def teardown(self, worker: Any) -> None:
-        """Keep what was learned where the worker is."""
+        """Write what was learned to the worker's own history."""
         learned()

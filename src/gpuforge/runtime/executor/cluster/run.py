@@ -1,4 +1,4 @@
-"""A map on its way: items go out in chunks, results come back in order, each error at its place."""
+"""A map in progress on a cluster: send items in chunks, return results and errors in order."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from gpuforge.runtime.executor.cluster.work import (
 )
 
 CHUNK_SECONDS, LEAST_SECONDS = 0.1, 0.01
-"""What a chunk is to take on a worker, some fifty times what a task of Dask's costs; and what it
-takes at least when the last items are shared among all threads."""
+"""Target duration of a chunk, some fifty times the overhead of a Dask task; and its minimum when
+the last items are shared among all threads."""
 CHUNK_BYTES = 4 << 20
 MOST_ITEMS = 10_000
 AHEAD = 2
-"""Chunks that each thread of a worker has at hand, so that it need not wait for the next one."""
+"""Chunks queued per worker thread, so that it never waits for the next one."""
 WINDOW = 4
-"""Chunks for each thread that may be finished before the oldest one is."""
+"""Chunks per thread that may finish before the oldest one."""
 LOOK_SECONDS = 1.0
-"""How often a wait is looked after: on Windows, Ctrl-C does not end one."""
+"""Limit for a single wait: on Windows, Ctrl-C does not interrupt one."""
 ASK_SECONDS = 5.0
 LOST = "scheduler-connection-lost"
 
 
 @dataclass(eq=False)
 class Chunk:
-    """Items that travel together.
+    """Items that are sent together.
 
     Attributes
     ----------
-    start : the place of the first item
-    suspect : whether its workers died, and it goes alone now
+    start : index of the first item
+    suspect : whether its workers died, so that it is now sent alone
     """
 
     start: int
@@ -54,20 +54,20 @@ class Chunk:
 
 
 class Run:
-    """One map over one iterable; iterate over it for what became of each item, in order.
+    """One map over one iterable; iterating yields the outcome of each item in order.
 
     Parameters
     ----------
     client
         Dask's client.
     function
-        What is called, or a Dask future of it.
+        The function, or a Dask future of it.
     options
-        What Dask's ``submit`` takes besides: priority, retries, resources, workers.
+        Options of Dask's ``submit``: priority, retries, resources, workers.
     length
-        How many items there are; None where nobody knows.
+        Number of items; None if unknown.
     deadline
-        When the results must be there, in seconds of `time.monotonic`; None for no limit.
+        Deadline on the clock of `time.monotonic`; None for no limit.
     """
 
     def __init__(
@@ -113,12 +113,12 @@ class Run:
             error.args = (f"{self._so_far()} of the map had finished, the others are given up",)
             raise
         finally:
-            for future in self._out:  # what nobody waits for is not run
+            for future in self._out:  # cancel what is no longer needed
                 future.release()
             self._out.clear()
 
     def _wait(self) -> None:
-        """Take in the chunks that have come, at least one."""
+        """Wait for at least one chunk, and handle all that have finished."""
         while True:
             left = LOOK_SECONDS
             if self.deadline is not None:
@@ -137,7 +137,7 @@ class Run:
         self._come.put((future, await result_of(future)))
 
     def rest(self, error: TaskTimeout) -> list[Outcome]:
-        """Return what became of the items not given yet when the time was over."""
+        """Return the outcomes of the items not yet returned when the time is over."""
         found: list[Outcome] = []
         while self._given + len(found) < (self.length or 0):
             found += self._done.pop(self._given + len(found), [(False, error)])
@@ -154,7 +154,7 @@ class Run:
         return f"{self.finished}{'' if self.length is None else f' of {self.length}'} items"
 
     def _send(self) -> None:
-        """Send chunks until each thread has enough at hand; suspects go alone."""
+        """Send chunks until each thread has enough queued; suspects are sent alone."""
         while not self._suspects and self._has_room():
             items = self._take()
             if not items:
@@ -173,14 +173,14 @@ class Run:
         return len(self._out) < AHEAD * self._threads and waiting < most
 
     def _count_threads(self) -> None:
-        """Ask every second how many threads the workers have: they come and go."""
+        """Query the workers' number of threads every second: workers come and go."""
         if monotonic() - self._threads_known < LOOK_SECONDS:
             return
         self._check()
         try:
             self._threads = sum(self.client.nthreads(callback_timeout=ASK_SECONDS).values()) or 1
         except OSError:
-            self._check()  # else it is busy, and what was known stays
+            self._check()  # else the scheduler is busy: keep the last number
         self._threads_known = monotonic()
 
     def _check(self) -> None:
@@ -188,17 +188,17 @@ class Run:
             raise self._gone()
 
     def _size(self) -> int:
-        """Return how many items the next chunk takes: one until it is known how long they take."""
+        """Return the size of the next chunk: one item until the time per item is known."""
         if not self._each_seconds:
             return 1
         size = CHUNK_SECONDS / self._each_seconds
-        if self.length is not None:  # the last ones are shared among all threads
+        if self.length is not None:  # share the last items among all threads
             share = (self.length - self._taken) / (AHEAD * self._threads)
             size = min(size, max(share, LEAST_SECONDS / self._each_seconds))
         return max(1, int(min(size, MOST_ITEMS, CHUNK_BYTES / max(self._each_bytes, 1))))
 
     def _take(self) -> list[Any]:
-        """Return the next items; what the iterable raises comes behind the results before it."""
+        """Return the next items; an error of the iterable is raised after the results before it."""
         found: list[Any] = []
         size, until = self._size(), monotonic() + CHUNK_SECONDS
         while self._source is not None and len(found) < size and monotonic() < until:
@@ -206,14 +206,14 @@ class Run:
                 found.append(next(self._source))
             except StopIteration:
                 self._source = None
-            except Exception as error:  # noqa: BLE001 - raised once all before it is given
+            except Exception as error:  # noqa: BLE001 - raised after the results before it
                 self._source, self._source_error = None, error
         return found
 
     def _submit(self, chunk: Chunk) -> None:
         try:
             packed = pack(chunk.items)
-        except Exception:  # noqa: BLE001 - each item that cannot be sent says so at its place
+        except Exception:  # noqa: BLE001 - each item that cannot be sent gets its own error
             self._submit_singly(chunk)
             return
         self._each_bytes = len(packed) / len(chunk.items)
@@ -236,7 +236,7 @@ class Run:
                 self._submit(Chunk(place, [item], chunk.suspect))
 
     def _settle(self, chunk: Chunk, status: str, result: Any) -> None:
-        """Take in what became of a chunk."""
+        """Handle the outcome of a chunk."""
         from distributed.scheduler import KilledWorker
 
         if status == "finished":
@@ -268,9 +268,9 @@ class Run:
         self._done[chunk.start] = outcomes
 
     def _suspect(self, chunk: Chunk) -> None:
-        """Send the items of a chunk whose workers died one by one, with nothing beside them.
+        """Send the items of a chunk whose workers died one by one, with nothing else running.
 
-        Dask cannot tell which of the chunks at hand ended a worker; an item that goes alone can.
+        Dask cannot tell which of the queued chunks killed a worker; an item that runs alone can.
         """
         if chunk.suspect:
             self.finished += 1
@@ -284,7 +284,7 @@ class Run:
 
 
 async def result_of(future: Any) -> Any:
-    """Return what became of a Dask future: a value, what it says of an error, or why it is none."""
+    """Return the outcome of a Dask future: status, and the value or error."""
     try:
         return await future._result(raiseit=False)
     except CancelledError as error:
@@ -292,7 +292,7 @@ async def result_of(future: Any) -> Any:
 
 
 def gone(address: str, told: str = "") -> ClusterUnavailable:
-    """Return the error of a scheduler that was there and does not answer any more."""
+    """Return the error for a scheduler that no longer answers."""
     return ClusterUnavailable(
         f"the connection to the Dask scheduler at {address} is lost{told}",
         hint="see in the scheduler's log why it ended, start it again and repeat the call",
@@ -300,7 +300,7 @@ def gone(address: str, told: str = "") -> ClusterUnavailable:
 
 
 def died(what: str) -> WorkerDied:
-    """Return the error of a call whose workers ended, each time."""
+    """Return the error for a call that ended each worker it ran on."""
     return WorkerDied(
         f"each worker that ran {what} ended in the middle of it; it alone was running there",
         hint="the workers' logs say why; most often memory is short or a library crashed",
@@ -309,7 +309,7 @@ def died(what: str) -> WorkerDied:
 
 def explained(error: BaseException) -> BaseException:
     """Return what to raise for a chunk that could not be run at all."""
-    if "No module named 'gpuforge" in str(error):  # Dask may send the text alone
+    if "No module named 'gpuforge" in str(error):  # Dask may send only the text
         from gpuforge.errors import EnvironmentMismatch
 
         return EnvironmentMismatch(

@@ -1,4 +1,4 @@
-"""What travels to workers and back: functions, chunks of items, and what became of each item."""
+"""What is sent to workers and back: functions, chunks of items, and outcomes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from gpuforge.runtime.executor.running import options_of
 from gpuforge.runtime.executor.together import call_together
 
 MAX_FUNCTIONS = 64
-"""Functions that a worker keeps ready; the one that was longest not called goes first."""
+"""Size of a worker's cache of functions (least recently used)."""
 HERE = (__version__, ".".join(platform.python_version_tuple()[:2]))
-"""The versions that must be the same on both sides: of gpuforge and of Python."""
+"""The versions of gpuforge and Python, which must be the same on both sides."""
 
 Outcome = tuple[bool, Any]
-"""Whether an item has a result, and the result or the exception."""
+"""Whether an item succeeded, and the result or the exception."""
 
 
 class Done(NamedTuple):
@@ -32,9 +32,9 @@ class Done(NamedTuple):
 
     Attributes
     ----------
-    outcomes : the pickled list of what became of the items
-    seconds : how long the function took for all of them
-    learned : what the worker learned lately; empty most of the time
+    outcomes : the pickled list of outcomes
+    seconds : time of the function for all items
+    learned : what the worker learned since its last report; usually empty
     """
 
     outcomes: bytes
@@ -43,11 +43,11 @@ class Done(NamedTuple):
 
 
 class ItemsFailed(Exception):
-    """Items of a chunk failed, and Dask is asked to try it again; carries what became of it."""
+    """Items of a chunk failed, so Dask should retry it; carries the outcomes."""
 
 
 class Function:
-    """A function as bytes. Each process makes it once, so that what is learned of it stays."""
+    """A pickled function. Each process unpickles it once, so that learned timings persist."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.payload = pack(function)
@@ -65,7 +65,7 @@ class Function:
         Raises
         ------
         WorkloadError
-            If it cannot be made in this process.
+            If it cannot be loaded in this process.
         """
         with _lock:
             found = _made.get(self.digest)
@@ -94,12 +94,12 @@ _lock = Lock()
 
 
 def pack(value: Any) -> bytes:
-    """Return a value as bytes; what is of ``__main__``, a closure or a lambda goes by value."""
+    """Pickle a value; definitions of ``__main__``, closures and lambdas by value."""
     import cloudpickle
 
     try:
         data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-    except Exception:  # noqa: BLE001 - whatever hinders it, what follows says so if it stays
+    except Exception:  # noqa: BLE001 - the next attempt reports a lasting failure
         data = b"__main__"
     if b"__main__" in data or cloudpickle.list_registry_pickle_by_value():
         data = cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
@@ -109,7 +109,7 @@ def pack(value: Any) -> bytes:
 def run_chunk(versions: tuple[str, str], function: Function, items: bytes, again: bool) -> Done:
     """Call the function for each item, on a worker.
 
-    `again`: what fails is raised together, for Dask to try the chunk again.
+    With `again`, failures are raised together, so that Dask retries the chunk.
     """
     check_versions(versions)
     called = function.made()
@@ -124,7 +124,7 @@ def run_chunk(versions: tuple[str, str], function: Function, items: bytes, again
 
 
 def _outcomes(function: Any, values: Sequence[Any]) -> list[Outcome]:
-    """Return what becomes of each item; those of an offloaded function are made in batches."""
+    """Return the outcome of each item; an offloaded function is called in batches."""
     if options_of(function) is None:
         return [outcome(function, value) for value in values]
     found = call_together(function, [((value,), {}) for value in values])
@@ -143,7 +143,7 @@ def run_call(
 
 
 def same(value: Any) -> Any:
-    """Return a value: as a task of Dask's it is sent once, and brought back if a worker is lost."""
+    """Return a value: as a Dask task it is sent once, and recomputed if a worker is lost."""
     return value
 
 
@@ -166,7 +166,7 @@ def outcome(function: Callable[..., Any], value: Any) -> Outcome:
 
 
 def _failed(error: BaseException) -> Outcome:
-    """Return the outcome of an item that raised; its traceback begins in the function."""
+    """Return the outcome of an item that raised, with a traceback from the function on."""
     if error.__traceback__ is not None:
         error.__traceback__ = error.__traceback__.tb_next or error.__traceback__
     return False, _portable(error)
@@ -192,12 +192,12 @@ def _sendable(one: Outcome) -> Outcome:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """Return an exception that arrives as it is, with its traceback; else one that quotes it."""
+    """Return an exception if it can be pickled, with its traceback; else one that quotes it."""
     from tblib import pickling_support
 
     pickling_support.install(error)
     try:
         pickle.loads(pack(error))
-    except Exception:  # noqa: BLE001 - an exception may refuse this in any way
+    except Exception:  # noqa: BLE001 - pickling an exception may fail in any way
         return RuntimeError(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
     return error

@@ -1,10 +1,9 @@
-"""Work beside the user's program: loading a library, compiling a graph.
+"""Background work: loading a library, compiling a graph.
 
-Both leave a part of their time to the interpreter's other threads, the more so on a machine with a
-free core, and no call has to wait for them. One job runs at a time, in a thread that lives as long
-as the job. Before a fork, and at the end of the process, it is waited for; an import that is on its
-way at the end stops at the next module. One that does not come to its next module, because it waits
-for something itself, is left where it is: it never touches the interpreter again.
+Both release the interpreter's lock part of the time, and no call has to wait for them. One job runs
+at a time, in a thread that lives as long as the job. A fork, and the end of the process, wait for
+it. At the end of the process an import stops at the next module; one that is blocked and never
+reaches its next module is abandoned, since it never touches the interpreter again.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from typing import Any
 from weakref import WeakSet
 
 COMPILING = "it is being compiled"
-"""Why NumPy makes a call of which a graph is compiled beside the program."""
+"""Why NumPy makes a call whose graph is being compiled in the background."""
 END_PATIENCE_SECONDS, FORK_PATIENCE_SECONDS, UNKNOWN_PATIENCE_SECONDS = 0.05, 1.0, 5.0
-"""How long an import may compute nothing before it is no longer waited for; the last, how long it
-may take at most where the system does not tell what a thread computes."""
+"""How long an import may use no CPU time before waiting ends; the last is the limit for any import
+where the system does not report a thread's CPU time."""
 
 
-class Aside:
-    """What one session does beside the program.
+class Background:
+    """The background work of one session.
 
     Attributes
     ----------
-    leave_a_core : around what computes beside the program: keeps it from using all cores meanwhile
+    leave_a_core : context for a job that computes, in which the program leaves a core to it
     """
 
     def __init__(
@@ -45,17 +44,17 @@ class Aside:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job is under way."""
+        """Whether a job is running."""
         thread = self._thread
         return thread is not None and thread.is_alive()
 
     def start(
         self, job: Callable[[], None], *, imports: bool = False, computes: bool = True
     ) -> bool:
-        """Begin a job, which must not raise; return whether it was begun: not beside another.
+        """Start a job, which must not raise; return False if another one is running.
 
-        One that `imports` may wait for ever, as an import does whose file system is gone. One that
-        `computes` nothing here leaves all cores to the program.
+        A job that `imports` may block for ever, for instance on a file system that is gone. A job
+        that `computes` nothing in this process leaves all cores to the program.
         """
         with self._lock:
             if self.is_busy:
@@ -69,14 +68,14 @@ class Aside:
     def _run(
         self, job: Callable[[], None], around: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        """Do a job; what runs it stays known until it has ended, so that it is waited for."""
+        """Run a job."""
         with around():
             job()
 
     def wait(self, patience: float | None = None) -> None:
-        """Wait until nothing is under way.
+        """Wait until no job is running.
 
-        With `patience`, an import is left alone that has not computed for so many seconds.
+        With `patience`, give up on an import that has used no CPU time for that many seconds.
         """
         thread = self._thread
         if thread is None or thread is threading.current_thread():
@@ -84,31 +83,31 @@ class Aside:
         if patience is None or not self._imports:
             thread.join()
             return
-        before = _computed(thread)
+        before = _cpu_time(thread)
         while thread.is_alive():
             thread.join(patience if before is not None else UNKNOWN_PATIENCE_SECONDS)
-            now = _computed(thread)
+            now = _cpu_time(thread)
             if now == before:
                 return
             before = now
 
     def forget(self) -> None:
-        """Go on in a forked child, where no other thread is."""
+        """Continue in a forked child, which has no other thread."""
         self._lock = threading.Lock()
         self._thread = None
 
 
-_all: WeakSet[Aside] = WeakSet()
+_all: WeakSet[Background] = WeakSet()
 
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import a library beside the program.
+    """Context for importing a library in the background.
 
     Raises
     ------
     ProgramEnds
-        Inside, at the next module that is imported once the program has come to its end.
+        Inside, at the next module to be imported after the program has ended.
     """
     stop = _Stop(threading.get_ident())
     sys.meta_path.insert(0, stop)
@@ -119,23 +118,23 @@ def importing() -> Iterator[None]:
 
 
 class ProgramEnds(BaseException):
-    """The program has come to its end: what is loaded beside it serves nobody any more."""
+    """The program has ended: a library that is still loading is no longer needed."""
 
 
 class _Stop:
-    """Stops the imports of one thread when the program has come to its end."""
+    """Import finder that stops the imports of one thread once the program has ended."""
 
     def __init__(self, thread: int) -> None:
         self.thread = thread
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Find nothing, or raise where the main thread has ended."""
+        """Return None, or raise if the main thread has ended."""
         if threading.get_ident() == self.thread and not threading.main_thread().is_alive():
             raise ProgramEnds
 
 
-def _computed(thread: threading.Thread) -> str | None:
-    """Return the CPU time of a thread; None where the system does not tell, or it has ended."""
+def _cpu_time(thread: threading.Thread) -> str | None:
+    """Return the CPU time of a thread; None if it has ended or the system does not report it."""
     try:
         with open(f"/proc/self/task/{thread.native_id}/schedstat", encoding="ascii") as file:
             return file.read().split()[0]

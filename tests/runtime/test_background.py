@@ -13,25 +13,25 @@ from typing import Any
 
 import pytest
 
-from gpuforge.runtime.evaluation.aside import Aside, importing
+from gpuforge.runtime.evaluation.background import Background, importing
 
 
 def test_one_job_at_a_time() -> None:
-    aside, go, done = Aside(), threading.Event(), []
+    background, go, done = Background(), threading.Event(), []
 
     def job() -> None:
         go.wait()
         done.append(1)
 
-    assert aside.start(job)
-    assert aside.is_busy
-    assert not aside.start(lambda: done.append(2))
+    assert background.start(job)
+    assert background.is_busy
+    assert not background.start(lambda: done.append(2))
     go.set()
-    aside.wait()
+    background.wait()
     assert done == [1]
-    assert not aside.is_busy
-    assert aside.start(lambda: done.append(3))
-    aside.wait()
+    assert not background.is_busy
+    assert background.start(lambda: done.append(3))
+    background.wait()
     assert done == [1, 3]
 
 
@@ -44,20 +44,22 @@ def test_the_finders_are_given_back() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_fork_waits_for_the_job() -> None:
-    aside, done = Aside(), []
+    background, done = Background(), []
 
     def job() -> None:
         time.sleep(0.3)
         done.append(1)
 
-    aside.start(job)
+    background.start(job)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # JAX, which another test may have loaded, warns of forks
         child = os.fork()
     if child == 0:
-        os._exit(0 if done == [1] and not aside.is_busy and aside.start(lambda: None) else 1)
+        os._exit(
+            0 if done == [1] and not background.is_busy and background.start(lambda: None) else 1
+        )
     assert os.waitpid(child, 0)[1] == 0
-    aside.wait()
+    background.wait()
 
 
 def test_an_import_ends_with_the_program(tmp_path: Path) -> None:
@@ -68,14 +70,14 @@ def test_an_import_ends_with_the_program(tmp_path: Path) -> None:
         )
     program = """
 import threading, time
-from gpuforge.runtime.evaluation.aside import Aside, ProgramEnds, importing
+from gpuforge.runtime.evaluation.background import Background, ProgramEnds, importing
 def load():
     try:
         with importing():
             import slow0
     except ProgramEnds:
         print("stopped")
-Aside().start(load)
+Background().start(load)
 time.sleep(0.5)
 """
     done = subprocess.run(
@@ -111,14 +113,14 @@ with gf.session(history=False, backends=["numpy", "jax"], explore_share=1) as he
         if library.opened:
             break
     assert library.opened
-    held.aside.wait()
+    held.background.wait()
     for device in library.devices:
         device.compile_seconds = device.floor_seconds = 0.0
     (function,) = held.functions.values()
     (record,) = function.kinds.values()
     for _ in range(300):
         np.testing.assert_allclose(placed(x), polynomial(x), rtol=1e-11)
-        held.aside.wait()
+        held.background.wait()
         if record.compiled:
             break
     print("compiled", sum(record.compiled.values()))
