@@ -69,7 +69,7 @@ def _least_memory(device: Device) -> float:
     if named := re.search(r"\b(\d+) ?GB\b", device_name(device)):
         return int(named[1]) * _GB
     target = gfx_target(device) if device.vendor == "amd" else None
-    gigabytes = _LEAST_APPLE_GB if device.vendor == "apple" else rocm.least_memory_gb(target or "")
+    gigabytes = _LEAST_APPLE_GB if device.vendor == "apple" else rocm.min_memory_gb(target or "")
     return (gigabytes or _LEAST_GB) * _GB
 
 

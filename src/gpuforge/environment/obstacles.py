@@ -50,7 +50,7 @@ def capabilities(device: Device) -> tuple[str, ...]:
     return (
         cuda.capabilities_named(known(device.name) or "")
         or cuda.capabilities_of(known(device.architecture) or "")
-        or (cuda.capabilities_driven(driver, cuda.driver_kind(driver, "linux")) if driver else ())
+        or (cuda.capabilities_for(driver, cuda.driver_kind(driver, "linux")) if driver else ())
     )
 
 
@@ -187,7 +187,7 @@ def _amd(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
         yield Obstacle("device", f"ROCm 7 does not list {gfx}")
     driver = known(device.driver)
     version = known(driver.version) if driver else None
-    allowed = rocm.runs_on_driver(version) if version else None
+    allowed = rocm.releases_for_driver(version) if version else None
     release = ".".join(map(str, parse_version(build.variant)[:2]))
     release = release if "." in release else "7.2"
     if allowed is not None and release not in allowed:
