@@ -39,7 +39,7 @@ _INSTRUCTIONS = {
     "system": "use a system with {need}",
     "framework": "use {need}",
 }
-_EASIEST_FIRST = ("python", "version", "framework", "driver", "system")
+_EASIEST = ("python", "version", "framework", "driver", "system")
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def _single_change(
         if len(met) == 1 and met[0].kind != "device" and met[0].need
     ]
     single.sort(
-        key=lambda pair: (_preference(pair[0])[:2], -_EASIEST_FIRST.index(pair[1].kind)),
+        key=lambda pair: (_preference(pair[0])[:2], -_EASIEST.index(pair[1].kind)),
         reverse=True,
     )
     for change in dict.fromkeys((obstacle.kind, obstacle.need) for _, obstacle in single):
