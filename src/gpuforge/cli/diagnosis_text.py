@@ -35,7 +35,7 @@ def render_page(error: KnownError, steps: tuple[str, ...]) -> str:
 
 
 def render_report(report: Report) -> str:
-    """Return the environment, then the findings in the order of the report, and their counts."""
+    """Return the environment, the findings, most severe first, and their counts."""
     blocks = [_environment(report.environment)] if report.environment else []
     blocks += [_finding(finding) for finding in report.findings]
     counts = [

@@ -114,7 +114,7 @@ def compare(
         If a callable needs arguments, or is a coroutine or generator function.
     """
     start, lot = perf_counter(), Random()
-    sides = _call_factories(base, new, lot) if remake else [base, new]
+    sides = _build(base, new, lot) if remake else [base, new]
     for side in (0, 1):
         warm_up(sides[side])
     loops, _ = plan(sides[0])
@@ -128,7 +128,7 @@ def compare(
             break
         if remake:
             sides.clear()  # frees the old data, so that the new data may get its addresses
-            sides.extend(_call_factories(base, new, lot))
+            sides.extend(_build(base, new, lot))
             for side in (0, 1):
                 block(sides[side], loops, 1)
     found, data = rounds.verdict(minimal), [_held_data(side) for side in (base, new)]
@@ -139,9 +139,7 @@ def compare(
     return found
 
 
-def _call_factories(
-    base: Callable[[], Any], new: Callable[[], Any], lot: Random
-) -> list[Callable[[], Any]]:
+def _build(base: Callable[[], Any], new: Callable[[], Any], lot: Random) -> list[Callable[[], Any]]:
     """Call both factories in random order, each after allocating a gap of random size."""
     made, gaps = {}, []
     for side, maker in lot.sample(((0, base), (1, new)), 2):
