@@ -32,7 +32,7 @@ _SET = re.compile(r"(?ms)^\[(?:global|install)\][^[]*?^(target|prefix|root|user)
 
 def check(site: Site) -> Iterator[Finding]:
     """Yield a finding for each variable that causes a problem."""
-    looks = (_hiding, _shadowing, _redirecting, _contradicting, _compiler, _wanted, _preceding_python,
+    looks = (_hiding, _shadowing, _redirecting, _contradicting, _compiler, _wanted, _other_python,
              _invalid_values)  # fmt: skip
     found = [finding for look in looks for finding in look(site)]
     yield from found or [Finding("ok", "no environment variable causes a problem")]
@@ -94,7 +94,7 @@ def _compiler(site: Site) -> Iterator[Finding]:
         yield _by_activation(site, cause, lines if older else (), "", *evidence)
 
 
-def _preceding_python(site: Site) -> Iterator[Finding]:
+def _other_python(site: Site) -> Iterator[Finding]:
     """Find a Python or pip that precedes those of the activated environment in PATH."""
     environment, folders = site.environment, site.probe.environ.get("PATH", "").split(os.pathsep)
     own = str((environment.python or environment.prefix / "bin" / "python").parent)
