@@ -89,6 +89,6 @@ def test_a_spectrum_that_is_not_known_says_why() -> None:
 
 
 def test_a_lattice_too_large_to_be_seen_is_refused(monkeypatch: Any) -> None:
-    monkeypatch.setattr(pictures, "MOST_DRAWN", 8)
+    monkeypatch.setattr(pictures, "MAX_DRAWN", 8)
     with pytest.raises(WorkloadError, match="9 nodes are too many for a picture: at most 8"):
         Lattice(2, 3).draw()

@@ -214,7 +214,7 @@ def test_data_of_its_own_is_no_proof_of_a_small_change(
 
 
 def test_objects_hold_data_and_recursion_ends() -> None:
-    held = interleaved._data
+    held = interleaved._held_data
     assert held(Holder().run) != held(Holder().run)
 
     def again() -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuforge.facts import Absent
 from gpuforge.probe import LiveProbe
-from gpuforge.readings.cpu import MOST_CPUS, CpuReader
+from gpuforge.readings.cpu import MAX_CPUS, CpuReader
 
 CPU = "/sys/devices/system/cpu"
 ZONE = "/sys/class/thermal"
@@ -58,4 +58,4 @@ def test_few_of_many_cpus_are_read() -> None:
     reader = CpuReader(probe)
     probe.read = 0
     assert reader.read().clock_hertz == 3e9
-    assert probe.read <= 4 * MOST_CPUS
+    assert probe.read <= 4 * MAX_CPUS

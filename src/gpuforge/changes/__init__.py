@@ -1,6 +1,6 @@
-"""What alters a machine: a plan, shown first; then its actions; and a record to undo them.
+"""Changes to the machine: a plan that is shown first, its actions, and a record that undoes them.
 
-Nothing here asks for more rights than the user has, and nothing is deleted: what goes is kept
-beside the record. ``action`` holds the kinds of change, ``plan`` the plan, ``apply`` what makes and
-undoes it, ``record`` what was done.
+No change asks for more rights than the user has, and nothing is deleted: whatever a change removes
+is saved with its record. ``action`` defines the kinds of change and ``plan`` the plan; ``apply``
+makes and undoes the changes, and ``record`` stores what was done.
 """

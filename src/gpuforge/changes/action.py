@@ -1,4 +1,4 @@
-"""The kinds of change that gpuforge makes: each says what it does, where, and does it."""
+"""The kinds of change that gpuforge can make to a machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Protocol
 from gpuforge.changes.environment import PythonEnvironment
 from gpuforge.errors import PlanRefused
 
-# What uv calls an option of pip, for environments without pip; empty where it has none.
+# Options of pip and their names in uv, for environments without pip; empty: uv has no such option.
 UV_OPTIONS = {"--force-reinstall": "--reinstall", "--ignore-installed": "--reinstall", "-y": ""}
 
 
@@ -21,29 +21,37 @@ class Action(Protocol):
 
     @property
     def command(self) -> str:
-        """The same by hand, in one line."""
+        """The equivalent shell command, on one line."""
 
     @property
     def touches(self) -> tuple[Path, ...]:
-        """Files and folders that may change; they are kept before it happens."""
+        """Files and folders that may change; they are saved before the action runs."""
 
     def refusal(self) -> str:
-        """Return why this would not be safe; empty when it is."""
+        """Return why the action would be unsafe; empty if it is safe."""
 
     def perform(self, holding: tuple[int, ...] = ()) -> None:
-        """Make the change, or raise `PlanRefused` or `OSError` with what went wrong.
+        """Make the change.
 
-        Every process that it starts keeps the files of `holding` open.
+        Parameters
+        ----------
+        holding
+            File descriptors that every process started here inherits and keeps open.
+
+        Raises
+        ------
+        PlanRefused, OSError
+            If the change fails.
         """
 
 
 @dataclass(frozen=True)
 class RunPip:
-    """Install or uninstall packages in one environment, by its own pip, with no input asked.
+    """Install or uninstall packages in one environment with its own pip, never prompting for input.
 
     Attributes
     ----------
-    arguments : what follows ``pip``
+    arguments : the command-line arguments after ``pip``
     """
 
     environment: PythonEnvironment
@@ -51,7 +59,7 @@ class RunPip:
 
     @property
     def argv(self) -> list[str]:
-        """The command as a list; it writes no bytecode of pip itself, which no undo expects."""
+        """The command as a list. ``-B``: an undo does not expect new bytecode files of pip."""
         python = self.environment.python or self.environment.prefix / "bin" / "python"
         return [str(python), "-B", "-m", "pip", "--no-input", *self.arguments]
 
@@ -74,12 +82,12 @@ class RunPip:
         return ""
 
     def resolve(self) -> tuple[Resolved, ...]:
-        """Return what an installation would bring, without changing anything.
+        """Return the packages that an installation would add or replace; nothing is changed.
 
         Raises
         ------
         PlanRefused
-            If pip finds no versions that fit, or cannot tell in advance (before pip 22.2).
+            If pip finds no compatible versions, or is older than 22.2 and has no dry run.
         """
         if self.arguments[0] != "install":
             return ()
@@ -110,7 +118,7 @@ class RunPip:
 
 @dataclass(frozen=True)
 class Resolved:
-    """One package that an installation would bring, with its requirements as PEP 508 lines."""
+    """A package that an installation would add or replace, and its PEP 508 requirements."""
 
     name: str
     version: str
@@ -119,7 +127,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class MoveAside:
-    """Take a file or folder away; it stays with the record until the change is undone."""
+    """Remove a file or folder; a copy stays with the record until the change is undone."""
 
     path: Path
     why: str
@@ -146,7 +154,7 @@ class MoveAside:
 
 @dataclass(frozen=True)
 class AppendLines:
-    """Add lines to the end of a text file, such as a variable to an activation script."""
+    """Append lines to a text file, such as a variable to an activation script."""
 
     path: Path
     lines: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Making a plan's changes, and taking them back."""
+"""Applying the changes of a plan, and undoing them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gpuforge.changes.keep import (
     put_back,
     remove,
 )
-from gpuforge.changes.lock import sole_change
+from gpuforge.changes.lock import change_lock
 from gpuforge.changes.plan import Plan
 from gpuforge.changes.record import RECORD, UndoRecord, find_record, new_id, records_folder
 from gpuforge.errors import PlanRefused
 from gpuforge.units import format_bytes
 
-# What pip needs besides: it unpacks a wheel before the old version goes.
+# Extra room for pip, which unpacks a wheel before it removes the old version.
 RESERVE_BYTES = 32 * 2**20
 SHOWN = 3
 
@@ -30,69 +30,70 @@ SHOWN = 3
 def apply_plan(plan: Plan) -> UndoRecord:
     """Make the changes of `plan` and return the record that undoes them.
 
-    The state before is kept and recorded before the first action, so an interruption at any moment
-    leaves a record that can be undone. An action that fails is undone at once.
+    The current state is saved and recorded before the first action, so an interruption at any
+    moment leaves a record that can be undone. If an action fails, the plan is undone at once.
 
     Raises
     ------
     PlanRefused
-        If the plan would not be safe, there is no room to undo it, or an action failed; what was
-        changed by then is put back, and the message says so if that failed as well.
+        If the plan is unsafe, there is too little disk space to save the current state, or an
+        action failed. In the last case the state is restored; the message says so if that failed.
     """
     plan.check()
-    with sole_change() as lock:
+    with change_lock() as lock:
         record = _keep_state(plan)
         try:
-            record = record.having(state="applying")
+            record = record.updated(state="applying")
             for action in plan.actions:
-                record = record.having(commands=(*record.commands, action.command))
+                record = record.updated(commands=(*record.commands, action.command))
                 action.perform(holding=(lock,))
             left = tuple(fingerprint(Path(target), Path(store)) for target, store in record.kept)
-            return record.having(state="applied", left=left)
+            return record.updated(state="applied", left=left)
         except (PlanRefused, OSError) as error:
-            _take_back(record)
+            _restore(record)
             raise PlanRefused(
                 f"{error}\nnothing was changed: the previous state is restored"
             ) from error
 
 
 def undo(name: str, *, even_if_changed: bool = False) -> UndoRecord:
-    """Put everything back that a record tells of, and return the record.
+    """Restore everything that a record lists, and return the record.
 
     Parameters
     ----------
     name
         The record's id.
     even_if_changed
-        Go back even if others changed the same environment since, and lose what they did.
+        Undo even if something else has changed the environment since; those changes are lost.
 
     Raises
     ------
     UnknownName
         If there is no such record.
     PlanRefused
-        If it was undone already, the kept state is gone, other changes would be lost, the change
-        is still being made, or not everything could be put back.
+        If the change was already undone or is still being made, the saved state is missing, later
+        changes would be lost, or not everything could be restored.
     """
     record = find_record(name)
     if record.state == "undone":
         raise PlanRefused(f"{name} has already been undone")
-    with sole_change():
+    with change_lock():
         if record.state != "keeping":
             _check_kept(record)
             if not even_if_changed:
                 _check_unchanged(record)
-            with suppress(OSError):  # what matters on a full disk is to go on and make room
-                record = record.having(state="applying", left=())
-        return _take_back(record)
+            with suppress(OSError):  # on a full disk it matters more to go on and free space
+                record = record.updated(state="applying", left=())
+        return _restore(record)
 
 
 def _keep_state(plan: Plan) -> UndoRecord:
-    """Keep the state before of all that `plan` touches, and return the record of it."""
+    """Save the current state of everything that `plan` touches, and return its record."""
     record_id, kept = new_id(), list[tuple[Path, Path]]()
     needed: dict[Path, int] = {}
     for path in dict.fromkeys(p.absolute() for action in plan.actions for p in action.touches):
-        # Inside an environment hard links work; a thing that may itself go is kept elsewhere.
+        # An environment is saved inside itself, where hard links work. Anything else may be removed
+        # as a whole, so it is saved elsewhere.
         inside = (path / "pyvenv.cfg").exists() or (path / "conda-meta").is_dir()
         home = path / STORE if inside else records_folder()
         kept.append((path, home / record_id / "kept" / str(len(kept))))
@@ -112,7 +113,7 @@ def _keep_state(plan: Plan) -> UndoRecord:
             keep(path, store)
     except OSError as error:
         with suppress(OSError):
-            _forget(record)
+            _delete_copies(record)
         remove(records_folder() / record_id)
         raise PlanRefused(
             f"nothing was changed: the current state cannot be saved: {error}"
@@ -142,8 +143,8 @@ def _check_unchanged(record: UndoRecord) -> None:
         )
 
 
-def _take_back(record: UndoRecord) -> UndoRecord:
-    """Put back what was kept, make sure that it is, and forget the copies."""
+def _restore(record: UndoRecord) -> UndoRecord:
+    """Restore the saved state, verify it, and delete the saved copies."""
     try:
         if record.state != "keeping":
             for target, store in reversed(record.kept):
@@ -151,8 +152,8 @@ def _take_back(record: UndoRecord) -> UndoRecord:
             for target, store in record.kept:
                 if not is_put_back(Path(target), Path(store)):
                     raise OSError(f"{target} still differs from its saved copy")
-        record = record.having(state="undone")
-        _forget(record)
+        record = record.updated(state="undone")
+        _delete_copies(record)
     except OSError as error:
         raise PlanRefused(
             f"not everything could be restored: {error}; the saved copies are kept",
@@ -161,8 +162,8 @@ def _take_back(record: UndoRecord) -> UndoRecord:
     return record
 
 
-def _forget(record: UndoRecord) -> None:
-    """Remove what was kept, and the folders above that hold nothing else."""
+def _delete_copies(record: UndoRecord) -> None:
+    """Delete the saved copies, and the parent folders that this leaves empty."""
     for _, store in record.kept:
         remove(Path(store))
         for folder in list(Path(store).parents)[:3]:

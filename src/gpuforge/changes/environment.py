@@ -1,4 +1,4 @@
-"""The Python environment that is diagnosed, shown and changed: one value for all three."""
+"""The Python environment that gpuforge diagnoses, shows and changes: one class for all three."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PACKAGES = ("site-packages", "dist-packages")
 
 @dataclass(frozen=True)
 class PythonEnvironment:
-    """A folder that holds, or should hold, a Python and its packages.
+    """A folder that contains, or should contain, a Python interpreter and its packages.
 
     Attributes
     ----------
     prefix : the folder
-    named_by : the variable that names it; empty for the Python that runs gpuforge
+    named_by : the environment variable that names it; empty for the Python that runs gpuforge
     """
 
     prefix: Path
@@ -40,17 +40,17 @@ class PythonEnvironment:
 
     @cached_property
     def python(self) -> Path | None:
-        """Its interpreter; None when it is gone."""
-        own = (Path(sys.executable),) if self._runs_this else ()
+        """The path of its interpreter; None if it is missing."""
+        own = (Path(sys.executable),) if self._is_running else ()
         places = (*(self.prefix / place for place in _PYTHONS), *own)
         return next((place for place in places if place.exists()), None)
 
     @cached_property
     def version(self) -> str:
-        """The version of its Python, as far as it is recorded: ``3.12.1`` or ``3.12``."""
-        if self._runs_this:
+        """The version of its Python, as precisely as it is recorded: ``3.12.1`` or ``3.12``."""
+        if self._is_running:
             return ".".join(map(str, sys.version_info[:3]))
-        written = self._configured.get("version") or self._configured.get("version_info", "")
+        written = self._pyvenv_cfg.get("version") or self._pyvenv_cfg.get("version_info", "")
         names = [path.name for path in self.prefix.glob("conda-meta/python-3.*.json")]
         names += [path.name for path in self.prefix.glob("lib/python3.*")]
         found = (re.search(r"3\.\d+(\.\d+)?", text) for text in (written, *names))
@@ -58,36 +58,36 @@ class PythonEnvironment:
 
     @cached_property
     def folders(self) -> tuple[Path, ...]:
-        """The folders of its packages, in the order in which its Python searches them."""
-        if self._runs_this:
+        """The folders of its packages, in the interpreter's search order."""
+        if self._is_running:
             import site
 
             user = (site.getusersitepackages(),) if site.ENABLE_USER_SITE else ()
             places = [Path(name) for name in (*user, *site.getsitepackages())]
         else:
-            places = self._folders_below(self.prefix)
-            if self._configured.get("include-system-site-packages", "").lower() == "true":
-                places += self._folders_below((self.home or Path("/usr/bin")).parent)
+            places = self._package_folders(self.prefix)
+            if self._pyvenv_cfg.get("include-system-site-packages", "").lower() == "true":
+                places += self._package_folders((self.home or Path("/usr/bin")).parent)
         return tuple(dict.fromkeys(place for place in places if place.is_dir()))
 
     @cached_property
     def has_pip(self) -> bool:
-        """Whether its own pip can be run."""
+        """Whether pip is installed in it."""
         return any((folder / "pip" / "__main__.py").is_file() for folder in self.folders)
 
     @cached_property
     def made_by_uv(self) -> bool:
-        """Whether uv made it, which leaves pip out and needs none."""
-        return "uv" in self._configured
+        """Whether uv created it; uv neither installs pip nor needs it."""
+        return "uv" in self._pyvenv_cfg
 
     @property
     def home(self) -> Path | None:
-        """The folder of the Python that a virtual environment was made of, if it is recorded."""
-        return Path(named) if (named := self._configured.get("home")) else None
+        """The folder of the base interpreter of a virtual environment, if it is recorded."""
+        return Path(named) if (named := self._pyvenv_cfg.get("home")) else None
 
     @cached_property
     def fault(self) -> str:
-        """What keeps its Python from running; empty when nothing does."""
+        """Why its Python cannot run or cannot see its packages; empty if there is no fault."""
         if not self.prefix.is_dir():
             return (
                 f"{self.named_by or 'the running Python'} names {self.prefix}, which does not exist"
@@ -108,7 +108,7 @@ class PythonEnvironment:
 
     @cached_property
     def refusal(self) -> str:
-        """Why gpuforge does not change it; empty when it may be changed."""
+        """Why gpuforge must not change the environment; empty if it may."""
         if self.fault:
             return self.fault
         if self.kind in ("system Python", "base environment of conda"):
@@ -118,12 +118,12 @@ class PythonEnvironment:
         return "" if os.access(self.prefix, os.W_OK) else f"{self.prefix} is not writable"
 
     @cached_property
-    def _runs_this(self) -> bool:
+    def _is_running(self) -> bool:
         return self.prefix == Path(sys.prefix)
 
     @cached_property
-    def _configured(self) -> dict[str, str]:
-        """The settings of ``pyvenv.cfg``; none outside a virtual environment."""
+    def _pyvenv_cfg(self) -> dict[str, str]:
+        """The settings in ``pyvenv.cfg``; empty outside a virtual environment."""
         from gpuforge.facts import known
         from gpuforge.probe.files import decoded, read
 
@@ -134,7 +134,7 @@ class PythonEnvironment:
         )
         return {key.strip().lower(): value.strip() for key, _, value in pairs}
 
-    def _folders_below(self, prefix: Path) -> list[Path]:
+    def _package_folders(self, prefix: Path) -> list[Path]:
         minor = ".".join(self.version.split(".")[:2])
         found = [
             folder
@@ -148,10 +148,10 @@ class PythonEnvironment:
 
 
 def active_environment(environ: Mapping[str, str]) -> PythonEnvironment:
-    """Return the activated environment, broken or not; else that of the running Python.
+    """Return the activated environment, even a broken one; else that of the running Python.
 
-    The base of conda, which every shell may activate, yields to the virtual environment that
-    gpuforge itself runs in.
+    Conda's base environment, which many shells activate by default, is ignored if gpuforge runs in
+    a virtual environment.
     """
     if named := environ.get("VIRTUAL_ENV"):
         return PythonEnvironment(Path(named).absolute(), "VIRTUAL_ENV")

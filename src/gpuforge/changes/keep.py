@@ -1,7 +1,8 @@
-"""Keeping files as they are, and putting them back exactly.
+"""Saving files as they are, and restoring them exactly.
 
-Large files are kept as hard links, which cost nothing: package tools replace such files and never
-write into them. Small ones are copied, because those are edited in place (``.pth``, scripts).
+Large files are saved as hard links, which take no space: package tools replace such files and never
+write into them. Small files are copied, because some of them are edited in place (``.pth`` files,
+scripts).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _BLOCK = 4096
 
 
 def keep(source: Path, store: Path) -> None:
-    """Keep what is at `source` (a file, a folder or nothing) in the folder `store`."""
+    """Save what is at `source` (a file, a folder or nothing) in the folder `store`."""
     store.mkdir(parents=True, exist_ok=True)
     if not source.is_dir() or source.is_symlink():
         if os.path.lexists(source):
@@ -34,13 +35,13 @@ def keep(source: Path, store: Path) -> None:
         linked = [name for name in folders if os.path.islink(os.path.join(root, name))]
         for name in (*files, *linked):
             _keep_file(os.path.join(root, name), str(place / name))
-    # The times of a folder change with what is put in, so they come last.
+    # Adding files changes the modification time of a folder, so folder times are copied last.
     for place in (store / "kept", *(p for p in _below(store / "kept") if _is_folder(p))):
         shutil.copystat(source / place.relative_to(store / "kept"), place)
 
 
 def needed_bytes(source: Path, store: Path) -> int:
-    """Return about how much `keep` would add to the file system of `store`."""
+    """Return roughly how many bytes `keep` would add to the file system of `store`."""
     sizes = [place.lstat().st_size for place in (source, *_below(source)) if os.path.lexists(place)]
     links = _device(source) == _device(store)
     copied = (size for size in sizes if not links or size < LINKED_FROM_BYTES)
@@ -48,7 +49,7 @@ def needed_bytes(source: Path, store: Path) -> int:
 
 
 def put_back(target: Path, store: Path) -> None:
-    """Make `target` what it was when it was kept; the store stays. Needs next to no room."""
+    """Restore `target` to its saved state, using almost no disk space; `store` is not changed."""
     kept = store / "kept"
     if not os.path.lexists(kept):
         remove(target)
@@ -60,9 +61,10 @@ def put_back(target: Path, store: Path) -> None:
 
 
 def fingerprint(path: Path, store: Path) -> str:
-    """Return a hash of what is different at `path` from what `store` keeps of it; caches aside.
+    """Return a hash of the differences between `path` and its saved copy in `store`.
 
-    What is the same file as the kept one, or has its content, need not be hashed.
+    ``__pycache__`` is ignored. Files that are hard links to the saved ones, or have the same
+    content, add nothing to the hash.
     """
     kept = store / "kept"
     digest = hashlib.sha256()
@@ -75,12 +77,12 @@ def fingerprint(path: Path, store: Path) -> str:
 
 
 def is_put_back(target: Path, store: Path) -> bool:
-    """Return whether `target` is what `store` keeps of it; caches aside."""
+    """Return whether `target` equals its saved copy in `store`, ``__pycache__`` aside."""
     return fingerprint(target, store) == fingerprint(store / "kept", store)
 
 
 def changed_since(path: Path, moment: float) -> tuple[Path, ...]:
-    """Return what below `path` came or was changed after `moment`; caches and folders aside."""
+    """Return the files below `path` created or changed after `moment`, ``__pycache__`` aside."""
     below = (path, *_below(path)) if _is_folder(path) else (path,)
     return tuple(
         place
@@ -93,7 +95,7 @@ def changed_since(path: Path, moment: float) -> tuple[Path, ...]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, link or folder, if it is there."""
+    """Remove a file, link or folder, if it exists."""
     if _is_folder(path):
         shutil.rmtree(path)
     else:
@@ -110,7 +112,7 @@ def _keep_file(source: str, target: str) -> None:
             os.link(source, target)
             return
         except OSError:
-            # Another file system, or one without links: a copy serves as well.
+            # Another file system, or one without hard links: fall back to a copy.
             pass
     shutil.copy2(source, target)
 
@@ -118,7 +120,7 @@ def _keep_file(source: str, target: str) -> None:
 def _put_back_folder(target: Path, kept: Path) -> None:
     before = {path.relative_to(kept) for path in _below(kept)}
     if _is_folder(target):
-        # What came since goes first, which makes room for the rest.
+        # Remove new files first, which makes room for the rest.
         for path in sorted(_below(target), reverse=True):
             if path.relative_to(target) not in before:
                 remove(path)
@@ -137,7 +139,7 @@ def _put_back_folder(target: Path, kept: Path) -> None:
 
 
 def _replace(place: Path, kept: Path) -> None:
-    """Put a kept file or link at `place`: as a link to it where possible, which needs no room."""
+    """Restore a saved file or link at `place`, as a hard link if possible, which takes no space."""
     if _is_folder(place):
         remove(place)
     part = place.with_name(f"{place.name}.gpuforge-part")
@@ -166,7 +168,7 @@ def _device(path: Path) -> int:
 
 
 def _difference(place: Path, kept: Path) -> str:
-    """Return how a file differs from the kept one; empty when it does not."""
+    """Describe how a file differs from the saved one; empty if it does not."""
     if not os.path.lexists(place):
         return "gone" if os.path.lexists(kept) else ""
     if _is_folder(place):

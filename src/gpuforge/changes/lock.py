@@ -1,4 +1,4 @@
-"""One change at a time, and none is undone while it is still being made."""
+"""A lock that allows one change at a time, so that none is undone while it is still being made."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _STEP_SECONDS = 0.05
 
 
 @contextmanager
-def sole_change() -> Iterator[int]:
-    """Hold the lock of all changes of this user, as an open file.
+def change_lock() -> Iterator[int]:
+    """Hold this user's lock on changes, and yield its file descriptor.
 
-    A process that gets the file holds the lock as well: it is free once all of them have ended.
+    A child process that inherits the descriptor holds the lock as well: the lock is released once
+    all of them have ended.
 
     Raises
     ------
     PlanRefused
-        If another change is still being made, or no records can be written.
+        If another change is still being made, or records cannot be written.
     """
     folder = records_folder()
     try:

@@ -1,7 +1,7 @@
-"""pip as a process that never outlives gpuforge: whatever ends gpuforge ends pip too.
+"""Running pip in a process that never outlives gpuforge: whatever ends gpuforge ends pip too.
 
-pip runs below a watcher in a process group of its own. The watcher holds one end of a pipe; when
-gpuforge is gone, even by SIGKILL, the pipe closes and the watcher kills the group.
+pip is the child of a watcher process that leads its own process group. The watcher reads from a
+pipe; when gpuforge ends, even by SIGKILL, the pipe closes and the watcher kills the group.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ def watch():
 threading.Thread(target=watch, daemon=True).start()
 sys.exit(subprocess.call(sys.argv[3:], pass_fds=keep))
 """
-# These send packages to another place than the environment that is to be changed.
+# These would make pip install outside the environment that is to be changed.
 _ELSEWHERE = ("PIP_TARGET", "PIP_USER", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PYTHONPATH")
 
 
 def run_pip(argv: list[str], *, holding: tuple[int, ...] = ()) -> str:
-    """Run pip to its end and return what it writes on stdout.
+    """Run pip to completion and return its stdout.
 
     Parameters
     ----------
     holding
-        Open files that stay open as long as pip runs; a lock on one tells whether it still does.
+        File descriptors that stay open while pip runs; a lock on one shows that it still does.
 
     Raises
     ------
     PlanRefused
-        If pip fails, with the last lines it wrote.
+        If pip cannot be started, takes too long or fails; with the last lines of its stderr.
     """
     environ = {k: v for k, v in os.environ.items() if k not in _ELSEWHERE}
     environ |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "LC_ALL": "C"}

@@ -1,4 +1,4 @@
-"""A plan: actions in order, and whether they may be made."""
+"""A plan: a sequence of actions, and whether they are safe."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gpuforge.errors import PlanRefused
 
 @dataclass(frozen=True)
 class Plan:
-    """Changes to be made together.
+    """Changes that are made together.
 
     Attributes
     ----------
-    title : what they are for
-    actions : in the order in which they are made
+    title : the purpose of the changes
+    actions : the changes, in the order in which they are made
     """
 
     title: str
@@ -23,11 +23,11 @@ class Plan:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Why the plan would not be safe; empty when it is."""
+        """Why the plan would be unsafe; empty if it is safe."""
         return tuple(reason for action in self.actions if (reason := action.refusal()))
 
     def check(self) -> None:
-        """Raise `PlanRefused` if the plan would not be safe, with the commands to run by hand."""
+        """Raise `PlanRefused` if the plan is unsafe; its hint lists the commands to run by hand."""
         if self.refusals:
             by_hand = "; ".join(action.command for action in self.actions)
             raise PlanRefused("; ".join(self.refusals), hint=f"by hand: {by_hand}")

@@ -1,4 +1,4 @@
-"""Undo records: what was changed, where the state before is kept, one folder each."""
+"""Undo records: what was changed, and where the previous state is saved; one folder each."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ State = Literal["keeping", "applying", "applied", "undone"]
 
 @dataclass(frozen=True)
 class UndoRecord:
-    """What one application of a plan changed.
+    """The changes made by applying one plan.
 
     Attributes
     ----------
     id : date and a random word, such as ``20260102-101500-3fa9``
-    title : the plan's
-    state : ``keeping`` until the state before is kept, ``applying`` until all changes are made;
-        an interruption leaves either, and both can be undone
+    title : the title of the plan
+    state : ``keeping`` until the previous state is saved, then ``applying`` until all changes are
+        made; an interrupted record stays in one of these states, and both can be undone
     commands : what was done, in order
-    kept : path of a thing that may have changed, and the folder that keeps its state before
-    left : fingerprint of the difference that the changes made to each of them
+    kept : pairs of a path that may have changed and the folder with its saved state
+    left : for each of these pairs, the fingerprint of the difference that the changes made
     """
 
     id: str
@@ -40,38 +40,38 @@ class UndoRecord:
     left: tuple[str, ...] = ()
 
     def save(self) -> None:
-        """Write the record; a reader sees the old one or the new one, never half of it."""
+        """Write the record atomically."""
         text = stored.dumps(self, indent=1) + "\n"
         stored.write(records_folder() / self.id / RECORD, text, parents=True)
 
-    def having(self, **changes: object) -> UndoRecord:
-        """Return the record with some fields changed, and saved."""
+    def updated(self, **changes: object) -> UndoRecord:
+        """Return a copy of the record with some fields replaced, after saving it."""
         record = replace(self, **changes)  # type: ignore[arg-type]
         record.save()
         return record
 
 
 def records_folder() -> Path:
-    """Return the folder of all records, which need not exist."""
+    """Return the folder of all records; it may not exist yet."""
     return user_folder("data") / "undo"
 
 
 def new_id() -> str:
-    """Return the id of a new record."""
+    """Return an id for a new record."""
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
 
 
 def records() -> tuple[UndoRecord, ...]:
-    """Return the records that can be read, the oldest first."""
-    return tuple(one for one in _each() if isinstance(one, UndoRecord))
+    """Return the readable records, oldest first."""
+    return tuple(one for one in _read_all() if isinstance(one, UndoRecord))
 
 
 def unreadable_records() -> tuple[WorkloadError, ...]:
-    """Return what is wrong with the records that cannot be read, and what to do about each."""
-    return tuple(one for one in _each() if isinstance(one, WorkloadError))
+    """Return one error for each unreadable record, with a hint on what to do about it."""
+    return tuple(one for one in _read_all() if isinstance(one, WorkloadError))
 
 
-def _each() -> Iterator[UndoRecord | WorkloadError]:
+def _read_all() -> Iterator[UndoRecord | WorkloadError]:
     for path in sorted(records_folder().glob(f"*/{RECORD}")):
         try:
             yield find_record(path.parent.name)
@@ -85,7 +85,7 @@ def find_record(name: str) -> UndoRecord:
     Raises
     ------
     UnknownName
-        If there is none of that id.
+        If there is no record with that id.
     WorkloadError
         If its file is damaged or cannot be read.
     """

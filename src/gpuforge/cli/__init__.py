@@ -1,1 +1,1 @@
-"""The command line: parse, one library call, render, exit status."""
+"""The command line: each command parses its arguments, calls the library and renders the result."""

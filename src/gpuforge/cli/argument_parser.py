@@ -1,4 +1,4 @@
-"""The parser of each command's arguments."""
+"""The argument parser that all commands use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuforge.errors import UnknownName
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """A parser whose errors read like all others."""
+    """A parser that raises `UnknownName`, so that its errors look like all others."""
 
     def error(self, message: str) -> NoReturn:
         raise UnknownName(f"{self.prog}: {message}", hint=f"see '{self.prog} --help'")

@@ -1,4 +1,4 @@
-"""Builds for doctor's repairs: what `environment` plans for a machine, for what is installed."""
+"""Framework builds for doctor's repairs, planned by `gpuforge.environment`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from gpuforge.facts import Machine
 def plan_builds(
     machine: Machine, framework: str, version: str, beside: tuple[str, ...], python: str
 ) -> tuple[tuple[str, str], ...] | str:
-    """Return requirements of a build for the GPUs of `machine`, each with its index, or why none.
+    """Return the requirements of a GPU build, each with its index, or why there is none.
 
-    The installed version is kept where one of its builds fits; else it is the newest that does.
+    The installed version is kept if one of its builds works; else the newest that works is used.
     """
-    # Deferred: most diagnoses need no plan, and these cost as much as all checks together.
+    # Imported late: most diagnoses need no plan, and these imports take as long as all checks.
     from datetime import date
 
     from gpuforge.compat.builds import releases

@@ -1,4 +1,4 @@
-"""Findings and explanations as text."""
+"""Rendering findings and explanations as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEPS_IN_SHORT = 2
 
 
 def render_short(answer: Explanation) -> str:
-    """Return a short block for below a traceback; empty when no cause is named."""
+    """Return a short block to print below a traceback; empty if no cause was found."""
     match = answer.cause
     if match is None:
         return ""
@@ -27,7 +27,7 @@ def render_short(answer: Explanation) -> str:
 
 
 def render_page(error: KnownError, steps: tuple[str, ...]) -> str:
-    """Return what is known of one cause."""
+    """Return the text about one cause."""
     repair = f"repaired by: gpuforge doctor {error.cause} --fix"
     fix = repair if error.repaired_by else "doctor has no repair for it"
     head = [error.title, f"{error.cause}, {error.area}, {error.severity}; {fix}", "", error.summary]
@@ -35,7 +35,7 @@ def render_page(error: KnownError, steps: tuple[str, ...]) -> str:
 
 
 def render_report(report: Report) -> str:
-    """Return the environment that was looked at, then the findings, the most severe first."""
+    """Return the environment, the findings, most severe first, and their counts."""
     blocks = [_environment(report.environment)] if report.environment else []
     blocks += [_finding(finding) for finding in report.findings]
     counts = [
@@ -64,7 +64,7 @@ def _finding(finding: Finding) -> str:
 
 
 def _repaired_as(finding: Finding) -> str:
-    """Return what to name for the repair: some causes are looked for only where they are named."""
+    """Return the name for ``--fix``: the cause if it is checked only by name, else the check."""
     from gpuforge.diagnose.known_error import causes, known_error
 
     known = finding.cause in causes() and known_error(finding.cause).repaired_by == finding.check

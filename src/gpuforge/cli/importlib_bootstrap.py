@@ -1,8 +1,8 @@
-"""What stands on the stack while the user's own modules are imported.
+"""The frames that are on the stack while the user's own modules are imported.
 
-Python's ``warnings`` look past the frames of files that have *importlib* and *_bootstrap* in their
-names, to find the line that imports: hence the name of this one. Its frames take themselves out of
-tracebacks: a bare ``raise`` adds none to one that was cut.
+To find the importing line, Python's ``warnings`` skip frames of files with *importlib* and
+*_bootstrap* in their names, hence the name of this module. Its frames remove themselves from
+tracebacks; a bare ``raise`` does not add them again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpuforge.runtime.accelerated import COMPILERS, accelerate
 
 
 class OwnLoader(SourceFileLoader):
-    """Loads a module of the user's, and accelerates its functions."""
+    """Loads one of the user's modules, and accelerates its functions."""
 
     def exec_module(self, module: ModuleType) -> None:
         try:
@@ -33,14 +33,14 @@ class OwnLoader(SourceFileLoader):
 
 
 class Untraced:
-    """``__import__`` that switches tracing off while a module imports, which would be slow.
+    """An ``__import__`` that switches tracing off during imports, which it would slow down.
 
     Parameters
     ----------
     namespace
-        That of the module whose imports are meant.
+        The namespace of the module whose imports are not traced.
     tracer
-        What traces again afterwards.
+        The trace function to restore afterwards.
     """
 
     def __init__(self, namespace: dict[str, Any], tracer: Callable[..., Any]) -> None:
@@ -64,6 +64,6 @@ class Untraced:
         self.importing = builtins.__import__ = importing
 
     def end(self) -> None:
-        """Put Python's own back, unless the program has put another there."""
+        """Restore Python's ``__import__``, unless the program has replaced ours."""
         if builtins.__import__ is self.importing:
             builtins.__import__ = self.plain

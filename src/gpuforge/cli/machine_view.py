@@ -1,4 +1,4 @@
-"""A detected machine as the JSON document and as text."""
+"""Rendering a detected machine as a JSON document and as text."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def _device(device: Device) -> dict[str, Any]:
     values["runtime_version"] = _runtime_version(device)
     values["runtimes"] = [toolkit.name for toolkit in device.runtimes]
     shown = {name: values[name] for name in SHOWN}
-    return {"index": device.index, "vendor": device.vendor, **_told(shown)}
+    return {"index": device.index, "vendor": device.vendor, **_with_reasons(shown)}
 
 
-def _told(readings: Mapping[str, Reading[Any]]) -> dict[str, Any]:
-    """Return the value of each reading, None where it is unknown, and why under ``unknown``."""
+def _with_reasons(readings: Mapping[str, Reading[Any]]) -> dict[str, Any]:
+    """Return the value of each reading, None if unknown, with the reasons under ``unknown``."""
     unknown = {n: v.reason for n, v in readings.items() if isinstance(v, Absent | Failed)}
     return {**{name: known(value) for name, value in readings.items()}, "unknown": unknown}
 
 
 def _runtime_version(device: Device) -> Reading[str]:
-    """Return the version of the vendor's own runtime, the first that a device names."""
+    """Return the version of the vendor's own runtime, which is the first that a device lists."""
     if not device.runtimes:
         return Absent("no runtime of this vendor was found")
     return device.runtimes[0].version
@@ -69,11 +69,11 @@ def _host(machine: Machine) -> dict[str, Any]:
     readings["isa"] = list(readings.pop("isa"))
     readings["visibility"] = machine.visibility
     readings["hidden_devices"] = [device.index for device in machine.hidden]
-    return _told(readings)
+    return _with_reasons(readings)
 
 
 def text(machine: Machine, *, cpu_only: bool = False) -> str:
-    """Return the machine as a table and lines."""
+    """Return the machine as text: a table of GPUs, failures, and the host."""
     lines = []
     if machine.devices:
         rows = [_row(device, machine.best_device) for device in machine.devices]
@@ -120,7 +120,7 @@ def _hidden(machine: Machine) -> list[str]:
 
 
 def host_line(machine: Machine) -> str:
-    """Return the CPU side of a machine in one line."""
+    """Return the host of a machine in one line."""
     host = machine.host
     cores, memory = known(host.cores), known(host.memory_total_bytes)
     parts = [
@@ -136,7 +136,7 @@ def host_line(machine: Machine) -> str:
 
 
 def reasons(machine: Machine) -> str:
-    """Return where each fact comes from, how each score adds up, and what is no GPU."""
+    """Return the source of each fact, the parts of each score, and what is not a GPU."""
     from gpuforge.detect.score import parts_of
 
     lines: list[str] = []

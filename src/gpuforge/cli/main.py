@@ -1,4 +1,4 @@
-"""``gpuforge``: find the command, parse its arguments, run it, return its exit status."""
+"""The ``gpuforge`` program: find the command, parse its arguments, run it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _without_module(error: ModuleNotFoundError) -> GpuForgeError:
-    """Return what to say about a module that is missing; raise `error` if it is no known one."""
+    """Return the error for a missing module; raise `error` itself if its cause is unknown."""
     home = os.environ.get("PYTHONHOME")
     package = (error.name or "").partition(".")[0]
     if package in NEEDED:
@@ -93,9 +93,10 @@ def _call(command: ModuleType, name: str, argv: list[str]) -> int:
 
 
 def _open_log(*, verbose: bool, strict: bool) -> None:
-    """Open the log as the settings say, and name what was left out of them.
+    """Open the log according to the settings, and report settings that were ignored.
 
-    Wrong settings are an error of the command that reads them, so that one that corrects them runs.
+    Invalid settings do not raise here but in the commands that use them, so that the commands that
+    correct them can run.
     """
     from gpuforge import log, settings
 

@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Any) -> int:
-    """Show the machine; return 1 where a driver fails or a check found a problem."""
+    """Show the machine; return 1 if a driver fails or a check found a problem."""
     machine = read_machine(cpu_only=arguments.cpu_only or None)
     environment = environment_lines(machine, arguments.profile, cpu_only=arguments.cpu_only)
     render.data(f"gpuforge {__version__}\n")
@@ -64,7 +64,7 @@ def environment_lines(machine: Machine, profile: str | None, *, cpu_only: bool) 
             environment.plan(profile, machine=machine, cpu_only=cpu_only)
             return [f"environment: {profile} ('gpuforge env plan{flags}' lists its packages)"]
         name = environment.recommend(machine, cpu_only=cpu_only).profile.name
-    except (GpuForgeError, ModuleNotFoundError) as error:  # a broken installation has no packaging
+    except (GpuForgeError, ModuleNotFoundError) as error:  # `packaging` may be missing
         if profile is not None:
             raise
         return [f"environment: none recommended: {error}"]
@@ -72,7 +72,7 @@ def environment_lines(machine: Machine, profile: str | None, *, cpu_only: bool) 
 
 
 def next_step(machine: Machine, profile: str | None = None, *, cpu_only: bool = False) -> str:
-    """Return the command that helps most now."""
+    """Return the most useful next command."""
     if machine.failures:
         return "run 'gpuforge doctor' to find out what is wrong and how to fix it"
     flags = _flags(profile, cpu_only=cpu_only)
@@ -80,12 +80,12 @@ def next_step(machine: Machine, profile: str | None = None, *, cpu_only: bool = 
 
 
 def _flags(profile: str | None, *, cpu_only: bool) -> str:
-    """Return the flags that lead another command to the same environment."""
+    """Return the flags with which another command uses the same environment."""
     return f"{f' --profile {profile}' if profile else ''}{' --cpu-only' if cpu_only else ''}"
 
 
 def _diagnose() -> int:
-    """Run ``gpuforge doctor`` as it is without flags."""
+    """Run ``gpuforge doctor`` without flags."""
     from gpuforge.cli.argument_parser import ArgumentParser
     from gpuforge.cli.commands import doctor
 

@@ -1,8 +1,8 @@
-"""The user's own modules in a program: where they are, and the moment their functions are there.
+"""Finding the user's own modules in a program, and accelerating their functions once defined.
 
-Loaded at the start of a program by ``gpuforge run --accelerate``. An imported module is complete
-when it was executed. The main module runs its functions while it is executed: there, tracing stops
-at each line until the last function is defined, and is then off; while it imports, it is off too.
+Loaded at the start of a program by ``gpuforge run --accelerate``. The functions of an imported
+module are accelerated after it was executed. The main module calls its functions while it is
+executed, so it is traced line by line until its last function is defined, except during imports.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from typing import Any
 from gpuforge.cli.importlib_bootstrap import OwnLoader, Untraced
 from gpuforge.runtime.accelerated import COMPILERS, accelerate
 
-_MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
+_PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 _INSTALLED = ("site-packages", "dist-packages")
-_NOT_THE_USERS = (
+_NOT_OWN = (
     os.path.dirname(os.path.dirname(__file__)) + os.sep,
     os.path.dirname(os.__file__) + os.sep,
 )
 
 
 def project_folder(start: str) -> str:
-    """Return the folder of the project that `start` lies in; `start` where there is none."""
+    """Return the root folder of the project that contains `start`; `start` if there is none."""
     home = os.path.expanduser("~")
     folder = start = os.path.realpath(start)
     while folder not in (home, os.path.dirname(folder)):
-        if any(os.path.exists(os.path.join(folder, mark)) for mark in _MARKS):
+        if any(os.path.exists(os.path.join(folder, mark)) for mark in _PROJECT_FILES):
             return folder
         folder = os.path.dirname(folder)
     return start
 
 
 def is_own(path: str, folder: str) -> bool:
-    """Return whether a file is the user's: in `folder`, and neither installed nor Python's own."""
+    """Return whether a file is in `folder` and neither installed nor part of Python or gpuforge."""
     real = os.path.realpath(path)
-    if not real.startswith(os.path.join(folder, "")) or real.startswith(_NOT_THE_USERS):
+    if not real.startswith(os.path.join(folder, "")) or real.startswith(_NOT_OWN):
         return False
     return not any(part in _INSTALLED for part in real.split(os.sep))
 
 
 class OwnFinder:
-    """Finds the user's own modules as Python's path finder does, in front of it."""
+    """A meta path finder, placed before Python's path finder, for the user's own modules."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -54,7 +54,7 @@ class OwnFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return how to load a module of the user's; None for all others."""
+        """Return the spec of one of the user's own modules; None for all others."""
         if name.partition(".")[0] in sys.stdlib_module_names:
             return None
         found = PathFinder.find_spec(name, path, target)
@@ -67,7 +67,7 @@ class OwnFinder:
 
 
 class MainModule:
-    """Traces the main module until its last function is defined."""
+    """The trace function that follows the main module until its last function is defined."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -76,7 +76,7 @@ class MainModule:
         self.untraced: Untraced | None = None
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
-        """Look for the frame of the main module among those that begin."""
+        """Look for the frame of the main module among new frames."""
         if frame.f_globals is not self.namespace or frame.f_code.co_name != "<module>":
             return None
         code = frame.f_code
@@ -89,7 +89,7 @@ class MainModule:
         return self.line
 
     def line(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
-        """Accelerate what was defined before a line."""
+        """Accelerate the functions defined before the current line."""
         before = len(self.left)
         while self.left and frame.f_lasti > self.left[0]:
             self.left.pop(0)
@@ -104,7 +104,7 @@ class MainModule:
 
 
 def _definitions(code: CodeType) -> list[int]:
-    """Return where the functions and classes of a module are given their names."""
+    """Return the bytecode offsets at which a module stores its functions and classes."""
     found: list[int] = []
     made = False
     for step in dis.get_instructions(code):
@@ -117,7 +117,7 @@ def _definitions(code: CodeType) -> list[int]:
 
 
 def watch(folder: str) -> None:
-    """Accelerate the functions of the modules in `folder` from now on."""
+    """Accelerate the functions of modules in `folder` that are loaded from now on."""
     place = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else 0
     sys.meta_path.insert(place, OwnFinder(folder))
     if sys.gettrace() is None:

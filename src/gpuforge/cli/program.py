@@ -1,8 +1,8 @@
-"""A user's program, run by the interpreter itself, exactly as ``python`` would run it.
+"""Running a user's program exactly as ``python`` would run it.
 
-gpuforge does not run the program inside its own process: it replaces itself by a fresh interpreter
-(`os.execve`). So ``__main__``, the stack, tracebacks, signals, exit status, ``multiprocessing`` and
-what happens at exit are Python's own, not an imitation. A start-up hook prints the summary.
+gpuforge replaces itself with a fresh interpreter (`os.execve`) instead of running the program in
+its own process. So ``__main__``, the stack, tracebacks, signals, the exit status, exit functions
+and ``multiprocessing`` behave as usual. A start-up hook prints the summary.
 """
 
 from __future__ import annotations
@@ -23,14 +23,12 @@ HOOK_FOLDER = str(Path(__file__).parent / "startup")
 
 @dataclass(frozen=True)
 class Program:
-    """What stands behind ``python`` on the command line: a script or ``-m`` and a module, and its
-    arguments.
-    """
+    """The command line after ``python``: a script, or ``-m`` and a module, and its arguments."""
 
     arguments: tuple[str, ...]
 
     def check(self) -> None:
-        """Raise `WorkloadError` if there is nothing to run there."""
+        """Raise `WorkloadError` if the script does not exist or cannot be run."""
         name = self.arguments[0]
         if name == "-m" or name == "-":
             return
@@ -57,28 +55,28 @@ def environment(
     summary: bool = True,
     verbose: bool = False,
 ) -> dict[str, str]:
-    """Return the environment variables that the program starts with.
+    """Return the environment variables for the program.
 
     Parameters
     ----------
     base
-        Those of this process.
+        The variables of this process.
     backend
-        The backend that every offloaded function is to run on where it can, or empty.
+        The backend that every offloaded function should use if it can; empty for any.
     accelerated
-        The folder whose modules have their functions placed without an edit, or empty.
+        The folder whose modules have their functions accelerated; empty for none.
     prepared
-        What is set so that the thread pools of several libraries do not fight, by name.
+        Variables that keep the thread pools of several libraries from competing for cores.
     saved
-        The file that the program's profile is written to, or empty.
+        The file for the program's profile; empty for none.
     peaks
-        Whether the links of the devices that were used are measured for that profile.
+        Whether to measure the links of the devices that were used, for the profile.
     lazy
-        The modules whose imports are not deferred, and why, where heavy imports are to be; or None.
+        The modules that are not imported lazily, with the reasons; None to import none lazily.
     summary
-        Whether the start-up hook is to print a summary at the end.
+        Whether the start-up hook prints a summary at the end.
     verbose
-        Whether gpuforge is to say in the program, too, what takes how long.
+        Whether gpuforge logs the time of each phase in the program, too.
     """
     prepared = prepared or {}
     found = {**base, **prepared}
@@ -106,7 +104,7 @@ def environment(
 
 
 def interpreter_options(command: Sequence[str]) -> list[str]:
-    """Return the options of the interpreter in its command line, before what it runs."""
+    """Return the interpreter's options in a command line, which precede what it runs."""
     found: list[str] = []
     words = iter(command[1:])
     for word in words:
@@ -119,7 +117,7 @@ def interpreter_options(command: Sequence[str]) -> list[str]:
 
 
 def replace_this_process(program: Program, variables: Mapping[str, str]) -> NoReturn:
-    """Become the interpreter that runs `program`. Does not return.
+    """Replace this process with an interpreter that runs `program`. Does not return.
 
     Raises
     ------
@@ -132,7 +130,7 @@ def replace_this_process(program: Program, variables: Mapping[str, str]) -> NoRe
             hint="start gpuforge without these options",
         )
     command = [sys.executable, *interpreter_options(sys.orig_argv), *program.arguments]
-    if sys.platform == "win32":  # there, exec returns to the shell before the program has ended
+    if sys.platform == "win32":  # after exec, the shell would not wait for the program to end
         sys.exit(subprocess.call(command, env=dict(variables)))
     try:
         os.execve(sys.executable, command, dict(variables))

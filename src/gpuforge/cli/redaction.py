@@ -1,8 +1,9 @@
-"""Text that strangers may read: what is known to be harmless stays, everything else is masked.
+"""Redaction by allow-list: what is known to be harmless is shown, everything else is masked.
 
-A word stays when gpuforge's own messages and tables use it, when it names an installed package or
-a module of Python, and when it is a number, a version or the address of a device. Paths are judged
-part by part. No pattern of secrets has to be complete for this: a secret is no word that is known.
+A word is shown if gpuforge's own source and tables contain it, if it is the name of an installed
+package or a standard library module, or if it is a short number, a version or a device address.
+Paths are redacted part by part. So no complete list of patterns of secrets is needed: a secret is
+masked because it is not a known word.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from functools import cache
 from pathlib import Path
 
 MASK = "***"
-# "gfx90a" is three atoms; more in a row are as often a secret as a name.
+# "gfx90a" is three atoms (runs of letters or digits); with more, it could as well be a secret.
 MAXIMUM_DIGITS, MAXIMUM_ATOMS = 6, 3
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _ATOM = re.compile(r"[A-Za-z]+|\d+")
 _PUNCTUATION = "\"'`()[]{}<>,;:.!?"
-# After these nothing on a line is believed, not even a number or a known word.
+# Everything that follows these on a line is masked, even numbers and known words.
 _SECRET = re.compile(
     r"(?i)(?:pass(?:word|wd|phrase|code)?|pwd|pin|token|secrets?|keys?|auth\w*|credentials?|bearer|"
     r"basic|cookies?|session(?:id)?|signature|sig|sid|jwt|private)[\"']*(?:\s*[:=]|\s+(?=\S*\d)|$)"
@@ -28,7 +29,7 @@ _SECRET_WORD = re.compile(
     r"(?i)(?:^|[_.-])(?:pass(?:word|wd|phrase|code)?|pwd|pin|token|secret|key|auth\w*|credentials?|"
     r"cookie|session|signature|sid|jwt|private)s?(?:$|[_.-])|(?:token|secret|passw|apikey)"
 )
-# How issuers let their tokens begin, the rest of which may look like words or numbers.
+# Prefixes of issuers' tokens, the rest of which may look like words or numbers.
 _TOKEN = re.compile(
     r"(?i)\b(?:gh[a-z]_|github_pat|glpat|hf_|sk-|pk-|nvapi|pypi-|npm_|xox|a[ks]ia|eyj)"
 )
@@ -40,7 +41,7 @@ _HOMES = ("home", "users")
 
 
 class Redactor:
-    """Masks what is not known to be harmless.
+    """Masks everything that is not known to be harmless.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ class Redactor:
         self._home = str(Path.home())
 
     def value(self, value: object, name: str = "") -> object:
-        """Return `value`, a plain one as of JSON, with its texts redacted; `name` is its key."""
+        """Return a JSON-like `value` with its texts redacted; `name` is its key."""
         if isinstance(value, dict):
             return {self.text(str(key)): self.value(item, str(key)) for key, item in value.items()}
         if isinstance(value, list | tuple | frozenset | set):
@@ -67,20 +68,20 @@ class Redactor:
         return value if isinstance(value, int | float) else self.text(str(value))
 
     def text(self, text: str) -> str:
-        """Return `text` with every word masked that is not known to be harmless."""
+        """Return `text` with all words masked that are not known to be harmless."""
         if self._home != "/":
             text = text.replace(self._home, "~")
         return "\n".join(self._line(line) for line in text.split("\n"))
 
     def _line(self, line: str) -> str:
         secret = _SECRET.search(line)
-        # A message may end in such a word; what matters is what follows it.
+        # A message may end in such a word; only what follows it is masked.
         end = secret.end() if secret else len(line)
         shown = "".join(self._chunk(part) for part in re.split(r"(\s+)", line[:end]))
         return shown if not line[end:].strip() else f"{shown} {MASK}"
 
     def _chunk(self, chunk: str) -> str:
-        """Return one word with what clings to it, masked unless all of it is harmless."""
+        """Return one word, masked unless all of it is harmless; punctuation around it is kept."""
         core = chunk.strip(_PUNCTUATION)
         if not core or core.casefold() in self._exact or _DEVICE.fullmatch(core):
             return chunk
@@ -99,7 +100,7 @@ class Redactor:
         return chunk.replace(core, shown)
 
     def _path(self, path: str) -> str:
-        """Return a path, or several between colons, with each unknown part masked."""
+        """Return a path, or several separated by colons, with each unknown part masked."""
         parts = re.split(r"([/\\:])", path)
         for number, part in enumerate(parts):
             owner = parts[number - 2].casefold() in _HOMES if number > 1 else False
@@ -109,7 +110,7 @@ class Redactor:
         return "".join(parts)
 
     def _is_harmless(self, text: str) -> bool:
-        """Return whether a text is made of known words and short numbers, as ``cu126`` is."""
+        """Return whether a text consists of known words and short numbers, such as ``cu126``."""
         if not text.isascii() or sum(map(str.isdigit, text)) > 2 * MAXIMUM_DIGITS:
             return False
         for run in re.findall(r"[A-Za-z0-9]+", text.removesuffix("'s")):

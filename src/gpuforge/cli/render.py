@@ -1,4 +1,4 @@
-"""The only place that prints: data on stdout, messages on stderr, words not colours."""
+"""The only module that prints: data to stdout, messages to stderr, without relying on colour."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpuforge.errors import GpuForgeError, WorkloadError
 
-# Files and names of others may hold escape sequences, which a terminal would obey.
+# Foreign files and names may contain escape sequences, which a terminal would obey.
 _CONTROL = (*range(9), *range(11, 32), *range(127, 160))
 _HARMLESS = {code: f"\\x{code:02x}" for code in _CONTROL}
-# What a terminal or a file that is not UTF-8 gets; an escape stands for any other character.
-_SPELT = str.maketrans({"µ": "u", "×": "x", "°": "deg ", "→": "->", "…": "..."})
+# Replacements for output that is not UTF-8; any other character becomes a backslash escape.
+_ASCII = str.maketrans({"µ": "u", "×": "x", "°": "deg ", "→": "->", "…": "..."})
 
 
 def data(text: str, *, utf8: bool = False) -> None:
-    """Print what was asked for; spell in ASCII what stdout cannot encode, unless it is made UTF-8.
+    """Print the requested data to stdout.
+
+    Characters that stdout cannot encode are replaced, or with `utf8` stdout is switched to UTF-8.
 
     Raises
     ------
     WorkloadError
-        If stdout cannot be written to, as on a full disk; a pipe that was closed is no such error.
+        If stdout cannot be written to, as on a full disk. A closed pipe is a `BrokenPipeError`.
     """
     try:
         if utf8:
@@ -30,7 +32,7 @@ def data(text: str, *, utf8: bool = False) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        with contextlib.suppress(OSError):  # else Python tries to write it again at exit
+        with contextlib.suppress(OSError):  # otherwise Python would try to write it again at exit
             sys.stdout.close()
         raise WorkloadError(
             f"the output cannot be written to stdout: {error.strerror}",
@@ -46,14 +48,14 @@ def document(value: Mapping[str, object]) -> None:
 
 
 def screen(lines: Sequence[str]) -> None:
-    """Draw lines over what the terminal shows, from its upper left corner on."""
+    """Draw lines over the content of the terminal, from its upper left corner."""
     sys.stdout.write("\x1b[H" + "\x1b[K\r\n".join(lines) + "\x1b[K\x1b[J")
     sys.stdout.flush()
 
 
 @contextlib.contextmanager
 def whole_screen() -> Iterator[None]:
-    """Draw on a second screen of the terminal; what the first one shows is there again after it."""
+    """Use the terminal's alternate screen, without a cursor, and restore the normal one."""
     sys.stdout.write("\x1b[?1049h\x1b[?25l")
     try:
         yield
@@ -63,14 +65,14 @@ def whole_screen() -> Iterator[None]:
 
 
 def message(text: str) -> None:
-    """Print what the user should know besides."""
+    """Print a message to stderr."""
     print(_encodable(text.translate(_HARMLESS), sys.stderr), file=sys.stderr, flush=True)
 
 
 def last_words(text: str) -> None:
-    """Print the summary of a program on its first stderr, behind all that it printed before.
+    """Print the summary of a program to its original stderr, after all its other output.
 
-    A stream that is closed or broken by then is left alone.
+    A stream that is closed or broken by then is ignored.
     """
     with contextlib.suppress(OSError, ValueError):
         if sys.__stdout__ is not None:
@@ -85,7 +87,7 @@ def _encodable(text: str, stream: object) -> str:
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        spelt = text.translate(_SPELT)
+        spelt = text.translate(_ASCII)
         return spelt.encode(encoding, "backslashreplace").decode(encoding)
     return text
 
@@ -98,7 +100,7 @@ def failure(error: GpuForgeError) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], *, heading: Sequence[str] = (), indent: str = "") -> str:
-    """Return `rows` as text in aligned columns, the last one ragged."""
+    """Return `rows` as text in aligned columns; the last column is not padded."""
     everything = [list(heading), *rows] if heading else list(rows)
     widths = [max(map(len, column)) for column in zip(*everything, strict=True)][:-1]
     lines = (

@@ -1,4 +1,4 @@
-"""The profile of a program that ``gpuforge run --save FILE`` starts, from first line to last."""
+"""Recording the profile of a program that ``gpuforge run --save FILE`` starts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gpuforge.units import format_bytes
 
 
 def begin(path: str, *, peaks: bool = False) -> None:
-    """Record this process into a file until it ends; say what became of it on stderr.
+    """Record this process to a file until it ends, and report the outcome on stderr.
 
-    The exit functions of the program run first, for they are registered later.
+    The program's own exit functions run before the recording ends, as they are registered later.
     """
     recording = Recording(path, peaks=peaks)
     try:

@@ -1,4 +1,4 @@
-"""The session files of a folder, for the dashboard: which there are, and the report of one."""
+"""The session files in a folder and their reports, for the dashboard."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-MOST_FILES = 20
-# A report is made while others look: what is larger is for 'gpuforge report'.
+MAX_FILES = 20
+# Larger files would take too long to render in the server; 'gpuforge report' can show them.
 MOST_BYTES = 256 << 20
 
 
 class SessionReports:
-    """Finds session files in a folder, not in those within.
+    """Finds session files in a folder, but not in its subfolders.
 
     Parameters
     ----------
     folder
-        Where programs were run with ``--save``.
+        The folder with the session files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,7 +30,7 @@ class SessionReports:
         for path in self._folder.glob("*.gfp"):
             try:
                 told = path.stat()
-            except OSError:  # it was removed meanwhile
+            except OSError:  # the file was removed in the meantime
                 continue
             key = hashlib.sha256(path.name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
             found.append(
@@ -42,10 +42,10 @@ class SessionReports:
                     "path": path,
                 }
             )
-        return sorted(found, key=itemgetter("changed_at"), reverse=True)[:MOST_FILES]
+        return sorted(found, key=itemgetter("changed_at"), reverse=True)[:MAX_FILES]
 
     def report(self, key: str) -> str | None:
-        """Return the report of the file with this key as HTML, None if there is none.
+        """Return the report of the file with this key as HTML, or None if there is none.
 
         Raises
         ------

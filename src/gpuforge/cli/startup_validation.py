@@ -1,4 +1,4 @@
-"""Programs with and without what makes starts faster, in turns: the same result? how long?"""
+"""Comparing programs with and without lazy imports and warm-up: their output and their time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gpuforge.units import format_seconds
 
 LEAST_ROUNDS, MOST_ROUNDS = 3, 7
 IMPORTS = ("sympy", "scipy", "matplotlib", "pandas", "torch", "jax")
-"""What a program may import and not use: the first that is installed."""
+"""Libraries that a program imports without using them; the first installed one is taken."""
 LIBRARIES = ("jax", "torch", "dpnp")
-"""What may be opened ahead of its first call: the first that is installed."""
+"""Libraries that are warmed up before the first call; the first installed one is taken."""
 _UNUSED = "import {name}\nprint('the end')\n"
 _FIRST_CALL = """
 import numpy as np, gpuforge as gf
@@ -37,13 +37,13 @@ print(perf_counter() - start)
 
 @dataclass
 class Comparison:
-    """One program in two forms, run in turns.
+    """One program in two variants, run alternately.
 
     Attributes
     ----------
     question : what is compared
     baseline, optimised : seconds of each run
-    outputs : what each form printed: one of each if the result is the same
+    outputs : the different outputs of all runs; a single one if the results are the same
     reason : why it was not measured; empty if it was
     """
 
@@ -55,16 +55,16 @@ class Comparison:
 
     @property
     def is_complete(self) -> bool:
-        """Whether both forms ran."""
+        """Whether both variants ran."""
         return bool(self.baseline and self.optimised)
 
     @property
     def differs(self) -> bool:
-        """Whether the two forms did not print the same."""
+        """Whether the two variants printed different outputs."""
         return len(self.outputs) > 1
 
     def document(self) -> dict[str, Any]:
-        """Return it as it goes into a JSON document."""
+        """Return the comparison for a JSON document."""
         unknown = {} if self.is_complete else {"optimised_seconds": self.reason}
         return {
             "question": self.question, "baseline_seconds": self.baseline,
@@ -73,7 +73,7 @@ class Comparison:
         }  # fmt: skip
 
     def text(self) -> str:
-        """Return it as lines of text."""
+        """Return the comparison as lines of text."""
         if not self.is_complete:
             return f"{self.question}: not measured: {self.reason}"
         result = "DIFFERENT results" if self.differs else "same result"
@@ -97,7 +97,7 @@ def validate(seconds: float) -> list[Comparison]:
     Parameters
     ----------
     seconds
-        What all of it may take; what is not finished then is left out, and said so.
+        Time limit; comparisons that are not finished by then are reported as not measured.
     """
     ends = perf_counter() + seconds
     with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +105,7 @@ def validate(seconds: float) -> list[Comparison]:
 
 
 def measure_imports(names: list[str]) -> dict[str, float]:
-    """Return the seconds that importing each of some libraries takes in a new interpreter."""
+    """Return the seconds that each import takes in a new interpreter; failed ones are left out."""
     found = {}
     for name in names:
         program = (
@@ -132,7 +132,7 @@ def _lazy_imports(folder: Path, ends: float) -> Comparison:
         out = _run([*command, f"--{lazy}lazy-imports", str(program)], folder, ends)
         return out, perf_counter() - start
 
-    return _in_turns(made, ends, lambda: once("no-"), lambda: once(""))
+    return _alternate(made, ends, lambda: once("no-"), lambda: once(""))
 
 
 def _warmup(folder: Path, ends: float) -> Comparison:
@@ -147,13 +147,13 @@ def _warmup(folder: Path, ends: float) -> Comparison:
         out = _run([sys.executable, "-c", program], folder, ends).split("\n")
         return out[0], float(out[1])
 
-    return _in_turns(
+    return _alternate(
         made, ends, lambda: once(""), lambda: once(f"gf.warmup([{name!r}], wait=True)")
     )
 
 
-def _in_turns(made: Comparison, ends: float, baseline: Any, optimised: Any) -> Comparison:
-    """Run both forms in turns until time is up, and take in what came of each."""
+def _alternate(made: Comparison, ends: float, baseline: Any, optimised: Any) -> Comparison:
+    """Run both variants alternately until time is up, and add the results to `made`."""
     try:
         for _ in range(MOST_ROUNDS):
             for form, times in ((baseline, made.baseline), (optimised, made.optimised)):

@@ -1,4 +1,4 @@
-"""What a run came to, as text: where the time went, what ran where and why, one next step."""
+"""The summary of a run as text: times, what ran where and why, and one next step."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 SHOWN_FUNCTIONS = 12
 
 
-def say(wall_seconds: float, prepared: str) -> None:
-    """Print the summary of this process on stderr, after what it printed itself."""
+def print_summary(wall_seconds: float, prepared: str) -> None:
+    """Print the summary of this process to stderr, after its own output."""
     if sys.__stderr__ is None or sys.__stderr__.closed:
         return
     summary = _collect()
@@ -33,7 +33,7 @@ def say(wall_seconds: float, prepared: str) -> None:
 
 
 def render_imports() -> list[str]:
-    """Return what deferring imports came to, in lines; none where nothing was deferred."""
+    """Return lines on the effect of lazy imports; empty if nothing was deferred."""
     lazy = sys.modules.get("gpuforge.runtime.startup.lazy")
     made = lazy.active() if lazy is not None else None
     if made is None or not made.deferred:
@@ -67,8 +67,8 @@ def _these(unused: list[str], known: dict[str, float]) -> str:
     return "them" if named == unused else " and ".join(named)
 
 
-def say_cause(fault: Exception) -> None:
-    """Print, after the program's own traceback, the known cause of what ended it, if any."""
+def print_cause(fault: Exception) -> None:
+    """Print the known cause of the exception that ended the program, if any."""
     from gpuforge.cli.diagnosis_text import render_short
     from gpuforge.diagnose import explain
 
@@ -78,7 +78,7 @@ def say_cause(fault: Exception) -> None:
 
 
 def _collect() -> Summary | None:
-    """Return the summary if the program used the runtime; do not load it only to say no."""
+    """Return the summary if the program used the runtime, without loading it otherwise."""
     prelude = getattr(sys.modules.get("gpuforge.runtime.prelude"), "prelude", None)
     called = prelude is not None and prelude.owners()
     if "gpuforge.runtime.session" not in sys.modules and not called:
@@ -90,7 +90,7 @@ def _collect() -> Summary | None:
 
 
 def render_accelerated(found: list[Accelerated], summary: Summary | None) -> list[str]:
-    """Return what became of the functions that were placed without an edit, in lines."""
+    """Return lines on the functions of ``--accelerate``: where they ran, or why not."""
     called = {function.name: function for function in summary.functions} if summary else {}
     elsewhere: list[str] = []
     stayed: list[str] = []
@@ -111,7 +111,7 @@ def render_accelerated(found: list[Accelerated], summary: Summary | None) -> lis
 
 
 def render_nothing_placed(wall_seconds: float, *, accelerated: bool = False) -> str:
-    """Return what to say of a program that called no offloaded function."""
+    """Return the text for a program that called no offloaded function."""
     if accelerated:
         return (
             f"gpuforge: {format_seconds(wall_seconds)}; none of the program's own functions that "

@@ -1,5 +1,6 @@
-"""Which build runs on which driver, capability, Python and platform: sourced TOML, pure functions.
+"""Compatibility of framework builds with drivers, compute capabilities, Pythons and platforms.
 
-Each entry of a table names its ``source`` and the day it was ``checked``. Nothing here reads the
-machine, and what the tables do not say is None, never a guess.
+The facts are in TOML tables, and pure functions answer questions about them; nothing here reads the
+machine. Each entry names its ``source`` and the day it was ``checked``. What the tables do not say
+is None, never a guess.
 """

@@ -1,7 +1,7 @@
-"""Every build of the three frameworks that the tables know, in one shape.
+"""All known builds of the three frameworks, as one data class.
 
-A build is what an installer can fetch: a version of a framework compiled for one accelerator, with
-the Pythons, platforms and devices it serves.
+A build is what an installer can fetch: a version of a framework compiled for one accelerator,
+together with the Pythons, platforms and devices that it supports.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class Build:
 
     Attributes
     ----------
-    variant : what the framework calls it: ``cu126``, ``rocm7.2``, ``and-cuda``, ``cuda13``, ``cpu``
-    extra : the extra of the package that asks for it, empty for none
-    index : address of the framework's own index; empty where the default index holds this build
-    cuda : CUDA version it was compiled with, empty without CUDA
-    codes : compute capabilities compiled in; empty where only `capability_min` is known
-    numpy : the versions of NumPy that it needs, ``">=1.26,<2.1"``; empty where it bounds none
-    cudnn : the cuDNN that comes with it; ``any`` where an installer would take the newest
-    pinned : versions of packages that must go with it, ``(("torchvision", "0.29.2"),)``
+    variant : the framework's name for it: ``cu126``, ``rocm7.2``, ``and-cuda``, ``cuda13``, ``cpu``
+    extra : the extra of the package that selects it; empty for none
+    index : URL of the framework's own index; empty if the default index has this build
+    cuda : CUDA version it was compiled with; empty without CUDA
+    codes : compute capabilities compiled in; empty if only `capability_min` is known
+    numpy : the NumPy versions that it requires, ``">=1.26,<2.1"``; empty if it does not limit them
+    cudnn : the cuDNN version that it brings; ``any`` if an installer would take the newest
+    pinned : packages and the versions that this build requires, ``(("torchvision", "0.29.2"),)``
     usual : the accelerated build that the project itself offers first for that release
-    sure : False where the entry rests on a third party or an inference
+    sure : False if the entry rests on a third party or an inference
     """
 
     framework: str
@@ -62,12 +62,12 @@ class Build:
 
     @property
     def cuda_major(self) -> int | None:
-        """The CUDA major, or None without CUDA."""
+        """The CUDA major version; None without CUDA."""
         return int(self.cuda.split(".")[0]) if self.cuda else None
 
     @property
     def requirement(self) -> str:
-        """The requirement that names this build and no other."""
+        """The requirement that selects exactly this build."""
         package = PACKAGE[self.framework]
         extra = f"[{self.extra}]" if self.extra else ""
         local = f"+{self.variant}" if self.index else ""
@@ -76,7 +76,7 @@ class Build:
 
 @cache
 def builds(framework: str) -> tuple[Build, ...]:
-    """Return every known build of a framework, the newest release first."""
+    """Return all known builds of a framework, newest release first."""
     known = {entry["version"]: entry for entry in entries(framework, "release")}
     found = (
         _build(framework, known[version], entry, platform)
@@ -94,9 +94,9 @@ def builds_for(framework: str, accelerator: str, platform: str) -> tuple[Build, 
 
 
 def build_on_default_index(build: Build) -> Build | None:
-    """Return what the default index gives in place of a build, None where that is another one.
+    """Return the equivalent of a build on the default index, or None if it has none.
 
-    For the CPU that is whatever it holds for the release: builds for GPUs run on the CPU as well.
+    For a CPU build this is any build of the same release: builds for GPUs run on the CPU as well.
     """
     if not build.index:
         return build
@@ -114,13 +114,13 @@ def releases(framework: str) -> tuple[str, ...]:
 
 
 def _build(framework: str, release: dict[str, Any], entry: dict[str, Any], platform: str) -> Build:
-    """Return one build: what its own entry says, and what it leaves to its release."""
+    """Return one build; its entry overrides the values of its release."""
     told, variant = {**release, **entry}, entry["variant"]
     key = platform.replace("-", "_")
     on_default = told.get("on_default_index", release.get(f"default_{key}") == variant)
     address = "" if on_default else table(framework).get("index", "").format(variant=variant)
     on_cuda = entry["accelerator"] == "cuda"
-    # Windows lists are those of Linux unless said otherwise; aarch64 has its own.
+    # Windows has the architectures of Linux unless its own are listed; aarch64 always has its own.
     listed = told.get(f"archs_{key}", told.get("archs_linux_64", ()) if key == "win_64" else ())
     pinned = (("torchvision", release["torchvision"]),) if "torchvision" in release else ()
     return Build(

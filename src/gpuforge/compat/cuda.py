@@ -1,4 +1,4 @@
-"""NVIDIA: which CUDA a driver runs, and which compiled code a device runs.
+"""NVIDIA: which CUDA versions a driver supports, and which compiled code a device runs.
 
 Sources: NVIDIA's CUDA compatibility pages and release notes, and PyTorch's table of device
 requirements; each entry of ``cuda.toml`` and ``nvidia.toml`` names its own.
@@ -15,14 +15,14 @@ from gpuforge.compat.tables import entries
 from gpuforge.compat.versions import at_least, parse_version
 
 DriverKind = Literal["linux", "windows"]
-_IN_A_CHIP = re.compile(r"Tegra|Xavier|Orin|Thor|not named")
+_INTEGRATED = re.compile(r"Tegra|Xavier|Orin|Thor|not named")
 
 
 @cache
 def minimum_driver(major: int, kind: DriverKind = "linux") -> str | None:
-    """Return the lowest driver that runs any application of a CUDA major, by minor compatibility.
+    """Return the oldest driver for a CUDA major version, by CUDA's minor version compatibility.
 
-    None when the tables do not know that major.
+    None if the tables do not list that major version.
     """
     for entry in entries("cuda", "minor_compat"):
         if entry["cuda_major"] == major:
@@ -31,24 +31,25 @@ def minimum_driver(major: int, kind: DriverKind = "linux") -> str | None:
 
 
 def driver_kind(driver: str | None, system: DriverKind) -> DriverKind:
-    """Return whose numbers a driver has: two parts are Windows', seen from inside WSL as well.
+    """Return which system's version numbers a driver uses.
 
-    Some of Linux have two parts too; by the numbers of Windows, which are higher, nothing is
-    believed of them that they cannot do.
+    A version of two parts is a Windows driver, which is also what WSL shows. Some Linux drivers
+    have two parts, too; the minimum versions for Windows are higher, so this never overestimates
+    what they support.
     """
     return "windows" if driver and driver.count(".") == 1 else system
 
 
 @cache
 def majors(driver: str, kind: DriverKind = "linux") -> tuple[int, ...]:
-    """Return the CUDA majors that `driver` runs, newest first.
+    """Return the CUDA major versions that `driver` supports, newest first.
 
     Parameters
     ----------
     driver
         The driver's version as printed: ``"535.104.05"``.
     kind
-        Whose numbers these are; inside WSL the driver is the one of Windows.
+        The system whose version numbers apply; inside WSL the driver is that of Windows.
     """
     known = sorted((e["cuda_major"] for e in entries("cuda", "minor_compat")), reverse=True)
     return tuple(m for m in known if at_least(driver, str(minimum_driver(m, kind))))
@@ -56,9 +57,10 @@ def majors(driver: str, kind: DriverKind = "linux") -> tuple[int, ...]:
 
 @cache
 def newest_toolkit(driver: str, kind: DriverKind = "linux") -> str | None:
-    """Return the newest CUDA whose own driver is not newer than `driver`; None below all known.
+    """Return the newest CUDA whose bundled driver is not newer than `driver`.
 
-    This is what conda calls ``__cuda`` and what bounds the PTX that the driver compiles.
+    Conda calls this ``__cuda``; it limits the PTX that the driver can compile. None if `driver` is
+    older than all drivers in the tables.
     """
     fitting = [
         entry["cuda"]
@@ -69,7 +71,7 @@ def newest_toolkit(driver: str, kind: DriverKind = "linux") -> str | None:
 
 
 def toolkit_driver(cuda: str, kind: DriverKind = "linux") -> str | None:
-    """Return the driver that a CUDA toolkit came with, None where no table tells."""
+    """Return the driver bundled with a CUDA toolkit, or None if the tables do not list it."""
     for entry in entries("cuda", "toolkit"):
         if entry["cuda"] == cuda:
             return entry.get(f"toolkit_{kind}")
@@ -78,14 +80,14 @@ def toolkit_driver(cuda: str, kind: DriverKind = "linux") -> str | None:
 
 @cache
 def runs_code(capability: str, code: str, cuda: str) -> bool:
-    """Return whether a device runs code compiled for another capability (no PTX).
+    """Return whether a device runs machine code (not PTX) compiled for a compute capability.
 
     Parameters
     ----------
     capability, code
         Compute capabilities of the device and of the code: ``"8.6"``, ``"8.0"``.
     cuda
-        The CUDA version that compiled it; from 13.2 server code runs on Jetson.
+        The CUDA version that compiled it; from 13.2 on, Jetson runs code compiled for servers.
     """
     for entry in entries("nvidia", "code_compat"):
         if entry["code_cc"] == code:
@@ -97,14 +99,15 @@ def runs_code(capability: str, code: str, cuda: str) -> bool:
 def serving_code(
     capability: str, codes: tuple[str, ...], cuda: str, toolkit: str | None
 ) -> str | None:
-    """Return the entry of a build's list that serves a device, or None.
+    """Return the first of a build's compiled capabilities that runs on a device, or None.
 
     Parameters
     ----------
     codes
-        The capabilities compiled into the build; ``"9.0+PTX"`` may be compiled further.
+        The capabilities compiled into the build; the driver can compile ``"9.0+PTX"`` for newer
+        devices.
     toolkit
-        The newest CUDA whose PTX the driver compiles (`newest_toolkit`).
+        The newest CUDA whose PTX the driver can compile (`newest_toolkit`).
     """
     for code in codes:
         if runs_code(capability, code.removesuffix("+PTX"), cuda):
@@ -117,15 +120,15 @@ def serving_code(
 
 
 def capability_of(name: str) -> str | None:
-    """Return the compute capability of a product by its name, None when no list has it."""
+    """Return the compute capability of a product by its name, or None if no table lists it."""
     return value_of(name, "nvidia", "arch", "cc")
 
 
 @cache
 def capabilities_named(name: str) -> tuple[str, ...]:
-    """Return the compute capabilities that the name of a card may stand for; empty for no card.
+    """Return the compute capabilities that the name of a card may refer to; empty if unknown.
 
-    A name that a tool cut short ("GeForce RTX 208...") stands for each card that it begins.
+    A name that a tool truncated ("GeForce RTX 208...") refers to every card it is a prefix of.
     """
     listed = capability_of(name)
     if listed:
@@ -138,13 +141,13 @@ def capabilities_named(name: str) -> tuple[str, ...]:
 
 
 @cache
-def capabilities_driven(driver: str, kind: DriverKind = "linux") -> tuple[str, ...]:
-    """Return the compute capabilities of all cards that a driver serves, oldest first."""
+def capabilities_for(driver: str, kind: DriverKind = "linux") -> tuple[str, ...]:
+    """Return the compute capabilities of all cards that a driver supports, oldest first."""
     toolkit, branch = newest_toolkit(driver, kind), parse_version(driver)[:1]
     return tuple(
         entry["cc"]
         for entry in entries("nvidia", "arch")
-        if not _IN_A_CHIP.search(entry["architecture"])
+        if not _INTEGRATED.search(entry["architecture"])
         and branch <= (parse_version(entry.get("last_driver_branch", "")) or branch)
         and toolkit is not None
         and at_least(toolkit, entry.get("first_cuda", "0").removeprefix("<="))
@@ -152,7 +155,7 @@ def capabilities_driven(driver: str, kind: DriverKind = "linux") -> tuple[str, .
 
 
 def last_cudnn(capability: str, cuda_major: int) -> str:
-    """Return the last cuDNN that serves a device, empty where every one does."""
+    """Return the last cuDNN version that supports a device; empty if support has not ended."""
     for entry in entries("cuda", "cudnn"):
         below = parse_version(capability) < parse_version(entry["capability_below"])
         if entry["cuda_major"] == cuda_major and below:
@@ -162,24 +165,24 @@ def last_cudnn(capability: str, cuda_major: int) -> str:
 
 @cache
 def capabilities_of(architecture: str) -> tuple[str, ...]:
-    """Return the compute capabilities of a family's cards, oldest first; empty for no family.
+    """Return the compute capabilities of an architecture's cards, oldest first; empty if unknown.
 
-    Integrated members (Tegra, Xavier, Orin, Thor) are left out: no card has theirs.
+    Integrated GPUs (Tegra, Xavier, Orin, Thor) are left out: no card has their capabilities.
     """
     family = architecture.casefold().split(" ")[0]
     return tuple(
         entry["cc"]
         for entry in entries("nvidia", "arch")
         if entry["architecture"].casefold().split(" ")[0] == family
-        and not _IN_A_CHIP.search(entry["architecture"])
+        and not _INTEGRATED.search(entry["architecture"])
     )
 
 
 @cache
 def windows_driver(version: str) -> str:
-    """Return NVIDIA's number of a driver that Windows numbers: ``31.0.15.1694`` is ``516.94``.
+    """Return NVIDIA's version for a Windows driver version: ``31.0.15.1694`` is ``516.94``.
 
-    Other numbers come back as they are. The last five digits are NVIDIA's own number.
+    The last five digits are NVIDIA's own number. Other versions are returned unchanged.
     """
     parts = version.split(".")
     if len(parts) != 4 or not all(part.isdecimal() for part in parts):

@@ -1,4 +1,4 @@
-"""Intel: which GPUs PyTorch's XPU build serves, by the name of the device.
+"""Intel: which GPUs PyTorch's XPU builds support, by the name of the device.
 
 Source: PyTorch's notes on Intel GPUs; each entry of ``intel.toml`` names its own.
 """
@@ -11,11 +11,11 @@ from typing import NamedTuple
 from gpuforge.compat.tables import entries
 
 _ID = re.compile(r"\b0x([0-9a-f]{4})\b")
-_MARKS = re.compile(r"\((?:r|tm)\)|[®™]", re.IGNORECASE)
+_TRADEMARKS = re.compile(r"\((?:r|tm)\)|[®™]", re.IGNORECASE)
 
 
 class Family(NamedTuple):
-    """A family of GPUs: its name, and whether XPU builds serve it, on Windows too."""
+    """A family of GPUs, and whether XPU builds support it at all and on Windows."""
 
     name: str
     xpu: bool
@@ -23,8 +23,8 @@ class Family(NamedTuple):
 
 
 def family_of(name: str, device_id: str = "") -> Family | None:
-    """Return the family that the name of a device tells, or its PCI id; None for no family."""
-    plain = re.sub(r"\s+", " ", _MARKS.sub(" ", name)).lower()
+    """Return the family of a device by its name or PCI id, or None if no table lists it."""
+    plain = re.sub(r"\s+", " ", _TRADEMARKS.sub(" ", name)).lower()
     written = _ID.search(plain)
     device_id = device_id or (written[1] if written else "")
     for entry in entries("intel", "family"):

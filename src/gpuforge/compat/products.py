@@ -1,4 +1,4 @@
-"""Products by the names that devices show, for GPUs whose capability or target nothing shows."""
+"""Facts about products by name, for GPUs whose capability or target no tool reports."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from functools import cache
 
 from gpuforge.compat.tables import entries
 
-# Words that one source writes and another leaves out.
-_FILLING = r"(?i)\([^)]*\)$|\b(nvidia|geforce|tesla|corporation|graphics)\b"
+# Words that some sources write and others leave out.
+_FILLER_WORDS = r"(?i)\([^)]*\)$|\b(nvidia|geforce|tesla|corporation|graphics)\b"
 
 
 @cache
 def value_of(name: str, table: str, kind: str, field: str) -> str | None:
-    """Return `field` of the entry that lists a product, None when no list has it.
+    """Return `field` of the entry that lists a product, or None if no entry does.
 
-    The longest product name that occurs as whole words wins: ``RTX 4070 Ti`` before ``RTX 4070``.
+    The longest product name that matches whole words wins: ``RTX 4070 Ti`` before ``RTX 4070``.
     """
     words, known = f" {_words(name, table)} ", _products(table, kind, field)
     matches = [product for product in known if f" {product} " in words]
@@ -32,5 +32,5 @@ def _products(table: str, kind: str, field: str) -> dict[str, str]:
 
 
 def _words(name: str, table: str) -> str:
-    plain = re.sub(_FILLING, " ", name) if table == "nvidia" else name
+    plain = re.sub(_FILLER_WORDS, " ", name) if table == "nvidia" else name
     return " ".join(re.findall(r"[a-z0-9]+", plain.lower()))

@@ -1,4 +1,4 @@
-"""AMD: which ROCm serves a GPU target.
+"""AMD: which ROCm releases support a GPU target.
 
 Sources: AMD's compatibility matrices and the architecture lists of the PyTorch ROCm wheels; each
 entry of ``rocm.toml`` names its own.
@@ -16,34 +16,34 @@ from gpuforge.compat.versions import parse_version
 
 
 def target_of(name: str) -> str | None:
-    """Return the target of a product by its name, None when no list has it."""
+    """Return the target of a product by its name, or None if no table lists it."""
     return value_of(name, "rocm", "gpu", "gfx")
 
 
 def wheels(gfx: str) -> tuple[str, ...]:
-    """Return the PyTorch ROCm builds that hold kernels for a target: ``("rocm7.2", ...)``.
+    """Return the PyTorch ROCm builds that contain kernels for a target: ``("rocm7.2", ...)``.
 
-    Empty for a target that none is known to hold, or that is not known at all.
+    Empty if no known build does, or the target is unknown.
     """
     entry = _targets().get(gfx)
     return tuple(entry.get("torch_rocm_wheels", ())) if entry else ()
 
 
 def official(gfx: str, major: int) -> bool:
-    """Return whether some ROCm release of that major lists the target officially."""
+    """Return whether a ROCm release of that major version officially supports the target."""
     listed = (_targets().get(gfx) or {}).get("rocm_official", ())
     return any(parse_version(release)[0] == major for release in listed)
 
 
 def note(gfx: str) -> str:
-    """Return what to know about running ROCm on a target, or empty text."""
+    """Return a note about running ROCm on a target; empty if there is none."""
     return str((_targets().get(gfx) or {}).get("note", ""))
 
 
-def runs_on_driver(driver: str) -> tuple[str, ...] | None:
-    """Return the ROCm releases that run on a version of AMD's kernel module: ``("6.1", ...)``.
+def releases_for_driver(driver: str) -> tuple[str, ...] | None:
+    """Return the ROCm releases that a version of AMD's kernel module supports: ``("6.1", ...)``.
 
-    None for a version that no table has, such as that of the Linux kernel's own module.
+    None for a version that no table lists, such as that of the Linux kernel's own module.
     """
     known = {entry["module"]: tuple(entry["rocm"]) for entry in entries("rocm", "driver")}
     if driver in known:
@@ -53,13 +53,13 @@ def runs_on_driver(driver: str) -> tuple[str, ...] | None:
 
 
 def module_for(release: str) -> str:
-    """Return the oldest version of AMD's kernel module on which a ROCm release runs."""
+    """Return the oldest version of AMD's kernel module that supports a ROCm release."""
     fitting = [e["module"] for e in entries("rocm", "driver") if release in e["rocm"]]
     return min(fitting, key=parse_version, default="")
 
 
-def least_memory_gb(gfx: str) -> float | None:
-    """Return the memory that each device of a target has at least, None where it is not known."""
+def min_memory_gb(gfx: str) -> float | None:
+    """Return the smallest memory of any device with a target, in GB; None if unknown."""
     found = (_targets().get(gfx) or {}).get("memory_gb")
     return float(found) if found else None
 

@@ -1,4 +1,4 @@
-"""The tables of `compat`, each read once."""
+"""Access to the TOML tables of `compat`, each of which is read once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def table(name: str) -> dict[str, Any]:
 
 
 def entries(name: str, kind: str) -> list[dict[str, Any]]:
-    """Return the entries ``[[kind]]`` of the table `name`, in their order."""
+    """Return the ``[[kind]]`` entries of the table `name`, in file order."""
     found: list[dict[str, Any]] = table(name)[kind]
     return found
 
@@ -30,6 +30,6 @@ def every_entry(name: str) -> Iterator[dict[str, Any]]:
 
 @cache
 def checked(*names: str) -> date:
-    """Return the day on which the oldest entry of the tables `names` was checked."""
+    """Return the date of the entry in the tables `names` that was checked longest ago."""
     days: list[date] = [entry["checked"] for name in names for entry in every_entry(name)]
     return min(days)

@@ -1,7 +1,4 @@
-"""Versions of drivers, systems and packages: as numbers, and compared.
-
-``"580.65.06"`` is ``(580, 65, 6)`` in numbers.
-"""
+"""Parsing and comparing the versions of drivers, systems and packages."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _VERSION = re.compile(r"\d+(?:\.\d+)*(?:\.?(?:a|b|rc|dev|post)\d+)*")
 
 @cache
 def parse_version(text: str) -> tuple[int, ...]:
-    """Return the first dotted number in `text`, as a tuple that compares; empty if there is none.
+    """Return the first dotted number in `text` as a tuple of ints; empty if there is none.
 
     >>> parse_version("glibc 2.35")
     (2, 35)
@@ -38,8 +35,8 @@ def at_least(have: str, need: str) -> bool:
 
 @cache
 def _comparable(text: str) -> Version:
-    """Return the first version in `text`; one below all others if there is none."""
-    from packaging.version import Version  # most machines are read without comparing any
+    """Return the first version in `text`; if there is none, one that is lower than all others."""
+    from packaging.version import Version  # imported late: most detections compare no versions
 
     found = _VERSION.search(text)
     return Version(found[0] if found else "0.dev0")

@@ -1,8 +1,8 @@
-"""What GPUs a machine has: every vendor side by side, each fact with the route that told it.
+"""GPU detection for every vendor, each fact with the source ("route") that reported it.
 
-A module of this package with a ``detect(probe) -> Seen`` is a detector; the others merge, score,
-keep and show what the detectors saw. ``gpuforge.detect`` is the package and can be called:
-``gpuforge.detect(probe=None, *, refresh=False, cpu_only=None)``, as `read_machine` below.
+A module of this package with a ``detect(probe) -> Seen`` is a detector; the others merge, score
+and cache what the detectors report. ``gpuforge.detect`` is a package and also callable:
+``gpuforge.detect(probe=None, *, refresh=False, cpu_only=None)`` calls `read_machine`.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ def read_machine(
     Parameters
     ----------
     probe
-        Another machine to read, such as a `gpuforge.probe.SnapshotProbe`; this one by default.
+        Where to read from, such as a `gpuforge.probe.SnapshotProbe`; this machine by default.
     refresh
-        Detect anew even if the machine was detected lately.
+        Detect again even if a recent result is cached.
     cpu_only
-        Leave the GPUs out; the setting ``cpu_only`` by default.
+        Leave GPUs out; defaults to the setting ``cpu_only``.
     settings
-        Settings in place of those in force.
+        Settings to use instead of the current ones.
 
     Returns
     -------
     Machine
-        Devices, failures, host, best device. A vendor that fails is a failure in the result,
-        never an exception.
+        Devices, failures, host and best device. A vendor that fails is reported in the result
+        and never raises.
     """
     from gpuforge import settings as settings_module
 
@@ -109,7 +109,7 @@ async def detect_async(probe: Probe | None = None, *, refresh: bool = False) -> 
 
 
 def best_device() -> Device | None:
-    """Return the device with the highest score that this process may use, or None."""
+    """Return the highest-scoring device that this process may use, or None."""
     machine = read_machine()
     return next((d for d in machine.devices if d.index == machine.best_device), None)
 
@@ -123,7 +123,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """The package as a function; ``gpuforge.detect()`` and ``import gpuforge.detect`` both work."""
+    """A callable package: both ``gpuforge.detect()`` and ``import gpuforge.detect`` work."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Machine:
         return read_machine(*arguments, **options)

@@ -2,8 +2,8 @@
 
 1. KFD's topology in sysfs: compute nodes, their gfx target, memory and partitions
 2. the amdgpu driver's sysfs: memory in use, product name
-3. ``amd-smi``, ``rocm-smi``, ``rocminfo``, one after the other until one answers, and only where
-   sysfs did not
+3. ``amd-smi``, ``rocm-smi`` and ``rocminfo``, in this order until one answers, and only where
+   sysfs shows nothing
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gpuforge.probe import Probe
 NODES = "/sys/class/kfd/kfd/topology/nodes"
 CARDS = "/sys/class/drm"
 IDS = "/usr/share/libdrm/amdgpu.ids"
-# Memory of the GPU's own, seen by the CPU or not (hsakmttypes.h, HSA_HEAPTYPE).
+# Heap types of dedicated memory, CPU-visible or not (hsakmttypes.h, HSA_HEAPTYPE).
 FRAME_BUFFERS = ("1", "2")
 
 AMD = Teller("amd", "amdgpu", "rocm")
@@ -60,7 +60,7 @@ def detect(probe: Probe) -> Seen:
         ("rocminfo", [], amd_tools.parse_rocminfo),
         ("amdgpu_top", ["-J", "-d"], amd_tools.parse_amdgpu_top),
     )
-    # WSL has no kernel module: what the runtime says there is the news.
+    # WSL has no kernel module, so only the runtime knows the version there.
     normal = ("kfd_not_loaded", "driver_not_loaded") if under_wsl(probe) else ()
     for tool, arguments, parse in tools:
         for output in seen.outputs("amd", probe, tool, arguments, ask=not complete):
@@ -76,7 +76,7 @@ def _rocm(probe: Probe) -> Toolkit | None:
 
 
 def read_kfd(probe: Probe) -> list[Facts]:
-    """Return KFD's compute nodes in their order; a partitioned card is several."""
+    """Return KFD's compute nodes in order; a partitioned card has several."""
     found = []
     for number in sorted(int(name) for name in names_in(probe, NODES) if name.isdigit()):
         facts = parse_node(text_at(probe, f"{NODES}/{number}/properties"))
@@ -89,7 +89,7 @@ def read_kfd(probe: Probe) -> list[Facts]:
 
 
 def parse_node(text: str) -> Facts | None:
-    """Return the GPU that a node's ``properties`` describe, or None for a CPU."""
+    """Return the GPU described by a node's ``properties``, or None for a CPU."""
     values = fields_of(text, " ")
     if not whole(values.get("simd_count")) or values.get("vendor_id") != "4098":
         return None
@@ -143,7 +143,7 @@ def read_cards(probe: Probe) -> list[Facts]:
 
 
 def _driver(probe: Probe, name: str) -> Driver | None:
-    """Return the driver; the one inside the kernel has no version of its own."""
+    """Return the driver; the one built into the kernel has no version of its own."""
     version = word(text_at(probe, f"/sys/module/{name}/version")) if name else None
     return (Driver(name, version) if version else Driver(name)) if name else None
 

@@ -1,7 +1,7 @@
 """What ``rocm-smi``, ``amd-smi``, ``rocminfo`` and ``amdgpu_top`` print; pure functions.
 
-Their keys are renamed from release to release (``GPU ID`` became ``Device ID``, ``Card series``
-became ``Card Series``), names may be ids, and JSON may follow a line of warnings.
+Keys change between releases (``GPU ID`` became ``Device ID``, ``Card series`` became
+``Card Series``), an id may stand in place of a name, and warnings may precede the JSON.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _VERSION = re.compile(r"\d+\.\d+(\.\d+)*([-+.]\w+)*")
 
 
 def _told(fields: Mapping[str, Any], fact: str, read: Callable[[object], T | None]) -> T | None:
-    """Return what the first name of a fact says that says anything."""
+    """Return the value of the first of a fact's field names that `read` can parse."""
     values = (read(fields[name]) for name in words_of("amd")[fact] if name in fields)
     return next((value for value in values if value is not None), None)
 
@@ -57,12 +57,12 @@ def _unique(text: object) -> str | None:
 
 
 def _device(fields: Mapping[str, Any], unit: str = "", **better: Any) -> Facts:
-    """Return the facts of one GPU from the words of a tool, or `better` ones.
+    """Return the facts of one GPU from a tool's fields; `better` ones take precedence.
 
     Parameters
     ----------
     unit
-        Of memory that has none.
+        Unit of memory sizes that name none.
     """
     found = _told(fields, "ident", lambda text: pci_id("1002", text))
     total = _told(fields, "total", lambda text: size(text, unit))
@@ -80,14 +80,14 @@ def _device(fields: Mapping[str, Any], unit: str = "", **better: Any) -> Facts:
 
 
 def parse_rocm_smi(text: str) -> Report:
-    """Return what ``rocm-smi`` says: JSON, CSV, its ``GPU[0] : key: value`` lines or its table."""
+    """Parse ``rocm-smi``: JSON, CSV, its ``GPU[0] : key: value`` lines or its default table."""
     value = json_of(text, '"card')
     said = value if isinstance(value, dict) else _cards_of_lines(text) or _cards_of_csv(text)
     cards = {name: flat(card) for name, card in said.items() if isinstance(card, dict)}
     report = Report(driver=_told(cards.get("system", {}), "driver", _version))
     for name, card in cards.items():
         if re.fullmatch(r"card\d+", name):
-            # Since ROCm 6 the model is the device, with the board's own id beside it.
+            # Since ROCm 6 the model field holds the device id; the board has an id of its own.
             model = {"model id": card.get("card model")} if "subsystem id" in card else {}
             report.devices.append(_device(card | model))
     if not report.devices:
@@ -97,7 +97,7 @@ def parse_rocm_smi(text: str) -> Report:
 
 def _cards_of_lines(text: str) -> dict[str, dict[str, Any]]:
     cards: dict[str, dict[str, Any]] = {}
-    for card, block in re.findall(r'"(card\d+|system)"\s*:\s*\{([^{}]*)', text):  # JSON that is cut
+    for card, block in re.findall(r'"(card\d+|system)"\s*:\s*\{([^{}]*)', text):  # truncated JSON
         cards[card] = dict(re.findall(r'"([^"]{1,80})"\s*:\s*"([^"]{0,200})"', block))
     for line in lines_of(text):
         match = re.match(r"GPU\[(\d+)\]\s*:\s*([^:]+):\s*(.*)", line)
@@ -115,7 +115,7 @@ def _cards_of_csv(text: str) -> dict[str, dict[str, Any]]:
 
 
 def _concise(text: str) -> list[Facts]:
-    """Return the GPUs of the table that bare ``rocm-smi`` draws."""
+    """Return the GPUs of the table that ``rocm-smi`` prints without arguments."""
     devices: list[Facts] = []
     for line in lines_of(text):
         new = re.match(r"\d+\s+\d+\s+(0x[0-9a-f]{4}),\s+\d+\s", line)
@@ -127,7 +127,7 @@ def _concise(text: str) -> list[Facts]:
 
 
 def parse_amd_smi(text: str) -> Report:
-    """Return what ``amd-smi`` says: ``list`` and ``static`` as JSON or text, or its table."""
+    """Parse ``amd-smi``: ``list`` and ``static`` as JSON or text, or its default table."""
     value = json_of(text, '"gpu"')
     said = records(value) if value is not None else _entries_of_csv(text) or _entries_of_lines(text)
     entries = [flat(one) for one in said]
@@ -141,7 +141,7 @@ def parse_amd_smi(text: str) -> Report:
 
 
 def _entries_of_csv(text: str) -> list[dict[str, Any]]:
-    """Return the entries of a CSV, whose one row stands for every section."""
+    """Return the entries of a CSV, in which a single row covers every section."""
     rows = rows_of(text) if re.match(r"gpu,", text) else []
     cells = [dict(zip(rows[0], row, strict=False)) for row in rows[1:]]
     sections = ("asic", "bus", "vram", "board", "driver")
@@ -161,11 +161,11 @@ def _entries_of_lines(text: str) -> list[dict[str, Any]]:
             entries[-1].setdefault(f"{section}/{key}" if depth > 4 else key, value)
         elif mark and 0 < depth <= 4:
             section = key
-    return [entry for entry in entries if len(entry) > 1]  # others write "GPU: 0" too
+    return [entry for entry in entries if len(entry) > 1]  # other tools print "GPU: 0" too
 
 
 def _amd_smi_table(text: str) -> list[Facts]:
-    """Return the GPUs of the table that bare ``amd-smi`` draws: two lines each."""
+    """Return the GPUs of the table that ``amd-smi`` prints by default: two lines each."""
     devices: list[Facts] = []
     for line in lines_of(text.partition("Processes:")[0]):
         head = re.match(r"\|\s*([0-9a-f:.]{7,})\s+(\S.*?)\s*\|", line, re.I)
@@ -187,7 +187,7 @@ def parse_rocminfo(text: str) -> Report:
         fields = flat(fields_of(agent))
         if fields.get("device type") == "CPU":
             shared = max(_pools(agent), default=0)
-        # A listing that is cut may end before the type.
+        # A truncated listing may end before the type.
         elif fields.get("device type", fields.get("vendor name")) in ("GPU", "AMD"):
             report.devices.append(_agent(agent, fields, shared))
     return report
@@ -209,7 +209,7 @@ def _agent(agent: str, fields: dict[str, str], shared: int) -> Facts:
     )
     if "APU" in fields.get("memory properties", ""):
         facts["integrated"] = True
-    # A pool as large as the CPU's is the CPU's; an integrated GPU may have one of its own.
+    # A pool of the CPU's size is the CPU's; an integrated GPU may also have its own.
     if sizes and not (facts.get("integrated") and max(sizes) >= shared > 0):
         facts["memory_total_bytes"] = max(sizes)
     facts["runtimes"] = (Toolkit("rocm"),)  # an agent is what the runtime can use
@@ -233,7 +233,7 @@ def parse_amdgpu_top(text: str) -> Report:
 
 
 def _cut_entries(text: str) -> list[dict[str, Any]]:
-    """Return what ``amdgpu_top`` says of each card in JSON that is cut."""
+    """Return each card's entry from truncated ``amdgpu_top`` JSON."""
     found = []
     for block in re.split(r'(?="ASIC Name"\s*:)', text)[1:]:
         values = dict(

@@ -1,7 +1,7 @@
-"""GPUs of a Mac: Apple's own, and AMD, Intel and NVIDIA in older ones.
+"""GPUs of Macs: Apple's own, and AMD, Intel and NVIDIA GPUs in older models.
 
-1. ``ioreg``: Apple's GPU by name, quickly
-2. ``system_profiler SPDisplaysDataType`` where that shows none
+1. ``ioreg``, which is fast but shows only Apple's GPU
+2. ``system_profiler SPDisplaysDataType`` where ``ioreg`` shows none
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ def _memory(probe: Probe) -> int | None:
 
 
 def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
-    """Add one entry of system_profiler, as a GPU or as something else."""
+    """Add an entry of system_profiler, as a GPU or as a display that is none."""
     named = entry.get("vendor") or entry.get("model") or entry.get("heading", "")
     vendor = pci_ids.vendor_named_in(named)
     heading, model = name_of(entry.get("heading")), name_of(entry.get("model"))
-    # An old Mac writes the driver's key, "ATI,RadeonHD2600", where others write the model.
+    # Old Macs give the driver's key, "ATI,RadeonHD2600", in place of the model.
     name = heading if model is None or re.fullmatch(r"\w+,\w+", model) else model
     if vendor is None:
         seen.pass_over("virtual", name)
         return
     number = pci_ids.maker_of(vendor)
     found = pci_id(number, entry.get("device", "")) if vendor != "apple" else None
-    # A chipset's GPU may say "PCI" too, as NVIDIA's 9400M.
+    # Chipset GPUs, such as NVIDIA's 9400M, may also report "PCI".
     built_in = "built" in entry.get("bus", "").lower() or pci_ids.integrated(found)
     facts = kept(
         name=name,
@@ -97,7 +97,7 @@ def _family(name: str | None) -> str | None:
 
 
 def _metal(text: str) -> tuple[Toolkit, ...] | None:
-    """Return Metal with its version, where the text says that it is supported."""
+    """Return Metal and its version where the text says that it is supported."""
     version = re.search(r"metal\s*(\d)\b", text, re.I)
     if version:
         return (Toolkit("metal", version[1]),)
@@ -151,13 +151,13 @@ def _of_plist(text: str) -> list[Any]:
 
 
 def _of_cut(text: str) -> list[dict[str, str]]:
-    """Return the entries of a JSON or a property list that is cut, each from its name on."""
+    """Return the entries of truncated JSON or a truncated property list, each from its name on."""
     found: list[dict[str, str]] = []
     for line in _PAIR.findall(text):
         key, value = line[0] or line[2], line[1] or line[3]
         if key == "_name":
             found.append({})
-            driver = re.fullmatch(r"kHW_(\w+?)Item", value)  # a part of the driver's, not a name
+            driver = re.fullmatch(r"kHW_(\w+?)Item", value)  # a key of the driver, not a name
             value = re.sub(r"(?<=[a-z])(?=[A-Z\d])", " ", driver[1]) if driver else value
         if found:
             found[-1].setdefault(key, value)

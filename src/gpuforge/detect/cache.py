@@ -1,8 +1,8 @@
-"""Detected machines on disk: one small file per machine and view of it, dropped when it changes.
+"""On-disk cache of detected machines: one small file per machine and view of its devices.
 
-The fingerprint holds the ids and drivers of the PCI bus, versions of driver modules and libraries,
-device nodes, who the machine or container is, and the variables that hide devices. It is read
-from a dozen small files, so asking costs well under a millisecond.
+An entry is valid while its fingerprint matches: ids and drivers on the PCI bus, versions of driver
+modules and libraries, device nodes, the identity of the machine or container, and the variables
+that hide devices. These come from a dozen small files, read in well under a millisecond.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ VARIABLES = ("PATH", "LD_LIBRARY_PATH", "HSA_OVERRIDE_GFX_VERSION", "NVIDIA_VISI
 
 
 def identity(probe: Probe) -> str:
-    """Return who this machine, or this container, and its view of devices is."""
+    """Return what identifies this machine or container and its view of the devices."""
     parts = [text_at(probe, path) for path in IDENTITY_FILES]
     parts += [probe.platform, repr(sorted(visible.settings_of(probe.environ).items()))]
     return f"{zlib.crc32('|'.join(parts).encode()):08x}"
 
 
 def fingerprint(probe: Probe) -> str:
-    """Return what must stay the same for a detected machine to be believed."""
+    """Return what must not change for a cached result to stay valid."""
     return f"{zlib.crc32('|'.join(_signs(probe)).encode('utf-8', 'replace')):08x}"
 
 
@@ -67,7 +67,7 @@ def _signs(probe: Probe) -> Iterator[str]:
         yield repr(known(probe.list_dir("/sys/bus/pci/devices")))
     for line in (bus or "").splitlines():
         cells = line.split("\t")
-        # Address, ids and driver; the interrupt and the windows between may change.
+        # Address, ids and driver; the interrupt and the BARs between them may change.
         yield f"{cells[0]} {cells[1:2]} {cells[17:]}"
     for path in FILES:
         yield text_at(probe, path)
@@ -80,14 +80,14 @@ def _signs(probe: Probe) -> Iterator[str]:
 
 
 class Cache:
-    """The machines kept in one folder.
+    """The machines cached in one folder.
 
     Parameters
     ----------
     folder
-        Where the files lie; shared between processes, and between machines by a shared home.
+        Where the files are; shared between processes, and between machines that share a home.
     seconds
-        How long a machine is believed.
+        How long an entry is valid.
     """
 
     def __init__(self, folder: Path, seconds: float) -> None:
@@ -95,7 +95,7 @@ class Cache:
         self.rebuilt = 0
 
     def get(self, probe: Probe) -> Machine | None:
-        """Return the machine if it was detected lately and has not changed since."""
+        """Return the machine if its entry is recent and nothing has changed since."""
         path = self._path(probe)
         text = known(decoded(read(path, "the cache")))
         if text is None:
@@ -116,7 +116,7 @@ class Cache:
         return replace(machine, from_cache=True)
 
     def put(self, probe: Probe, machine: Machine) -> None:
-        """Keep a machine, without what changes from moment to moment; the oldest ones go."""
+        """Store a machine without its free memory, and drop the oldest entries."""
         still = replace(
             machine,
             devices=tuple(map(_without_free, machine.devices)),
@@ -126,7 +126,7 @@ class Cache:
         )
         path = self._path(probe)
         text = f"{time.time():.3f} {fingerprint(probe)}\n{stored.dumps(still)}"
-        # A home that cannot be written to costs time, not the answer.
+        # Without a writable folder detection is slower, but still works.
         with suppress(OSError):
             write(path, text, parents=True)
             self._drop_oldest()

@@ -1,7 +1,7 @@
-"""A vendor's library that dies takes its process along: the next probe of it runs in a child.
+"""Protection from vendor libraries that crash: after a crash, the next probe runs in a child.
 
-Before a detector enters a library it leaves a file, and takes it away when it is back. A file whose
-process is gone says that the last probe died, or hung until its process ended, in native code.
+A detector leaves a file before it enters a native library and removes it afterwards. A file whose
+process is gone means that the last probe crashed, or hung until its process ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _node() -> str:
 
 @contextmanager
 def breadcrumb(folder: Path, vendor: str) -> Iterator[None]:
-    """Leave a file in `folder` while the block runs; a folder that is closed is no error."""
+    """Keep a file in `folder` while the block runs; a folder that is not writable is no error."""
     path = folder / f"{PREFIX}.{_node()}.{vendor}.{os.getpid()}"
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def breadcrumb(folder: Path, vendor: str) -> Iterator[None]:
 
 
 def left_by_dead(folder: Path, vendor: str) -> list[Path]:
-    """Return the files that processes which are gone left of `vendor` on this machine."""
+    """Return the files left for `vendor` by processes of this machine that no longer exist."""
     with suppress(OSError):
         found = list(folder.glob(f"{PREFIX}.{_node()}.{vendor}.*"))
         return [path for path in found if not process_lives(path.suffix[1:])]
@@ -49,7 +49,7 @@ def left_by_dead(folder: Path, vendor: str) -> list[Path]:
 
 
 def in_child(vendor: str, seconds: float, left: list[Path]) -> Seen:
-    """Run one detector in a child process; its death is a failure, not ours."""
+    """Run one detector in a child process; a crash of the child is reported as a failure."""
     argv = [sys.executable, "-m", "gpuforge.detect.crash", vendor]
     output = LiveProbe().run(argv, timeout=seconds)
     if isinstance(output, Output) and output.status == 0:

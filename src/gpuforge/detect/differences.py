@@ -1,4 +1,4 @@
-"""What changed between two readings of one machine: GPUs that came, went or fail; other drivers."""
+"""What changed between two readings of a machine: GPUs that came, went or fail, and drivers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gpuforge.facts import Device, Machine, known
 
 
 def differences(before: Machine, after: Machine) -> list[str]:
-    """Return one sentence for each change that matters to a program; none for live readings."""
+    """Return a sentence for each change that matters to programs; live readings are ignored."""
     old, new = _devices(before), _devices(after)
     found = [f"{_name(old[key])} went" for key in old if key not in new]
     found += [f"{_name(new[key])} came" for key in new if key not in old]
@@ -21,7 +21,7 @@ def differences(before: Machine, after: Machine) -> list[str]:
 
 
 def _devices(machine: Machine) -> dict[str, Device]:
-    """Return the GPUs by what stays theirs: the address, else the UUID, else name and place."""
+    """Return the GPUs by a stable key: the address, else the UUID, else name and position."""
     return {
         known(d.pci_address) or known(d.uuid) or f"{d.vendor} {known(d.name)} {d.index}": d
         for d in machine.devices

@@ -1,6 +1,6 @@
-"""How much main memory this process may still use, control groups counted.
+"""How much main memory this process may still use, limits of control groups included.
 
-A control group counts the files it read as used; what it can give back of them is free here.
+A control group counts cached file pages as used; those it can reclaim count as free here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gpuforge.units import format_bytes
 
 CGROUP = "/sys/fs/cgroup"
 UNLIMITED_BYTES = 2**50
-# Of version 2 and of version 1: where a group's folder is, its limit, its use, what it can free.
+# Control groups v2, then v1: hierarchy, files of limit and use, counter of reclaimable pages.
 _MEMORY = (
     ("", "memory.max", "memory.current", "inactive_file"),
     ("/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -22,7 +22,7 @@ _MEMORY = (
 
 
 class FreeMemory(NamedTuple):
-    """What is left of a memory, or of the narrowest control group; where that was read."""
+    """Free main memory, or that of the tightest control group, and where it was read."""
 
     free_bytes: int
     total_bytes: int
@@ -30,7 +30,7 @@ class FreeMemory(NamedTuple):
 
 
 def read_free_memory(probe: Probe | None = None) -> FreeMemory | None:
-    """Return what this process may still use; None where the system does not show it."""
+    """Return how much this process may still use; None where the system does not show it."""
     probe = probe or LiveProbe()
     text = text_at(probe, "/proc/meminfo")
     free, whole = (_number(text, name) for name in ("MemAvailable:", "MemTotal:"))
@@ -45,17 +45,17 @@ def read_free_memory(probe: Probe | None = None) -> FreeMemory | None:
 
 
 def control_groups(probe: Probe) -> list[str]:
-    """Return this process's control group and those above it, as folders below a hierarchy."""
+    """Return this process's control group and its ancestors, as folders below a hierarchy."""
     text = text_at(probe, "/proc/self/cgroup")
     lines = (line.split(":", 2) for line in text.splitlines())
     groups = [line[2] for line in lines if len(line) == 3 and _counts_memory(line[1], line[2])]
-    # In a container its own group is the root; seen from outside, each group above counts too.
+    # Inside a container its own group is the root; outside, every ancestor's limit applies too.
     parts = [p for p in max(groups, key=len, default="").split("/") if p not in ("", "..")][:16]
     return ["/".join(["", *parts[:depth]]) for depth in range(len(parts), -1, -1)]
 
 
 def limits(probe: Probe) -> Iterator[tuple[int, int]]:
-    """Return limit and use of each control group that this process is in, as far as it is seen."""
+    """Yield limit and use, in bytes, of each control group of this process that is visible."""
     for root, name, usage, freeable in _MEMORY:
         for folder in control_groups(probe):
             at = f"{CGROUP}{root}{folder}"
@@ -66,7 +66,7 @@ def limits(probe: Probe) -> Iterator[tuple[int, int]]:
 
 
 def _counts_memory(controllers: str, folder: str) -> bool:
-    """Return whether a line of ``/proc/self/cgroup`` names the group that memory is counted in."""
+    """Return whether a line of ``/proc/self/cgroup`` names the group that accounts for memory."""
     return folder.startswith("/") and (not controllers or "memory" in controllers.split(","))
 
 

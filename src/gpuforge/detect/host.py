@@ -1,4 +1,4 @@
-"""The CPU side of a machine: files alone on Linux, ``sysctl`` on macOS, variables on Windows."""
+"""The host: read from files on Linux, ``sysctl`` on macOS and variables on Windows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _signs() -> dict[str, Any]:
 
 
 def read_host(probe: Probe) -> Host:
-    """Return the host, as far as its files say."""
+    """Return the host, as far as the machine shows it."""
     if probe.platform == "unknown":
         return Host()
     if probe.platform == "darwin":
@@ -65,7 +65,7 @@ def _machine(probe: Probe, cpu: dict[str, str], flags: list[str]) -> Reading[str
 
 
 def _cores(probe: Probe, cpuinfo: str) -> Reading[int]:
-    """Return the CPUs that affinity and the cgroup's quota leave to this process."""
+    """Return the number of CPUs that affinity and the cgroup's quota leave to this process."""
     status = fields_of(text_at(probe, "/proc/self/status"))
     allowed = parse_cpu_list(status.get("Cpus_allowed_list", ""))
     count = allowed or len(re.findall(r"^processor\s*:", cpuinfo, re.M))
@@ -103,7 +103,7 @@ def _memory(probe: Probe) -> Reading[int]:
 
 
 def _libc(probe: Probe) -> Reading[str]:
-    """Return ``glibc 2.36`` from the words inside the library itself."""
+    """Return the C library, such as ``glibc 2.36``, from the text inside the library itself."""
     for path in _signs()["glibc"]:
         content = probe.read_bytes(path)
         if isinstance(content, bytes):
@@ -142,7 +142,7 @@ def _container(probe: Probe) -> Reading[str]:
 
 
 def _cloud_instance(probe: Probe) -> Reading[str]:
-    """Return the instance type, which EC2's firmware and cloud-init keep in files."""
+    """Return the instance type, which EC2's firmware and cloud-init write to files."""
     vendor = text_at(probe, f"{DMI}/sys_vendor")
     product = word(text_at(probe, f"{DMI}/product_name"))
     if vendor == "Amazon EC2" and product:

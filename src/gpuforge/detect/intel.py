@@ -1,7 +1,7 @@
 """Intel GPUs.
 
-1. sysfs, which the PCI bus detector reads: i915 and xe show no memory size there
-2. ``xpu-smi`` for cards, and ``sycl-ls``, where no other route knows the GPU or its memory
+1. sysfs, read by the PCI detector; i915 and xe show no memory size there
+2. ``xpu-smi`` for cards, and ``sycl-ls`` where no other route knows the GPU or its memory
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ INTEL = Teller("intel", "level_zero", "level_zero")
 
 
 def detect(probe: Probe) -> Seen:
-    """Return the GPUs that Intel's tools show; the bus detector has read the rest."""
+    """Return the GPUs that Intel's tools show; the PCI detector reads the rest."""
     seen = Seen()
     functions = [f for f in pci.read_sysfs(probe) if f.vendor == "8086" and f.kind in pci.DISPLAY]
     needed = not functions or any(pci_ids.integrated(f.pci_id) is False for f in functions)
@@ -54,7 +54,7 @@ def _device(said: Mapping[str, object], runtimes: tuple[Toolkit, ...] = ()) -> F
     product = name_of(said.get("name"))
     found = pci_id("8086", str(said.get("ident") or "").strip()[-6:])
     shared = pci_ids.integrated(found)
-    if shared is None:  # the oldest releases of sycl-ls show the platform alone
+    if shared is None:  # the oldest releases of sycl-ls show only the platform
         shown = product or str(said.get("platform") or "")
         shared = pci_ids.integrated_by_name("intel", shown, "")
     driver = word(said.get("driver"))
@@ -71,7 +71,7 @@ def _device(said: Mapping[str, object], runtimes: tuple[Toolkit, ...] = ()) -> F
 
 
 def parse_xpu_smi(text: str) -> Report:
-    """Return what ``xpu-smi`` prints: JSON, its tables old and new, or a CSV dump."""
+    """Parse ``xpu-smi``: JSON, its old and new tables, or a CSV dump."""
     value = json_of(text, '"device_')
     if value is not None:
         return _report(records(value))
@@ -90,7 +90,7 @@ def _report(entries: Iterable[Mapping[str, object]]) -> Report:
 
 
 def _of_fields(fields: Mapping[str, object]) -> list[Facts]:
-    """Return the GPU that an entry describes, or nothing for what is none."""
+    """Return the GPU that an entry describes, in a list that is empty for anything else."""
     said = told(fields, "xpu-smi")
     if said.get("name") is None and said.get("address") is None:
         return []
@@ -103,7 +103,7 @@ def _of_fields(fields: Mapping[str, object]) -> list[Facts]:
 
 
 def _of_table(text: str) -> list[Facts]:
-    """Return the GPUs of the table that ``xpu-smi`` 2 draws after the manner of ``nvidia-smi``."""
+    """Return the GPUs of the table in the style of ``nvidia-smi`` that ``xpu-smi`` 2 prints."""
     devices: list[Facts] = []
     runtime = re.search(r"Level Zero:\s*([\d.]+)", text)
     for line in lines_of(text.partition("Processes:")[0]):
@@ -129,7 +129,7 @@ _SYCL_LINE = re.compile(
 
 
 def parse_sycl_ls(text: str) -> Report:
-    """Return Intel's GPUs that ``sycl-ls`` lists, each once though several backends show it."""
+    """Return the Intel GPUs of ``sycl-ls``, each once even if several backends list it."""
     lines: dict[str, list[tuple[str | None, str, str]]] = {}
     for line in lines_of(text):
         match = _SYCL_LINE.search(line)
@@ -161,7 +161,7 @@ def parse_sycl_ls_of_others(text: str) -> list[tuple[Vendor, str]]:
 def _split_device(text: str) -> tuple[str | None, str]:
     """Return the device's name and driver version from the part after the backend.
 
-    The oldest releases name the platform alone.
+    The oldest releases name only the platform.
     """
     version = re.search(r"\[([^\]]*)\]\s*$", text)
     body = text[: version.start()] if version else text

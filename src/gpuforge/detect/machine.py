@@ -1,4 +1,4 @@
-"""From a probe to a `Machine`: every detector at once, then merge, score and judge."""
+"""From a probe to a `Machine`: run all detectors, then merge, score and judge."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def detect_machine(
     plugins: bool = False,
     crumbs: Path | None = None,
 ) -> Machine:
-    """Return what `probe` shows of its machine; it never raises for what the machine says.
+    """Return the machine that `probe` shows; nothing that is read from it raises.
 
     Parameters
     ----------
     probe
         The machine.
     vendor_seconds
-        What one vendor may cost; one that takes longer is a failure in the result.
+        Time limit per vendor, in seconds; exceeding it is a failure in the result.
     parallel
-        Whether the vendors are asked side by side.
+        Whether the detectors run concurrently.
     plugins
-        Whether detectors of other packages are asked too; finding those costs about 30 ms.
+        Whether to run detectors of other packages too; finding them takes about 30 ms.
     crumbs
-        Folder that remembers a vendor's library which took its process along.
+        Folder that records vendor libraries that crashed their process (see `crash`).
     """
     started = probe.clock()
     live = isinstance(probe, LiveProbe)
@@ -90,7 +90,7 @@ def detect_machine(
 
 
 class _Task(threading.Thread):
-    """One detector at work. It cannot be stopped, so nobody waits for it beyond its limit."""
+    """A running detector. A thread cannot be stopped, so it is abandoned at its time limit."""
 
     def __init__(self, name: str, work: Callable[[], Seen | Host]) -> None:
         super().__init__(name=f"gpuforge-detect-{name}", daemon=True)
@@ -105,12 +105,12 @@ class _Task(threading.Thread):
         started = perf_counter()
         try:
             self.found = self._work()
-        except Exception as error:  # noqa: BLE001 - a detector's mistake must not hide the others
+        except Exception as error:  # noqa: BLE001 - a bug in one detector must not hide the others
             self._error = f"{type(error).__name__}: {error}"
         self.seconds = perf_counter() - started
 
     def result(self, limit: float) -> Seen:
-        """Return what it saw, or the failure that it did not come back."""
+        """Return what it saw, or a failure if it did not finish in time."""
         if isinstance(self.found, Seen):
             return self.found
         kind, reason = "detector_failed", self._error
@@ -122,11 +122,11 @@ class _Task(threading.Thread):
 def _reader(
     name: str, module: ModuleType, memory: RecordingProbe, crumbs: Path | None, seconds: float
 ) -> Callable[[], Seen]:
-    """Return the work of one detector, in a child process if its library killed one before."""
+    """Return the function that runs a detector, in a child if its library crashed before."""
     native = crumbs is not None and getattr(module, "NATIVE", False)
 
     def read() -> Seen:
-        # A program must end before its vendor's time does, so that the failure names it.
+        # Programs time out before the vendor does, so that the failure names the program.
         within = memory.limited(seconds * 0.9)
         if not native or crumbs is None:
             found = module.detect(within)
@@ -141,7 +141,7 @@ def _reader(
 
 
 def assemble(seen: list[Seen], probe: Probe, host: Host) -> Machine:
-    """Return the machine that what the detectors saw amounts to."""
+    """Combine what the detectors saw into a machine."""
     toolkits = tuple(dict.fromkeys(toolkit for one in seen for toolkit in one.toolkits))
     merged = merge([sighting for one in seen for sighting in one.sightings])
     everything = [_finished(device, toolkits) for device in merged]
@@ -169,7 +169,7 @@ def assemble(seen: list[Seen], probe: Probe, host: Host) -> Machine:
 
 
 def _unless_lost(device: Device, failures: Sequence[VendorFailure]) -> Device:
-    """Return the device, its driver failed where a tool says that the GPU at its place is lost."""
+    """Return the device, with a failed driver if a tool reports the GPU at its address as lost."""
     driver = known(device.driver)
     lost = next((f for f in failures if f.kind == "gpu_lost" and pci_address(f.message)), None)
     if lost is None or known(device.pci_address) != pci_address(lost.message):
@@ -181,7 +181,7 @@ def _unless_lost(device: Device, failures: Sequence[VendorFailure]) -> Device:
 
 
 def _finished(device: Device, toolkits: tuple[Toolkit, ...]) -> Device:
-    """Return a device with what tables and registered OpenCL platforms add, and its score."""
+    """Return a device completed from the tables and OpenCL platforms, with its score."""
     platforms = [toolkit.name for toolkit in toolkits if toolkit.name.startswith("opencl:")]
     served = any(vendor_named_in(name) == device.vendor for name in platforms)
     if served and all(toolkit.name != "opencl" for toolkit in device.runtimes):
@@ -198,10 +198,9 @@ def _is_served(device: Device) -> bool:
 def judge(devices: list[Device], failures: list[VendorFailure]) -> VendorFailure | None:
     """Return the failure that makes the whole machine a ``driver_error``, or None.
 
-    A GPU that was lost counts whatever the others do.
-
-    A vendor that fails counts unless its GPUs answer all the same, or unless GPUs of other
-    vendors work and none of its own are seen. GPUs without a driver count when no GPU has one.
+    A lost GPU always counts. A vendor's failure counts unless its GPUs work all the same, or
+    unless GPUs of other vendors work and none of its own are seen. GPUs without a driver count
+    if no GPU has one.
     """
     working = [device for device in devices if not isinstance(device.driver, Failed)]
     lost = next((failure for failure in failures if failure.kind == "gpu_lost"), None)

@@ -1,8 +1,8 @@
-"""One device from what several routes saw of it; pure functions.
+"""Merging what several routes report about one GPU into one device; pure functions.
 
-Sightings are the same GPU when they share a PCI address, else a UUID. A route that shows neither
-is matched to the vendor's GPUs by id and name, else in order to those that it does not contradict.
-Where routes differ, the most trusted word counts, and `origins` says whose it is.
+Sightings with the same PCI address, else the same UUID, are one GPU. A route that shows neither is
+matched to the vendor's GPUs by id and name, else in order to those that it does not contradict.
+Where routes differ, the most trusted one counts, and `origins` records which one that is.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ def merge(sightings: Sequence[Sighting]) -> list[Device]:
 
 
 def _with_id(sighting: Sighting) -> Sighting:
-    """Return a sighting with the PCI id that its name may hold."""
+    """Return a sighting with the PCI id that is in its name, if there is one."""
     name = str(sighting.facts.get("name", ""))
     ident = id_in_name(sighting.vendor, name) if "pci_id" not in sighting.facts else None
     return replace(sighting, facts={**sighting.facts, "pci_id": ident}) if ident else sighting
 
 
 def _printed_numbers(groups: Sequence[Group]) -> Sequence[int]:
-    """Return the numbers that the vendor's tool printed, which tell where a GPU is missing."""
+    """Return the indices printed by the vendor's tool; a gap shows where a GPU is missing."""
     printed = [group.values("index") for group in groups]
     numbers = [min(found) for found in printed if len(found) == 1]
     if len(groups) == len(set(numbers)) and numbers == sorted(numbers):
@@ -82,10 +82,10 @@ def _printed_numbers(groups: Sequence[Group]) -> Sequence[int]:
 
 
 def _place(batch: list[Sighting], groups: list[Group]) -> None:
-    """Match the GPUs of a route without addresses to the groups, or make groups of them.
+    """Match the GPUs of a route without addresses to groups, or make new groups of them.
 
-    A route that shows more GPUs of the vendor than are known shows new ones; one that shows fewer
-    is matched where only one of the known GPUs can be meant.
+    If a route shows more GPUs of the vendor than are known, the rest are new; if it shows fewer,
+    each is matched only where a single known GPU can be meant.
     """
     vendor, route = batch[0].vendor, batch[0].route
     free = [
@@ -114,7 +114,7 @@ def _place(batch: list[Sighting], groups: list[Group]) -> None:
 
 
 def _add_hearsay(heard: list[Sighting], groups: list[Group]) -> None:
-    """Add what a text says of GPUs to those that are shown; where a vendor has none, make them."""
+    """Add what a text says to the GPUs that tools show; for a vendor without any, create them."""
     shown = {group.vendor: [g for g in groups if g.vendor == group.vendor] for group in groups}
     placed = any(
         "pci_address" in sighting.facts for group in groups for sighting in group.sightings
@@ -126,7 +126,7 @@ def _add_hearsay(heard: list[Sighting], groups: list[Group]) -> None:
             groups += [Group(vendor, [sighting]) for sighting in said[1:]]
             own[0].sightings.append(said[0])
         elif own is None:
-            # What draws may be another machine's, where the bus shows what this one has.
+            # A renderer may be another machine's where the bus shows what this machine has.
             said = [one for one in said if not (placed and one.route == RENDERER)]
             groups += [Group(vendor, [sighting]) for sighting in said]
         elif len(said) == len(own) > 1 or not any(group.values("name") for group in own):
@@ -138,7 +138,7 @@ def _add_hearsay(heard: list[Sighting], groups: list[Group]) -> None:
 
 
 def _is_first(group: Group, said: list[Sighting]) -> bool:
-    """Return whether a tool that shows the first GPU alone shows one of several equal ones."""
+    """Return whether a tool that shows only the first GPU shows one of several equal ones."""
     alone = all(sighting.route.endswith("(first GPU)") for sighting in group.sightings)
     names = {sighting.facts.get("name") for sighting in said}
     return alone and len(said) > 1 and len(names) == 1 and _alike(said[0], group)
@@ -164,7 +164,7 @@ def _surely(sighting: Sighting, group: Group) -> bool:
 
 
 def _alike(sighting: Sighting, group: Group) -> bool:
-    """Return whether names that are cut, or written another way, are of one product."""
+    """Return whether truncated or differently spelled names mean the same product."""
     name = sighting.facts.get("name")
     return not _contradicts(sighting, group) and any(
         product_of(str(name)) and product_of(str(name)) == product_of(str(other))
@@ -173,11 +173,11 @@ def _alike(sighting: Sighting, group: Group) -> bool:
 
 
 def _contradicts(sighting: Sighting, group: Group) -> bool:
-    """Return whether both cannot be one GPU."""
+    """Return whether the two cannot be the same GPU."""
     for fact in ("pci_id", "uuid", "integrated", "architecture", "compute_capability", "index"):
         said, seen = sighting.facts.get(fact), group.values(fact)
         if fact == "uuid" and not (str(said).startswith("GPU-") and _nvidia_uuids(seen)):
-            continue  # runtimes number the GPUs by UUIDs of their own
+            continue  # some runtimes make up their own UUIDs
         if said is not None and seen and said not in seen and not isinstance(said, Absent | Failed):
             return True
     names = group.values("name")
@@ -191,7 +191,7 @@ def _nvidia_uuids(seen: set[Any]) -> bool:
 
 
 def _device(index: int, group: Group) -> Device:
-    """Return the device that a group of sightings describes."""
+    """Return the device described by a group of sightings."""
     ranked = sorted(group.sightings, key=lambda s: s.trust)
     facts: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -207,7 +207,7 @@ def _device(index: int, group: Group) -> Device:
 
 
 def _best(name: str, ranked: list[Sighting]) -> Sighting | None:
-    """Return the sighting whose word counts for one fact."""
+    """Return the sighting to trust for one fact."""
     if not ranked:
         return None
 

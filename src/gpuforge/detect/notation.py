@@ -1,4 +1,4 @@
-"""How vendors write things down: addresses, ids, sizes, and the many words for "nothing"."""
+"""Parsers for vendors' notations: addresses, ids, sizes, and the many words for "unknown"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ADDRESS = re.compile(
     r"(?<![0-9a-f:.])(?:([0-9a-f]{1,8}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])(?![0-9a-f])", re.I
 )
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?i?b?)(?:ytes)?", re.I)
-# Vendor tools write MB and mean 2^20 bytes; WMI, KFD and sysfs write plain bytes.
+# Vendor tools print MB for 2^20 bytes; WMI, KFD and sysfs give plain bytes.
 _SCALE = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _NOTHING = re.compile(
     r"|n/?a|none|null|unknown( error)?|not (supported|available|specified|applicable|found)|"
@@ -30,19 +30,19 @@ LINE_LIMIT, ROW_LIMIT = 1000, 100_000
 
 
 def word(text: object) -> str | None:
-    """Return what `text` says in one line, or None for any way of saying nothing."""
+    """Return `text` on one line, or None for any placeholder that means "unknown"."""
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)[:400]).split())
     return None if text is None or _NOTHING.fullmatch(line.strip(_FRAME)) else line
 
 
 def name_of(text: object) -> str | None:
-    """Return a product name; an id in place of a name is none."""
+    """Return a product name, or None for an id in its place."""
     found = word(text)
     return None if found is None or _BARE_ID.fullmatch(found) or len(found) > 200 else found
 
 
 def product_of(name: str) -> frozenset[str]:
-    """Return the model's words in a name, such as 3090 and ti; of lspci's, those in brackets.
+    """Return the words of a model name, such as 3090 and ti; in lspci's names, those in brackets.
 
     >>> product_of("GA102 [GeForce RTX 3090 Ti]") == product_of("NVIDIA GeForce RTX 3090 Ti")
     True
@@ -55,7 +55,7 @@ def product_of(name: str) -> frozenset[str]:
 
 
 def as_makers_write(name: str) -> str:
-    """Return a name with the blanks of its maker: people write RTX3090, rx7900 and MI-350."""
+    """Return a name spaced as its maker spells it: people write RTX3090, rx7900 and MI-350."""
     return re.sub(r"\bMI-(?=\d)", "MI", re.sub(r"\b([RG]TX?|RX)-?(?=\d)", r"\1 ", name, flags=re.I))
 
 
@@ -77,7 +77,7 @@ def pci_address(text: object) -> str | None:
 
 
 def pci_address_of(domain: object, bus: object, device: object, function: object = 0) -> str | None:
-    """Return the address of its numbers, or None when one of them cannot be."""
+    """Return the address with these numbers, or None if one is out of range."""
     numbers = [whole(part) for part in (domain, bus, device, function)]
     a, b, c, d = (-1 if number is None else number for number in numbers)
     if not (0 <= a < 2**32 and 0 <= b < 256 and 0 <= c < 32 and 0 <= d < 8):
@@ -94,7 +94,7 @@ def pci_id(vendor: object, device: object) -> str | None:
 
 
 def size(text: object, unit: str = "") -> int | None:
-    """Return bytes from ``8192 MiB`` or a bare number in `unit`; None for nothing and zero."""
+    """Return bytes from ``8192 MiB`` or a bare number in `unit`; None for no size and for zero."""
     match = _SIZE.fullmatch(str(text).replace(",", "").strip()[:60])
     if match is None:
         return None
@@ -104,7 +104,7 @@ def size(text: object, unit: str = "") -> int | None:
 
 
 def usage_of(text: str) -> Facts:
-    """Return total and free memory from ``11MiB / 4799MiB``, whatever the tool calls 2^20 bytes."""
+    """Return total and free memory from ``11MiB / 4799MiB``; MB and MiB both are 2^20 bytes."""
     match = re.search(r"\b(\d{1,12})\s*(?:Mi?B)?\s*/\s*(\d{1,12})\s*Mi?B\b", text)
     used, total = (int(match[1]) * 2**20, size(match[2], "M")) if match else (0, None)
     if total is None or used > total:
@@ -113,7 +113,7 @@ def usage_of(text: str) -> Facts:
 
 
 def free_of(total: int | None, used: int | None) -> int | None:
-    """Return the bytes that are free, None where the numbers cannot be."""
+    """Return the free bytes, or None if the numbers are missing or inconsistent."""
     return total - used if total and used is not None and used <= total else None
 
 
@@ -124,7 +124,7 @@ def gfx(text: object) -> str | None:
 
 
 def gfx_of_target(number: int | None) -> str | None:
-    """Return ``gfx90a`` from KFD's 90010: decimal fields, the last two printed as hex digits.
+    """Return ``gfx90a`` from KFD's 90010: decimal fields, the last two become hex digits.
 
     Source: Linux ``drivers/gpu/drm/amd/amdkfd/kfd_device.c``, gfx_target_version.
     """
@@ -140,10 +140,10 @@ def kept(**facts: Any) -> Facts:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of `text`, each no longer than any tool writes them.
+    """Return the lines of `text`, truncated to a length that no tool exceeds.
 
-    A pattern holds the interpreter while it runs, so no time limit can end it: what it is given
-    must be short.
+    A regular expression holds the GIL while it runs, so no time limit can interrupt it: its
+    input must be short.
     """
     return [line[:LINE_LIMIT] for line in text.splitlines()]
 
@@ -160,7 +160,7 @@ def rows_of(text: str) -> list[list[str]]:
 
 
 def fields_of(text: str, separator: str = ":") -> dict[str, str]:
-    """Return ``key: value`` lines as a dict; the first of a key counts."""
+    """Return ``key: value`` lines as a dict; the first occurrence of a key counts."""
     found: dict[str, str] = {}
     for line in lines_of(text):
         key, mark, value = line.partition(separator)
@@ -170,13 +170,13 @@ def fields_of(text: str, separator: str = ":") -> dict[str, str]:
 
 
 def words_of(tool: str) -> dict[str, list[str]]:
-    """Return what a tool calls each fact, in all its forms."""
+    """Return the names that a tool's releases use for each fact."""
     found: dict[str, list[str]] = registry.table(__file__, "tool_words")[tool]
     return found
 
 
 def told(fields: Mapping[str, T], tool: str) -> dict[str, T]:
-    """Return a tool's fields by what they mean: the first of a meaning's names that is there."""
+    """Return a tool's fields by fact: for each fact, the first of its names that is present."""
     found = {
         fact: [fields[name] for name in names if name in fields]
         for fact, names in words_of(tool).items()
@@ -187,7 +187,7 @@ def told(fields: Mapping[str, T], tool: str) -> dict[str, T]:
 def json_of(text: str, sign: str = "") -> Any:
     """Return the JSON that `text` begins with, or None.
 
-    Text that holds `sign` may have a line of warnings before it.
+    In text that contains `sign`, a line of warnings may come first.
     """
     import json
 
@@ -203,7 +203,7 @@ def json_of(text: str, sign: str = "") -> Any:
 
 
 def flat(record: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a nested record in one level: keys in lower case, behind their section and a ``/``.
+    """Flatten a nested record: lower-case keys, prefixed with their section and a ``/``.
 
     ``{"value": 8, "unit": "GB"}`` is one value.
     """

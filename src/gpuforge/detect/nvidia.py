@@ -3,8 +3,8 @@
 1. NVML, the driver's own library: everything, in milliseconds
 2. ``/proc/driver/nvidia``: addresses, names, driver version
 3. ``nvidia-smi``, only where NVML did not answer
-4. ``nvidia-settings`` and Jetson's device tree and ``tegrastats``, as recorded or where nothing
-   else knows
+4. ``nvidia-settings``, Jetson's device tree and ``tegrastats``, as recorded or where no other
+   route shows the GPU
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpuforge.detect.source import names_in, outputs_of, text_at
 from gpuforge.facts import Driver, known
 from gpuforge.probe import Probe
 
-NATIVE = True  # loads a library of the vendor into this process
+NATIVE = True  # loads a vendor library into this process
 SPEECH = r"NVIDIA|NVSMI|nvidia_smi|^ *#|\bpid\b|Legend|No running|processes|driver_version"
 NVIDIA = Teller("nvidia", "nvidia", "cuda", always_runs=True, speech=SPEECH)
 PROC = "/proc/driver/nvidia"
@@ -29,7 +29,7 @@ INTEGRATED = re.compile(r"\b(Jetson|Tegra|Orin|Xavier|Thor|GB10|nvgpu)\b")
 
 
 def detect(probe: Probe) -> Seen:
-    """Return the GPUs that NVIDIA's driver, its library or its tools show."""
+    """Return the GPUs that NVIDIA's driver, library or tools show."""
     seen = Seen()
     answered = _ask_nvml(seen, probe)
     _add_proc(seen, probe)
@@ -59,20 +59,20 @@ def _ask_nvml(seen: Seen, probe: Probe) -> bool:
 
 
 def _add_proc(seen: Seen, probe: Probe) -> None:
-    """Add what the kernel module shows; folders alone, without a file, still count GPUs."""
+    """Add what the kernel module shows; folders without a file still count as GPUs."""
     version = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", text_at(probe, f"{PROC}/version"))
     driver = Driver("nvidia", version[1]) if version else Driver("nvidia")
     slots = names_in(probe, f"{PROC}/gpus")
-    if version and not slots:  # the module does not stay loaded where it finds no GPU
+    if version and not slots:  # the module is unloaded where it finds no GPU
         seen.sightings.append(Sighting("nvidia", PROC, {"driver": driver}, everywhere=True))
     for slot in slots:
         fields = fields_of(text_at(probe, f"{PROC}/gpus/{slot}/information"))
-        # Drivers before 346 number the folders, and write the place as 0000:01.00.0.
+        # Drivers before 346 number the folders, and write the address as 0000:01.00.0.
         place = re.sub(r"\.(?=\d\d\.)", ":", fields.get("Bus Location", ""))
         uuid = word(fields.get("GPU UUID"))
         facts = kept(
             name=name_of(fields.get("Model")),
-            # The kernel writes question marks until the GPU is first used.
+            # The kernel shows question marks until the GPU is first used.
             uuid=None if uuid and "?" in uuid else uuid,
             pci_address=pci_address(slot) or pci_address(place),
             driver=driver,
@@ -89,7 +89,7 @@ def _add_settings(seen: Seen, devices: list[Facts], route: str) -> None:
 
 
 def _add_jetson(seen: Seen, probe: Probe) -> None:
-    """Add the one GPU of a Jetson, which no PCI bus shows."""
+    """Add the GPU of a Jetson, which is not on a PCI bus."""
     models = [text_at(probe, path) for path in MODEL_FILES]
     name = next((name_of(text) for text in models if INTEGRATED.search(text)), None)
     route = "device tree" if name else ""

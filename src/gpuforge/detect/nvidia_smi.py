@@ -1,7 +1,7 @@
-"""What ``nvidia-smi`` prints, in each of its forms since driver 300; pure functions.
+"""Parsers for every output format of ``nvidia-smi`` since driver 300; pure functions.
 
-Headings were renamed (driver 610: ``KMD Version``, ``CUDA UMD Version``), columns came and went,
-names are cut with ``...``, and any value may read ``N/A``, ``[Not Supported]`` or ``ERR!``.
+Headings were renamed (driver 610: ``KMD Version``, ``CUDA UMD Version``), columns vary, names are
+truncated with ``...``, and any value may be ``N/A``, ``[Not Supported]`` or ``ERR!``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PRODUCT = re.compile(r"\b(NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|RTX|GTX)\b")
 
 
 def parse(text: str) -> Report:
-    """Return what one output says, whichever form it has; a lost GPU is an error of it."""
+    """Parse an output of any format; a lost GPU sets the report's error."""
     report = _parse(text)
     lost = first_error(text, "nvidia", "gpu_lost")
     numbers = {device["index"] for device in report.devices if "index" in device}
@@ -56,7 +56,7 @@ def _parse(text: str) -> Report:
 
 
 def _versions(text: str) -> tuple[str | None, str | None]:
-    """Return the driver's and CUDA's version from headings old and new."""
+    """Return the versions of the driver and of CUDA from old and new headings."""
     number = r"\s*:\s*([0-9]+\.[0-9][0-9.]*)"
     driver = re.search(r"(?:KMD|Driver)[ _]version\s*:\s*(\d{2,3}\.\d[\d.]*)", text, re.I)
     cuda = re.search(rf"CUDA(?: UMD)?[ _]version{number}", text, re.I)
@@ -64,7 +64,7 @@ def _versions(text: str) -> tuple[str | None, str | None]:
 
 
 def _device(said: Mapping[str, str]) -> Facts:
-    """Return the facts of one GPU from the words of the tool."""
+    """Return the facts of one GPU from the tool's fields."""
     total, capability = said.get("total"), said.get("capability", "")
     device_id = re.fullmatch(r"(?:0x)?([0-9a-f]{4})(10de)", said.get("ids", "").strip(), re.I)
     uuid, family = word(said.get("uuid")), word(said.get("architecture"))
@@ -103,9 +103,9 @@ def _add(report: Report, fields: Mapping[str, str], instances: int = 0) -> None:
 
 
 def parse_xml(text: str) -> Report:
-    """Return what ``nvidia-smi -q -x`` says; a file that is cut off gives what it still holds.
+    """Parse ``nvidia-smi -q -x``, as far as it goes if it is truncated.
 
-    Read with patterns, not an XML parser: those fail on a cut file and can be made to expand.
+    With patterns, not an XML parser, which fails on truncated input and may expand entities.
     """
     head, *blocks = re.split(r"<gpu id=", text)
     top = _tags(head)
@@ -123,7 +123,7 @@ def parse_xml(text: str) -> Report:
 
 
 def _tags(text: str) -> dict[str, str]:
-    """Return the text of each XML element that holds text alone; the first of a name counts."""
+    """Return the text of each leaf element; the first of a name counts."""
     found: dict[str, str] = {}
     for name, value in re.findall(r"<(\w{1,60})>([^<]{0,400})</\1>", text):
         found.setdefault(name, value.strip().replace("&amp;", "&"))
@@ -134,11 +134,11 @@ _BLOCKS = re.compile(r"^(?=GPU (?:[0-9A-Fa-f]{1,8}:[0-9A-Fa-f]{1,2}:|\d+\s*$))",
 
 
 def parse_query(text: str) -> Report:
-    """Return what ``nvidia-smi -q`` says: keys under headings, which hold no value."""
+    """Parse ``nvidia-smi -q``: keys under headings, which have no value."""
     head, *blocks = _BLOCKS.split(text)
     report = Report([], *_versions(head))
     for block in blocks[:GPUS_AT_MOST]:
-        # What stands deeper than a heading "MIG Device" is the instance's own.
+        # Whatever is indented below a "MIG Device" heading belongs to the instance.
         instances = len(re.findall(r"^\s*MIG Device\s*$", block, re.M))
         fields: dict[str, str] = {}
         section, deeper = "", 0
@@ -160,9 +160,9 @@ def parse_query(text: str) -> Report:
 
 
 def parse_csv(text: str) -> Report | None:
-    """Return what ``--query-gpu=... --format=csv`` says, by its heading, or None if it is no CSV.
+    """Parse ``--query-gpu=... --format=csv`` by its header, or return None if it is no CSV.
 
-    Without a heading the cells that cannot be mistaken are read.
+    Without a header, only the cells that are unambiguous are read.
     """
     rows = rows_of(text[:200_000])
     names = [cell.partition("[")[0].strip() for cell in rows[0]] if rows else []
@@ -179,7 +179,7 @@ def parse_csv(text: str) -> Report | None:
 
 
 def _guessed(row: list[str]) -> dict[str, str]:
-    """Return the cells of a row without heading by what only they look like."""
+    """Return the cells of a row without header that are recognisable by their form."""
     found: dict[str, str] = {}
     forms = (
         ("uuid", r"GPU-[0-9a-f-]{8,}"),
@@ -199,7 +199,7 @@ def _guessed(row: list[str]) -> dict[str, str]:
 
 
 def parse_list(text: str) -> Report:
-    """Return what ``nvidia-smi -L`` says, MIG devices counted, or count the GPUs of a topology."""
+    """Parse ``nvidia-smi -L`` with its MIG devices, or count the GPUs of ``topo -m``."""
     report = Report([], *_versions(text))
     for line in lines_of(text):
         gpu = re.match(r"\s*GPU (\d+): (.+?)(?: \((?:UUID|S/N): ([^)]*)\))?\s*$", line)
@@ -217,7 +217,7 @@ def parse_list(text: str) -> Report:
 
 
 def parse_table(text: str) -> Report:
-    """Return what bare ``nvidia-smi`` draws: two or three lines a GPU in cells."""
+    """Parse the default table, which has two or three lines of cells per GPU."""
     above = re.split(r"\|\s*(?:Processes|MIG devices|Compute processes)", text)[0]
     report = Report([], *_versions(above))
     for line in lines_of(above):
@@ -241,11 +241,11 @@ def _second_line(device: Facts, cells: list[str]) -> None:
 
 
 def parse_settings(text: str) -> list[Facts]:
-    """Return what ``nvidia-settings -q all`` says of the GPUs it can query."""
+    """Parse ``nvidia-settings -q all``."""
     devices: list[Facts] = []
     blocks = re.split(r"^Attributes queryable via ", text, flags=re.M)[1:]
     gpus = [block for block in blocks if "[gpu:" in block.partition("\n")[0]]
-    # The first block is the screen's, which repeats its GPU.
+    # The first block is the screen's and repeats the attributes of its GPU.
     for block in gpus[:GPUS_AT_MOST] or blocks[:1]:
         fields = dict(re.findall(r"^[ \t]+(\w+):[ \t]*(\S.*)", block, re.M))
         if "CUDACores" not in fields:

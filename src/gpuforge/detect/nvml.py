@@ -1,6 +1,6 @@
-"""NVIDIA's management library, through ``nvidia-ml-py``: every fact, and no CUDA context.
+"""GPUs from NVML, through ``nvidia-ml-py``: every fact, without creating a CUDA context.
 
-The binding takes some 20 ms to import, so it is imported only where the library itself is there.
+Importing the binding takes about 20 ms, so it is imported only where the library itself exists.
 Source: NVML API reference, https://docs.nvidia.com/deploy/nvml-api/ (return codes).
 """
 
@@ -17,7 +17,7 @@ from gpuforge.facts import Failed
 
 LIBRARIES = {"win32": ("nvml.dll",)}
 LINUX_LIBRARIES = ("libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1")
-# Return codes of nvmlInit and of a device to the kinds of `detect --json`; the rest are unknown.
+# Return codes of nvmlInit and of a device as error kinds of `detect --json`; others are unknown.
 KINDS = {
     4: "no_permission",
     6: "no_devices",
@@ -33,7 +33,7 @@ GPUS_AT_MOST, PARTS_AT_MOST = 1024, 64
 
 
 def read(library: Any) -> Report:
-    """Return what NVML says of every GPU; its error where it does not start.
+    """Return what NVML says of every GPU, or its error if it does not initialise.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def read(library: Any) -> Report:
     import pynvml
 
     if pynvml.nvmlLib is None:
-        pynvml.nvmlLib = library  # opened by the probe: pynvml does not look in WSL's folder
+        pynvml.nvmlLib = library  # opened by the probe, as pynvml does not search WSL's folder
     try:
         pynvml.nvmlInit()
         try:
@@ -55,21 +55,21 @@ def read(library: Any) -> Report:
         return Report(error=(KINDS.get(error.value, UNKNOWN), f"NVML: {error}"))
 
 
-def _told(nvml: Any, ask: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what one call says, or None where it fails for this one question."""
+def _query(nvml: Any, ask: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of one call, or None if only this query fails; a lost GPU raises."""
     try:
         return ask(*arguments)
     except nvml.NVMLError as error:
         if KINDS.get(error.value) == "gpu_lost":
             raise
     except UnicodeDecodeError:
-        pass  # a name that is no text is none
+        pass  # a name that is not valid text counts as unknown
     return None
 
 
 def _read(nvml: Any) -> Report:
-    report = Report(driver=_told(nvml, nvml.nvmlSystemGetDriverVersion))
-    version = _told(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2) or 0
+    report = Report(driver=_query(nvml, nvml.nvmlSystemGetDriverVersion))
+    version = _query(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2) or 0
     if version > 0:
         report.runtime = f"{version // 1000}.{version % 1000 // 10}"
     count = nvml.nvmlDeviceGetCount()
@@ -87,7 +87,7 @@ def _read(nvml: Any) -> Report:
 
 def _device(nvml: Any, handle: Any) -> Facts:
     def told(name: str) -> Any:
-        return _told(nvml, getattr(nvml, name), handle)
+        return _query(nvml, getattr(nvml, name), handle)
 
     pci, memory = told("nvmlDeviceGetPciInfo"), told("nvmlDeviceGetMemoryInfo")
     sized = memory is not None and memory.total
@@ -109,19 +109,19 @@ def _device(nvml: Any, handle: Any) -> Facts:
 
 
 def _partitions(nvml: Any, handle: Any) -> tuple[str, ...] | Failed | None:
-    """Return the names of the MIG instances, empty when MIG is off, None where there is no MIG."""
-    mode = _told(nvml, nvml.nvmlDeviceGetMigMode, handle)
+    """Return the names of the MIG instances: empty if MIG is off, None where it is unsupported."""
+    mode = _query(nvml, nvml.nvmlDeviceGetMigMode, handle)
     if mode is None:
         return None
     if not mode[0]:
         return ()
-    count = _told(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle)
+    count = _query(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle)
     if count is None:
         return Failed("NVML does not say how many MIG devices there are")
     names = []
     for index in range(min(count, PARTS_AT_MOST)):
-        part = _told(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
+        part = _query(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
         if part is not None:
-            name = _told(nvml, nvml.nvmlDeviceGetName, part) or "MIG"
+            name = _query(nvml, nvml.nvmlDeviceGetName, part) or "MIG"
             names.append(name.rpartition("MIG ")[2])
     return tuple(names)

@@ -1,8 +1,8 @@
-"""OpenCL: the platforms that are registered, and what a recorded ``clinfo`` shows.
+"""OpenCL: the registered platforms, and the GPUs of a recorded ``clinfo``.
 
-1. the ICD files in ``/etc/OpenCL/vendors``; no platform is opened, for that takes 16 to 300 ms
+1. the ICD files in ``/etc/OpenCL/vendors``; no platform is opened, as that takes 16 to 300 ms
    and starts threads
-2. ``clinfo`` as recorded; a bystander: its word counts last
+2. ``clinfo`` as recorded, the least trusted of the tools
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def registered(probe: Probe) -> tuple[str, ...]:
 
 
 def open_platforms(probe: Probe) -> list[Toolkit]:
-    """Open every registered platform and return its name and version; slow, so only when asked."""
+    """Open every registered platform and return names and versions; slow, so only on request."""
     import ctypes
 
     library = probe.load_library("libOpenCL.so.1" if probe.platform == "linux" else "OpenCL")
@@ -84,17 +84,17 @@ def open_platforms(probe: Probe) -> list[Toolkit]:
 
 
 def parse_clinfo(text: str) -> list[tuple[Vendor, Facts]]:
-    """Return the GPUs of ``clinfo``, each once though several platforms show it."""
+    """Return the GPUs of ``clinfo``, each once even if several platforms show it."""
     found: list[tuple[Vendor, Facts]] = []
     for platform in re.split(r"^(?=Number of devices)", text, flags=re.M):
-        # AMD's own clinfo begins a device with its type and writes "Key: value".
+        # AMD's clinfo starts a device with its type and prints "Key: value".
         blocks = re.split(r"^(?=[ \t]*Device (?:Name[ \t]{2}|Type:))", platform, flags=re.M)[1:]
         _join(found, [device for block in blocks if (device := _of_block(block))])
     return found or _of_list(text)
 
 
 def _join(found: list[tuple[Vendor, Facts]], platform: list[tuple[Vendor, Facts]]) -> None:
-    """Add the GPUs of one platform that no platform before it showed."""
+    """Add the GPUs of one platform that no earlier platform showed."""
     before = list(found)
     for device in platform:
         same = next((one for one in before if _same(device, one)), None)
@@ -118,7 +118,7 @@ def _of_block(block: str) -> tuple[Vendor, Facts] | None:
     if vendor is None or "GPU" not in fields.get("Device Type", "GPU") or SOFTWARE.search(name):
         return None
     facts = _device(fields, vendor, maker)
-    # Without its type, a device is a GPU by what only GPUs have.
+    # A device of unknown type counts as a GPU if it has a field that only GPUs have.
     signs = ("pci_address", "pci_id", "architecture", "compute_capability")
     known_as = integrated_by_name(vendor, name, "") is not None
     if "Device Type" not in fields and not known_as and not any(sign in facts for sign in signs):
@@ -153,7 +153,7 @@ def _decimal_place(text: str) -> str | None:
 
 
 def _same(one: tuple[Vendor, Facts], other: tuple[Vendor, Facts]) -> bool:
-    """Return whether two platforms show one GPU: by its place, else by what they call it."""
+    """Return whether two platforms show the same GPU: by its address, else by its name."""
     (vendor, facts), (maker, others) = one, other
     if "pci_address" in facts and "pci_address" in others:
         return bool(facts["pci_address"] == others["pci_address"])
@@ -162,7 +162,7 @@ def _same(one: tuple[Vendor, Facts], other: tuple[Vendor, Facts]) -> bool:
 
 
 def _of_list(text: str) -> list[tuple[Vendor, Facts]]:
-    """Return the GPUs of ``clinfo -l``, which shows platforms and names alone."""
+    """Return the GPUs of ``clinfo -l``, which shows only platforms and names."""
     found: list[tuple[Vendor, Facts]] = []
     for block in re.split(r"^(?=Platform #\d+: )", text, flags=re.M)[1:]:
         platform, *lines = lines_of(block)

@@ -1,7 +1,7 @@
-"""GPUs on the PCI bus, of every vendor, and what there only looks like one.
+"""GPUs of every vendor on the PCI bus, and devices there that only look like GPUs.
 
 1. sysfs: ``/sys/bus/pci/devices`` and ``/sys/class/drm``
-2. ``lspci``, ``udevadm info --export-db``, ``pciconf -lv`` where sysfs shows nothing
+2. ``lspci``, ``udevadm info --export-db`` and ``pciconf -lv`` where sysfs shows nothing
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def detect(probe: Probe) -> Seen:
             elif why and function.address not in passed:
                 passed.add(function.address)
                 seen.pass_over(why, function.name, function.address, function.pci_id)
-    for output in outputs_of(probe, "udevadm"):  # display devices on no bus, as a Raspberry Pi's
+    for output in outputs_of(probe, "udevadm"):  # displays on no PCI bus, as in a Raspberry Pi
         for name in parse_udev_platforms(output.stdout):
             seen.pass_over("platform device of another vendor", name)
     return seen
 
 
 def routes(probe: Probe) -> Iterator[tuple[str, list[Function]]]:
-    """Yield each route's functions; tools are asked only where sysfs shows none."""
+    """Yield the functions of each route; tools are used only where sysfs shows none."""
     functions = read_sysfs(probe)
     yield "sysfs", functions
     tools = (
@@ -72,16 +72,16 @@ def routes(probe: Probe) -> Iterator[tuple[str, list[Function]]]:
 
 
 def read_sysfs(probe: Probe) -> list[Function]:
-    """Return the functions of the bus; of the display cards alone where the bus is not shown."""
+    """Return the bus's functions, or only those of DRM cards where the bus is not shown."""
     folders = [f"{BUS}/{name}" for name in names_in(probe, BUS)]
     functions = [f for folder in folders if (f := function_at(probe, folder)) is not None]
     if all(function.kind not in DISPLAY for function in functions):
         found = ((folder, function_at(probe, folder)) for folder in _cards(probe))
         cards = {card.address or folder: card for folder, card in found if card}
         for card in cards.values():
-            card.kind = card.kind or DISPLAY[-1]  # what has a card of DRM is a display
+            card.kind = card.kind or DISPLAY[-1]  # a device with a DRM card is a display
         functions += cards.values()
-    # Of folders without a uevent, links to drivers were recorded for all or for none.
+    # For folders without a uevent, links to drivers were recorded for all or for none.
     if any(function.driver and not function.driver_shown for function in functions):
         for function in functions:
             function.driver_shown = True
@@ -89,7 +89,7 @@ def read_sysfs(probe: Probe) -> list[Function]:
 
 
 def _cards(probe: Probe) -> Iterator[str]:
-    """Yield the folders of the PCI devices behind DRM's cards, connectors and render nodes."""
+    """Yield the PCI device folders behind DRM cards, connectors and render nodes."""
     for name in names_in(probe, CARDS):
         link = probe.read_link(f"{CARDS}/{name}")
         place = re.search(r"devices/pci[\w:./-]*(?=/drm/)", link) if isinstance(link, str) else None
@@ -100,8 +100,8 @@ def _cards(probe: Probe) -> Iterator[str]:
 
 
 def function_at(probe: Probe, folder: str) -> Function | None:
-    """Return one function from its uevent, or from its id files where there is none."""
-    target = probe.read_link(folder)  # a card's folder is a link to its place on the bus
+    """Return a function from its uevent, or else from its id files."""
+    target = probe.read_link(folder)  # a card's folder links to its place on the bus
     slot = (target if isinstance(target, str) else folder).rpartition("/")[2]
     if slot == PLACELESS and folder.startswith(CARDS):
         slot = _slot_of_connector(probe, folder) or slot
@@ -122,7 +122,7 @@ def function_at(probe: Probe, folder: str) -> Function | None:
 
 
 def _slot_of_connector(probe: Probe, folder: str) -> str:
-    """Return the place of a card whose folder is a copy, from the links of its connectors."""
+    """Return the address of a card whose folder is a copy, from its connectors' links."""
     card = folder.split("/")[-2]
     for name in names_in(probe, CARDS):
         link = probe.read_link(f"{CARDS}/{name}") if name.startswith(f"{card}-") else None
@@ -133,11 +133,11 @@ def _slot_of_connector(probe: Probe, folder: str) -> str:
 
 
 def why_not(function: Function, others: Iterable[Function]) -> str | None:
-    """Return ``""`` for a GPU, why it is none, or None for what nobody takes for one."""
+    """Return ``""`` for a GPU, why it is none, or None for what does not even look like one."""
     vendor = function.vendor
     if function.kind not in DISPLAY:
         if function.kind == 0x1200 and vendor == "1002":
-            return ""  # Instinct cards from MI300 on have the class of an accelerator
+            return ""  # Instinct cards since MI300 have the class of an accelerator
         if function.kind in ACCELERATORS:
             return "processing accelerator, not a GPU"
         return "NVSwitch or bridge" if vendor == "10de" and function.kind == 0x0680 else None

@@ -1,4 +1,4 @@
-"""Who made what on the PCI bus, and what of it computes; pure functions over ``pci_ids.toml``."""
+"""Makers of PCI devices, and which devices compute; pure functions over ``pci_ids.toml``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _table(kind: str) -> Any:
 
 
 def vendor_of(maker: str) -> Vendor | None:
-    """Return the vendor with the id `maker`, None for a maker of nothing that computes."""
+    """Return the vendor with the id `maker`, or None if it makes no GPUs for computing."""
     vendors: dict[str, Vendor] = {entry["id"]: entry["vendor"] for entry in _table("maker")}
     return vendors.get(maker)
 
@@ -26,12 +26,12 @@ def maker_of(vendor: Vendor) -> str:
 
 
 def maker_of_driver(driver: str) -> str:
-    """Return the PCI id of the maker whose GPUs a kernel driver serves, or ``""``."""
+    """Return the PCI id of the maker whose GPUs a kernel driver supports, or ``""``."""
     return next((str(m["id"]) for m in _table("maker") if driver in m.get("drivers", ())), "")
 
 
 def vendor_named_in(text: str) -> Vendor | None:
-    """Return the vendor that a product, a platform or a library is named after."""
+    """Return the vendor named in the name of a product, platform or library, or None."""
     for entry in _table("maker"):
         if re.search(entry["words"], text, re.I):
             vendor: Vendor = entry["vendor"]
@@ -40,13 +40,13 @@ def vendor_named_in(text: str) -> Vendor | None:
 
 
 def not_computing(maker: str, pci_id: str | None) -> str | None:
-    """Return why a display computes nothing, ``virtual`` or ``bmc``, or None."""
+    """Return why a display cannot compute, ``virtual`` or ``bmc``, or None if it can."""
     kinds: dict[str, str] = _table("not_computing")
     return next((why for why, ids in kinds.items() if {maker, pci_id} & set(ids.split())), None)
 
 
 def is_gpu(pci_id: str) -> bool:
-    """Return whether a PCI id is of a GPU, and not of its sound or of a bridge."""
+    """Return whether a PCI id belongs to a GPU, not to its audio function or a bridge."""
     maker, _, device = pci_id.partition(":")
     kinds = ("gpus", "parts", "cards")
     listed = (e.get(kind, "") for e in _table("maker") if e["id"] == maker for kind in kinds)
@@ -74,7 +74,7 @@ def integrated_by_name(vendor: Vendor, name: str, family: str) -> bool | None:
         for kind in ("part", "card"):
             if re.fullmatch(entry.get(f"{kind}_families", "-"), family):
                 return kind == "part"
-    # A name of one kind may hold a word of the other: "Iris Xe MAX", "Navi ... [Radeon 780M]".
+    # Names of one kind may contain a word of the other: "Iris Xe MAX", "Navi ... [Radeon 780M]".
     for kind in ("part", "card") if vendor != "intel" else ("card", "part"):
         if name and re.search(entry.get(f"{kind}_words", "$-"), name, re.I):
             return kind == "part"
@@ -82,7 +82,7 @@ def integrated_by_name(vendor: Vendor, name: str, family: str) -> bool | None:
 
 
 def id_in_name(vendor: Vendor, name: str) -> str | None:
-    """Return the PCI id that stands in a name: ``Graphics [0xa7a0]``, ``Device 66a1``."""
+    """Return the PCI id contained in a name: ``Graphics [0xa7a0]``, ``Device 66a1``."""
     found = re.search(
         r"\[(?:0x)?(?:([0-9a-f]{4}):)?(?:0x)?([0-9a-f]{4})\]|(?:^| )Device (?:0x)?([0-9a-f]{4})$",
         name,
@@ -91,12 +91,12 @@ def id_in_name(vendor: Vendor, name: str) -> str | None:
     if found is None or (found[1] and vendor_of(found[1].lower()) != vendor):
         return None
     if not found[1] and "0x" not in name.lower() and not found[3]:
-        return None  # a model number may stand in brackets
+        return None  # a number in brackets may be a model number
     return f"{maker_of(vendor)}:{(found[2] or found[3]).lower()}"
 
 
 def within(listed: str, number: int) -> bool:
-    """Return whether a number is in one of the ranges ``01a0-01a0 2b00-2b7f``."""
+    """Return whether a number is in one of the ranges in text such as ``01a0-01a0 2b00-2b7f``."""
     return any(low <= number <= high for low, high in ranges(listed))
 
 
@@ -108,13 +108,13 @@ def ranges(listed: str) -> tuple[tuple[int, int], ...]:
 
 
 def class_of(words: str) -> int | None:
-    """Return the class code that lspci writes as `words`."""
+    """Return the class code that lspci prints as `words`."""
     found: int | None = _table("class").get(words.strip().lower())
     return found
 
 
 def split_maker(name: str) -> tuple[str, str]:
-    """Return the maker's id that a name begins with and the rest of it, or ``("", name)``."""
+    """Split a name into the id of the maker it starts with and the rest, or ``("", name)``."""
     for entry in _table("name"):
         match = re.match(entry["words"], name, re.I)
         if match:

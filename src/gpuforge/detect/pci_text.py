@@ -1,4 +1,4 @@
-"""PCI functions as sysfs, lspci, udevadm and pciconf write them."""
+"""Parsers for PCI functions as printed by sysfs, lspci, udevadm and pciconf."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuforge.detect.notation import (
     whole,
 )
 
-# The folder of a card's device that was copied, not linked to its place on the bus.
+# A card's device folder that is a copy, not a link to its place on the bus.
 PLACELESS = "device"
 
 
@@ -27,10 +27,10 @@ class Function:
 
     Attributes
     ----------
-    address : empty where a copied folder does not show it
-    vendor, device : four hex digits, empty where not shown
+    address : empty if unknown, as for a copied folder
+    vendor, device : four hex digits, empty if unknown
     kind : the 16-bit class code, or None
-    driver : the bound kernel driver, empty where there is none
+    driver : the bound kernel driver, empty if there is none
     driver_shown : whether this source would have shown a driver
     """
 
@@ -44,12 +44,12 @@ class Function:
 
     @property
     def pci_id(self) -> str | None:
-        """``10de:2204``, or None where the ids are not shown."""
+        """``10de:2204``, or None if the ids are unknown."""
         return pci_id(self.vendor, self.device)
 
     @staticmethod
     def of_files(slot: str, vendor: str, device: str, kind: str, modalias: str) -> Function | None:
-        """Return a function from the texts of its id files."""
+        """Return a function from the contents of its id files."""
         address = pci_address(slot)
         alias = _MODALIAS.match(modalias)
         numbers = [whole(text, 16) for text in (vendor, device, kind)]
@@ -96,7 +96,7 @@ def _of_uevent(fields: dict[str, str], slot: str = "") -> Function | None:
 
 
 def parse_lspci(text: str) -> list[Function]:
-    """Return the functions in any form of ``lspci``: plain or with ``-n -nn -v -k -mm -vmm -D``."""
+    """Parse any format of ``lspci``: plain or with ``-n -nn -v -k -mm -vmm -D``."""
     if re.search(r"^Slot:\s", text, re.M):
         return [f for block in re.split(r"\n\s*\n", text) if (f := _of_slot_block(block))]
     blocks: list[tuple[Function, list[str]]] = []
@@ -108,7 +108,7 @@ def parse_lspci(text: str) -> list[Function]:
         elif blocks and not match:
             blocks[-1][1].append(line)
     shows_drivers = "driver in use:" in text
-    picked = re.search(r"^--$", text, re.M) is not None  # by grep, that parts its matches so
+    picked = re.search(r"^--$", text, re.M) is not None  # grep's separator between matches
     for function, lines in blocks:
         _add_details(function, lines)
         last = function is blocks[-1][0]
@@ -119,7 +119,7 @@ def parse_lspci(text: str) -> list[Function]:
 
 
 def _add_details(function: Function, lines: list[str]) -> None:
-    """Add what stands below a function's own line: its driver, and ids in its dump."""
+    """Add what follows a function's first line: its driver, and the ids in its hex dump."""
     for line in lines:
         if "driver in use:" in line:
             function.driver = line.partition(":")[2].strip()
@@ -131,9 +131,9 @@ def _add_details(function: Function, lines: list[str]) -> None:
 
 
 def _is_cut(lines: list[str], unfinished: bool, picked: bool) -> bool:
-    """Return whether the part of a function that names its driver may be missing.
+    """Return whether the lines that name a function's driver may be missing.
 
-    ``-v`` and ``-k`` name the drivers last: what ends before, or what ``grep`` picked, shows none.
+    ``-v`` and ``-k`` print the driver last, so truncated or grepped output may lack it.
     """
     told = [line.strip() for line in lines if line.strip()]
     if any("Kernel modules:" in line for line in told):
@@ -170,7 +170,7 @@ def _of_line(slot: str, rest: str) -> Function | None:
     name = _TAIL.sub("", words[3]).strip()
     last = _IDS.search(name)
     vendor, device = last.groups() if last else ("", "")
-    # The id stands once and last: a name with another inside is no name.
+    # The id occurs once, at the end: text with another id inside is not a name.
     name = _IDS.sub("", name).rstrip()
     named, name = pci_ids.split_maker("" if _IDS_INSIDE.search(name) else name)
     nameless = _NAMELESS.search(name)
@@ -180,7 +180,7 @@ def _of_line(slot: str, rest: str) -> Function | None:
 
 
 def _of_parts(address: str, kind: str, vendor: str, device: str) -> Function:
-    """Return a function from its three texts, each with its number in brackets or not."""
+    """Return a function from its three texts, each with or without its number in brackets."""
     found = [_ID_AT_END.search(text) for text in (kind, vendor, device)]
     codes = [match[1].lower() if match else "" for match in found]
     kind, vendor, device = (_ID_AT_END.sub("", text) for text in (kind, vendor, device))
@@ -210,7 +210,7 @@ def _records(text: str) -> Iterator[dict[str, str]]:
 
 
 def parse_udev(text: str) -> list[Function]:
-    """Return the functions in the output of ``udevadm info --export-db``."""
+    """Parse the output of ``udevadm info --export-db``."""
     functions = []
     for fields in _records(text):
         function = _of_uevent(fields)
@@ -221,14 +221,14 @@ def parse_udev(text: str) -> list[Function]:
 
 
 def parse_udev_platforms(text: str) -> list[str]:
-    """Return the platform devices that hold a DRM card, by the name of their last folder."""
+    """Return the platform devices with a DRM card, by the name of their last folder."""
     paths = (fields.get("DEVPATH", "") for fields in _records(text))
     cards = (re.fullmatch(r"/devices/platform/(?:.*/)?([^/]+)/drm/card\d+", path) for path in paths)
     return [match[1] for match in cards if match]
 
 
 def parse_pciconf(text: str) -> list[Function]:
-    """Return the functions in FreeBSD's ``pciconf -lv``, whose addresses are decimal."""
+    """Parse FreeBSD's ``pciconf -lv``, whose addresses are decimal."""
     functions: list[Function] = []
     for line in lines_of(text):
         head = re.match(r"(\w+?)\d*@pci(\d+):(\d+):(\d+):(\d+):\s+(.*)", line)

@@ -1,7 +1,7 @@
-"""What only a recording or a pasted text shows: tools that no live machine is asked for.
+"""GPUs from tools that are read only from recordings or pasted text, never run.
 
 ``lshw``, ``inxi``, ``vulkaninfo``, ``hwinfo``, kernel logs, dumps of environments, labels of nodes.
-The readers lie in `gpuforge.detect.text`, and are imported only where there is a recording.
+The readers are in `gpuforge.detect.text` and are imported only if there is a recording.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from gpuforge.probe import Output, Probe
 
 
 def detect(probe: Probe) -> Seen:
-    """Return the GPUs that recorded outputs of other tools show."""
+    """Return the GPUs shown by recorded outputs of these tools."""
     seen = Seen()
     if not probe.recorded(""):
         return seen

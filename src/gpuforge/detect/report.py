@@ -1,4 +1,4 @@
-"""What one output of a vendor's tool says, and how it becomes part of what a detector saw."""
+"""The parsed output of a vendor's tool, and how it is added to what a detector saw."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gpuforge.probe import Output
 
 @dataclass
 class Report:
-    """The GPUs of one output, and what holds for all of them.
+    """The GPUs of one output, and the facts they share.
 
     Attributes
     ----------
     devices : facts of each GPU
     driver, runtime : versions of the vendor's driver and runtime
-    error : kind and words of what went wrong
+    error : kind and message of the error, if any
     trust : as `Sighting.trust`
     """
 
@@ -34,12 +34,12 @@ class Report:
 
 @dataclass(frozen=True)
 class Teller:
-    """A vendor's way to tell: its name, and those of its driver and runtime.
+    """How to interpret a vendor's tools: names of the vendor, its driver and its runtime.
 
     Attributes
     ----------
-    always_runs : whether a driver that works serves the runtime, its version shown or not
-    speech : what the tools say when nothing went wrong; a text without any of it is garbage
+    always_runs : whether a working driver implies the runtime even if no version is shown
+    speech : what valid output contains; text without any of it is garbage
     """
 
     vendor: Vendor
@@ -51,12 +51,12 @@ class Teller:
     def take(
         self, seen: Seen, output: Output, parse: Callable[[str], Report], *normal: str
     ) -> bool:
-        """Add what one output says; return whether it showed GPUs.
+        """Add one output; return whether it showed GPUs.
 
         Parameters
         ----------
         normal
-            Kinds of errors that are none on this machine.
+            Kinds of errors that are expected on this machine and so not reported.
         """
         report = parse(output.stdout)
         text = f"{output.stdout}\n{output.stderr}"
@@ -97,14 +97,14 @@ NOT_INSTALLED = r"command not found|not recognized as (an internal|the name)|: n
 def first_error(
     text: str, vendor: Vendor, only: str = "", passing_over: Sequence[str] = ()
 ) -> tuple[str, str] | None:
-    """Return kind and line of the most telling error of a vendor's tools in `text`, or None.
+    """Return kind and line of the most specific error of a vendor's tools in `text`, or None.
 
     Parameters
     ----------
     only
-        The one kind that counts; empty for any.
+        The only kind to look for; empty for any.
     passing_over
-        Kinds that do not count.
+        Kinds to ignore.
     """
     text = "\n".join(lines_of(text))
     for error in registry.table(__file__, "tool_errors")[vendor]:

@@ -1,21 +1,21 @@
-"""How fit a device is for machine learning: 0 to 100, from parts that can be shown; pure functions.
+"""How suitable a device is for machine learning, as a score from 0 to 100; pure functions.
 
 ::
 
     score = 100 x health x (0.40 memory + 0.25 compute + 0.20 framework + 0.15 bandwidth)
 
-    memory     log2(1 + GiB) / log2(1 + 192), at most 1; where it is unknown, a sixth: nearly every
-               GPU has or may use the 1.4 GiB which that stands for
+    memory     log2(1 + GiB) / log2(1 + 192), at most 1; a sixth if unknown, which stands for
+               1.4 GiB, as nearly every GPU has
     compute    0.5 for matrix units, 0.25 for bf16, 0.25 for fp8 in hardware
-    framework  1: current PyTorch builds serve the architecture; 0.5: older builds or an override
-               only; 0: none, or an architecture that the table does not know
-    bandwidth  log2(1 + GB/s / 50) / log2(1 + 8000 / 50), at most 1; where the table has no value
-               this part is left out and the others weigh more, or it is 0 for a GPU that shares
-               the memory bus of the CPU
+    framework  1: current PyTorch builds support the architecture; 0.5: only older builds or an
+               override do; 0: none does, or the table does not know the architecture
+    bandwidth  log2(1 + GB/s / 50) / log2(1 + 8000 / 50), at most 1; if the table has no value,
+               this part is left out and the others weigh more, but it is 0 for a GPU that
+               shares the CPU's memory bus
     health     1: the vendor's driver works; 0.9: no source shows the driver; 0.1: none is bound,
-               or one that computes nothing (nouveau, radeon, vfio-pci)
+               or one that cannot compute (nouveau, radeon, vfio-pci)
 
-A part that is unknown otherwise counts nothing: a device is not praised for what nobody saw.
+Any other unknown part counts as 0: a device gets no credit for what no source confirms.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def table() -> dict[str, Any]:
 
 
 def architecture_of(device: Device) -> dict[str, Any] | None:
-    """Return the table's row for a device, by capability, gfx, PCI id, chip name or product."""
+    """Return a device's row of the table, by capability, gfx, PCI id, chip name or product."""
     name, family = known(device.name) or "", known(device.architecture)
     written = as_makers_write(name)
     rows = [row for row in table()["architecture"] if row["vendor"] == device.vendor]
@@ -70,14 +70,14 @@ def architecture_of(device: Device) -> dict[str, Any] | None:
         lambda row: fits(row.get("products")),
     )
     if capability is not None:
-        # Two rows may share a capability: Turing has it with tensor cores and without.
+        # Rows may share a capability: Turing comes with and without tensor cores.
         rows = [row for row in rows if row.get("capability") == capability]
         tests = (*tests, lambda row: True)
     return next((row for test in tests for row in rows if test(row)), None)
 
 
 def identify(device: Device) -> Device:
-    """Return the device with what the tables know of it, where no route told."""
+    """Return the device with facts from the tables where no route reported them."""
     row = architecture_of(device) or {}
     found: dict[str, Any] = {}
     if "capability" in row and known(device.compute_capability) is None:
@@ -97,7 +97,7 @@ def identify(device: Device) -> Device:
 
 
 def parts_of(device: Device) -> tuple[Part, ...]:
-    """Return the parts of a device's score, each with the fact it rests on."""
+    """Return the parts of a device's score, each with the fact it is based on."""
     row = architecture_of(device) or {}
     return _memory(device), _compute(row), _framework(row), _bandwidth(device), _health(device)
 
@@ -111,7 +111,7 @@ def score_of(device: Device) -> int:
 
 
 def best_of(devices: list[Device]) -> int | None:
-    """Return the index of the device with the highest score, the first where several have it."""
+    """Return the index of the highest-scoring device, the first of several equal ones."""
     usable = [device for device in devices if known(device.score) is not None]
     return max(usable, key=lambda d: (known(d.score) or 0, -d.index)).index if usable else None
 
@@ -142,7 +142,7 @@ def _framework(row: dict[str, Any]) -> Part:
 
 
 def bandwidth_of(device: Device) -> int | None:
-    """Return the memory bandwidth of a device by the table, in GB/s; None where it has none."""
+    """Return a device's memory bandwidth in GB/s from the table, or None if it is unknown."""
     name = known(device.name) or ""
     patterns = [pair for group in table()["bandwidth"] for pair in group.items()]
     shown = () if LAPTOP.search(name) else patterns

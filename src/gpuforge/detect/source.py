@@ -1,4 +1,4 @@
-"""Reading a machine where only what is there counts: nothing stands for what is not or fails."""
+"""Reads from a probe that return an empty value for what is missing or cannot be read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuforge.probe import Output, Probe
 
 
 def text_at(probe: Probe, path: str) -> str:
-    """Return the text of a file without the blanks and NULs around it, or ``""``."""
+    """Return the text of a file, stripped of blanks and NULs, or ``""``."""
     return (known(probe.read_text(path)) or "").strip(" \r\n\0")
 
 
@@ -19,7 +19,7 @@ def names_in(probe: Probe, folder: str) -> tuple[str, ...]:
     return known(probe.list_dir(folder)) or ()
 
 
-# A kernel or a tool of WSL, or nvidia-smi of Linux that shows the driver of Windows.
+# WSL's kernel or tools, or a Linux nvidia-smi that shows a Windows driver.
 WSL = (
     r"microsoft-standard|WSL environment detected|^[ \t]*WSL version|/usr/lib/wsl|"
     r"NVIDIA-SMI (?P<tool>[\d.]+) +Driver Version: (?!(?P=tool)\b)\d"
@@ -27,7 +27,7 @@ WSL = (
 
 
 def under_wsl(probe: Probe) -> bool:
-    """Return whether the machine is Windows Subsystem for Linux, which has no driver of its own."""
+    """Return whether this is Windows Subsystem for Linux, which has no driver of its own."""
     if "microsoft" in text_at(probe, "/proc/version").lower():
         return True
     outputs = probe.recorded("") or ()
@@ -43,14 +43,14 @@ def outputs_of(
     ask: bool = True,
     fail: Callable[[Failed], None] | None = None,
 ) -> list[Output]:
-    """Return what a program said, leaving out where it failed or is not there.
+    """Return the outputs of a program, leaving out failed and missing ones.
 
     Parameters
     ----------
     ask
-        Whether it is run with each of `arguments` where programs can be run.
+        Whether to run it with each of `arguments` where programs can be run.
     fail
-        Told of each failure.
+        Called with each failure.
     """
     readings = probe.outputs(program, *(arguments if ask else ()))
     for reading in readings:

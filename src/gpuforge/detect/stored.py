@@ -1,4 +1,4 @@
-"""Facts to text and back, exactly, with a checksum."""
+"""Exact serialisation of facts to text and back, with a checksum."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CLASSES: dict[str, type[Any]] = {
 
 
 def dumps(value: Any) -> str:
-    """Return facts as text, a checksum before them."""
+    """Return facts as text, preceded by a checksum."""
     return stored.sealed(stored.dumps(value))
 
 
 def loads(text: str) -> Any:
-    """Return the facts in `text`, or None when it is not what `dumps` wrote."""
+    """Return the facts in `text`, or None if `dumps` did not write it."""
     try:
         return stored.loads(stored.unsealed(text), CLASSES)
     except stored.Damaged:

@@ -1,4 +1,4 @@
-"""Which GPUs the visible-device variables leave to this process; pure functions.
+"""Which GPUs the visible-devices variables leave to this process; pure functions.
 
 Sources: CUDA C++ Programming Guide, environment variables; ROCm documentation, GPU isolation;
 intel/llvm ``sycl/doc/EnvironmentVariables.md`` (ONEAPI_DEVICE_SELECTOR).
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from gpuforge.facts import Device, known
 
-# AMD's variables apply one after the other: ROCR numbers what HIP then sees.
+# AMD's variables apply in turn: HIP's indices count the devices that ROCR leaves.
 VARIABLES = {
     "CUDA_VISIBLE_DEVICES": "nvidia",
     "ROCR_VISIBLE_DEVICES": "amd",
@@ -22,7 +22,7 @@ SHOWN = (*VARIABLES, "CUDA_DEVICE_ORDER", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MAS
 
 
 def settings_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are set, name to value."""
+    """Return the variables that are set, by name."""
     return {name: environ[name] for name in SHOWN if name in environ}
 
 
@@ -35,7 +35,7 @@ def split(
     for variable, vendor in VARIABLES.items():
         text = environ.get(variable)
         if variable == "HIP_VISIBLE_DEVICES" and text is None and "nvidia" not in vendors:
-            text = environ.get("CUDA_VISIBLE_DEVICES")  # HIP reads it where its own is not set
+            text = environ.get("CUDA_VISIBLE_DEVICES")  # HIP falls back to it
         if text is None:
             continue
         own = [device for device in visible if device.vendor == vendor]
@@ -45,7 +45,7 @@ def split(
 
 
 def _listed(text: str, own: Sequence[Device]) -> list[Device]:
-    """Return the devices of a list of ordinals and UUIDs; it ends at its first wrong entry."""
+    """Return the devices in a list of ordinals and UUIDs, which ends at the first invalid entry."""
     kept: list[Device] = []
     for entry in text.split(","):
         entry = entry.strip()
@@ -64,7 +64,7 @@ def _listed(text: str, own: Sequence[Device]) -> list[Device]:
 
 
 def _selected(text: str, own: Sequence[Device]) -> list[Device]:
-    """Return the devices that oneAPI's selector leaves, ``backend:devices`` parted by ``;``."""
+    """Return the devices that oneAPI's selector leaves: ``backend:devices``, separated by ``;``."""
     kept: set[int] = set()
     left: set[int] = set()
     only_refused = True

@@ -1,8 +1,8 @@
-"""GPUs of Windows.
+"""GPUs on Windows.
 
-1. WMI's ``Win32_VideoController``: the adapters; its ``AdapterRAM`` has 32 bits and stops at 4 GiB
-2. the registry's display class, for the memory that WMI cannot say
-3. ``dxdiag`` as recorded: the adapters with their own memory
+1. WMI's ``Win32_VideoController`` for the adapters; its 32-bit ``AdapterRAM`` ends at 4 GiB
+2. the registry's display class, for sizes that WMI cannot express
+3. ``dxdiag`` as recorded: the adapters with their dedicated memory
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from gpuforge.probe import Probe
 
 CLASS_KEY = r"HKLM\SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bfc1-08002be10318}"
 CIM = "Get-CimInstance Win32_VideoController | ConvertTo-Json"
-# Drivers round the 32-bit field down to the last MiB or page below 4 GiB.
+# Drivers saturate the 32-bit field at the last MiB or page below 4 GiB.
 CAPPED_FROM_BYTES = 2**32 - 2**21
 CAPPED = Absent("AdapterRAM holds at most 4 GiB: the size may be larger")
 SHARED = Absent("shared with the CPU")
-# What a listing has at least one of; other listings of WMI have none.
+# A listing of adapters has at least one of these; other WMI listings have none.
 KEYS = {"PNPDeviceID", "AdapterRAM", "VideoProcessor", "Name", "Caption"}
 
 
@@ -56,7 +56,7 @@ def detect(probe: Probe) -> Seen:
     if seen.sightings and not live:
         seen.host["platform"] = "windows"
     for said in outputs_of(probe, "reg", ["query", CLASS_KEY, "/s"], ask=live):
-        # An entry without an adapter is of a card long gone.
+        # An entry without an adapter belongs to a card that was removed.
         sizes = parse_reg(said.stdout)
         for facts in (sighting.facts for sighting in seen.sightings):
             if facts.get("pci_id") in sizes and not facts.get("integrated"):
@@ -69,7 +69,7 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     ids = re.search(r"VEN_([0-9A-F]{4})&DEV_([0-9A-F]{4})", place, re.I)
     name = name_of(entry.get("Name")) or name_of(entry.get("Caption"))
     maker = ids[1].lower() if ids else ""
-    # A listing of chosen columns may leave out the device's place.
+    # A listing of selected columns may lack the device's address.
     vendor = pci_ids.vendor_of(maker) if place else pci_ids.vendor_named_in(name or "")
     if vendor is None:
         virtual = not maker or pci_ids.not_computing(maker, None) == "virtual"
@@ -85,7 +85,7 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
 
 
 def _driver(entry: Mapping[str, str], vendor: str, name: str | None) -> Reading[Driver] | None:
-    """Return the driver, or why the adapter has none that computes."""
+    """Return the driver, or why the adapter has none that can compute."""
     code = whole(entry.get("ConfigManagerErrorCode"))
     if code:
         return Failed(f"Windows reports problem code {code}", kind="driver_not_loaded")
@@ -96,7 +96,7 @@ def _driver(entry: Mapping[str, str], vendor: str, name: str | None) -> Reading[
 
 
 def _memory(entry: Mapping[str, str], vendor: str, shared: bool | None) -> Reading[int] | None:
-    # AMD's driver shows the part that the firmware keeps for the GPU, Intel's a share of it all.
+    # AMD's driver shows the firmware's carve-out for the GPU, Intel's a share of all memory.
     if shared and vendor != "amd":
         return SHARED
     if "DedicatedMemory" in entry:
@@ -108,7 +108,7 @@ def _memory(entry: Mapping[str, str], vendor: str, shared: bool | None) -> Readi
 
 
 def parse_wmi(text: str) -> list[dict[str, str]]:
-    """Return WMI's adapters from JSON, CSV, a table, or ``key=value`` or ``key : value`` blocks."""
+    """Parse WMI adapters from JSON, CSV, a table, or ``key=value`` or ``key : value`` blocks."""
     value = json_of(text, '"PNPDeviceID"')
     if value is not None:
         entries = [
@@ -134,7 +134,7 @@ def parse_wmi(text: str) -> list[dict[str, str]]:
 
 
 def _of_columns(lines: list[str]) -> list[dict[str, str]]:
-    """Return the rows of a table whose columns begin where their headings do."""
+    """Return the rows of a table whose columns start where their headings do."""
     heads = [(match[0], match.start()) for match in re.finditer(r"\S+", lines[0])]
     ends = [start for _, start in heads[1:]] + [None]
     rows = [line for line in lines[1:] if line.strip("- ")]
@@ -145,7 +145,7 @@ def _of_columns(lines: list[str]) -> list[dict[str, str]]:
 
 
 def parse_dxdiag(text: str) -> list[dict[str, str]]:
-    """Return the adapters of ``dxdiag``'s text, each once though every screen shows it."""
+    """Parse the adapters of ``dxdiag``'s text, each once even if several screens show it."""
     found: dict[str, dict[str, str]] = {}
     for block in re.split(r"^(?=[ \t]*Card name:)", text, flags=re.M)[1:]:
         entry = told(fields_of(block), "dxdiag")
@@ -155,7 +155,7 @@ def parse_dxdiag(text: str) -> list[dict[str, str]]:
 
 
 def parse_reg(text: str) -> dict[str, int]:
-    """Return the memory in bytes by PCI id, of the display class as queried or exported."""
+    """Return memory in bytes by PCI id, from the display class as queried or exported."""
     found = {}
     for block in re.split(r"^\[?HKEY_", text, flags=re.M)[1:]:
         values = dict(re.findall(r"^[ \t]+(\S+)[ \t]+REG_\w+[ \t]+(\S.*)", block, re.M))

@@ -1,7 +1,7 @@
-"""From facts and error text to findings: what is wrong, how that is known, what to do.
+"""Diagnosis: what is wrong, by which evidence, and what to do about it.
 
-``explain(text)`` reads a log or an exception. A module of ``checks`` asks one question of a
-machine; ``gpuforge.diagnose`` is the package and can be called: ``gpuforge.diagnose()`` asks all.
+``explain(text)`` finds the cause of an error in a log or an exception. Each module of ``checks``
+checks one aspect of a machine; the package is callable, and ``gpuforge.diagnose()`` runs them all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpuforge.probe import Probe
 
     def diagnose(*checks: str, probe: Probe | None = None, network: bool = False) -> Report:
-        """Return what the checks find."""
+        """Run checks and return their findings."""
 
 else:
     diagnose = sys.modules[__name__]
@@ -34,18 +34,18 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """The package as a function; ``gpuforge.diagnose()`` and its submodules both work."""
+    """The type of the package's module object, which makes it callable."""
 
     def __call__(self, *checks: str, **options: Any) -> Report:
-        """Return what the checks find: all of them, or those named.
+        """Run all checks, or the named ones, and return their findings.
 
         Parameters
         ----------
         checks
             Names of checks, as ``gpuforge doctor --list`` shows them.
         options
-            ``probe``: another machine; ``network=True``: ask the package index too;
-            ``skip``: names of checks to leave out.
+            ``probe``: another machine; ``network=True``: also query the package index;
+            ``skip``: names of checks to skip.
         """
         from gpuforge.diagnose.run import run_checks
 

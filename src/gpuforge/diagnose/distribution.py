@@ -1,4 +1,4 @@
-"""An installed package: what its ``.dist-info`` folder tells."""
+"""Installed packages, as their ``.dist-info`` folders describe them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuforge.probe import Probe
 from gpuforge.probe.files import text_of
 
 _INFO = re.compile(r"(.+?)-([^-]+)(?:-py3\.\d+)?\.(dist|egg)-info")
-# Each begins with what stands there as it is: a list of 1 MB is searched in a millisecond.
+# Each pattern begins with literal text, so that 1 MB is searched in a millisecond.
 _SIZE_AFTER = rb",[^,\n]*,(\d*)"
 _LIBRARY_ENDS = [re.compile(rb"\.so(?:\.\d+)*" + _SIZE_AFTER)]
 if sys.platform != "linux":
@@ -27,8 +27,8 @@ class Distribution:
 
     Attributes
     ----------
-    name : normalised
-    info : the folder that describes it
+    name : the normalised name
+    info : the ``.dist-info`` or ``.egg-info`` folder
     """
 
     name: str
@@ -38,32 +38,32 @@ class Distribution:
 
     @cached_property
     def folder(self) -> Path:
-        """The folder of packages it lies in."""
+        """The folder of packages that contains it."""
         return self.info.parent
 
     @cached_property
     def metadata(self) -> str:
-        """The fields of its metadata, without the description; empty when it has none."""
+        """The fields of its metadata, without the description; empty if there are none."""
         content = self._bytes("METADATA")
-        # Most of the file is the description: it is left out before anything is decoded.
+        # The description is most of the file, so it is removed before decoding.
         head = content.partition(b"\r\n\r\n" if b"\r\n" in content[:100] else b"\n\n")[0]
         return text_of(head)
 
     @cached_property
     def requirements(self) -> tuple[str, ...]:
-        """What it requires, one PEP 508 line each."""
+        """Its requirements as PEP 508 lines."""
         fields = self.metadata.split("\nRequires-Dist:")[1:]
         return tuple(field.partition("\n")[0].strip() for field in fields)
 
     @cached_property
     def record(self) -> bytes:
-        """Its list of installed files; empty when it has none."""
+        """The content of RECORD, its list of installed files; empty if there is none."""
         return self._bytes("RECORD")
 
     @cached_property
     def libraries(self) -> tuple[tuple[str, int], ...]:
         """Its shared libraries and compiled modules, relative to `folder`, with their sizes."""
-        # The whole list may have tens of thousands of lines: only the ends of some are looked at.
+        # A RECORD may have tens of thousands of lines, so they are not parsed one by one.
         return tuple(
             (self._line_until(match.end(0)).partition(",")[0], int(match[1] or 0))
             for ending in _LIBRARY_ENDS
@@ -77,29 +77,29 @@ class Distribution:
 
     @property
     def starts(self) -> list[str]:
-        """The modules with which its import packages begin, relative to `folder`."""
+        """The ``__init__.py`` of its top-level import packages, relative to `folder`."""
         return [f"{package}/__init__.py" for package in self.packages if "/" not in package]
 
     @property
     def files(self) -> list[str]:
-        """Every file, relative to `folder`."""
+        """All its files, relative to `folder`."""
         lines = self.record.decode("utf-8", "replace").splitlines()
         return [line.partition(",")[0] for line in lines if line[:1] != '"']
 
     @cached_property
     def modules(self) -> tuple[str, ...]:
-        """Every module that is written in Python, relative to `folder`."""
+        """All its Python modules, relative to `folder`."""
         return tuple(f"{path}.py" for path in self._lines_before(b".py,"))
 
     def entry(self, path: str) -> bytes:
-        """Return what the list says of a file: hash and size; empty when it says nothing."""
+        """Return hash and size of a file in RECORD; empty if it is not listed."""
         key = f"\n{path},".encode()
         start = 0 if self.record.startswith(key[1:]) else self.record.find(key) + 1
         line = self.record[start : self.record.find(b"\n", start)].rstrip()
         return line[len(key) - 1 :] if line.startswith(key[1:]) else b""
 
     def _lines_before(self, ending: bytes) -> tuple[str, ...]:
-        """Return the lines of the record that have an ending, each up to it."""
+        """Return the part before `ending` of each line of the record that contains it."""
         parts = self.record.split(ending)[:-1]
         lines = b"\n".join(part[part.rfind(b"\n") + 1 :] for part in parts)
         return tuple(lines.decode("utf-8", "replace").split("\n")) if parts else ()
@@ -110,22 +110,22 @@ class Distribution:
 
     @cached_property
     def installer(self) -> str:
-        """The tool that installed it; empty where none is recorded."""
+        """The tool that installed it; empty if none is recorded."""
         return text_of(self._bytes("INSTALLER")).strip()
 
     @property
     def top_level(self) -> list[str]:
-        """The modules that it says it holds; none where it does not say so."""
+        """The names in its ``top_level.txt``; empty if there is none."""
         return text_of(self._bytes("top_level.txt")).split()
 
     @property
     def wheel(self) -> str:
-        """What its wheel was built for; empty where none is recorded."""
+        """The content of its WHEEL file, with the wheel's tags; empty if there is none."""
         return text_of(self._bytes("WHEEL"))
 
     @property
     def origin(self) -> str:
-        """Where it was installed from if that was no index, as JSON; empty if it was one."""
+        """Its ``direct_url.json`` if it was not installed from an index; else empty."""
         listed = not self.record or b"/direct_url.json," in self.record
         return text_of(self._bytes("direct_url.json")) if listed else ""
 
@@ -134,12 +134,12 @@ class Distribution:
 
 
 def distributions_in(folder: Path, probe: Probe) -> Iterator[Distribution]:
-    """Yield the packages installed in `folder`; eggs of a system's packages have no list."""
+    """Yield the packages installed in `folder`; those of a system's eggs have no RECORD."""
     for name in known(probe.list_dir(str(folder))) or ():
         if match := _INFO.fullmatch(name):
             yield Distribution(normalised(match[1]), match[2], folder / name, probe)
 
 
 def normalised(name: str) -> str:
-    """Return the name of a package as the index compares it."""
+    """Return the normalised name of a package."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,8 +1,9 @@
-"""From an error text to its causes: pure, and linear in the length of the text.
+"""Finding the causes of an error text: pure, and in time linear in the length of the text.
 
-Each clue of each known error is a text that must stand in the log, then a regular expression over
-that one line, then conditions on the surroundings. The clues of a cause add up as independent
-evidence. A cause that is a consequence of another one found, or less precise, yields to it.
+A clue of a known error is a text that must occur in the log, a regular expression for that line,
+and conditions on the rest of the log and the machine. The clues of a cause are combined as
+independent evidence. A cause that is a consequence of another one found, or less precise, yields to
+it.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ _INFORMATION = re.compile(r".{0,60}?(?<![\w.])(info|debug)(?![\w.])|i\d{4} \d\d:
 _WARNING = re.compile(
     r".{0,60}?(?<![\w.])warn(ing)?(?![\w.])|.{0,50}?\d: w |w\d{4} \d\d:|w tensorflow"
 )
-# NCCL tells at this level which of its optional parts it did not find.
+# At this level NCCL logs which of its optional components it did not find.
 _DETAIL = re.compile(r".{0,80}?\bnccl info\b")
-# What stands before a fault that is spoken of in general: "when an ECC error is detected"
+# Text before an error that is only mentioned in general: "when an ECC error is detected".
 _SUPPOSED = re.compile(
     r"(\b(when(ever)?|if|in case|each time|every time|unless) an? (\w+ ){0,2}"
     r"|(\be\.g\.,?|\bsuch as|\bfor (example|instance),?) (\w+ ){0,2})$"
 )
-# The program went another way, as it says itself.
+# The program says that it falls back to something else.
 _WENT_ON = re.compile(
     r"\b(falling|fell|fall) back (to|on) (?!(the )?cpu)|\bfallback to (?!(the )?cpu)"
 )
-# A service that has nothing to do with packages, downloads or models fails for reasons of its own.
+# Log lines of services that have nothing to do with packages, downloads or models.
 _GENERAL = ("conda_pip", "network", "disk", "permissions")
 _OTHER_SERVICE = re.compile(
     r"(\w{2,5}\.? +\d+ [\d:]{8}|\d{4}-\d\d-\d\dt[\d:.]{8,}\S*) [\w.-]{1,60} "
@@ -57,7 +58,7 @@ _OTHER_SERVICE = re.compile(
 
 @dataclass(frozen=True)
 class Evidence:
-    """A line of the log that speaks for a cause; `line` counts from 1, 0 is the machine itself."""
+    """A line of the log as evidence; `line` counts from 1, and 0 is a fact about the machine."""
 
     line: int
     text: str
@@ -65,14 +66,14 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Match:
-    """A cause with the confidence it has, why, and what to do.
+    """A possible cause with its confidence, evidence and steps.
 
     Attributes
     ----------
-    confidence : 0-1, the probability that this is what stopped the program
-    steps : what to do with the tools and on the platform at hand, in order
+    confidence : 0-1, the probability that this stopped the program
+    steps : what to do, in order, with the tools and on the platform of the log
     safe_fix : whether ``doctor --fix`` has a safe repair for it
-    repaired_by : the check of ``doctor`` that finds it and has the repair
+    repaired_by : the check of ``doctor`` that finds and repairs it
     """
 
     cause: str
@@ -89,7 +90,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The causes of an error, most likely first; empty when none is recognised."""
+    """The causes of an error, most likely first; empty if none is recognised."""
 
     matches: tuple[Match, ...] = ()
     lines_read: int = 0
@@ -104,14 +105,14 @@ class Explanation:
 
     @property
     def cause(self) -> Match | None:
-        """The first match, if it is confident enough to be named."""
+        """The first match, if its confidence is high enough to name it."""
         first = self.matches[0] if self.matches else None
         return first if first and first.confidence >= NAMED else None
 
 
 @dataclass
 class _Case:
-    """What speaks for one known error in one log."""
+    """The evidence for one known error in one log."""
 
     error: KnownError
     score: float = 0.0
@@ -137,9 +138,9 @@ def explain(
     Parameters
     ----------
     error
-        The text of a log, or an exception, whose traceback is read.
+        The text of a log, or an exception, whose traceback is used.
     machine
-        Facts of the machine the error comes from, where they are known; they sharpen the answer.
+        Facts about the machine that the error comes from, if known; they improve the answer.
     errors
         The known errors to choose from, by id; all of them by default.
     """
@@ -175,7 +176,7 @@ def _weigh(error: KnownError, log: Log, around: Surroundings) -> _Case | None:
 
 
 def _trust(error: KnownError, clue: Clue, place: Place, around: Surroundings) -> float:
-    """Return how much a line counts: less where its author says that it matters little."""
+    """Return the weight of a line, lower for warnings, information, documentation and the like."""
     line = place.window
     warned = _WARNING.match(line)
     doubts = (
@@ -194,7 +195,7 @@ def _trust(error: KnownError, clue: Clue, place: Place, around: Surroundings) ->
 
 
 def _find(clue: Clue, log: Log, around: Surroundings) -> Place | None:
-    """Return the first line that satisfies `clue`, if its surroundings allow it."""
+    """Return the first line that matches `clue`, if its conditions are met."""
     found = None
     if clue.codes and not any(code in log.folded for code in clue.codes):
         return None
@@ -221,7 +222,7 @@ def _fits(clue: Clue, place: Place, around: Surroundings) -> bool:
 
 
 def _rank(cases: list[_Case]) -> list[tuple[_Case, float]]:
-    """Return the cases by confidence, each lowered where it yields to another or has a rival."""
+    """Return the cases by confidence, which is lower for those that yield or have a rival."""
     scores = {case.error.cause: case.score for case in cases}
     ranked = [(case, _yielded(case, scores)) for case in cases]
     ranked.sort(key=lambda item: (-round(item[1], 1), item[0].first))

@@ -1,4 +1,4 @@
-"""An explanation as text, for ``print`` and the command line."""
+"""Rendering an explanation as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EMPTY = "The text is empty, or binary: there is nothing to explain."
 
 
 def render_explanation(answer: Explanation) -> str:
-    """Return every cause that was found, the most likely first."""
+    """Return the text of all causes that were found, most likely first."""
     if not answer.lines_read:
         return EMPTY
     if not answer.matches:
@@ -42,5 +42,5 @@ def _full(match: Match) -> str:
 
 
 def numbered(steps: tuple[str, ...]) -> list[str]:
-    """Return the steps, each with its number."""
+    """Return the steps as numbered lines."""
     return [f"  {number}. {step}" for number, step in enumerate(steps, 1)]

@@ -1,4 +1,4 @@
-"""What a check found, and what all of them found together."""
+"""The findings of checks, and the report of all of them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ SEVEREST_FIRST: tuple[State, ...] = ("crashed", "error", "unknown", "warning", "
 
 @dataclass(frozen=True)
 class Finding:
-    """One answer of one check.
+    """One result of one check.
 
     Attributes
     ----------
-    state : ``unknown``: the check gave no answer; ``crashed``: the process that was tried died
+    state : ``unknown``: the check gave no answer; ``crashed``: the process under test died
     message : what was found, in one sentence
-    cause : id of the known error, or the kind of a detection failure; empty when there is none
-    evidence : what the answer rests on
+    cause : id of the known error, or the kind of a detection failure; empty if there is none
+    evidence : the evidence for it
     steps : what to do, in order
-    repair : changes that gpuforge offers to make for it; empty when there are none
-    check : name of the check, filled in when it has run
-    elapsed_seconds : what the check took
+    repair : changes that gpuforge offers to make; empty if there are none
+    check : name of the check, filled in after it has run
+    elapsed_seconds : time that the check took
     """
 
     state: State
@@ -42,11 +42,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """All findings, the most severe first.
+    """All findings, most severe first.
 
     Attributes
     ----------
-    environment : the Python environment that was looked at; None for a recorded machine
+    environment : the Python environment that was checked; None for a recorded machine
     """
 
     findings: tuple[Finding, ...]
@@ -66,7 +66,7 @@ def of_cause(
     evidence: tuple[str, ...] = (),
     repair: tuple[Action, ...] = (),
 ) -> Finding:
-    """Return a finding with the title of a known error; its steps come with `fitted`."""
+    """Return a finding for a known error; `fitted` adds the steps."""
     from gpuforge.diagnose.known_error import known_error
 
     return Finding(state, message or known_error(cause).title, cause, evidence, (), repair)
@@ -75,7 +75,7 @@ def of_cause(
 def fitted(finding: Finding, site: Site) -> Finding:
     """Return `finding` with the steps of its known error that apply on the machine of `site`."""
     if finding.steps or not finding.cause:
-        return finding  # what reads known errors takes a while to import
+        return finding  # the modules below take a while to import
     from gpuforge.diagnose.known_error import causes, known_error
     from gpuforge.diagnose.log import Log
     from gpuforge.diagnose.surroundings import Surroundings

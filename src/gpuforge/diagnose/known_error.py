@@ -1,9 +1,9 @@
-"""The causes that gpuforge can name: one TOML file each, all of them in one index.
+"""The known errors: one TOML file each, combined in one index.
 
-Reading ninety TOML files costs more than an explanation, so `INDEX` holds what they say: on its
-first line the words of the clues by cause, on its second the contexts, then one file a line, of
-which only those are parsed whose words the log has. After a change:
-``python tests/diagnose/known_errors_index.py`` makes it anew.
+Reading ninety TOML files takes longer than an explanation, so `INDEX` contains their content: on
+the first line the words of the clues by cause, on the second the contexts, then one file per line.
+Only files whose words occur in the log are parsed. After a change, run
+``python tests/diagnose/known_errors_index.py`` to write the index again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuforge.errors import UnknownName
 HERE = Path(__file__).parent
 FOLDER = HERE / "known_errors"
 INDEX = HERE / "known_errors.jsonl"
-# How programs tell the number of a CUDA error: one of these words, and "failed with code 700".
+# Programs print the number of a CUDA error with one of these words, as in "failed with code 700".
 CODE_WORDS = tuple(
     "cuda cuinit cudart curesult cudaerror_t cudamalloc cudamemcpy cudadevicesynchronize "
     "cudagetdevicecount cudagetlasterror cudasetdevice cudastreamsynchronize cuctxcreate "
@@ -40,15 +40,15 @@ class Clue:
 
     Attributes
     ----------
-    find : lower-case texts, one of which must stand in the log as whole words
-    codes : numbers of CUDA errors, one of which the line must name; it needs no `find` and `match`
-    match : regular expression that the same line must satisfy; empty: none
-    weight : probability of the cause if this sign is all there is
-    needs, unless : texts or ``@context`` names, one of which must, or none of which may, be there
-    when : name of a predicate over the line; empty: none
-    passing : healthy logs carry this line too
-    setting : lines that show arguments, settings and packages count too
-    machine : kind of a detection failure that counts as this sign; empty: none
+    find : lower-case texts, one of which must occur in the log as whole words
+    codes : CUDA error numbers, one of which the line must contain; replaces `find` and `match`
+    match : regular expression that the same line must match; empty for none
+    weight : probability of the cause if this is the only sign
+    needs, unless : texts or ``@context`` names, of which one must occur, or none may occur
+    when : name of a predicate for the line; empty for none
+    passing : whether healthy logs contain this line, too
+    setting : whether lines that show arguments, settings and packages count as well
+    machine : kind of a detection failure that counts as this sign; empty for none
     """
 
     find: tuple[str, ...]
@@ -65,14 +65,14 @@ class Clue:
 
 @dataclass(frozen=True)
 class KnownError:
-    """One cause: what it is, how it shows, what to do.
+    """One known cause of errors: its description, its clues, and what to do.
 
     Attributes
     ----------
-    cause : its id, the file's name
-    safe_fix : whether a repair is safe to make by itself
-    repaired_by : the check of ``doctor`` whose findings have such a repair; empty: none has
-    yields_to : causes of which this one is a consequence, or less precise; ``*``: any
+    cause : its id, which is the name of the file
+    safe_fix : whether an automatic repair is safe
+    repaired_by : the check of ``doctor`` that offers such a repair; empty if none does
+    yields_to : causes that this one is a consequence of, or less precise than; ``*`` for any
     """
 
     cause: str
@@ -89,12 +89,12 @@ class KnownError:
 
 
 def known_errors() -> dict[str, KnownError]:
-    """Return every known error by its id."""
+    """Return all known errors by id."""
     return {cause: _parsed(cause) for cause in causes()}
 
 
 def candidates(words: frozenset[str]) -> dict[str, KnownError]:
-    """Return the known errors of which at least one clue's words are all among `words`."""
+    """Return the known errors with at least one clue whose words are all in `words`."""
     return {
         cause: _parsed(cause)
         for cause, several in _words().items()
@@ -108,7 +108,7 @@ def known_error(cause: str) -> KnownError:
     Raises
     ------
     UnknownName
-        If no cause has that id.
+        If there is no cause with that id.
     """
     if cause not in causes():
         raise UnknownName.among("cause", cause, causes())
@@ -122,7 +122,7 @@ def causes() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Sign:
-    """A sign of the surroundings: whole words, and what their line must match; empty: anything."""
+    """A sign of a context: whole words, and a pattern for their line (empty for any line)."""
 
     text: str
     match: str
@@ -130,7 +130,7 @@ class Sign:
 
 @cache
 def contexts() -> dict[str, tuple[Sign, ...]]:
-    """Return the signs of the surroundings by name."""
+    """Return the signs of all contexts by name."""
     return {
         name: tuple(Sign(one, "") if isinstance(one, str) else Sign(*one) for one in signs)
         for name, signs in json.loads(_lines()[1]).items()
@@ -144,7 +144,7 @@ def _lines() -> list[str]:
 
 @cache
 def _words() -> dict[str, list[list[str]]]:
-    """Return what words each text of each clue has, by cause, in the order of the lines."""
+    """Return the words of each text of each clue, by cause, in the order of the index."""
     found: dict[str, list[list[str]]] = json.loads(_lines()[0])
     return found
 
@@ -157,7 +157,7 @@ def _parsed(cause: str) -> KnownError:
 
 
 def parse_clue(table: dict[str, Any]) -> Clue:
-    """Return the clue that a table of a file means."""
+    """Return the clue that a TOML table defines."""
     codes = tuple(map(str, table.get("codes", ())))
     find = CODE_WORDS if codes else table.get("find", ())
     return Clue(

@@ -1,4 +1,4 @@
-"""A long log made small enough to search, in time linear in its length."""
+"""Reducing a long log to a searchable size, in time linear in its length."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _FAULT = tuple(
 
 
 def reduced(text: str) -> str:
-    """Return what of a large log tells something; every line keeps its number.
+    """Return the informative lines of a large log; line numbers do not change.
 
-    Of lines that differ in their numbers alone the first and the last stay, what is no text goes.
-    If that is still much, its begin and end stay, and of the rest what speaks of a fault.
+    Binary data is removed, and of lines that differ only in digits the first and the last are kept.
+    If the rest is still large, its beginning and end are kept, and lines in between that mention a
+    fault.
     """
     lines = _without_binary(text.encode("utf-8", "replace")).rsplit(b"\n", MANY_LINES)
     passed = lines[0].count(b"\n")
@@ -32,7 +33,7 @@ def reduced(text: str) -> str:
     first = dict(zip(reversed(forms), range(len(lines) - 1, -1, -1), strict=True))
     shown = {number: lines[number] for number in sorted({*first.values(), *last.values()})}
     if sum(map(len, shown.values())) > KEPT_BYTES:
-        shown = _telling(shown)
+        shown = _ends_and_faults(shown)
     left = [b""] * len(lines)
     for number, line in shown.items():
         left[number] = line
@@ -49,7 +50,7 @@ def _without_binary(data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _telling(lines: dict[int, bytes]) -> dict[int, bytes]:
+def _ends_and_faults(lines: dict[int, bytes]) -> dict[int, bytes]:
     pieces = [
         (number, line[start : start + PIECE])
         for number, line in lines.items()
@@ -72,7 +73,7 @@ def _tells_of_fault(piece: bytes) -> bool:
 
 
 def _filling(pieces: Iterable[tuple[int, bytes]], budget: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the first pieces that fit together in `budget` bytes."""
+    """Yield the first pieces whose total size is within `budget` bytes."""
     for piece in pieces:
         budget -= len(piece[1])
         if budget < 0:

@@ -1,4 +1,4 @@
-"""One error log, cleaned and indexed so that every search in it is linear in its length."""
+"""An error log, cleaned and indexed so that every search takes time linear in its length."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _CONTROLS = dict.fromkeys(
 )
 _ASCII_CONTROLS = bytes(code for code in _CONTROLS if code < 128)
 _QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"', 0x00A0: " "}
-# U+0130 is the one character whose lower case is longer, which would shift every position.
+# U+0130 is the only character whose lower case is longer, which would shift positions.
 _TABLE = {**_CONTROLS, **_QUOTES, 0x0130: "I"}
-# The NVIDIA driver breaks its kernel messages into lines, each with the kernel's own prefix.
+# The NVIDIA driver wraps its kernel messages, and each line has the kernel's prefix.
 _WRAPPED = re.compile(r"\n[^\n]{0,100}?NVRM: {1,20}(?=[a-z(])")
 _WRAPPED_MESSAGE = re.compile(
     r"NVRM:[^\n]{1,300}(?:\n[^\n]{0,100}?NVRM: {1,20}[a-z(][^\n]{0,300}){1,9}"
 )
-# Of what is no text, such as a shared library or an archive, this share at least is removed.
+# A block with at least this share of control characters is binary, such as a library or archive.
 BINARY_SHARE, BLOCK, FEW = 0.02, 4096, 64
-# A line of arguments, settings, variables, installed packages or of a traced shell: it tells where,
-# not what failed.
+# Lines with arguments, settings, variables, installed packages or shell traces: they show the
+# context, not the failure.
 _SETTING = re.compile(
     r"\W{0,20}(?:"
     r"(?:export |set |setx |declare -x |env )?(?!\w*(?:err|fail|exit|code|stat|sig))[\w.-]{2,60}="
@@ -54,7 +54,7 @@ _DUMP = re.compile(
     r".{0,200}?\b(?:namespace|\w{0,40}args?|\w{0,40}config|\w{0,40}settings?|options|arguments|hparams|"
     r"parameters|environ)\b['\"]?\s{0,3}[:=]?\s{0,3}\w{0,40}[({\[](?=.{0,600}?[=:].{1,200}?[=:].{1,200}?[=:])"
 )
-# What comes after these words may happen, or is said to be avoided: it did not happen.
+# What follows these words may happen or should be avoided, but did not happen.
 _ADVICE = re.compile(
     r"\b(?:if (?:you|it|there|the|your)\b|in case of|(?:to|helps?|can) (?:avoid|prevent|reduce)\b|"
     r"(?:may|might|could|can) (?:cause|lead to|result in|run)\b)[^.!?;,\n]{0,60}$"
@@ -67,7 +67,7 @@ _WORD = re.compile("[a-z]+")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a text was found: the line it stands on, or a window of a very long one."""
+    """Where a text was found: its line, or a window of a very long line, and what precedes it."""
 
     position: int
     window: str
@@ -75,19 +75,19 @@ class Place:
 
 
 def clean(text: str) -> str:
-    """Return `text` without terminal escapes and invisible characters, lines ending in LF."""
+    """Return `text` without terminal escapes and invisible characters, with LF line endings."""
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     shown = _shown(text)
-    # Old progress bars are full of backspaces; few other texts hold control characters at all.
+    # Backspaces of old progress bars are normal; other control characters are rare in text.
     if len(text) - len(shown) - text.count("\b") <= FEW:
         return shown
     return _without_binary(text)
 
 
 def _shown(text: str) -> str:
-    # Translating bytes, and only lines that are not ASCII, takes a tenth of the time.
+    # Translating bytes, and text only for lines that are not ASCII, is ten times as fast.
     text = text.encode("utf-8", "replace").translate(None, _ASCII_CONTROLS).decode("utf-8")
     if text.isascii():
         return text
@@ -96,7 +96,7 @@ def _shown(text: str) -> str:
 
 
 def _joined(message: re.Match[str]) -> str:
-    """Return a wrapped message as one line, padded so that no later line or position moves."""
+    """Return a wrapped message as one line, padded so that later positions do not change."""
     text = message[0]
     joined = _WRAPPED.sub(" ", text)
     lines = text.count("\n") - joined.count("\n")
@@ -104,7 +104,7 @@ def _joined(message: re.Match[str]) -> str:
 
 
 def _without_binary(text: str) -> str:
-    """Return what is text in `text`: the lines of the rest stay, empty."""
+    """Return `text` without binary parts, whose line breaks are kept."""
     parts, binary = [], 0
     for start in range(0, len(text), BLOCK):
         block = text[start : start + BLOCK]
@@ -119,24 +119,24 @@ def _without_binary(text: str) -> str:
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Return the runs of letters in lower-case `text`, in order."""
+    """Return the runs of ASCII letters in lower-case `text`, in order."""
     return tuple(_WORD.findall(text))
 
 
 @cache
 def _pairs_of(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the neighbouring words of `text`; a single word stands beside nothing."""
+    """Return the pairs of adjacent words in `text`; a single word is paired with nothing."""
     words = words_of(text)
     return tuple(pairwise(words)) or tuple((word, "") for word in words)
 
 
 def is_setting(line: str) -> bool:
-    """Return whether a line of a folded log only tells what was set, given or installed."""
+    """Return whether a lower-case line only shows settings, arguments or installed packages."""
     return bool(_SETTING.match(line) or _DUMP.match(line))
 
 
 def is_advice(before: str) -> bool:
-    """Return whether a folded line names, after `before`, what might happen and not what did."""
+    """Return whether the lower-case text `before` announces something that only might happen."""
     return bool(_ADVICE.search(before[-160:]))
 
 
@@ -151,19 +151,19 @@ class Log:
 
     @cached_property
     def _pairs(self) -> frozenset[tuple[str, str]]:
-        """Every run of ASCII letters in the log, and each with the one after it."""
+        """All words in the log, and all pairs of adjacent words."""
         letters = self.folded.encode("utf-8", "replace").translate(_TO_WORDS)
         words = letters.decode("ascii").split()
         return frozenset({*pairwise(words), *((word, "") for word in set(words))})
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Every run of ASCII letters in the log."""
+        """All runs of ASCII letters in the log."""
         return frozenset(word for word, after in self._pairs if not after)
 
     def places(self, text: str) -> Iterator[Place]:
-        """Yield where `text` stands as whole words, at most `LINES_PER_CLUE` of them."""
-        # Looking up pairs of words costs far less than a search of the whole log for each text.
+        """Yield at most `LINES_PER_CLUE` lines in which `text` occurs as whole words."""
+        # Looking up pairs of words is much faster than searching the whole log for each text.
         if not self._pairs.issuperset(_pairs_of(text)):
             return
         start = 0
@@ -181,7 +181,7 @@ class Log:
                 start = end
 
     def is_heap(self, place: Place) -> bool:
-        """Return whether the words around `place`, or all over the log, stand in no order."""
+        """Return whether the words around `place`, or in the whole log, are in random order."""
         start = place.position - len(place.before)
         return self._is_heap or is_disordered(self.text[start : start + len(place.window)])
 
@@ -190,11 +190,11 @@ class Log:
         return is_disordered(self.text[:ORDER_CHARACTERS])
 
     def line_number(self, position: int) -> int:
-        """Return the number, from 1, of the line that holds `position`."""
+        """Return the number, from 1, of the line at `position`."""
         return self.folded.count("\n", 0, position) + 1
 
     def line(self, position: int) -> str:
-        """Return the line that holds `position` as it was written, cut to `SHOWN_CHARACTERS`."""
+        """Return the original line at `position`, truncated to `SHOWN_CHARACTERS`."""
         start = self.text.rfind("\n", max(0, position - WINDOW_BEFORE), position) + 1
         start = start or max(0, position - SHOWN_CHARACTERS // 2)
         end = self.text.find("\n", position, start + WINDOW_AFTER)
@@ -219,7 +219,7 @@ class Log:
 
 
 def _same_kind(left: str, right: str) -> bool:
-    """Return whether two neighbouring characters belong to one word or one number."""
+    """Return whether two adjacent characters belong to the same word or number."""
     return (left.isascii() and left.isalpha() and right.isascii() and right.isalpha()) or (
         left.isdecimal() and right.isdecimal()
     )

@@ -1,4 +1,4 @@
-"""The numbers that PyTorch prints when an allocation fails, and what they mean."""
+"""Parsing and judging the figures that PyTorch prints when an allocation fails."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from gpuforge.units import parse_bytes
 
-# Fragmentation is named where at least this share of the card is held and unused; less is normal.
+# At least this share of the card must be reserved but unused for fragmentation; less is normal.
 FRAGMENTED_SHARE = 0.09
 FULL_SHARE = 0.95
 _SIZE = r"([\d.]+ ?[KMGT]i?B|\d+ bytes)"
@@ -22,7 +22,7 @@ _FIGURES = {
 
 
 def parse_figures(line: str) -> dict[str, int]:
-    """Return the sizes in bytes that `line` names, by what they are."""
+    """Return the sizes in `line`, in bytes by name."""
     found = {}
     for name, pattern in _FIGURES.items():
         match = pattern.search(line)
@@ -35,18 +35,18 @@ def parse_figures(line: str) -> dict[str, int]:
 
 
 def is_fragmented(line: str, total_bytes: int | None = None) -> bool:
-    """Return whether the memory held and unused would have served the request that failed.
+    """Return whether the reserved but unused memory would have satisfied the failed request.
 
     Parameters
     ----------
     line
         The message of the failed allocation.
     total_bytes
-        Memory of the card, where it is known from elsewhere.
+        Memory of the card, if it is known from elsewhere.
     """
     sizes = parse_figures(line)
     unused, allocated = sizes.get("unused", 0), sizes.get("allocated", 0)
     total = total_bytes or sizes.get("total") or unused + allocated
-    if allocated >= FULL_SHARE * total:  # what is held beyond the card lies in main memory
+    if allocated >= FULL_SHARE * total:  # memory beyond that of the card is host memory
         return False
     return unused > sizes.get("request", 0) and unused >= FRAGMENTED_SHARE * max(total, 1)

@@ -1,8 +1,7 @@
-"""Which requirement lines hold at sight: cheap signs, before `packaging` is asked for the rest.
+"""A fast first check of requirements, which leaves only doubtful ones to `packaging`.
 
-Nearly every line bounds a final release by numbers. Those are compared here, which saves the time
-that importing `packaging` takes. What is not plain is a doubt, never an answer: `requirement`
-judges it.
+Nearly all requirements bound a final release by plain version numbers. Comparing these here saves
+importing `packaging`. Anything else is doubtful and left to module `requirement`.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from functools import cache
 
 from gpuforge.diagnose.distribution import normalised
 
-# A requirement of an extra; nothing records which extras were asked for.
+# A requirement of an extra; it is not recorded which extras were requested.
 EXTRA = re.compile(r";.*\bextra\s*==\s*['\"]([\w.-]+)")
-# Only frameworks use these, so an extra of which all are installed is in use.
+# Only frameworks require these, so an extra whose packages are all installed is in use.
 GPU_PACKAGE = re.compile(r"nvidia-[\w-]+-cu1\d\b|jax-(?:cuda|rocm)")
 _LINE = re.compile(r"([\w.-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;()@]*)\)?\s*(?:;(.*))?")
 _CLAUSE = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*(\d+(?:\.\d+)*)(\.\*|\.?(?:a|b|rc|dev)\d+)?")
@@ -29,14 +28,14 @@ _IMPLEMENTATIONS = {"cpython": "CPython", "pypy": "PyPy"}
 def doubtful(
     lines: Mapping[str, tuple[str, ...]], versions: Mapping[str, str], python: str
 ) -> dict[str, tuple[str, ...]]:
-    """Return the packages whose requirements do not all hold at sight, with all their lines.
+    """Return the packages with doubtful requirements, with all their lines.
 
     Parameters
     ----------
     lines
         Requirements as PEP 508 lines, by package.
     versions
-        Installed version by package; empty where it is not certain.
+        Installed versions by package; empty if not certain.
     python
         Version of the environment's Python.
     """
@@ -49,7 +48,7 @@ def doubtful(
 
 
 def _holds(line: str, versions: Mapping[str, str], here: Mapping[str, str]) -> bool:
-    """Return whether a requirement surely holds, or surely does not apply."""
+    """Return whether a requirement certainly holds or certainly does not apply."""
     is_extra = "extra" in line and EXTRA.search(line) is not None
     if is_extra and not GPU_PACKAGE.match(line):
         return True
@@ -58,13 +57,13 @@ def _holds(line: str, versions: Mapping[str, str], here: Mapping[str, str]) -> b
         return False
     have = versions.get(normalised(found[1]))
     if have is None and is_extra:
-        return True  # an extra of which a part is missing is not in use
+        return True  # an extra with a missing package is not in use
     meets = have is not None and (not have or _meets(have, found[2]))
     return meets or _is_for_others(found[3] or "", here)
 
 
 def _meets(have: str, clauses: str) -> bool:
-    """Return whether a final release surely meets all clauses, each with a plain number."""
+    """Return whether a final release certainly meets all clauses."""
     if not clauses or clauses.strip() == f"=={have}":
         return True
     release = _RELEASE.fullmatch(have)
@@ -75,7 +74,7 @@ def _meets(have: str, clauses: str) -> bool:
 
 
 def _meets_one(release: str, after: bool, clause: str) -> bool:
-    """Return whether a release, or a post-release `after` it, surely meets one clause."""
+    """Return whether a release, or if `after` a post-release of it, certainly meets a clause."""
     found = _CLAUSE.fullmatch(clause)
     if found is None:
         return False
@@ -85,17 +84,17 @@ def _meets_one(release: str, after: bool, clause: str) -> bool:
         start = start if found[3] else start[:-1]
         same = [*have, *[0] * len(start)][: len(start)] == start
         return {"==": same, "!=": not same, "~=": same and have >= wanted}.get(operator, False)
-    if found[3]:  # a pre-release lies below its release, and above every earlier one
+    if found[3]:  # a pre-release is older than its release and newer than earlier releases
         above = operator in (">=", ">") and have >= wanted
         return above or operator == "!=" or (operator in ("<", "<=") and have < wanted)
-    # A post-release is newer than its release: what asks for equality is not met by it.
+    # A post-release is newer than its release, so it does not meet an equality.
     equal = have == wanted and not after
     return {">=": have >= wanted, "<": have < wanted, ">": have > wanted, "!=": have != wanted,
             "<=": have < wanted or equal, "==": equal}[operator]  # fmt: skip
 
 
 def _is_for_others(marker: str, here: Mapping[str, str]) -> bool:
-    """Return whether a marker surely does not apply `here`; what it combines, part by part."""
+    """Return whether a marker certainly does not apply `here`."""
     if " or " in marker and "(" in marker:
         return False
     ways = marker.split(" or ")
@@ -116,7 +115,7 @@ def _is_false(comparison: str, here: Mapping[str, str]) -> bool:
 
 
 def _here(python: str) -> dict[str, str]:
-    """Return the values of markers that are known for sure."""
+    """Return the marker values that are known for certain."""
     found = {
         "os_name": os.name,
         "sys_platform": sys.platform,
@@ -135,7 +134,7 @@ def _here(python: str) -> dict[str, str]:
 
 @cache
 def _numbers(release: str) -> tuple[int, ...]:
-    """Return a release as numbers that compare: 2.0 and 2 are the same."""
+    """Return a release as a comparable tuple, in which 2.0 and 2 are equal."""
     parts = [int(part) for part in release.split(".")]
     while parts and not parts[-1]:
         parts.pop()

@@ -1,4 +1,4 @@
-"""Repairs of packages: which commands, and whether the rest of the environment allows them."""
+"""Repairs of packages, and whether they would break other packages of the environment."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from typing import TYPE_CHECKING
 from gpuforge.diagnose.distribution import Distribution, normalised
 from gpuforge.diagnose.site import Site
 
-# Actions and requirements take 30 ms to import, and most diagnoses end without a repair.
+# Imported late: these modules take 30 ms, and most diagnoses need no repair.
 if TYPE_CHECKING:
     from gpuforge.changes.action import Action, RunPip
     from gpuforge.diagnose.requirement import Unmet
 
 
 def pip(site: Site, *arguments: str) -> tuple[RunPip, ...]:
-    """Return one run of the environment's own pip."""
+    """Return a run of the environment's own pip as the actions of a repair."""
     from gpuforge.changes.action import RunPip
 
     return (RunPip(site.environment, arguments),)
 
 
 def reinstall(site: Site, one: Distribution) -> tuple[RunPip, ...]:
-    """Return the installation of one version again; nothing if no index or two records hold it.
+    """Return the repair that installs the same version again, without its requirements.
 
-    Its requirements stay as they are, so none is installed with it.
+    Empty for packages that are not from an index, or installed more than once.
     """
     is_local = (one.info / "direct_url.json").exists()
     if is_local or one.folder not in site.environment.folders[:1] or not site.version(one.name):
         return ()
-    # Without a list of its files pip cannot remove a package, only write over it.
+    # Without RECORD, pip cannot remove a package but only overwrite it.
     how = "--force-reinstall" if one.record and one.metadata else "--ignore-installed"
     return pip(site, "install", how, "--no-deps", f"{one.name}=={one.version}")
 
 
 def breaks(site: Site, actions: Iterable[Action]) -> tuple[Unmet, ...]:
-    """Return the requirements of installed packages that hold now and would not after `actions`.
+    """Return the requirements of installed packages that `actions` would break.
 
-    Asks pip what it would install, on the index that it would use; takes seconds.
+    Performs a dry run of pip on its configured index, which takes seconds.
 
     Raises
     ------
     PlanRefused
-        If pip finds no versions that fit.
+        If pip finds no compatible versions.
     """
     from gpuforge.changes.action import RunPip
     from gpuforge.diagnose.requirement import newly_unmet

@@ -1,4 +1,4 @@
-"""Which requirements of the installed packages hold, by PEP 508 and PEP 440."""
+"""Checking the requirements of the installed packages, by PEP 508 and PEP 440."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Unmet:
     ----------
     package : the package that requires it
     needed : normalised name of the required package
-    specifier : versions that would do
-    have : the installed version, None when it is not installed
+    specifier : the required versions
+    have : the installed version; None if it is not installed
     """
 
     package: str
@@ -39,11 +39,11 @@ class Unmet:
 
 @dataclass(frozen=True)
 class Requirements:
-    """What is installed and what it requires.
+    """The installed packages and their requirements.
 
     Attributes
     ----------
-    versions : installed version by package; empty where it is not certain
+    versions : installed versions by package; empty if not certain
     lines : requirements as PEP 508 lines, by package
     python : version of the environment's Python, on which markers depend
     """
@@ -53,7 +53,7 @@ class Requirements:
     python: str
 
     def unmet(self) -> tuple[Unmet, ...]:
-        """Return every requirement that does not hold."""
+        """Return all requirements that do not hold."""
         return tuple(
             Unmet(package, needed, specifier, self.versions.get(needed))
             for package, needed, specifier in self._applying
@@ -61,8 +61,7 @@ class Requirements:
         )
 
     def bounds(self, needed: str) -> SpecifierSet | None:
-        """Return the versions of `needed` that all packages accept; None when there is none."""
-        # A requirement that is broken already is not kept by finding no version at all.
+        """Return the versions of `needed` that all packages accept; None if there are none."""
         merged = SpecifierSet()
         for _, name, specifier in self._applying:
             if name == needed:
@@ -70,17 +69,17 @@ class Requirements:
         return merged if _satisfiable(merged) else None
 
     def requires(self, needed: str) -> bool:
-        """Return whether some package requires `needed`, in whatever version."""
+        """Return whether any package requires `needed`."""
         return any(name == needed for _, name, _ in self._applying)
 
     def requiring(self, needed: str) -> tuple[str, ...]:
-        """Return who requires `needed` in which versions, one phrase each."""
+        """Return one phrase for each package that requires specific versions of `needed`."""
         return tuple(f"{p} requires {n}{s}" for p, n, s in self._applying if n == needed and str(s))
 
     def after(
         self, removed: Iterable[str], added: Mapping[str, tuple[str, tuple[str, ...]]]
     ) -> Requirements:
-        """Return what holds once packages are removed, then others installed."""
+        """Return the state after removing some packages and installing others."""
         gone = {*removed, *added}
         versions = {name: v for name, v in self.versions.items() if name not in gone}
         lines = {name: v for name, v in self.lines.items() if name not in gone}
@@ -90,7 +89,7 @@ class Requirements:
 
     @cached_property
     def _applying(self) -> tuple[tuple[str, str, SpecifierSet], ...]:
-        """Package, required package and versions of each requirement that applies here."""
+        """Package, required package and versions of each requirement that applies."""
         here = {name: str(value) for name, value in default_environment().items()}
         environment = here | _markers(self.python)
         found: list[tuple[str, str, SpecifierSet]] = []
@@ -99,7 +98,7 @@ class Requirements:
             for line in lines:
                 extra = EXTRA.search(line)
                 if extra and not GPU_PACKAGE.match(line):
-                    continue  # nothing records which extras were asked for
+                    continue  # it is not recorded which extras were requested
                 try:
                     one = Requirement(line)
                     named = environment | ({"extra": extra[1]} if extra else {})
@@ -107,8 +106,8 @@ class Requirements:
                         of = optional.setdefault((package, extra[1]), []) if extra else found
                         of.append((package, normalised(one.name), one.specifier))
                 except (InvalidRequirement, UndefinedEnvironmentName, InvalidVersion):
-                    continue  # such a line binds no installer either
-        # Only frameworks use these packages: an extra of which all are installed is in use.
+                    continue  # installers ignore such a line, too
+        # Only frameworks require these packages: an extra whose packages are all installed is used.
         for parts in optional.values():
             found += parts if all(needed in self.versions for _, needed, _ in parts) else ()
         return tuple(found)
@@ -124,7 +123,7 @@ class Requirements:
 
 
 def newly_unmet(before: Requirements, after: Requirements) -> tuple[Unmet, ...]:
-    """Return the requirements that hold before and not after."""
+    """Return the requirements that hold `before` but not `after`."""
     broken = {(one.package, one.needed) for one in before.unmet()}
     return tuple(one for one in after.unmet() if (one.package, one.needed) not in broken)
 
@@ -138,7 +137,7 @@ def _markers(python: str) -> dict[str, str]:
 
 
 def _satisfiable(wanted: SpecifierSet) -> bool:
-    """Return whether some version meets all clauses: one they name, or one just above it."""
+    """Return whether any version meets all clauses: one that they name, or one just above it."""
     named = [clause.version.removesuffix(".*").split("+")[0] for clause in wanted]
     above = [f"{base}.{more}" for base in named for more in ("0", "1", "999")]
     return any(

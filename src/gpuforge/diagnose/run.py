@@ -1,4 +1,4 @@
-"""Running checks: each by itself, slow ones last, a failure of one never hides another."""
+"""Running checks: slow ones last, and so that a failing check does not affect the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHECK_SECONDS = 5.0
 
 
 def load_checks(*, plugins: bool = False) -> registry.Registered:
-    """Return every check, with those of other packages where `plugins` asks for them."""
+    """Return all checks, including those of other packages if `plugins`."""
     return registry.load(CHECKS, entry_points=ENTRY_POINTS if plugins else None)
 
 
@@ -31,28 +31,28 @@ def run_checks(
     plugins: bool = False,
     planner: BuildPlanner | None = None,
 ) -> Report:
-    """Run checks and return what they found.
+    """Run checks and return their findings.
 
     Parameters
     ----------
     names
-        The checks to run; all by default, the slow ones only when named. A cause stands for the
-        check that repairs it; for one that none repairs all run, and what is found of it is kept.
+        The checks to run; by default all but the slow ones. A cause selects the check that repairs
+        it; if there is none, all checks run, and only findings of that cause are returned.
     probe
-        The machine; this one by default.
+        The machine to check; this one by default.
     network
         Whether checks may use the network.
     skip
-        Checks to leave out.
+        Checks to skip.
     plugins
-        Whether checks of other packages run too.
+        Whether to run checks of other packages, too.
     planner
-        Who chooses builds of frameworks for repairs; none is offered without.
+        Chooses framework builds for repairs; without it, such repairs are not offered.
 
     Raises
     ------
     UnknownName
-        If no check has one of the names.
+        If a name is neither a check nor a cause.
     """
     loaded = load_checks(plugins=plugins)
     asked, unrepaired, names = _causes_among(names, loaded.modules)
@@ -67,18 +67,18 @@ def run_checks(
         wanted = not unrepaired or name in names
         findings += [f for f in found if wanted or f.cause in unrepaired]
     known = {finding.cause for finding in findings}
-    findings += [_unseen(cause) for cause in unrepaired if cause not in known]
+    findings += [_not_checkable(cause) for cause in unrepaired if cause not in known]
     environment = site.environment if site.live else None
     ordered = sorted(findings, key=lambda finding: SEVEREST_FIRST.index(finding.state))
     return Report(tuple(ordered), network, environment)
 
 
 def _offered(finding: Finding, site: Site) -> Finding:
-    """Return `finding` with its repair only where gpuforge may make it; else with the reason."""
+    """Return `finding` with its repair if gpuforge may make it; else with a step that says why."""
     reason = next(filter(None, (action.refusal() for action in finding.repair)), "")
     if not reason:
         return finding
-    # Commands that change a system's Python are not even shown.
+    # Commands that would change a system Python are not shown.
     commands = "; ".join(action.command for action in finding.repair)
     by_hand = "" if site.environment.refusal else f" By hand: {commands}"
     step = f"gpuforge does not repair this: {reason}.{by_hand}"
@@ -88,7 +88,7 @@ def _offered(finding: Finding, site: Site) -> Finding:
 def _causes_among(
     names: tuple[str, ...], checks: Mapping[str, ModuleType]
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return the causes among `names`, those that no check repairs, and the checks to run."""
+    """Return the causes among `names`, those of them without a repair, and the checks to run."""
     if all(name in checks for name in names):
         return (), (), names
     from gpuforge.diagnose.known_error import causes, known_error
@@ -99,7 +99,7 @@ def _causes_among(
     return asked, unrepaired, tuple(name for name in named if name)
 
 
-def _unseen(cause: str) -> Finding:
+def _not_checkable(cause: str) -> Finding:
     message = f"no check looks for {cause}; only error messages show it: gpuforge explain LOG"
     return Finding("skipped", message, cause, check="known causes")
 
@@ -107,7 +107,7 @@ def _unseen(cause: str) -> Finding:
 def _chosen(
     checks: dict[str, ModuleType], names: tuple[str, ...], skip: tuple[str, ...]
 ) -> dict[str, ModuleType]:
-    """Return the checks to run, the slow ones last."""
+    """Return the checks to run, slow ones last."""
     for name in (*names, *skip):
         if name not in checks:
             raise UnknownName.among("check", name, checks)
@@ -134,7 +134,7 @@ def _run(name: str, check: ModuleType, site: Site, *, named: bool) -> list[Findi
 
 
 def _within(seconds: float, name: str, answers: Iterator[Finding]) -> list[Finding]:
-    """Return the answers given within `seconds`; a check that takes longer is not waited for."""
+    """Return the findings of a check, or ``unknown`` if it takes longer than `seconds`."""
     found: list[Finding] = []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""What a shared library needs of others, read from its ELF headers without loading it."""
+"""The dependencies of a shared library, read from its ELF headers without loading it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import os
 import struct
 from dataclasses import dataclass, field
 
-_LOADED, _DYNAMIC = 1, 2  # kinds of segments
+_LOADED, _DYNAMIC = 1, 2  # types of segments
 _NEEDED, _STRINGS, _RPATH, _RUNPATH = 1, 5, 15, 29
 _VERSIONS, _VERSION_COUNT = 0x6FFFFFFE, 0x6FFFFFFF
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What the loader looks for.
+    """The dependencies that the loader resolves.
 
     Attributes
     ----------
     libraries : names of other libraries
-    folders : where it looks for them before the system's
-    interfaces : versions of their interfaces, such as ``GLIBC_2.34``, by library
+    folders : folders that are searched before the system's
+    interfaces : required symbol versions, such as ``GLIBC_2.34``, by library
     """
 
     libraries: tuple[str, ...] = ()
@@ -29,17 +29,17 @@ class Needs:
 
 
 def needs_of(path: str) -> Needs:
-    """Return what a library needs; nothing if it is missing, damaged or of another kind."""
+    """Return the dependencies of a library; none if it is missing, damaged or not ELF64."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
             return _read(held, os.path.dirname(path)) if held[:6] == b"\x7fELF\x02\x01" else Needs()
     except (OSError, ValueError, KeyError, StopIteration, struct.error):
-        return Needs()  # what is damaged is found by its size
+        return Needs()  # damaged files are another check's finding
 
 
 def _read(held: mmap.mmap, origin: str) -> Needs:
     start, count = *struct.unpack_from("<Q", held, 32), *struct.unpack_from("<H", held, 56)
-    # Each segment: kind, flags, place in the file, address, address again, size.
+    # A segment: type, flags, file offset, virtual address, physical address, size in the file.
     segments = [struct.unpack_from("<IIQQQQ", held, start + 56 * n) for n in range(count)]
     loaded: list[tuple[int, ...]] = [segment for segment in segments if segment[0] == _LOADED]
 

@@ -1,4 +1,4 @@
-"""What the checks look at: a machine, and the Python environment that is active on it."""
+"""The subject of the checks: a machine and its active Python environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_RECORDED = Absent("a recorded machine does not show it")
 
 
 class BuildPlanner(Protocol):
-    """Who chooses builds of frameworks; the planner of environments, as `cli` brings it in."""
+    """Chooses framework builds; `cli` passes in the planner of environments."""
 
     def __call__(
         self,
@@ -32,9 +32,9 @@ class BuildPlanner(Protocol):
         beside: tuple[str, ...],
         python: str,
     ) -> tuple[tuple[str, str], ...] | str:
-        """Return requirements that fit the machine, each with its index, or why none do.
+        """Return requirements that fit the machine, each with its index, or why there are none.
 
-        `version` is the installed one; `beside` names packages whose builds go with it.
+        `version` is the installed version; `beside` are packages whose builds must match.
         """
 
 
@@ -44,11 +44,11 @@ class Site:
 
     Attributes
     ----------
-    probe : the door to the machine
+    probe : the access to the machine
     network : whether checks may use the network
-    asked : causes that the user named, because an error text shows them
-    planner : who chooses builds of frameworks; without one, no build is repaired
-    thorough : whether single checks were asked for, which may then take longer
+    asked : causes that the user named
+    planner : chooses framework builds; without one, builds are not repaired
+    thorough : whether checks were named, which may then take longer
     """
 
     probe: Probe
@@ -69,7 +69,7 @@ class Site:
 
     @cached_property
     def environment(self) -> PythonEnvironment:
-        """The environment that is looked at, and the only one that a repair changes."""
+        """The environment to check, and the only one that a repair changes."""
         return active_environment(self.probe.environ if self.live else {})
 
     @cached_property
@@ -82,13 +82,13 @@ class Site:
 
     @cached_property
     def distributions(self) -> tuple[Distribution, ...]:
-        """Every installed package, those that are found first in front."""
+        """All installed packages, in the order of the import path."""
         folders = self.environment.folders if self.live else ()
         return tuple(d for folder in folders for d in distributions_in(folder, self.probe))
 
     @cached_property
     def packages(self) -> dict[str, tuple[str, ...]]:
-        """Versions of each installed package in its first folder, by normalised name."""
+        """Versions of each package in the first folder that has it, by normalised name."""
         found: dict[str, list[Distribution]] = {}
         for one in self.distributions:
             first = found.setdefault(one.name, [])
@@ -97,35 +97,35 @@ class Site:
         return {name: tuple(d.version for d in several) for name, several in found.items()}
 
     def version(self, package: str) -> str | None:
-        """Return the version of a package that is installed once."""
+        """Return the version of a package; None if it is not installed exactly once."""
         versions = self.packages.get(package, ())
         return versions[0] if len(versions) == 1 else None
 
     def distribution(self, package: str) -> Distribution | None:
-        """Return the installed package of that name, None when there is none."""
+        """Return the installed package of that name, or None if there is none."""
         return self._first.get(package)
 
     @cached_property
     def requirements(self) -> Requirements:
-        """What the installed packages require of each other, gpuforge among them."""
+        """The requirements of all installed packages, gpuforge included."""
         from gpuforge.diagnose.requirement import Requirements
 
         return Requirements(self._versions, self.requirement_lines, self.environment.version)
 
     @cached_property
     def requirement_lines(self) -> Mapping[str, tuple[str, ...]]:
-        """What each installed package requires, as PEP 508 lines."""
+        """The requirements of each installed package as PEP 508 lines."""
         return {name: one.requirements for name, one in self._first.items()}
 
     def unmet(self) -> tuple[Unmet, ...]:
-        """Return the requirements that do not hold; only what is in doubt is parsed."""
+        """Return the requirements that do not hold; only doubtful ones are parsed."""
         python = self.environment.version
         doubted = doubtful(self.requirement_lines, self._versions, python)
         return replace(self.requirements, lines=doubted).unmet() if doubted else ()
 
     @cached_property
     def _versions(self) -> dict[str, str]:
-        """The installed version by package; empty where several are."""
+        """The installed versions by package; empty if several are installed."""
         return {name: self.version(name) or "" for name in self.packages}
 
     @cached_property

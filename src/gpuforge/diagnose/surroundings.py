@@ -1,4 +1,4 @@
-"""What stands around an error: vendor, platform, tools; from the log and from the machine."""
+"""The context of an error: vendor, platform and tools, from the log and the machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuforge.facts import Machine, known
 
 PLATFORMS = ("linux", "windows", "macos", "wsl", "container")
 TOOLS = ("uv", "pixi", "conda", "pip")
-# Causes of these areas happen there only, whether or not the log says so.
+# Causes of these areas occur only on these platforms, whether or not the log shows it.
 PLATFORM_OF_AREA = {"wsl": "wsl", "windows": "windows", "apple_metal_mlx": "macos"}
 _STEP = re.compile(rf"({'|'.join((*PLATFORMS, *TOOLS))}): ")
 _LIBRARY_MAJOR = re.compile(r"lib(?:cudart|cublas|cublaslt|nvrtc)\.so\.(\d+)")
@@ -22,7 +22,7 @@ CUDA_SEARCHED_CHARACTERS = 200_000
 
 
 class Surroundings:
-    """Answers questions of clues and steps about the place where an error happened."""
+    """Answers questions of clues and steps about the context of an error."""
 
     def __init__(self, log: Log, machine: Machine | None = None) -> None:
         self._log = log
@@ -31,25 +31,25 @@ class Surroundings:
 
     @cached_property
     def failures(self) -> dict[str, str]:
-        """Kinds of detection failures on the machine, each with its message."""
+        """Messages of detection failures on the machine, by kind."""
         failures = self._machine.failures if self._machine else ()
         return {failure.kind: failure.message for failure in failures}
 
     @cached_property
     def memory_total_bytes(self) -> int | None:
-        """Memory of the smallest card of the machine."""
+        """Memory of the machine's smallest card; None if unknown."""
         devices = self._machine.devices if self._machine else ()
         sizes = [size for d in devices if (size := known(d.memory_total_bytes))]
         return min(sizes, default=None)
 
     def has(self, sign: str) -> bool:
-        """Return whether a text, or a context named with an @, is there."""
+        """Return whether the log contains a text, or an ``@context`` applies."""
         if sign not in self._known:
             self._known[sign] = self._look(sign)
         return self._known[sign]
 
     def has_other_cuda_major(self, line: str) -> bool:
-        """Return whether the log tells of another CUDA major version than the library's."""
+        """Return whether the log mentions another CUDA major version than a library in `line`."""
         wanted = _LIBRARY_MAJOR.search(line)
         return wanted is not None and bool(self._cuda_majors - {wanted[1]})
 
@@ -59,7 +59,7 @@ class Surroundings:
         return frozenset(next(filter(None, m.groups())) for m in _CUDA_MAJOR.finditer(text))
 
     def steps(self, steps: tuple[str, ...], area: str = "") -> tuple[str, ...]:
-        """Return the steps for the platform and tool at hand, with their commands filled in."""
+        """Return the steps for this platform and tool, with the commands filled in."""
         shown = []
         here = self.platforms
         if own := PLATFORM_OF_AREA.get(area):
@@ -84,7 +84,7 @@ class Surroundings:
 
     @cached_property
     def tool(self) -> str:
-        """The package tool that the log shows; pip when it shows none."""
+        """The package tool that the log shows; pip if it shows none."""
         return next((tool for tool in TOOLS[:-1] if self.has(f"@{tool}")), "pip")
 
     @cached_property

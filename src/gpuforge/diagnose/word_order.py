@@ -1,7 +1,7 @@
-"""Whether words stand in an order in which somebody, or a program, writes them.
+"""Telling text from words in random order.
 
-Names of errors are evidence where a message holds them, not in a heap of words: a file of search
-terms, a shuffled log, the tokens of a vocabulary. English shows it by the words that join others.
+Error names are evidence only in messages, not in lists of search terms, shuffled logs or the tokens
+of a vocabulary. In English, function words in impossible positions show the difference.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SIGNS = (
     # A sentence begins amid another one: "is Please a".
     (STRONG, r"[a-z,] (?:The|This|If|Please|Could|Failed|Unable|Cannot|For|To|You|It|Try|See|An?|"
              r"In|As|When|Make|There|Did|Tried|Consult|Reason|Hint|Out) "),
-    # What needs a noun has none: "with of", "the is", "a to".
+    # A noun is missing: "with of", "the is", "a to".
     (STRONG, rf" (?:{_LEADS}) (?:{_JOINS})(?<! to be)(?<! by default)(?<!than and)(?= |$)"),
     (STRONG, r" (?:the|an?|your|its|this) (?:the|an?|in|for|to|with|at|on|as|it|you)(?= |$)"),
     (STRONG, r" (?:is|was|are|were|be) (?:is|was|are|were|has|have|had|or|and)(?= |$)"),
@@ -33,14 +33,14 @@ _SIGNS = (
     # Lines that a screen wrapped begin and end like this too.
     (WEAK, rf"^\W{{0,3}}(?:{_JOINS}|to|been|not|in|with|from|as|that) "),
     (WEAK, rf" (?:{_JOINS}|{_LEADS}|been|not|on|this|your)$"),
-    # Words that always have the same neighbour stand beside another one.
+    # Words that always have the same neighbour have another one.
     (STRONG, r"\(most (?!recent)|(?<!call) last\):|(?<!ile) or directory|\.py\", (?!line)"),
     (STRONG, r"^.{400,}?[^)] such (?!file|device|host|module|package|process|option|as|an?\b)"),
     (WEAK, r" line \d+, (?!in |col|char|File)| File (?![\"'/A-Z\d])|Traceback (?!\()| No$"),
-    # What is given a value is a name, and its value is not a word that joins others.
+    # The value of an assignment is not a function word.
     (STRONG, rf" = (?:{_JOINS}|{_LEADS}|code|return|exits)(?= |$)"),
     (STRONG, r"\b(?:[Uu]nable (?!to\b)|[Cc]annot (?:[A-Z(:\d]|of|to|is|for|the|with))"),
-    # A message neither begins in the middle of a sentence nor ends with what announces more.
+    # A message neither begins in the middle of a sentence nor ends with an unfinished one.
     (WEAK, r"\A\s*(?:=|:|\)|encountered |for |at |an? )"),
     (WEAK, r" (?:while|when|-|\*\*\*)\s*\Z"),
     (WEAK, r"[a-z]{3}\. (?!so\b|dll\b)[a-z]{2,}(?= )"),
@@ -49,16 +49,16 @@ _PATTERNS = tuple((weight, re.compile(sign, re.MULTILINE)) for weight, sign in _
 
 
 def is_disordered(text: str) -> bool:
-    """Return whether the words of `text`, upper case as it was, stand in no order."""
+    """Return whether the words of `text`, in original case, are in random order."""
     found = sum(weight * len(pattern.findall(text)) for weight, pattern in _PATTERNS)
-    found += DISORDERED * sum(map(_is_turned, text.splitlines()))
+    found += DISORDERED * sum(map(_has_reversed_bracket, text.splitlines()))
     return found >= DISORDERED and found >= SHARE * len(text.split())
 
 
-def _is_turned(line: str) -> bool:
-    """Return whether a bracket is closed before it is opened, which no message does.
+def _has_reversed_bracket(line: str) -> bool:
+    """Return whether a bracket is closed before it is opened, which does not occur in messages.
 
-    A long line may be the middle of one, in which a bracket was opened before.
+    Long lines are ignored, because they may be parts of messages with a bracket opened before.
     """
     if len(line) > LINE_CHARACTERS:
         return False

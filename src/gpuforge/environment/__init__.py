@@ -1,4 +1,4 @@
-"""Environments: the right builds for this hardware, planned, written, created, verified."""
+"""Environments with the right framework builds for this hardware: plan, export, create, verify."""
 
 from gpuforge.environment.advice import Recommendation, export, plan, profiles, recommend
 from gpuforge.environment.fit import Fit

@@ -1,4 +1,4 @@
-"""What gpuforge advises for a machine: the profile, the plan, the file. Changes nothing."""
+"""Advice for a machine: the best profile, its plan, and the plan as a file. Changes nothing."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ class Recommendation:
 
 
 def profiles() -> dict[str, Profile]:
-    """Return all profiles by name: shipped, the user's, the project's."""
+    """Return all profiles by name: those of gpuforge, of the user and of the project."""
     return load_profiles(folders(settings.user_file().parent))
 
 
 class How(TypedDict, total=False):
-    """What may be said of a plan beside the profile and the framework.
+    """Options of a plan besides the profile and the framework.
 
     Attributes
     ----------
-    accelerator : ``cuda``, ``rocm``, ``xpu``, ``metal`` or ``cpu``; by default the best that fits
-    cpu_only : leave the GPUs out; by default as the settings say
+    accelerator : ``cuda``, ``rocm``, ``xpu``, ``metal`` or ``cpu``; by default the best that works
+    cpu_only : ignore the GPUs; defaults to the setting
     python, platform : such as ``"3.12"`` and ``"linux-64"``; by default those of this machine
-    version : the framework version wanted; by default the newest that fits
-    framework_index : ``default`` or an address instead of the framework's own index; by default as
-        the settings say
-    newer : newest releases by package, where an index was asked
-    today : from which the age of the facts counts
+    version : the framework version; by default the newest that works
+    framework_index : ``default`` or a URL, to be used instead of the framework's own index;
+        defaults to the setting
+    newer : the newest release of each package, if an index was queried for them
+    today : the date from which the age of the compatibility facts is counted
     """
 
     accelerator: Accelerator | None
@@ -68,26 +68,27 @@ def recommend(
     framework: str | None = None,
     **how: Unpack[How],
 ) -> Recommendation:
-    """Return the best profile for a machine with its plan.
+    """Return the best profile for a machine, and its plan.
 
-    Among profiles whose minimum is met, the best fit wins, and among equals the most demanding.
+    Among the profiles whose minimum memory is met, the best fit wins; among equal fits, the most
+    demanding profile.
 
     Parameters
     ----------
     machine
-        The facts to go by; this machine by default.
+        The machine to plan for; this machine by default.
     profile
-        The profile preferred; by default that of the settings, else the one that fits best.
+        The name of a profile; by default that of the settings, else the one that fits best.
     framework
         ``pytorch``, ``tensorflow`` or ``jax``; by default that of the settings, else the first of
-        them that fits.
+        them that works on the machine.
     **how
-        The rest, as `How` says.
+        Other options, see `How`.
 
     Raises
     ------
     EnvironmentMismatch
-        If the machine meets the minimum of no profile.
+        If the machine does not meet the minimum memory of any profile.
     """
     machine, how = machine or _this_machine(), _filled(how)
     chosen = settings.load().settings
@@ -100,14 +101,14 @@ def recommend(
         plans.append(plan(best, name, machine=machine, **how))
         if plans[-1].refusal is None and (plans[-1].accelerator != "cpu" or len(plans) == 1):
             return Recommendation(best, fit, plans[-1])
-    # What one change would bring on the GPU is better advice than another framework on the CPU.
+    # One change that enables the GPU is better advice than another framework on the CPU.
     helped = (p for p in plans if p.refusal and p.refusal.change)
     planned = next(helped, None) or next((p for p in plans if not p.refusal), plans[0])
     return Recommendation(best, fit, planned)
 
 
 def _filled(how: How) -> How:
-    """Return `how` with the settings where it says nothing."""
+    """Return `how` with missing options taken from the settings."""
     if "cpu_only" in how and "framework_index" in how:
         return how
     chosen = settings.load().settings
@@ -127,7 +128,7 @@ def _best(machine: Machine, wanted: str, *, cpu_only: bool) -> tuple[Profile, Fi
 
 
 def _measured(machine: Machine) -> bool:
-    """Return whether there are GPUs and the memory of each is known: then too little it is."""
+    """Return whether there are GPUs and their memory is known, so that it really is too small."""
     memory = [known(device.memory_total_bytes) for device in machine.devices]
     return bool(memory) and None not in memory
 
@@ -135,13 +136,13 @@ def _measured(machine: Machine) -> bool:
 def fit_all(
     machine: Machine, there: Mapping[str, Profile], *, cpu_only: bool = False
 ) -> dict[str, Fit]:
-    """Return the fit of every profile; a GPU that no framework can use counts for nothing."""
+    """Return the fit of every profile; GPUs are ignored if no framework can use any of them."""
     without = cpu_only or not _usable(machine)
     return {name: fit_profile(machine, found, cpu_only=without) for name, found in there.items()}
 
 
 def _usable(machine: Machine) -> bool:
-    """Return whether some framework runs on a GPU of the machine, or would after one change."""
+    """Return whether any framework runs on a GPU of the machine, or would after one change."""
     bare = Profile("bare")
     return bool(machine.devices) and any(
         plan(bare, name, machine=machine, cpu_only=False, framework_index="").accelerator != "cpu"
@@ -156,19 +157,19 @@ def plan(
     machine: Machine | None = None,
     **how: Unpack[How],
 ) -> Plan:
-    """Return what would be installed for a profile, or why nothing would.
+    """Return the plan for a profile: what would be installed, or why nothing can be.
 
     Parameters
     ----------
     profile
-        By default the recommended one.
+        A profile or its name; by default the recommended one.
     framework
-        ``pytorch``, ``tensorflow`` or ``jax``; by default that of the settings, else the first or
-        the recommended one.
+        ``pytorch``, ``tensorflow`` or ``jax``; by default that of the settings, else PyTorch or,
+        without `profile`, the recommended one.
     machine
-        The facts to go by; this machine by default.
+        The machine to plan for; this machine by default.
     **how
-        The rest, as `How` says.
+        Other options, see `How`.
     """
     machine = machine or _this_machine()
     if profile is None:
@@ -192,19 +193,19 @@ def plan(
 
 
 def format_names() -> tuple[str, ...]:
-    """Return the names of the formats that plans are exported in."""
+    """Return the names of the formats to which plans can be exported."""
     return registry.names(FORMATS)
 
 
 def export(found: Plan, format: str = "requirements") -> str:  # noqa: A002 - the flag's name
-    """Return a plan as the text of a file.
+    """Return a plan as the text of a file in some format.
 
     Raises
     ------
     UnknownName
         If there is no such format.
     EnvironmentMismatch
-        If the plan is refused; the hint is the change that would help.
+        If the plan is a refusal; the hint says which change would help.
     PlanRefused
         If the format cannot express the plan.
     """
@@ -215,14 +216,14 @@ def export(found: Plan, format: str = "requirements") -> str:  # noqa: A002 - th
 
 
 def format_module(name: str) -> ModuleType:
-    """Return the module of a format."""
+    """Return the module that renders a format."""
     if name not in format_names():
         raise UnknownName.among("format", name, format_names())
     return importlib.import_module(f"{FORMATS}.{name}")
 
 
 def limited(machine: Machine, limit_bytes: int) -> Machine:
-    """Return the machine as if no GPU had more memory than the setting allows; 0 allows all."""
+    """Return the machine with the memory of each GPU capped at `limit_bytes`; 0 means no limit."""
 
     def short(device: Device) -> Device:
         memory = known(device.memory_total_bytes)

@@ -1,4 +1,4 @@
-"""The packages beside the framework: the right build of each, and what cannot stand together."""
+"""The packages installed with the framework: the right build of each, and conflicts."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from gpuforge.environment.selection import Refusal, Selection, select
 from gpuforge.environment.target import Target
 
 _CUDA_SUFFIX = re.compile(r"-cu(?:da)?(1\d)x?$")
-# From this likeness on a name is taken for a misspelt one: "numpyy" for "numpy".
+# Similarity from which an unknown name is taken for a misspelling: "numpyy" for "numpy".
 _MISSPELT_FROM = 0.85
-# Wheels of these lie beside torch on its own index.
+# Packages whose wheels are on PyTorch's own index.
 _OF_PYTORCH = ("torchvision", "torchaudio")
 
 
 @dataclass(frozen=True)
 class Package:
-    """One line of a plan: what is asked of the installer, why, and from where.
+    """One line of a plan: a requirement, the reason for it, and the index it comes from.
 
     Attributes
     ----------
-    index : address of the index it must come from; empty for the default one
+    index : URL of the index that it must come from; empty for the default index
     """
 
     requirement: str
@@ -47,7 +47,7 @@ class Package:
 
 @dataclass
 class Gathered:
-    """What came of a profile's packages: those to install, and what was changed about them."""
+    """The packages to install for a profile, and warnings about what was changed."""
 
     packages: list[Package]
     warnings: list[str]
@@ -56,10 +56,10 @@ class Gathered:
 def gather(
     wanted: Sequence[Requirement], selection: Selection, target: Target
 ) -> Gathered | Refusal:
-    """Return the packages to install beside the selected framework, each with its reason.
+    """Return the packages to install with the selected framework, each with its reason.
 
-    A package whose build must match the accelerator is replaced by the one that does; one that
-    has none is left out and said so; what would mix CUDA majors is refused.
+    A package whose build must match the accelerator is replaced by the matching build; if there is
+    none, it is left out with a warning. A package of another CUDA major version is refused.
     """
     found = Gathered([], [])
     for requirement in wanted:
@@ -79,7 +79,7 @@ def gather(
 def _place(
     requirement: Requirement, selection: Selection, target: Target
 ) -> Package | str | Refusal:
-    """Return the package for one requirement, a sentence why it is left out, or a refusal."""
+    """Return the package for one requirement, a sentence on why it is left out, or a refusal."""
     build, key = selection.build, requirement.key
     pinned = dict(build.pinned)
     if key == PACKAGE[build.framework]:
@@ -109,7 +109,7 @@ def _place(
 
 
 def _other_framework(key: str, selection: Selection, target: Target) -> Package | Refusal:
-    """Return a second framework's package, of the same CUDA major as the first."""
+    """Return the package of a second framework, for the same CUDA major version as the first."""
     build = selection.build
     framework = next(name for name, package in PACKAGE.items() if package == key)
     second = select(
@@ -130,7 +130,7 @@ def _other_framework(key: str, selection: Selection, target: Target) -> Package 
 
 
 def _paired(key: str, version: str) -> dict[str, Any] | None:
-    """Return which releases of a package work with a release of torch, None where all do."""
+    """Return the entry on which releases of a package work with torch `version`; None: all do."""
     found = [
         entry
         for entry in entries("companions", "pair")
@@ -143,7 +143,7 @@ def _paired(key: str, version: str) -> dict[str, Any] | None:
 def _of_torch(
     pair: dict[str, Any], requirement: Requirement, build: Build, target: Target
 ) -> Package | str:
-    """Return a package in the releases that work with this torch, or why it is left out."""
+    """Return a package restricted to releases that work with this torch, or why it is left out."""
     if target.platform not in pair.get("platforms", (target.platform,)):
         return (
             f"{requirement} is left out: the releases for torch {build.version} "
@@ -154,7 +154,7 @@ def _of_torch(
 
 
 def _companion_name(key: str) -> str | None:
-    """Return the companion that `key` is or names a build of."""
+    """Return the companion that `key` names, directly or as one of its CUDA builds."""
     names = {entry["name"] for entry in entries("companions", "companion")}
     stem = _CUDA_SUFFIX.sub("", key)
     return key if key in names else stem if stem in names and stem != key else None
@@ -189,7 +189,7 @@ def _kind(build: Build) -> str:
 def _companion_obstacles(
     entry: dict[str, Any], selection: Selection, target: Target
 ) -> Iterator[str]:
-    """Yield why an entry does not fit."""
+    """Yield the reasons why an entry of the table does not fit."""
     device = selection.devices[0] if selection.devices else None
     nvidia = device if device and device.vendor == "nvidia" else None
     have = next(iter(capabilities(nvidia)), None) if nvidia else None
@@ -213,7 +213,7 @@ def _companion_obstacles(
 
 
 def _bounded(entry: Requirement, asked: Requirement) -> Requirement:
-    """Return the entry's requirement with the profile's versions where the entry allows them."""
+    """Return the entry's requirement, with the versions asked for if the entry allows them."""
     merged = replace(entry, extras=tuple(dict.fromkeys((*entry.extras, *asked.extras))))
     if not asked.versions or not _allows(entry.versions, asked.versions):
         return replace(merged, extras=entry.extras) if entry.key != asked.key else merged
@@ -223,7 +223,7 @@ def _bounded(entry: Requirement, asked: Requirement) -> Requirement:
 
 
 def _allows(bounds: str, versions: str) -> bool:
-    """Return whether an exact version lies within `bounds`; ranges are left to the resolver."""
+    """Return whether `bounds` allow an exact version; ranges are left to the resolver."""
     if not versions.startswith("=="):
         return not bounds.startswith("==")
     exact = versions.lstrip("=").split("+")[0]
@@ -231,7 +231,7 @@ def _allows(bounds: str, versions: str) -> bool:
 
 
 def _cudnn(selection: Selection) -> Iterator[Package]:
-    """Yield the cuDNN to install where an installer would take one that dropped the device."""
+    """Yield a cuDNN pin if an installer would choose a release that dropped the device."""
     build = selection.build
     if build.cudnn != "any" or not selection.devices or not build.cuda_major:
         return
@@ -263,7 +263,7 @@ def _idle(packages: Sequence[Package]) -> Iterator[str]:
 
 
 def _misspelt(wanted: Sequence[Requirement]) -> Iterator[str]:
-    """Yield a question for each name that is nearly, but not, one that is known."""
+    """Yield a "did you mean" warning for each name that is similar to a known one."""
     there = known_names()
     strange = [r.key for r in wanted if not {r.key, _CUDA_SUFFIX.sub("", r.key)} & there]
     if not strange:
@@ -278,7 +278,7 @@ def _misspelt(wanted: Sequence[Requirement]) -> Iterator[str]:
 
 @cache
 def known_names() -> frozenset[str]:
-    """Return the normalised names of all packages that tables and shipped profiles name."""
+    """Return the normalised names of all packages in the tables and shipped profiles."""
     names = {entry["name"] for entry in entries("companions", "companion")}
     for entry in entries("companions", "module"):
         names |= set(entry["packages"])

@@ -1,7 +1,7 @@
-"""conda, mamba, micromamba and pixi: they bring Python and check what the system must have.
+"""conda, mamba, micromamba and pixi: they install Python and check the system requirements.
 
-The wheels come from the same installers as elsewhere, and so do the checks before anything large
-is fetched; pixi resolves and installs wheels itself, and is checked afterwards.
+Wheels are resolved, checked and installed by uv or pip as in other environments. Only pixi resolves
+and installs wheels itself; its result is checked afterwards.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpuforge.environment.requirement import normal_name
 from gpuforge.errors import EnvironmentMismatch
 
 PROGRAMS = ("conda", "mamba", "micromamba", "pixi")
-# What an activated shell sets where the program is a function of the shell.
+# Variables that hold the program's path in shells where the program is a shell function.
 _VARIABLES = {"conda": "CONDA_EXE", "mamba": "MAMBA_EXE", "micromamba": "MAMBA_EXE"}
 _LISTING = (
     "import importlib.metadata as m, json;"
@@ -31,17 +31,17 @@ _LISTING = (
 
 
 def choose_conda(name: str, wheels: Installer, known: Names) -> Installer:
-    """Return the installer `name` of conda's family; the format conda takes any that is there.
+    """Return the installer `name` of the conda family; ``conda`` stands for any but pixi.
 
     Parameters
     ----------
     wheels
-        What fills the environment once Python is in it.
+        The installer for the wheels, once Python is installed.
 
     Raises
     ------
     EnvironmentMismatch
-        If its program is not there.
+        If the program is not installed.
     """
     names = PROGRAMS[:3] if name == "conda" else (name,)
     for one in names:
@@ -55,14 +55,14 @@ def choose_conda(name: str, wheels: Installer, known: Names) -> Installer:
 
 
 def find_program(name: str) -> str | None:
-    """Return the path of a program of conda's family."""
+    """Return the path of a program of the conda family, or None if it is not found."""
     told = Path(os.environ.get(_VARIABLES.get(name, ""), ""))
     return shutil.which(name) or (str(told) if told.stem == name and os.path.isfile(told) else None)
 
 
 @dataclass(frozen=True)
 class Conda:
-    """Makes the environment with conda, mamba or micromamba, whose words here are the same."""
+    """Creates environments with conda, mamba or micromamba, which take the same options here."""
 
     program: str
     known: Names
@@ -70,7 +70,7 @@ class Conda:
     name: str = "conda"
 
     def make(self, folder: Path, plan: Plan, prompt: str, sources: Sources) -> None:
-        # An empty history makes the folder, which is marked already, an environment to them.
+        # The folder exists already; an empty history makes these programs accept it.
         (folder / "conda-meta").mkdir(parents=True, exist_ok=True)
         (folder / "conda-meta" / "history").touch()
         argv = [self.program, "install", "--yes", "--quiet", "--prefix", str(folder)]
@@ -91,7 +91,7 @@ class Conda:
 
 @dataclass(frozen=True)
 class Pixi:
-    """Makes a workspace of pixi, whose environment holds the wheels as well."""
+    """Creates a pixi workspace, whose environment contains the wheels as well."""
 
     program: str
     known: Names

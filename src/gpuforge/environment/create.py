@@ -1,4 +1,4 @@
-"""Create, switch, fetch: what turns a plan into an environment on the disk."""
+"""Creating the environment that a plan describes, switching its framework, and fetching wheels."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _FULL_BELOW_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Created:
-    """An environment that is there: its folder and what is in it.
+    """An environment on the disk.
 
     Attributes
     ----------
-    without : why gpuforge itself is not in it, empty where it is
+    without : why gpuforge itself is not installed in it; empty if it is
     """
 
     folder: Path
@@ -52,22 +52,22 @@ def create_environment(
     Parameters
     ----------
     path
-        Its folder.
+        The folder of the environment.
     sources
-        Where packages come from; the plan's own indexes are added.
+        Where packages come from; the indexes of the plan are added.
     report
-        Called with what was done, how many of how many packages are done.
+        Called with the current step, the number of finished packages and their total number.
     overwrite
-        Whether an environment that is there may go, once the new one is whole.
+        Whether to replace an existing environment once the new one is complete.
     base
-        Folder name of the environment that this one is switched from; its own when empty.
+        Folder name of the environment that this one was switched from; empty if from none.
 
     Raises
     ------
     EnvironmentMismatch
-        If the plan is refused, an installer fails, or what it resolved cannot work together.
+        If the plan is a refusal, an installer fails, or the resolved packages are incompatible.
     PlanRefused
-        If the place may not be taken.
+        If the folder cannot be used.
     """
     plan.check()
     place = Place(path)
@@ -95,7 +95,7 @@ def create_environment(
 def _fill(
     plan: Plan, place: Place, installer: Installer, sources: Sources, report: Report
 ) -> tuple[dict[str, str], str]:
-    """Fill the folder; return what is in it, and why gpuforge itself is not."""
+    """Fill the staging folder; return the installed packages, and why gpuforge is not included."""
     report("making the environment", 0, 1)
     installer.make(place.staging, plan, place.path.name, sources)
     report("resolving", 0, 1)
@@ -113,7 +113,10 @@ def _fill(
 def _resolve_both(
     installer: Installer, folder: Path, plan: Plan, sources: Sources
 ) -> tuple[dict[str, str], str]:
-    """Return the packages of a plan with those that gpuforge needs, or why without the latter."""
+    """Resolve a plan together with gpuforge's own requirements if possible.
+
+    Return the packages, and why gpuforge's requirements are not included; empty if they are.
+    """
     without = itself.obstacle(plan.build, plan.target.python)
     if not without:
         needs = (Package(text, "gpuforge itself needs it") for text in itself.requirements())
@@ -128,7 +131,7 @@ def _resolve_both(
 def fetch_plan(
     plan: Plan, installer: Installer, sources: Sources, report: Report
 ) -> dict[str, str]:
-    """Fetch all wheels of a plan into the wheelhouse; return what was fetched, with versions."""
+    """Fetch all wheels of a plan into the wheelhouse; return their versions by package."""
     plan.check()
     sources = _with_indexes(sources, plan)
     with tempfile.TemporaryDirectory() as scratch, _disk_errors(sources.wheelhouse, "--wheelhouse"):
@@ -140,9 +143,9 @@ def fetch_plan(
 
 
 def switched_path(path: Path, framework: str) -> tuple[Path, Record]:
-    """Return the folder of the same profile on another framework, and the record at `path`.
+    """Return the folder for the same profile with another framework, and the record at `path`.
 
-    The environment first created keeps its name; each other framework has one beside it.
+    The first environment keeps its name; each other framework gets a folder next to it.
 
     Raises
     ------
@@ -166,7 +169,7 @@ def _with_indexes(sources: Sources, plan: Plan) -> Sources:
 
 
 def _resolve(installer: Installer, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
-    """Return all packages with their versions, or raise if they cannot work together."""
+    """Return all packages with their versions; raise if they are incompatible."""
     pins = installer.resolve(folder, plan, sources)
     if problems := check_resolved(pins, plan):
         raise EnvironmentMismatch(
@@ -178,7 +181,7 @@ def _resolve(installer: Installer, folder: Path, plan: Plan, sources: Sources) -
 
 @contextmanager
 def _disk_errors(path: Path, flag: str = "--path") -> Iterator[None]:
-    """Turn what the disk refuses into an error that names the place, and the flag that moves it."""
+    """Turn file system errors into an error that names `path` and the flag that changes it."""
     hint = f"free some space, or choose another folder with {flag}"
     try:
         yield
@@ -190,7 +193,7 @@ def _disk_errors(path: Path, flag: str = "--path") -> Iterator[None]:
             hint=hint if full else f"choose another folder with {flag}",
         ) from error
     except EnvironmentMismatch as error:
-        # Some installers do not say why a part of them failed.
+        # Some installers fail on a full disk without saying so.
         if not path.parent.exists() or shutil.disk_usage(path.parent).free >= _FULL_BELOW_BYTES:
             raise EnvironmentMismatch(str(error), hint=error.hint.replace("--path", flag)) from None
         raise EnvironmentMismatch(

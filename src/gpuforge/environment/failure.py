@@ -1,4 +1,4 @@
-"""What the output of an installer that failed means: one error, with one thing to do."""
+"""Translation of a failed installer's output into one error with one hint."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _VERSIONS_NONE = re.compile(r"from versions: none|not found in the")
 def explain_failure(
     tail: str, doing: str, known: Callable[[], Iterable[str]] = tuple
 ) -> EnvironmentMismatch:
-    """Return the error that an installer's output means.
+    """Return the error that explains an installer's output.
 
     Parameters
     ----------
     tail
-        The last lines that it wrote.
+        The last lines of the output.
     doing
-        What was being done, for the message: ``"resolving"``.
+        The failed step, for the message: ``"resolving"``.
     known
-        Names of packages, from which a misspelt one is guessed.
+        Returns the names of known packages, for "did you mean" hints.
     """
     for cause in registry.table(__file__, "failures")["cause"]:
         found = re.search(cause["pattern"], tail)
@@ -53,10 +53,10 @@ def explain_failure(
 
 
 def _address(tail: str, place: int) -> str:
-    """Return the whole address nearest to a place in an installer's words; empty for none."""
+    """Return the URL nearest to a position in the output; empty if there is none."""
     found = [(m.start(), m[0].rstrip(".,:;")) for m in _ADDRESS.finditer(tail)]
     address = min(found, key=lambda pair: abs(pair[0] - place), default=(0, ""))[1]
-    return re.sub(r"//[^/@\s]*@", "//", address)  # without the password in it
+    return re.sub(r"//[^/@\s]*@", "//", address)  # without credentials
 
 
 def _last_words(tail: str) -> str:

@@ -1,7 +1,7 @@
-"""How well a profile fits a machine, 0-100: its memory against the minimum, then its generation.
+"""How well a profile fits a machine, from 0 to 100: by its memory, then by its GPU generation.
 
-More memory or a newer capability never lowers the fit, and a profile whose minimum is met always
-stands above one whose minimum is not.
+More memory or a newer compute capability never lowers the score, and a profile whose minimum memory
+is met always scores higher than one whose minimum is not.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from gpuforge.facts import Device, Machine, known
 _UNMET_LIMIT = 9
 _FULL_CAPABILITY = 9.0
 _GB = 10**9
-# No Mac with Apple's own GPU has less memory (M1, 2020); cards that frameworks still serve have 2.
+# Smallest memory of Macs with Apple GPUs (M1, 2020), and of cards that frameworks still support.
 _LEAST_APPLE_GB, _LEAST_GB = 8, 2
 
 
 @dataclass(frozen=True)
 class Fit:
-    """How well a profile fits.
+    """How well a profile fits a machine.
 
     Attributes
     ----------
     score : 0-100
-    met : whether the profile's minimum memory is there
-    device : the name of the device it would run on, or ``CPU``
-    reason : one sentence
+    met : whether the minimum memory of the profile is met
+    device : the name of the device that it would use, or ``CPU``
+    reason : one sentence on the score
     """
 
     score: int
@@ -52,7 +52,7 @@ def _on_device(machine: Machine, device: Device, profile: Profile) -> Fit:
     name, need = device_name(device), profile.minimum_memory_gb * _GB
     shown = known(device.memory_total_bytes)
     if shown is None and device.vendor == "apple":
-        # Its GPU shares the memory of the host (MLX, unified memory).
+        # Apple GPUs share the memory of the host.
         shown = known(machine.host.memory_total_bytes)
     memory = shown if shown is not None else _least_memory(device)
     share = memory / need if need else 2.0
@@ -65,16 +65,16 @@ def _on_device(machine: Machine, device: Device, profile: Profile) -> Fit:
 
 
 def _least_memory(device: Device) -> float:
-    """Return the memory to count on where none is shown: that of its name, or of every such one."""
+    """Return the memory, in bytes, that a device of this name, target or vendor has at least."""
     if named := re.search(r"\b(\d+) ?GB\b", device_name(device)):
         return int(named[1]) * _GB
     target = gfx_target(device) if device.vendor == "amd" else None
-    gigabytes = _LEAST_APPLE_GB if device.vendor == "apple" else rocm.least_memory_gb(target or "")
+    gigabytes = _LEAST_APPLE_GB if device.vendor == "apple" else rocm.min_memory_gb(target or "")
     return (gigabytes or _LEAST_GB) * _GB
 
 
 def _generation(device: Device) -> float:
-    """Return 0-25 points for how recent a device is, as far as that is known."""
+    """Return 0 to 25 points for how recent a device is; 0 if that is unknown."""
     if device.vendor == "nvidia":
         numbers = parse_version(next(iter(capabilities(device)), ""))
         value = numbers[0] + min(numbers[1], 9) / 10 if len(numbers) > 1 else 0.0

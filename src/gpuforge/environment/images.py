@@ -1,4 +1,4 @@
-"""What container images have in common: the base, the system's packages, pip's arguments."""
+"""Common parts of container images: the base image, system packages and pip's command line."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from gpuforge.errors import PlanRefused
 
 
 def base_image(plan: Plan) -> str:
-    """Return the image to start from: Python on a Debian whose glibc every known wheel accepts.
+    """Return the base image: Python on Debian, with a glibc that every known wheel supports.
 
     Raises
     ------
     PlanRefused
-        If the plan is not for Linux, or needs a ROCm that the base does not have.
+        If the plan is not for Linux, or needs a system-wide ROCm.
     """
     if not plan.target.platform.startswith("linux"):
         raise PlanRefused(
@@ -28,7 +28,7 @@ def base_image(plan: Plan) -> str:
 
 
 def pip_arguments(plan: Plan) -> list[str]:
-    """Return pip's command line for the whole plan in one resolution."""
+    """Return the pip command line that installs the whole plan at once."""
     command = ["python", "-m", "pip", "install", "--no-cache-dir"]
     for index in plan.indexes:
         command += ["--extra-index-url", index]
@@ -36,7 +36,7 @@ def pip_arguments(plan: Plan) -> list[str]:
 
 
 def system_commands(plan: Plan) -> list[list[str]]:
-    """Return the commands that install what the wheels need from the system."""
+    """Return the commands that install the system packages that the wheels need."""
     packages = plan.system.get("apt", ())
     if not packages:
         return []

@@ -1,7 +1,8 @@
-"""Runs inside an environment, with its Python: does the framework really compute here?
+"""A script that runs in an environment's Python and checks that its framework works.
 
-This file is sent as text to another interpreter, in which gpuforge need not be installed: it uses
-the standard library, and what it checks only where it is checked. It writes one JSON document.
+gpuforge may not be installed there: the source of this file is passed to the interpreter, so it
+imports only the standard library and, in its checks, the framework and NumPy. It prints one JSON
+document.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MEMORY_BYTES = 64 * 2**20
 
 
 class Operations(NamedTuple):
-    """What is asked of every framework; arrays go in and come out as NumPy's."""
+    """The operations that every framework must support, on NumPy arrays."""
 
     version: str
     device: Callable[[], str]
@@ -29,7 +30,7 @@ class Operations(NamedTuple):
 
 
 def main(framework: str, accelerator: str) -> dict[str, Any]:
-    """Return what each check of a framework came to."""
+    """Run all checks of a framework and return their results."""
     distributions = {d.name: d.version for d in importlib.metadata.distributions() if d.name}
     found: list[Operations] = []
     makers = {"pytorch": of_torch, "tensorflow": of_tensorflow, "jax": of_jax}
@@ -45,7 +46,7 @@ def main(framework: str, accelerator: str) -> dict[str, Any]:
 
 
 def run(name: str, check: Callable[[], str]) -> dict[str, Any]:
-    """Return the result of one check; whatever it raises is its result."""
+    """Return the result of one check; an exception counts as a failure."""
     started = time.perf_counter()
     try:
         detail, ok = check(), True
@@ -55,7 +56,7 @@ def run(name: str, check: Callable[[], str]) -> dict[str, Any]:
 
 
 def checks(operations: Operations) -> list[tuple[str, Callable[[], str]]]:
-    """Return the checks that follow the import, each against NumPy in float64."""
+    """Return the checks after the import; results are compared with NumPy's in float64."""
     import numpy
 
     generator = numpy.random.default_rng(0)
@@ -83,13 +84,13 @@ def checks(operations: Operations) -> list[tuple[str, Callable[[], str]]]:
 
 
 def compare(have: Any, want: Any) -> str:
-    """Return the largest difference, or raise if it is more than rounding explains."""
+    """Describe the largest difference; raise if it is larger than rounding explains."""
     import numpy
 
     difference = float(numpy.max(numpy.abs(numpy.asarray(have) - want)))
     scale = float(numpy.max(numpy.abs(want)))
     text = f"differs from NumPy by {difference:.2g} at values up to {scale:.3g}"
-    # A NaN compares false with everything, and so ends here too.
+    # Written this way so that NaN, which compares false with everything, raises as well.
     if not difference <= TOLERANCE * scale:
         raise ArithmeticError(text)
     return text

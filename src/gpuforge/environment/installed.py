@@ -1,4 +1,4 @@
-"""A list of resolved or installed packages, and what in it cannot work although it resolves."""
+"""Conflicts among resolved or installed packages that resolvers do not detect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLUGIN = re.compile(r"(?:jax-cuda|cupy-cuda|cudf-cu|rmm-cu|cuml-cu)(1\d)")
 
 
 def parse_pins(text: str) -> dict[str, str]:
-    """Return package to version from lines ``numpy==2.5.5``; other lines are passed over."""
+    """Return versions by package from lines such as ``numpy==2.5.5``; other lines are ignored."""
     found = {}
     for line in text.splitlines():
         match = _PIN.match(line.strip())
@@ -29,12 +29,12 @@ def parse_pins(text: str) -> dict[str, str]:
 
 
 def check_resolved(pins: Mapping[str, str], plan: Plan | None = None) -> list[str]:
-    """Return what is wrong with a whole set of packages, one sentence each; empty is well.
+    """Return the problems of a complete set of packages, one sentence each.
 
-    Looks for libraries of two CUDA majors, two wheels of one module, and versions below the
-    plan's own bounds.
+    They are libraries of two CUDA major versions, two wheels that install the same module, and
+    versions below the plan's bounds.
     """
-    return [*_mixed_majors(pins), *_same_module(pins), *_step_backs(pins, plan)]
+    return [*_mixed_majors(pins), *_same_module(pins), *_older_than_planned(pins, plan)]
 
 
 def _mixed_majors(pins: Mapping[str, str]) -> Iterable[str]:
@@ -57,7 +57,7 @@ def _same_module(pins: Mapping[str, str]) -> Iterable[str]:
             yield f"{' and '.join(present)} both install the module {entry['name']}"
 
 
-def _step_backs(pins: Mapping[str, str], plan: Plan | None) -> Iterable[str]:
+def _older_than_planned(pins: Mapping[str, str], plan: Plan | None) -> Iterable[str]:
     for package in plan.packages if plan else ():
         wanted = parse_requirement(package.requirement)
         have = pins.get(wanted.key)

@@ -1,7 +1,7 @@
-"""What fills an environment with wheels: uv where it is present, else pip.
+"""Installing wheels into an environment: with uv if it is available, else with pip.
 
-Both resolve first, so that a set that cannot work is refused before anything large is fetched.
-Programs of conda's family make the environment and leave the wheels to these (``conda``).
+Both resolve first, so that incompatible packages are refused before anything large is downloaded.
+The programs of the conda family (module ``conda``) use these installers for wheels.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Pins = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class _Words:
-    """How an installer calls where packages come from."""
+class _Options:
+    """An installer's options for package sources."""
 
     index: str
     extra: str
@@ -44,9 +44,9 @@ class _Words:
     always: tuple[str, ...] = ()
 
 
-# The framework's index holds old copies of other packages: the newest must win.
-_UV = _Words("--default-index", "--index", ("--index-strategy", "unsafe-best-match"))
-_PIP = _Words("--index-url", "--extra-index-url", always=("--retries", "2"))
+# Framework indexes contain old copies of other packages; the newest version must win.
+_UV = _Options("--default-index", "--index", ("--index-strategy", "unsafe-best-match"))
+_PIP = _Options("--index-url", "--extra-index-url", always=("--retries", "2"))
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Sources:
 
     Attributes
     ----------
-    index : address that replaces the default index; empty for the installer's own setting
-    extra : addresses beside it
+    index : URL that replaces the default index; empty for the installer's own setting
+    extra : URLs of further indexes
     find_links : folders or pages of wheels
-    wheelhouse : folder that downloads are kept in
-    offline : no index is asked, only folders of wheels
-    channels : conda's channels, the first one preferred
+    wheelhouse : folder where downloads are kept
+    offline : use only folders of wheels, no index
+    channels : conda channels, in order of preference
     """
 
     wheelhouse: Path
@@ -72,45 +72,45 @@ class Sources:
 
     @property
     def links(self) -> tuple[str, ...]:
-        """The folders of wheels, the kept downloads among them when there are any."""
+        """The folders of wheels, including the wheelhouse if it exists."""
         kept = (str(self.wheelhouse),) if os.path.isdir(self.wheelhouse) else ()
         return (*self.find_links, *kept)
 
 
 class Installer(Protocol):
-    """Makes an environment and fills it."""
+    """Creates an environment and installs packages into it."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name, as for ``--installer``."""
 
     def make(self, folder: Path, plan: Plan, prompt: str, sources: Sources) -> None:
-        """Make an empty environment in `folder`, which may be there already."""
+        """Create an empty environment in `folder`, which may exist already."""
 
     def resolve(self, folder: Path, plan: Plan, sources: Sources) -> dict[str, str]:
-        """Return every package that the plan needs, with its version."""
+        """Return the version of every package that the plan needs, dependencies included."""
 
     def install(self, folder: Path, pins: Pins, sources: Sources, report: Report) -> None:
         """Fetch and install exactly `pins`."""
 
     def add(self, folder: Path, wheel: Path) -> None:
-        """Install one wheel of this machine, whose needs are there."""
+        """Install one local wheel, whose dependencies are already installed."""
 
 
 def choose_installer(name: str, known: Names) -> Installer:
-    """Return the installer `name`, or for empty text the best one that is present.
+    """Return the installer `name`; if it is empty, the best one that is available.
 
     Parameters
     ----------
     name
-        ``uv``, ``pip``, or a program of conda's family.
+        ``uv``, ``pip``, or a program of the conda family.
     known
-        Names of packages, from which a misspelt one is guessed.
+        Returns the names of known packages, for "did you mean" hints.
 
     Raises
     ------
     EnvironmentMismatch
-        If a program is asked for that is not there.
+        If the program is not installed.
     """
     program = find_uv()
     if name == "uv" and program is None:
@@ -124,13 +124,13 @@ def choose_installer(name: str, known: Names) -> Installer:
 
 
 def find_uv() -> str | None:
-    """Return the path of uv: on the search path, or beside this Python."""
+    """Return the path of uv, on PATH or next to this Python; None if it is not installed."""
     beside = Path(sys.executable).with_name("uv.exe" if sys.platform == "win32" else "uv")
     return shutil.which("uv") or (str(beside) if os.path.exists(beside) else None)
 
 
 def find_python(version: str) -> str:
-    """Return an interpreter of a version from which environments can be made.
+    """Return the path of an interpreter of a version that can create environments.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def find_python(version: str) -> str:
 
 @dataclass(frozen=True)
 class Uv:
-    """Installs with uv, which downloads side by side and keeps what it fetched."""
+    """Installs with uv, which downloads in parallel and caches the wheels itself."""
 
     program: str
     known: Names
@@ -190,7 +190,7 @@ class Uv:
 
 @dataclass(frozen=True)
 class Pip:
-    """Installs with the environment's own pip; downloads run side by side into the wheelhouse."""
+    """Installs with the environment's own pip; downloads go to the wheelhouse, in parallel."""
 
     known: Names
     name: str = "pip"
@@ -229,12 +229,12 @@ def pip_of(folder: Path) -> list[str]:
 
 
 def fetch(folder: Path, pins: Pins, sources: Sources, report: Report, known: Names) -> None:
-    """Fetch wheels for `pins` side by side into the wheelhouse; those there are not fetched again.
+    """Download the wheels of `pins` that the wheelhouse lacks, in parallel.
 
     Parameters
     ----------
     folder
-        An environment whose pip fetches, and for whose Python the wheels are.
+        The environment whose pip downloads them, for its Python.
     """
     sources.wheelhouse.mkdir(parents=True, exist_ok=True)
     missing = {n: v for n, v in pins.items() if not _kept(sources.wheelhouse, n, v)}
@@ -263,7 +263,7 @@ def _kept(wheelhouse: Path, name: str, version: str) -> bool:
     return any(normal_name(part[0]) == name and part[1] == version for part in parts)
 
 
-def _flags(sources: Sources, words: _Words) -> list[str]:
+def _flags(sources: Sources, words: _Options) -> list[str]:
     links = [word for place in sources.links for word in ("--find-links", place)]
     if sources.offline:
         return ["--no-index", *links]
@@ -279,7 +279,7 @@ def _lines(pins: Pins) -> list[str]:
 
 @contextmanager
 def _requirements_file(requirements: Iterable[str]) -> Iterator[str]:
-    """Give the path of a file of requirements that lasts for a with statement."""
+    """Yield the path of a temporary requirements file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "requirements.txt"
         path.write_text("\n".join(requirements) + "\n", encoding="utf-8")

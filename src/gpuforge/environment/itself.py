@@ -1,7 +1,7 @@
-"""gpuforge itself, for the environments that it creates: packed from the running installation.
+"""Packing the running gpuforge as a wheel for the environments that it creates.
 
-A new environment gets the same version that created it, packed as a wheel, whether this one came
-from an index, a clone or a folder on the path.
+A new environment gets the same version that created it, whether that one was installed from an
+index, runs from a clone, or is a folder on the import path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEAST_PYTHON = "3.11"
 
 
 def requirements() -> tuple[str, ...]:
-    """Return what gpuforge needs beside it; empty where nothing tells."""
+    """Return gpuforge's own requirements; empty if they cannot be determined."""
     try:
         texts = distribution(NAME).requires or []
     except PackageNotFoundError:
@@ -38,7 +38,7 @@ def requirements() -> tuple[str, ...]:
 
 
 def obstacle(build: Build | None, python: str) -> str:
-    """Return why an environment cannot hold gpuforge, empty where it can."""
+    """Return why gpuforge cannot be installed in an environment; empty if it can."""
     if parse_version(python) < parse_version(_LEAST_PYTHON):
         return f"it needs Python {_LEAST_PYTHON} or newer"
     if not requirements():

@@ -1,4 +1,4 @@
-"""What stands between a build and a machine: nothing, or obstacles that each say what is needed."""
+"""The obstacles that keep a build from running on a machine, and what each would need."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Obstacle:
 
     Attributes
     ----------
-    kind : what would have to change; ``device`` means that only another GPU helps
+    kind : what would have to change; ``device`` means that only another GPU would help
     reason : what was found and what is needed
-    need : the value that would do, such as a driver version; empty for a device
+    need : the value that would suffice, such as a driver version; empty for a device
     """
 
     kind: Kind
@@ -33,16 +33,16 @@ class Obstacle:
 
 
 def device_name(device: Device) -> str:
-    """Return what to call a device in a sentence."""
+    """Return the name of a device for use in a sentence."""
     return known(device.name) or f"{device.vendor} GPU {device.index}"
 
 
 def capabilities(device: Device) -> tuple[str, ...]:
-    """Return the compute capability of an NVIDIA device, or all that it may have.
+    """Return the compute capability of an NVIDIA device, or all that it might have.
 
-    Where nothing shows it, its product name tells it; failing that, all capabilities of its family
-    are returned, or of all cards that its driver serves, and a build must serve each. Empty when
-    nothing is known at all.
+    If no source shows it, it is looked up by product name; failing that, all capabilities of the
+    architecture, or else of all cards that its driver supports, are returned, and a build must
+    support each of them. Empty if nothing is known.
     """
     shown, driver = known(device.compute_capability), driver_version(device)
     if shown:
@@ -50,31 +50,31 @@ def capabilities(device: Device) -> tuple[str, ...]:
     return (
         cuda.capabilities_named(known(device.name) or "")
         or cuda.capabilities_of(known(device.architecture) or "")
-        or (cuda.capabilities_driven(driver, cuda.driver_kind(driver, "linux")) if driver else ())
+        or (cuda.capabilities_for(driver, cuda.driver_kind(driver, "linux")) if driver else ())
     )
 
 
 def gfx_target(device: Device) -> str | None:
-    """Return the target of an AMD device, by its product name where nothing shows it."""
+    """Return the gfx target of an AMD device, by its product name if no source shows it."""
     shown = known(device.architecture) or ""
     return shown if shown.startswith("gfx") else rocm.target_of(known(device.name) or "")
 
 
 def intel_family(device: Device) -> intel.Family | None:
-    """Return the family of an Intel device, None when it is in none that is known.
+    """Return the family of an Intel device, or None if it is in no known family.
 
-    Its product name tells the family; failing that, the architecture or the PCI id does.
+    It is found by product name; failing that, by architecture or PCI id.
     """
     name, architecture = known(device.name) or "", known(device.architecture) or ""
     found = intel.family_of(name or architecture)
-    if found or "data center" in name.lower():  # a name of their own: no family is theirs
+    if found or "data center" in name.lower():  # those that no entry names are in no family
         return found
     ident = (known(device.pci_id) or "").removeprefix("8086:")
     return intel.family_of(architecture, ident) if architecture or ident else None
 
 
 def driver_version(device: Device) -> str | None:
-    """Return the version of a device's driver in NVIDIA's own numbers."""
+    """Return the version of a device's driver, converted from Windows' to NVIDIA's numbering."""
     found = known(device.driver)
     version = known(found.version) if found else None
     return cuda.windows_driver(version) if version else None
@@ -83,14 +83,14 @@ def driver_version(device: Device) -> str | None:
 def obstacles(
     build: Build, device: Device | None, target: Target, version: str = ""
 ) -> list[Obstacle]:
-    """Return all that keeps `build` from running on `device` under `target`.
+    """Return everything that keeps `build` from running on `device` under `target`.
 
     Parameters
     ----------
     device
         None for a build on the CPU.
     version
-        The framework version that is wanted, empty for any.
+        The requested framework version; empty for any.
     """
     found = list(_system(build, target))
     if version and build.version != version:
@@ -145,7 +145,7 @@ def _nvidia(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
 def _kernels(
     build: Build, device: Device, driver: str | None, kind: DriverKind
 ) -> Iterator[Obstacle]:
-    """Yield why none of a build's compiled code runs on a device."""
+    """Yield the reasons why none of a build's compiled code runs on a device."""
     found = capabilities(device)
     if not found:
         yield Obstacle("device", "its compute capability is unknown")
@@ -187,7 +187,7 @@ def _amd(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
         yield Obstacle("device", f"ROCm 7 does not list {gfx}")
     driver = known(device.driver)
     version = known(driver.version) if driver else None
-    allowed = rocm.runs_on_driver(version) if version else None
+    allowed = rocm.releases_for_driver(version) if version else None
     release = ".".join(map(str, parse_version(build.variant)[:2]))
     release = release if "." in release else "7.2"
     if allowed is not None and release not in allowed:

@@ -1,8 +1,9 @@
-"""The folder an environment gets: never half-made under its name, never over another's.
+"""The folder of a new environment: never incomplete under its final name.
 
-It is built beside its place under a name of the same length, and takes its name in one step when it
-is whole. Scripts and files that hold the old path are patched before; with the same length that is
-safe for text and binary files alike (docs/decisions/0008-how-environments-are-built.md).
+The environment is built next to its final folder, under a name of the same length, and is renamed
+once it is complete. Before that, the path is patched in scripts and other files that contain it; as
+both paths have the same length, this is safe for text and binary files alike
+(docs/decisions/0008-how-environments-are-built.md).
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from gpuforge.errors import PlanRefused
 from gpuforge.probe.live import process_lives
 
 _MARK = ".gpuforge-unfinished"
-# What the name begins with while it is built: several environments in one folder may differ in
-# nothing else.
-_FIRST = "~_+=@%,-"
-# Larger files are libraries; conda says itself into which of them it wrote the path.
+# Characters that replace the first one of the name during the build; several, because the names of
+# two environments may differ in their first character only.
+_FIRST_CHARACTERS = "~_+=@%,-"
+# Larger files are libraries; conda records the ones into which it wrote the path.
 _PATCH_LIMIT_BYTES = 2**20
 
 
 class Place:
-    """The final folder of an environment and the one it is built in.
+    """The final folder of an environment, and the folder in which it is built.
 
     Attributes
     ----------
-    path : where the environment will be
-    staging : where it is built
-    former : where the environment that it replaces waits until it is whole
+    path : the final folder
+    staging : the folder in which it is built
+    former : where the environment that it replaces is kept until the new one is in place
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,12 +47,13 @@ class Place:
         self.former = self.path.with_name(f".{self.path.name}.gpuforge-former")
 
     def prepare(self, *, overwrite: bool) -> None:
-        """Take the place: clear what an interrupted run left, mark the staging folder as ours.
+        """Clean up after interrupted runs, and create and mark the staging folder.
 
         Raises
         ------
         PlanRefused
-            If something else is there, another run builds there, or may not be overwritten.
+            If the folder is not an environment or may not be overwritten, or another process is
+            building there.
         """
         self._recover()
         if self.path.is_symlink() or (self.path.exists() and not is_environment(self.path)):
@@ -72,7 +74,7 @@ class Place:
         self.staging = self._take_staging()
 
     def finish(self) -> None:
-        """Give the finished environment its name; a former one goes only when that is done."""
+        """Move the complete environment to its final folder, then delete the one it replaces."""
         self._patch_paths()
         if self.path.exists():
             self.path.rename(self.former)
@@ -86,26 +88,28 @@ class Place:
         shutil.rmtree(self.former, ignore_errors=True)
 
     def discard(self) -> None:
-        """Remove what was built so far."""
-        owner, path = _marked(self.staging)
+        """Remove the staging folder if it is still ours."""
+        owner, path = _owner(self.staging)
         if owner == str(os.getpid()) and path == str(self.path):
             shutil.rmtree(self.staging, ignore_errors=True)
 
     def _recover(self) -> None:
-        """End what a run that was killed while it replaced the environment has begun."""
+        """Finish or undo a replacement in which a run was killed."""
         if self.former.exists() and not self.path.exists():
             self.former.rename(self.path)
         shutil.rmtree(self.former, ignore_errors=True)
-        with suppress(OSError):  # it had its name already, and is whole
+        with suppress(OSError):  # marked but already at its final path, so it is complete
             (self.path / _MARK).unlink()
 
     def _names(self) -> list[Path]:
-        """Return the names that it may be built under, all as long as its own."""
+        """Return the possible staging folders, whose names are as long as the final one."""
         name = self.path.name
-        return [self.path.with_name(first + name[1:]) for first in _FIRST if first != name[0]]
+        return [
+            self.path.with_name(first + name[1:]) for first in _FIRST_CHARACTERS if first != name[0]
+        ]
 
     def _take_staging(self) -> Path:
-        """Make one of the folders to build in, which runs for other environments leave free."""
+        """Create the staging folder under a name that no run for another environment uses."""
         part = Path(tempfile.mkdtemp(prefix=".gpuforge-", dir=self.path.parent))
         try:
             part.chmod(0o755)
@@ -114,7 +118,7 @@ class Place:
                 self._clear(staging)
                 try:
                     part.rename(staging)
-                except OSError:  # another run, or something of the user's, has that name
+                except OSError:  # another run, or a folder of the user's, has that name
                     continue
                 return staging
         finally:
@@ -125,21 +129,21 @@ class Place:
         )
 
     def _clear(self, staging: Path) -> None:
-        """Remove what a killed run for this environment left.
+        """Remove what a killed run for this environment left behind.
 
         Raises
         ------
         PlanRefused
             If another run is building it now.
         """
-        owner, path = _marked(staging)
+        owner, path = _owner(staging)
         if path not in ("", str(self.path)) or not owner:
             return
         if owner != str(os.getpid()) and process_lives(owner):
             raise PlanRefused(
                 f"process {owner} is creating {self.path} now", hint="wait until it has ended"
             )
-        # Renamed first: an installer that is still writing there loses its way.
+        # Renamed first, so that an installer that is still running cannot write into it.
         aside = Path(tempfile.mkdtemp(prefix=".gpuforge-", dir=staging.parent))
         staging.rename(aside / "unfinished")
         shutil.rmtree(aside, ignore_errors=True)
@@ -153,8 +157,8 @@ class Place:
             _patch(path, old, new)
 
 
-def _marked(staging: Path) -> tuple[str, str]:
-    """Return whose unfinished folder this is: the number of its process, and the environment."""
+def _owner(staging: Path) -> tuple[str, str]:
+    """Return the process id and the environment that an unfinished folder belongs to."""
     try:
         owner, _, path = (staging / _MARK).read_text(encoding="utf-8").partition("\n")
     except (OSError, UnicodeDecodeError):
@@ -163,9 +167,10 @@ def _marked(staging: Path) -> tuple[str, str]:
 
 
 def _small_files(home: Path) -> Iterator[Path]:
-    """Yield what may hold the path of its environment, modules aside.
+    """Yield the small files that may contain the path of the environment, except modules.
 
-    Modules find their files from their own place; only path files name folders.
+    Modules locate files relative to themselves; in site-packages only ``.pth`` and ``.egg-link``
+    files contain paths.
     """
     for folder, folders, files in os.walk(home):
         inside = Path(folder).name == "site-packages"
@@ -179,7 +184,7 @@ def _small_files(home: Path) -> Iterator[Path]:
 
 
 def _files_of_conda(home: Path) -> Iterator[Path]:
-    """Yield the files into which conda wrote the path of the environment, of any size."""
+    """Yield the files, of any size, into which conda wrote the path of the environment."""
     for record in home.rglob("conda-meta/*.json"):
         document = json.loads(record.read_text(encoding="utf-8"))
         for entry in document.get("paths_data", {}).get("paths", ()):
@@ -191,7 +196,7 @@ def _files_of_conda(home: Path) -> Iterator[Path]:
 def _patch(path: Path, old: bytes, new: bytes) -> None:
     content = path.read_bytes()
     if old in content:
-        # Written beside and moved: a hard link would share the change with a cache of packages.
+        # Written anew and renamed: the file may be a hard link into a package cache.
         part = path.with_name(path.name + ".part")
         part.write_bytes(content.replace(old, new))
         shutil.copymode(path, part)

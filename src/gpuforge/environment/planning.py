@@ -1,7 +1,7 @@
-"""What would be installed: a pure function from facts, a profile and a target to a plan.
+"""Planning an environment: a pure function from machine facts, a profile and a target to a plan.
 
-Every choice carries its reason. What cannot work is repaired and said so, or refused with the
-single change that would help most.
+Every choice has a reason. What would not work is replaced, with a warning, or the plan is refused
+together with the single change that would help most.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _TABLES = {"cuda": ("cuda", "nvidia"), "rocm": ("rocm",), "xpu": ("intel",)}
 
 @dataclass(frozen=True)
 class Wish:
-    """What the user asks for.
+    """What the user asked for.
 
     Attributes
     ----------
-    accelerator : None for the best that the machine has
-    version : of the framework; empty for the newest that fits
+    accelerator : None for the best one of the machine
+    version : version of the framework; empty for the newest that works
     framework_index : empty for the framework's own index where a build needs it, ``default`` for
-        the default index, or an address that replaces the framework's own
+        the default index, or a URL that replaces the framework's own index
     """
 
     profile: Profile
@@ -66,15 +66,15 @@ class Wish:
 
 @dataclass(frozen=True)
 class Plan:
-    """What would be installed and why, or why nothing would.
+    """What would be installed and why, or why nothing can be.
 
     Attributes
     ----------
-    build : the framework's build, None when refused
-    packages : the framework first
-    devices : names of the devices that the build serves, fittest first
-    refusal : why nothing is planned; the CPU is then what can still be had
-    checked : the day on which the oldest facts used were checked
+    build : the build of the framework; None for a refusal
+    packages : the packages, framework first
+    devices : names of the devices, best first
+    refusal : why nothing is planned; an environment for the CPU may still be possible
+    checked : the date on which the oldest facts used were checked
     """
 
     profile: str
@@ -91,16 +91,16 @@ class Plan:
 
     @property
     def title(self) -> str:
-        """What it is for, in one line of an exported file."""
+        """A title line for exported files."""
         return f"gpuforge: {self.profile}, {self.framework} for {self.accelerator}"
 
     @property
     def name(self) -> str:
-        """What an exported project or environment is called."""
+        """The name of an exported project or environment."""
         return f"{self.profile}-{self.framework}".replace("_", "-")
 
     def check(self) -> None:
-        """Raise `EnvironmentMismatch` if it is refused, with what would help as its hint."""
+        """Raise `EnvironmentMismatch` for a refusal; its hint says what would help."""
         if self.refusal is not None:
             change = str(self.refusal.change) if self.refusal.change else ""
             offer = "or add --cpu-only" if self.accelerator != "cpu" else ""
@@ -109,12 +109,12 @@ class Plan:
 
     @property
     def indexes(self) -> tuple[str, ...]:
-        """The addresses beside the default index that packages come from."""
+        """The URLs of the indexes, besides the default one, that packages come from."""
         return tuple(dict.fromkeys(p.index for p in self.packages if p.index))
 
     @property
     def virtual_packages(self) -> dict[str, str]:
-        """The least that the system must be, in conda's words: ``{"__cuda": "13.0"}``."""
+        """The system requirements as conda's virtual packages: ``{"__cuda": "13.0"}``."""
         if self.build is None:
             return {}
         found = {}
@@ -172,20 +172,20 @@ def plan_environment(
     Parameters
     ----------
     today
-        The day, from which the age of the facts counts.
+        The date from which the age of the facts is counted.
     newer
-        Newest releases by package, where an index was asked since the facts were checked.
+        The newest release of each package, if an index was queried for them.
 
     Raises
     ------
     UnknownName
         If the framework or the accelerator is unknown.
     InvalidSettings
-        If the framework's index is not an address.
+        If the framework index is neither ``default`` nor a URL.
     """
     _check(wish)
     wish = replace(wish, version=wish.version or _version_in_profile(wish))
-    accelerator, found, warnings = _accelerate(machine, wish, target)
+    accelerator, found, warnings = _choose_accelerator(machine, wish, target)
     base = Plan(
         profile=wish.profile.name,
         framework=wish.framework,
@@ -237,7 +237,7 @@ def _from_index(build: Build, framework_index: str) -> Build:
 
 
 def _is_pin(requirement: object, wish: Wish) -> bool:
-    """Return whether a requirement is the framework itself, whose version the build settles."""
+    """Return whether a requirement is the framework itself, whose version the build determines."""
     text = str(requirement)
     return text == PACKAGE[wish.framework] or text.startswith(f"{PACKAGE[wish.framework]}==")
 
@@ -249,17 +249,17 @@ def _version_in_profile(wish: Wish) -> str:
     return ""
 
 
-def _accelerate(
+def _choose_accelerator(
     machine: Machine, wish: Wish, target: Target
 ) -> tuple[str, Selection | Refusal, list[str]]:
-    """Return the accelerator, what was selected for it, and what was passed over on the way."""
+    """Return the accelerator, the selection for it, and warnings about rejected accelerators."""
     found: Selection | Refusal
     chosen = partial(select, default_index=wish.framework_index == "default")
     if wish.accelerator is not None:
         devices = devices_for(machine, wish.accelerator)
         found = chosen(wish.framework, wish.accelerator, devices, target, wish.version)
         if isinstance(found, Refusal) and wish.accelerator != "cpu" and not devices:
-            unread = _unread(machine, (wish.accelerator,), wish, target)
+            unread = _unreadable_gpu(machine, (wish.accelerator,), wish, target)
             found = unread[1] if unread else found
         return wish.accelerator, found, []
     refused: dict[Accelerator, Refusal] = {}
@@ -272,7 +272,7 @@ def _accelerate(
     for accelerator, refusal in refused.items():
         if refusal.change is not None:
             return accelerator, refusal, []
-    unread = _unread(machine, ACCELERATORS, wish, target) if not machine.devices else None
+    unread = _unreadable_gpu(machine, ACCELERATORS, wish, target) if not machine.devices else None
     if unread is not None:
         return unread[0], unread[1], []
     found = chosen(wish.framework, "cpu", (), target, wish.version)
@@ -287,12 +287,12 @@ def _accelerate(
     return "cpu", found, unused
 
 
-def _unread(
+def _unreadable_gpu(
     machine: Machine, accelerators: tuple[Accelerator, ...], wish: Wish, target: Target
 ) -> tuple[str, Refusal] | None:
-    """Return an accelerator and a refusal when a GPU that may be there could not be read.
+    """Return an accelerator and a refusal if a GPU may be present but could not be read.
 
-    Where the framework has no build for such a GPU at all, reading it would not help.
+    If the framework has no build for such a GPU, reading it would not help, and None is returned.
     """
     for failure in machine.failures if machine.status == "driver_error" else ():
         own = ACCELERATOR_OF.get(failure.vendor)

@@ -1,4 +1,4 @@
-"""Running installers: each line is shown as it comes, and no process is left behind."""
+"""Running installers: their output is reported line by line, and none outlives gpuforge."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from gpuforge.environment.failure import explain_failure
 from gpuforge.log import logger
 
-# Variables that would lead an installer away from the environment it is told to fill.
+# Variables that would make an installer use another environment than the one to be filled.
 _MISLEADING = (
     "PYTHONPATH PYTHONHOME VIRTUAL_ENV CONDA_PREFIX PIP_TARGET PIP_PREFIX PIP_USER "
     "PIP_REQUIRE_VIRTUALENV UV_SYSTEM_PYTHON UV_PROJECT_ENVIRONMENT"
 ).split()
-# conda would list the folder that an environment is built in, which is gone afterwards.
+# conda would register the staging folder, which does not exist afterwards.
 _SET = {"PYTHONNOUSERSITE": "1", "CONDA_REGISTER_ENVS": "false"}
 _TAIL_LINES = 200
 _PR_SET_PDEATHSIG = 1
@@ -28,14 +28,14 @@ Names = Callable[[], Collection[str]]
 
 @dataclass(frozen=True)
 class Finished:
-    """What a program left: its exit status and its last lines."""
+    """The exit status of a program and the last lines of its output."""
 
     status: int
     tail: str
 
 
 def surroundings(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment variables that an installer gets."""
+    """Return the environment variables for an installer."""
     kept = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
     return {**kept, **_SET, **(extra or {})}
 
@@ -43,14 +43,14 @@ def surroundings(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def run_checked(
     argv: Sequence[str], doing: str, known: Names, on_line: Callable[[str], None] | None = None
 ) -> str:
-    """Run a program and return its last lines, or raise what they mean.
+    """Run a program and return the last lines of its output; raise what they mean if it fails.
 
     Parameters
     ----------
     doing
-        What is being done, for the message: ``"resolving"``.
+        The step, for the message: ``"resolving"``.
     known
-        Names of packages, from which a misspelt one is guessed.
+        Returns the names of known packages, for "did you mean" hints.
     """
     finished = run_lines(argv, on_line)
     if finished.status != 0:
@@ -59,7 +59,7 @@ def run_checked(
 
 
 def _bind_to_parent() -> Callable[[], None] | None:
-    """Return what makes a child end when its parent is killed; None where no system call does."""
+    """Return a ``preexec_fn`` that ends a child when its parent is killed; None except on Linux."""
     if sys.platform != "linux":
         return None
     import ctypes
@@ -72,7 +72,7 @@ def _bind_to_parent() -> Callable[[], None] | None:
 
 
 def run_lines(argv: Sequence[str], on_line: Callable[[str], None] | None = None) -> Finished:
-    """Run a program, give each line of its output to `on_line`, and end it when interrupted."""
+    """Run a program, pass each line of its output to `on_line`, and end it if interrupted."""
     process = subprocess.Popen(
         argv,
         preexec_fn=_bind_to_parent(),
@@ -98,5 +98,5 @@ def run_lines(argv: Sequence[str], on_line: Callable[[str], None] | None = None)
         process.wait()
         raise
     if process.returncode == -signal.SIGINT:
-        raise KeyboardInterrupt  # Python loses a Ctrl-C that comes while it forks
+        raise KeyboardInterrupt  # Python misses a Ctrl-C during a fork
     return Finished(process.returncode, "".join(tail))

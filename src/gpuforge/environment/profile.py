@@ -1,7 +1,8 @@
 """Environment profiles: named sets of packages, one TOML file each.
 
-The shipped ones lie in ``profiles/``; users add or override some in their configuration folder
-(``gpuforge/profiles``) or in a project (``.gpuforge/profiles``), and extend one from another.
+The shipped ones are in ``profiles/``. Users can add or override profiles in their configuration
+folder (``gpuforge/profiles``) or in a project (``.gpuforge/profiles``), and a profile can extend
+another.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ _SYSTEM_PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}", re.ASCII)
 
 @dataclass(frozen=True)
 class Profile:
-    """A set of packages and what it needs.
+    """A set of packages and its needs.
 
     Attributes
     ----------
-    minimum_memory_gb : memory of the device it runs on, in GB (10**9 bytes)
-    cpu_fit : 0-100, how well it serves on a machine without a GPU
-    pinned : each package has a fixed version
-    packages : for every framework
-    frameworks, accelerators : packages for one of them only
-    system : packages of the system a container image needs, by installer (``apt``)
-    origin : the file it came from, or ``gpuforge``
+    minimum_memory_gb : minimum memory of the device, in GB (10**9 bytes)
+    cpu_fit : 0-100, how well it suits a machine without a GPU
+    pinned : whether each package has a fixed version
+    packages : packages for every framework
+    frameworks, accelerators : further packages, by framework and by accelerator
+    system : system packages that a container image needs, by package manager (``apt``)
+    origin : the file that it was read from, or ``gpuforge``
     """
 
     name: str
@@ -53,7 +54,7 @@ class Profile:
     origin: str = "gpuforge"
 
     def wanted(self, framework: str, accelerator: str) -> tuple[Requirement, ...]:
-        """Return the packages beside the framework itself, a later mention of one winning."""
+        """Return all packages for a framework and an accelerator; later requirements override."""
         merged: dict[str, Requirement] = {}
         for group in (
             self.frameworks.get(framework, ()),
@@ -68,9 +69,9 @@ _KEYS = ("extends", *(f.name for f in fields(Profile) if f.name not in ("name", 
 
 
 def folders(config: Path, start: Path | None = None) -> tuple[Path, ...]:
-    """Return the folders of users' profiles, the one that wins last.
+    """Return the folders of users' profiles, in ascending order of precedence.
 
-    A project's folder is looked for from `start` upwards, by default from the current folder.
+    A project's folder is searched from `start`, by default the current folder, upwards.
     """
     try:
         start = start or Path.cwd()
@@ -83,7 +84,7 @@ def folders(config: Path, start: Path | None = None) -> tuple[Path, ...]:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """Return the profiles in a folder by name; none where it is not there or cannot be read."""
+    """Return the sorted profile files in a folder; none if it is missing or unreadable."""
     try:
         return sorted(folder / name for name in os.listdir(folder) if name.endswith(".toml"))
     except (FileNotFoundError, NotADirectoryError):
@@ -126,7 +127,7 @@ def shipped_names() -> frozenset[str]:
 
 
 def choose(profiles: Mapping[str, Profile], name: str) -> Profile:
-    """Return the profile `name`, or raise `UnknownName` with the nearest one as its hint."""
+    """Return the profile `name`; raise `UnknownName` with the most similar name as its hint."""
     if name not in profiles:
         raise UnknownName.among("profile", name, profiles)
     return profiles[name]
@@ -136,7 +137,7 @@ Tables = Mapping[str, tuple[dict[str, Any], str]]
 
 
 def parse_profile(name: str, table: dict[str, Any], origin: str, known: Tables) -> Profile:
-    """Return the profile that a table means, with what it extends filled in."""
+    """Return the profile that a TOML table defines, merged with the profiles that it extends."""
     if not _NAME.fullmatch(name):
         raise InvalidSettings(
             f"{origin}: {name!r} is not a valid profile name",
@@ -165,7 +166,7 @@ def parse_profile(name: str, table: dict[str, Any], origin: str, known: Tables) 
 def _extended(
     name: str, table: dict[str, Any], origin: str, known: Tables, seen: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Return `table` on top of the one it extends; lists of packages add up."""
+    """Return `table` merged into the one that it extends; lists of packages are concatenated."""
     base_name = table.get("extends")
     if base_name is None:
         return table
@@ -203,7 +204,7 @@ def _text(path: Path) -> str:
 
 
 def _read(name: str, text: str, origin: str, below: Tables) -> tuple[dict[str, Any], str]:
-    """Return the table of a profile's text, its keys checked."""
+    """Return the TOML table of a profile after checking its keys, and its origin."""
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -212,7 +213,7 @@ def _read(name: str, text: str, origin: str, below: Tables) -> tuple[dict[str, A
         if key not in _KEYS:
             raise InvalidSettings(f"{origin}: unknown key {key!r}", hint=suggestion(key, _KEYS))
     if table.get("extends") == name and name in below:
-        # An override that builds on the profile of the same name.
+        # An override that extends the profile of the same name.
         return _merge(below[name][0], {k: v for k, v in table.items() if k != "extends"}), origin
     return table, origin
 

@@ -1,4 +1,4 @@
-"""Values as text of the languages that plans are exported in: none can end its own quotes."""
+"""Safe quoting of values in exported files: no value can break out of its quotes."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterable
 
 
 def quoted(text: str) -> str:
-    """Return `text` as a double-quoted string of TOML, YAML and JSON alike.
+    """Return `text` as a double-quoted string that is valid in TOML, YAML and JSON.
 
-    Control characters and line separators are escaped as all three read them.
+    Control characters and line separators are escaped.
     """
     body = json.dumps(text, ensure_ascii=False)
     return "".join(char if _plain(char) else f"\\u{ord(char):04x}" for char in body)
 
 
 def quoted_list(items: Iterable[str]) -> str:
-    """Return a TOML array, one item a line."""
+    """Return a TOML array with one item per line."""
     lines = "".join(f"    {quoted(item)},\n" for item in items)
     return f"[\n{lines}]"
 
 
 def comment(text: str) -> str:
-    """Return `text` as one comment line: no line end or control character survives."""
+    """Return `text` as one comment line, with line breaks and control characters as spaces."""
     return "# " + " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 

@@ -1,4 +1,4 @@
-"""What an environment says of itself: one JSON file in its folder."""
+"""The record of how an environment was created: a JSON file in its folder."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _PIXI_FILES = {FILE, ".pixi", "pixi.toml", "pixi.lock", ".gitignore", ".gitattri
 
 @dataclass(frozen=True)
 class Record:
-    """How an environment was made.
+    """How an environment was created.
 
     Attributes
     ----------
-    base : folder name of the environment that this one was switched from; its own when from none
-    installer : the program that made it
-    pins : package to installed version
+    base : folder name of the environment that this one was switched from; its own if from none
+    installer : the program that created it
+    pins : installed versions by package
     """
 
     profile: str
@@ -40,12 +40,12 @@ def write_record(folder: Path, record: Record) -> None:
 
 
 def read_record(folder: Path) -> Record | None:
-    """Return the record of an environment, None where there is none.
+    """Return the record of an environment, or None if there is none.
 
     Raises
     ------
     InvalidSettings
-        If the file is there and is damaged.
+        If the file is damaged or unreadable.
     """
     path = folder / FILE
     try:
@@ -60,16 +60,16 @@ def read_record(folder: Path) -> Record | None:
 
 
 def python_of(folder: Path) -> Path:
-    """Return the interpreter of an environment, which need not exist."""
+    """Return the path of an environment's interpreter, which may not exist."""
     home = folder / PIXI_HOME if os.path.isdir(folder / PIXI_HOME) else folder
     windows = (home / "Scripts" / "python.exe", home / "python.exe")
     return next((path for path in windows if os.path.exists(path)), home / "bin" / "python")
 
 
 def is_environment(folder: Path) -> bool:
-    """Return whether a folder holds a Python environment of any maker, and no work of a user.
+    """Return whether a folder is a Python environment, by any tool, without the user's own files.
 
-    A workspace of pixi is one when gpuforge made it and nothing was put into it since.
+    A pixi workspace counts only if gpuforge created it and no other file was added since.
     """
     if os.path.isdir(folder / PIXI_HOME):
         return os.path.isfile(folder / FILE) and {*os.listdir(folder)} <= _PIXI_FILES

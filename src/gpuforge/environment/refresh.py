@@ -1,4 +1,4 @@
-"""Newer releases than the tables know, asked of the configured index and kept in the cache."""
+"""The newest releases of the frameworks, queried from the configured index and cached."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ _NEWEST = re.compile(r"^([A-Za-z0-9._-]+) \(([^)]+)\)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest releases that an index named, by package, and the day it was asked."""
+    """The newest releases on an index, by package, and the date of the query (`asked`)."""
 
     asked: str
     newest: dict[str, str]
 
 
 def refresh_releases(cache: Path, today: date, *, index: str = "") -> dict[str, str]:
-    """Ask the index for the newest release of each framework; keep and return the answers.
+    """Query the index for the newest release of each framework; cache and return the answers.
 
-    The index is pip's own setting unless `index` names one.
+    The index is that of pip's configuration unless `index` is given.
 
     Raises
     ------
     EnvironmentMismatch
-        If the index does not answer.
+        If a query fails.
+    PlanRefused
+        If the answers cannot be cached.
     """
     from gpuforge.environment.failure import explain_failure
     from gpuforge.environment.process import run_lines
@@ -58,7 +60,7 @@ def refresh_releases(cache: Path, today: date, *, index: str = "") -> dict[str, 
 
 
 def newest_releases(cache: Path) -> dict[str, str]:
-    """Return the newest releases that were last asked for; empty when never, or not readable."""
+    """Return the cached newest releases; empty if there are none or they are unreadable."""
     try:
         return stored.loads_as(Newest, (cache / FILE).read_text(encoding="utf-8")).newest
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Requirements as users write them in a profile: a name, extras and versions, nothing else.
+"""Requirements in profiles: a name, extras and versions, nothing else.
 
-Addresses, paths, options and markers are refused. So are all characters with a meaning in a shell,
-YAML, TOML or a Dockerfile: what a profile says can be written into any of them.
+URLs, paths, options and markers are rejected, as are all characters with a special meaning in a
+shell, YAML, TOML or a Dockerfile, because requirements are written into all of them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _REQUIREMENT = re.compile(
 
 @dataclass(frozen=True)
 class Requirement:
-    """One package that is asked for.
+    """One required package.
 
     Attributes
     ----------
     name : as written
     extras : such as ``("and-cuda",)``
-    versions : clauses without blanks: ``">=2.0,<3"``; empty for any
+    versions : version specifiers without spaces: ``">=2.0,<3"``; empty for any
     """
 
     name: str
@@ -37,7 +37,7 @@ class Requirement:
 
     @property
     def key(self) -> str:
-        """The name by which an index knows it: lower case, runs of ``-_.`` as one ``-``."""
+        """The normalised name: lower case, with runs of ``-_.`` replaced by one ``-``."""
         return normal_name(self.name)
 
     def __str__(self) -> str:
@@ -51,12 +51,12 @@ def normal_name(name: str) -> str:
 
 
 def parse_requirement(text: object, *, where: str = "") -> Requirement:
-    """Return the requirement that `text` means.
+    """Return the requirement that `text` specifies.
 
     Raises
     ------
     InvalidSettings
-        If it is not a name with extras and versions; the message names `where` it is.
+        If it is not a name with extras and versions; the message says `where` it was found.
     """
     match = _REQUIREMENT.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:

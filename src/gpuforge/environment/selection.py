@@ -1,4 +1,4 @@
-"""Which build of a framework a machine gets, or why none and what single change would help most."""
+"""Selecting the build of a framework for a machine, or the single change that would help most."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ ACCELERATOR_OF: dict[str, Accelerator] = {
     "intel": "xpu",
     "apple": "metal",
 }
-_WORDS = {
+_INSTRUCTIONS = {
     "python": "use Python {need}",
     "version": "use version {need}",
     "driver": "install driver {need} or newer",
     "system": "use a system with {need}",
     "framework": "use {need}",
 }
-_EASE = ("python", "version", "framework", "driver", "system")
+_EASIEST = ("python", "version", "framework", "driver", "system")
 
 
 @dataclass(frozen=True)
 class Change:
-    """One thing to change so that a build fits: its kind, the value needed, what it brings."""
+    """One change after which a build works: its kind, the value needed, the build it enables."""
 
     kind: str
     need: str
@@ -53,12 +53,12 @@ class Change:
     def __str__(self) -> str:
         if self.kind == "repair":
             return f"run '{self.need}' to find out why, then plan again"
-        return f"{_WORDS[self.kind].format(need=self.need)}: {self.brings} can be used then"
+        return f"{_INSTRUCTIONS[self.kind].format(need=self.need)}: {self.brings} can be used then"
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why nothing is planned, and the single change that would help most, if any would."""
+    """Why nothing is planned, and the single change that would help most, if any."""
 
     reason: str
     change: Change | None = None
@@ -66,7 +66,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Selection:
-    """A build that runs, on which devices (none for the CPU), and why this one."""
+    """The selected build, its devices (none for the CPU), and why it was selected."""
 
     build: Build
     devices: tuple[Device, ...]
@@ -75,13 +75,13 @@ class Selection:
 
 
 def devices_for(machine: Machine, accelerator: Accelerator) -> tuple[Device, ...]:
-    """Return the devices that an accelerator's builds could use, the fittest first."""
+    """Return the devices that an accelerator's builds could use, best first."""
     own = [d for d in machine.devices if ACCELERATOR_OF.get(d.vendor) == accelerator]
     return tuple(sorted(own, key=lambda d: (-(known(d.score) or 0), d.index)))
 
 
 def accelerators_of(machine: Machine) -> tuple[Accelerator, ...]:
-    """Return the accelerators of a machine, that of its fittest device first."""
+    """Return the accelerators of a machine, that of its best device first."""
     first: dict[Accelerator, int] = {}
     for accelerator in ACCELERATORS:
         for device in devices_for(machine, accelerator)[:1]:
@@ -101,18 +101,18 @@ def select(
 ) -> Selection | Refusal:
     """Return the best build that runs on the first of `devices`, or why there is none.
 
-    A build that serves every device is taken before one that serves the first alone.
+    A build that supports every device is preferred to one that supports only the first.
 
     Parameters
     ----------
     devices
-        Fittest first; empty for the CPU.
+        The devices, best first; empty for the CPU.
     version
-        The framework version that is wanted, empty for any.
+        The requested framework version; empty for any.
     cuda_major
-        The CUDA major that the environment already has, None for any.
+        The CUDA major version of the environment; None for any.
     default_index
-        Whether only what the default index holds may be taken.
+        Whether only builds on the default index may be selected.
     """
     candidates = [
         build
@@ -132,17 +132,17 @@ def select(
         return Refusal(reason, change)
     found = [(build, obstacles(build, first, target, version)) for build in candidates]
     fitting = [build for build, met in found if not met]
-    asked = _Asked(candidates, devices, target, version)
+    asked = _Request(candidates, devices, target, version)
     if not fitting:
         return _refuse(framework, accelerator, asked, found)
     build = _best(fitting, devices, target)
-    warnings = [*_warnings(build, devices, target), *_step_back(build, found, asked)]
+    warnings = [*_warnings(build, devices, target), *_newer_possible(build, found, asked)]
     return Selection(build, devices, _why(build, first, target, fitting, version), tuple(warnings))
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What was asked for: the builds to choose from, and for what."""
+class _Request:
+    """A request: the candidate builds, the devices, the target and the framework version."""
 
     candidates: list[Build]
     devices: tuple[Device, ...]
@@ -150,7 +150,7 @@ class _Asked:
     version: str
 
     def after(self, kind: str, need: str) -> Build | None:
-        """Return the build that would be chosen after one change, None for none."""
+        """Return the build that would be selected after one change, or None if still none."""
         devices, target, version = self.devices, self.target, self.version
         candidates = self.candidates
         if kind == "python":
@@ -175,13 +175,13 @@ class _Asked:
 
 
 def _best(fitting: list[Build], devices: tuple[Device, ...], target: Target) -> Build:
-    """Return the build to take: one that serves every device before one that serves the first."""
-    serving_all = [b for b in fitting if not _unserved(b, devices, target)]
+    """Return the preferred build, among those that support every device if there are any."""
+    serving_all = [b for b in fitting if not _unsupported(b, devices, target)]
     return max(serving_all or fitting, key=_preference)
 
 
 def _preference(build: Build) -> tuple[object, ...]:
-    """Sort key: certain, newest release, on the default index, the usual one, newest CUDA."""
+    """Return the sort key: certain, newest release, on the default index, usual, newest variant."""
     return (
         build.sure,
         parse_version(build.version),
@@ -191,14 +191,14 @@ def _preference(build: Build) -> tuple[object, ...]:
     )
 
 
-def _unserved(build: Build, devices: Iterable[Device], target: Target) -> list[Device]:
+def _unsupported(build: Build, devices: Iterable[Device], target: Target) -> list[Device]:
     return [device for device in devices if obstacles(build, device, target)]
 
 
 def _refuse(
     framework: str,
     accelerator: Accelerator,
-    asked: _Asked,
+    asked: _Request,
     found: list[tuple[Build, list[Obstacle]]],
 ) -> Refusal:
     nearest, met = max(found, key=lambda pair: (-len(pair[1]), _preference(pair[0])))
@@ -208,11 +208,11 @@ def _refuse(
 
 
 def _single_change(
-    found: list[tuple[Build, list[Obstacle]]], asked: _Asked, than: Build | None = None
+    found: list[tuple[Build, list[Obstacle]]], asked: _Request, than: Build | None = None
 ) -> Change | None:
-    """Return the change that alone brings the newest release, the easiest one among equals.
+    """Return the single change that enables the newest release; among equals, the easiest.
 
-    What it brings is what would then be chosen, which must be newer than `than`.
+    The build that would be selected after it must be newer than `than`.
     """
     single = [
         (build, met[0])
@@ -220,7 +220,8 @@ def _single_change(
         if len(met) == 1 and met[0].kind != "device" and met[0].need
     ]
     single.sort(
-        key=lambda pair: (_preference(pair[0])[:2], -_EASE.index(pair[1].kind)), reverse=True
+        key=lambda pair: (_preference(pair[0])[:2], -_EASIEST.index(pair[1].kind)),
+        reverse=True,
     )
     for change in dict.fromkeys((obstacle.kind, obstacle.need) for _, obstacle in single):
         brought = asked.after(*change)
@@ -247,10 +248,10 @@ def _other_framework(
     return None
 
 
-def _step_back(
-    build: Build, found: list[tuple[Build, list[Obstacle]]], asked: _Asked
+def _newer_possible(
+    build: Build, found: list[tuple[Build, list[Obstacle]]], asked: _Request
 ) -> Iterable[str]:
-    """Yield what would bring a newer release than the one that fits, so that none is silent."""
+    """Yield a warning if one change would enable a newer release than the selected one."""
     newer = [
         (other, met) for other, met in found if _release(other) > _release(build) and other.sure
     ]
@@ -288,7 +289,7 @@ def _evidence(build: Build, device: Device) -> Iterable[str]:
 
 
 def _warnings(build: Build, devices: tuple[Device, ...], target: Target) -> Iterable[str]:
-    for device in _unserved(build, devices[1:], target):
+    for device in _unsupported(build, devices[1:], target):
         met = obstacles(build, device, target)
         why = "; ".join(obstacle.reason for obstacle in met)
         yield f"{device_name(device)} is not supported by this build: {why}"

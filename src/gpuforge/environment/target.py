@@ -1,4 +1,4 @@
-"""Where an environment is to run: platform, Python, and what the system's libraries allow."""
+"""The target of an environment: its platform, Python version and system libraries."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Target:
 
     Attributes
     ----------
-    platform : one of `PLATFORMS`, or another, which nothing serves
+    platform : one of `PLATFORMS`, or another one, for which there are no builds
     python : ``"3.12"``
-    glibc, macos : versions, None where not known or not that system
-    driver_kind : whose driver numbers count; WSL has the driver of Windows
-    assumed : what was not known and is taken for granted, one sentence each
+    glibc, macos : versions; None if unknown or another system
+    driver_kind : the system whose driver version numbers apply; WSL uses the driver of Windows
+    assumed : assumptions about unknown facts, one sentence each
     """
 
     platform: str
@@ -38,7 +38,7 @@ class Target:
 
     @property
     def platform_name(self) -> str:
-        """What to call the platform in a sentence: ``FreeBSD on amd64``, or as `PLATFORMS` do."""
+        """The platform for use in a sentence: ``FreeBSD on amd64``, or a name in `PLATFORMS`."""
         system, _, processor = self.platform.partition("-")
         if self.platform in PLATFORMS:
             return self.platform
@@ -55,12 +55,12 @@ def target_of(
     platform: str | None = None,
     macos: str | None = None,
 ) -> Target:
-    """Return the target that a machine is, with what the caller wants instead.
+    """Return a machine as a target, with the Python and platform that the caller requests.
 
     Parameters
     ----------
     macos
-        The version of macOS, which the facts of a machine do not hold.
+        The version of macOS, which the facts of a machine do not include.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def target_of(
     libc = known(machine.host.libc) if same else None
     system = known(machine.host.platform)
     if libc and "musl" in libc and chosen.startswith("linux"):
-        # Their wheels are for glibc; none of the frameworks has any for musl.
+        # The frameworks' wheels for Linux need glibc.
         chosen, libc = f"{chosen}-musl", None
     on_windows = chosen.startswith("win") or (same and system == "wsl2")
     return Target(
@@ -93,7 +93,7 @@ def target_of(
 
 
 def _own_platform(machine: Machine) -> tuple[str, tuple[str, ...]]:
-    """Return the platform of a machine, and what had to be assumed for it."""
+    """Return the platform of a machine, and the assumptions that this needed."""
     system, processor = known(machine.host.platform), known(machine.host.machine)
     assumed = []
     if system is None:
@@ -112,13 +112,13 @@ def _own_platform(machine: Machine) -> tuple[str, tuple[str, ...]]:
 
 
 def _has_arm_gpu(machine: Machine) -> bool:
-    """Return whether a GPU is there that NVIDIA builds together with an Arm processor."""
+    """Return whether the machine has an NVIDIA GPU that comes with an Arm processor."""
     names = " ".join(known(device.name) or "" for device in machine.devices)
     return re.search(r"\b(?:GB10|GB200|GB300|GH200|Xavier|Orin|Thor)\b", names) is not None
 
 
 def _has_windows_driver(device: Device) -> bool:
-    """Return whether a driver has a number of four parts, as those of Windows alone have."""
+    """Return whether the driver version has four parts, as only Windows drivers have."""
     driver = known(device.driver)
     return re.fullmatch(r"\d+(\.\d+){3}", (driver and known(driver.version)) or "") is not None
 

@@ -1,4 +1,4 @@
-"""Whether an environment works: asked of its own Python, on its device, against NumPy."""
+"""Verifying an environment: its Python runs its framework on the device, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0", "PYTHONWARN
 
 @dataclass(frozen=True)
 class Check:
-    """One question to an environment and what came of it."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -32,7 +32,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """What the checks of one environment came to."""
+    """The results of all checks of an environment."""
 
     folder: Path
     framework: str
@@ -43,7 +43,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether every check held; at least one ran."""
+        """Whether at least one check ran and all of them passed."""
         return bool(self.checks) and all(check.ok for check in self.checks)
 
     def as_dict(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _script() -> str:
 
 
 def _framework_in(folder: Path) -> str:
-    """Return the framework of an environment that gpuforge did not make."""
+    """Return the framework of an environment that gpuforge did not create."""
     names = json.dumps([PACKAGE[framework] for framework in FRAMEWORKS])
     there = f"[name for name in {names} if importlib.util.find_spec(name)]"
     present = _ask(folder, f"import importlib.util, json; print(json.dumps({there}))")
@@ -99,7 +99,7 @@ def _framework_in(folder: Path) -> str:
 
 
 def _ask(folder: Path, code: str, *arguments: str) -> Any:
-    """Run `code` in an environment and return the JSON document that it wrote last."""
+    """Run `code` in an environment and return the JSON document on its last line of output."""
     argv = [str(python_of(folder)), "-I", "-c", code, *arguments]
     done = run(argv, TIMEOUT_SECONDS, surroundings(_QUIET))
     if not isinstance(done, Output):

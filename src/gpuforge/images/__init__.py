@@ -1,7 +1,8 @@
-"""Image pipelines over stacks of images: plain NumPy code, placed where it finishes first.
+"""Image pipelines over stacks of images: NumPy code that is placed where it finishes first.
 
-A stack is an array of images of equal shape: (images, height, width), or (images, height, width,
-channels). Each step gives what the function of scikit-image that it names gives for each image.
+A stack is an array of images of equal shape: (images, height, width) or (images, height, width,
+channels). Each step gives the same result for each image as the function of scikit-image, NumPy or
+SciPy that its docstring names.
 """
 
 from gpuforge.images.intensity import Equalize, Grayscale, Normalize, Rescale, Threshold

@@ -1,4 +1,4 @@
-"""Steps that change the values of pixels."""
+"""Pipeline steps that change pixel values."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from gpuforge.errors import InvalidSettings, WorkloadError
 
 _LUMINANCE = (0.2125, 0.7154, 0.0721)
-"""Of red, green and blue, as scikit-image weighs them."""
+"""Weights of red, green and blue, as in scikit-image."""
 
 
 @dataclass(frozen=True)
 class Grayscale:
-    """The luminance of colour images: three channels become none. As ``skimage.color.rgb2gray``."""
+    """Luminance of colour images, without a channel axis. As ``skimage.color.rgb2gray``."""
 
     def __call__(self, images: Any) -> Any:
         if images.ndim != 4 or images.shape[3] != 3:
@@ -27,7 +27,7 @@ class Grayscale:
 
 @dataclass(frozen=True)
 class Normalize:
-    """``(image - mean) / std``, with one number for all pixels or one for each channel."""
+    """``(image - mean) / std``, with one number for all pixels or one per channel."""
 
     mean: float | tuple[float, ...]
     std: float | tuple[float, ...]
@@ -46,7 +46,7 @@ class Normalize:
 
 @dataclass(frozen=True)
 class Rescale:
-    """Each image's values stretched to lie between `low` and `high`.
+    """Rescale the values of each image to the range from `low` to `high`.
 
     As ``skimage.exposure.rescale_intensity(image, out_range=(low, high))``.
     """
@@ -70,7 +70,7 @@ class Rescale:
 
 @dataclass(frozen=True)
 class Threshold:
-    """True where a pixel is above `value`. As ``image > value``."""
+    """A boolean image: True where a pixel is above `value`. As ``image > value``."""
 
     value: float
 
@@ -80,7 +80,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Equalize:
-    """Each image's histogram made flat. As ``skimage.exposure.equalize_hist(image, nbins=bins)``.
+    """Histogram equalization. As ``skimage.exposure.equalize_hist(image, nbins=bins)``.
 
     All channels of an image share one histogram.
     """

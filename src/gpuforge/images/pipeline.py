@@ -1,4 +1,4 @@
-"""Steps one after the other, run as one offloaded function."""
+"""Pipelines: a sequence of steps that runs as one offloaded function."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Step = Callable[[Stack], Stack]
 
 
 class Pipeline:
-    """Steps one after the other over stacks of images.
+    """A sequence of steps that processes stacks of images.
 
     Parameters
     ----------
     steps
-        Steps of this package, or functions of plain NumPy code that take and return a stack.
+        Steps of this package, or NumPy functions that take and return a stack.
     backend, device, numerics
         As for ``gpuforge.offload``.
 
     Raises
     ------
     InvalidSettings, UnknownName
-        If a step cannot be called, or an option means nothing.
+        If a step is not callable, or an option has an invalid value.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Pipeline:
                 images = step(images)
             return images
 
-        run.__qualname__ = repr(self)  # what is learned of one pipeline says nothing of others
+        run.__qualname__ = repr(self)  # learned timings are kept by name, one for each pipeline
         self._placed = gf.offload(backend=backend, device=device, numerics=numerics)(run)
 
     def __repr__(self) -> str:
@@ -58,28 +58,28 @@ class Pipeline:
         return f"Pipeline([{', '.join(names)}])"
 
     def __call__(self, images: Stack) -> Stack:
-        """Return what the steps make of a stack of images.
+        """Apply the steps to a stack of images.
 
         Parameters
         ----------
         images
             Shape (images, height, width) or (images, height, width, channels). float32 and float64
-            stay what they are; uint8, uint16 and bool become float64 between 0 and 1, as by
-            ``skimage.util.img_as_float``.
+            are used as they are; uint8, uint16 and bool are converted to float64 from 0 to 1, as
+            by ``skimage.util.img_as_float``.
 
         Raises
         ------
         WorkloadError
-            If it is no such stack, or a step cannot take it.
+            If `images` is not such a stack, or a step does not accept it.
         """
         return self._placed(_as_float(images))
 
     def explain(self, images: Stack) -> Explanation:
-        """Return where this stack would be worked on and why, without doing it."""
+        """Return where this stack would be processed and why, without processing it."""
         return self._placed.explain(_as_float(images))
 
     def stats(self) -> FunctionRecord:
-        """Return what the current session knows of this pipeline's calls."""
+        """Return the current session's record of this pipeline's calls."""
         return self._placed.stats()
 
 

@@ -1,4 +1,4 @@
-"""Steps that move pixels: other sizes, cuts, borders, mirror images."""
+"""Pipeline steps that resize, crop, pad or flip images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MODES = ("constant", "edge", "reflect", "symmetric")
 
 @dataclass(frozen=True)
 class Resize:
-    """Bilinear interpolation to another size.
+    """Resize images by bilinear interpolation.
 
     As ``skimage.transform.resize(image, (height, width), order=1, mode="edge",
     anti_aliasing=False)``.
@@ -31,7 +31,7 @@ class Resize:
 
 
 def _resized(images: Any, axis: int, length: int) -> Any:
-    """Return images with another length of one axis: pixels are areas, edges are repeated."""
+    """Return images with one axis resampled to `length`; pixels are areas, edges are repeated."""
     before = images.shape[axis]
     at = np.clip((np.arange(length) + 0.5) * (before / length) - 0.5, 0, before - 1)
     low = np.floor(at).astype(np.int64)
@@ -89,14 +89,14 @@ class Pad:
 
 
 def bordered(images: Any, axis: int, width: int, mode: str) -> Any:
-    """Return images with a border at both ends of one axis."""
+    """Return images padded by `width` pixels at both ends of one axis."""
     places = np.pad(np.arange(images.shape[axis]), width, mode=mode)  # type: ignore[call-overload]
     return np.take(images, places, axis=axis)
 
 
 @dataclass(frozen=True)
 class Flip:
-    """Mirror images: left to right as ``np.fliplr``, or `vertical` as ``np.flipud``."""
+    """Flip images left to right, as ``np.fliplr``; if `vertical`, upside down, as ``np.flipud``."""
 
     vertical: bool = False
 

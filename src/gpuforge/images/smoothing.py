@@ -1,4 +1,4 @@
-"""Steps that make each pixel of its neighbours."""
+"""Pipeline steps that compute each pixel from its neighbourhood."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gpuforge.errors import InvalidSettings
 from gpuforge.images.shape import bordered
 
 _TRUNCATE = 4.0
-"""Standard deviations after which scikit-image cuts a Gaussian off."""
+"""Number of standard deviations at which scikit-image truncates a Gaussian."""
 
 
 @dataclass(frozen=True)
 class Blur:
     """A Gaussian blur with a standard deviation of `sigma` pixels.
 
-    As ``skimage.filters.gaussian(image, sigma, channel_axis=-1)``, without the channel axis for
-    images that have none.
+    As ``skimage.filters.gaussian(image, sigma, channel_axis=-1)``; for images without channels, as
+    without ``channel_axis``.
     """
 
     sigma: float
@@ -39,7 +39,7 @@ class Blur:
 
 
 def _weighed(images: Any, axis: int, weights: np.ndarray[Any, Any]) -> Any:
-    """Return the sums of neighbours along one axis, which `weights` weigh alike on both sides."""
+    """Return the weighted sums of neighbours along one axis; `weights` must be symmetric."""
     radius = len(weights) // 2
     length = images.shape[axis] - 2 * radius
     cut = [slice(None)] * images.ndim
@@ -58,10 +58,10 @@ def _weighed(images: Any, axis: int, weights: np.ndarray[Any, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Convolve:
-    """A convolution with a kernel of odd sides; borders are mirrored.
+    """A convolution with a kernel of odd side lengths; borders are mirrored.
 
-    As ``scipy.ndimage.convolve(image, kernel)``, on which the edge filters of ``skimage.filters``
-    rest: ``Convolve([[1, 2, 1], [0, 0, 0], [-1, -2, -1]])`` is four times ``sobel_h``.
+    As ``scipy.ndimage.convolve(image, kernel)``, which the edge filters of ``skimage.filters`` use:
+    ``Convolve([[1, 2, 1], [0, 0, 0], [-1, -2, -1]])`` is four times ``sobel_h``.
 
     Parameters
     ----------

@@ -1,7 +1,6 @@
-"""Predictions of a PyTorch module or an ONNX file: in batches, NumPy in and NumPy out.
+"""Batched predictions with a PyTorch module or an ONNX file: NumPy in, NumPy out.
 
-``gpuforge.inference`` is the package and can be called: ``gpuforge.inference(model)`` returns what
-predicts.
+The package itself is callable: ``gpuforge.inference(model)`` returns an `Inference`.
 """
 
 from __future__ import annotations
@@ -28,37 +27,38 @@ def predictor_of(
     device: str = "",
     numerics: str = "strict",
 ) -> Inference:
-    """Return what predicts with a model: ``predict(x)`` takes and returns NumPy arrays.
+    """Return a predictor for a model; its ``predict(x)`` takes and returns NumPy arrays.
 
     Parameters
     ----------
     model
-        A ``torch.nn.Module``, or the path of an ONNX file, which ONNX Runtime runs.
+        A ``torch.nn.Module``, or the path of an ONNX file, which runs in ONNX Runtime.
     optimize
-        Whether faster ways to run it are tried at the first prediction for inputs of each shape and
-        dtype: ``"inference_mode"``, ``"channels_last"``, ``"half"``, ``"threads"``, ``"compile"``;
-        for ONNX files ``"threads"`` and ``"parallel"``. A list of these names tries no others. One
-        is used only where its results equal the plain ones and it is measurably faster; ``report``
-        shows all of them. Trying takes seconds, ``"compile"`` up to a minute.
+        Whether to try faster ways to run the model at the first prediction for inputs of each shape
+        and dtype: ``"inference_mode"``, ``"channels_last"``, ``"half"``, ``"threads"``,
+        ``"compile"``; for ONNX files ``"threads"`` and ``"parallel"``. A list of these names
+        restricts the trials to them. A way is used only if its results equal the plain ones and it
+        is measurably faster; ``report`` lists all trials. They take seconds, ``"compile"`` up to a
+        minute.
     batch
-        Items (along the first axis of all inputs) that the model gets at once. ``"auto"``: up
-        to 4096 items or 32 MiB. Halved whenever memory runs out.
+        Number of items (along the first axis of all inputs) in a batch. ``"auto"``: up to 4096
+        items or 32 MiB. The size is halved whenever memory runs out.
     device
-        Where a PyTorch module runs (``"cuda"``), on a copy if it is elsewhere; or whose
-        execution provider ONNX Runtime uses (``"cpu"``, ``"cuda"``). By default where the module
-        is; for ONNX the CPU.
+        Where a PyTorch module runs (``"cuda"``), as a copy if it is on another device; or which
+        execution provider ONNX Runtime uses (``"cpu"``, ``"cuda"``). By default the module's
+        current device; for ONNX the CPU.
     numerics
-        ``"relaxed"`` lets `optimize` try half precision, too: results within 2 % of the largest
-        one. ``"strict"``: within 1e-4 (1e-9 for float64).
+        ``"relaxed"`` lets `optimize` try half precision as well, and accepts differences of 2 % of
+        the largest result. ``"strict"`` accepts 1e-4 (1e-9 for float64).
 
     Raises
     ------
     WorkloadError
-        If `model` is neither, or the file cannot be read.
+        If `model` is neither a module nor a path, or the file cannot be read.
     InvalidSettings, UnknownName
-        If an option means nothing.
+        If an option has an invalid value.
     BackendUnavailable
-        If ONNX Runtime or the device is not there.
+        If ONNX Runtime is not installed, or the device is not available.
     """
     if numerics not in ("strict", "relaxed"):
         raise InvalidSettings(f"numerics={numerics!r} is none of 'strict' and 'relaxed'")
@@ -66,11 +66,11 @@ def predictor_of(
     if not (whole or batch == "auto"):
         raise InvalidSettings(f"batch={batch!r} is neither 'auto' nor a number of items above 0")
     size = batch if isinstance(batch, int) else None
-    return Inference(_opened(model, device), _wanted(optimize), size, numerics == "relaxed")
+    return Inference(_open_model(model, device), _way_names(optimize), size, numerics == "relaxed")
 
 
-def _wanted(optimize: bool | Sequence[str]) -> frozenset[str]:
-    """Return the names of the ways that are tried."""
+def _way_names(optimize: bool | Sequence[str]) -> frozenset[str]:
+    """Return the names of the ways to try."""
     if isinstance(optimize, bool):
         return WAYS if optimize else frozenset()
     names = [optimize] if isinstance(optimize, str) else optimize
@@ -80,7 +80,7 @@ def _wanted(optimize: bool | Sequence[str]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _opened(model: Any, device: str) -> Model:
+def _open_model(model: Any, device: str) -> Model:
     if isinstance(model, str | os.PathLike):
         from gpuforge.inference.onnx import OnnxModel
 
@@ -103,7 +103,7 @@ else:
 
 
 class _Package(ModuleType):
-    """The package, which is also the function of its name."""
+    """The type of the package's module object, which makes it callable."""
 
     def __call__(self, model: Any, /, **options: Any) -> Inference:
         return predictor_of(model, **options)

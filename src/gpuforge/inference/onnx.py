@@ -1,4 +1,4 @@
-"""An ONNX file, run by ONNX Runtime."""
+"""Models in ONNX files, run by ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OnnxModel:
 
     Attributes
     ----------
-    fixed_batch : how many items it takes at once where the file says so; None: any number
+    fixed_batch : the batch size if the file fixes it; None for any size
     """
 
     def __init__(self, path: str, device: str) -> None:
@@ -55,17 +55,17 @@ class OnnxModel:
         self.fixed_batch = firsts.pop() if len(firsts) == 1 and all(shapes) else None
 
     def state(self) -> tuple[Any, ...]:
-        """Return nothing: what was read of the file does not change."""
+        """Return an empty tuple: a loaded file does not change."""
         return ()
 
     def ways(self, relaxed: bool) -> list[Way]:
-        """Return what may make it faster; nothing of it changes precision."""
+        """Return the ways that may make it faster; none of them changes the precision."""
         cores = os.cpu_count() or 1
         counts = sorted({1, cores // 2, cores} - {0}, reverse=True)
         return [*({"threads": count} for count in counts), {"parallel": True}]
 
     def build(self, way: Way) -> Run:
-        """Return what runs one batch in a way; `ways` put together, or none of them."""
+        """Return a function that runs one batch in a combination of `ways`; ``{}`` is plain."""
         session = self._session(way) if way else self._plain
 
         def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -106,4 +106,4 @@ class OnnxModel:
         return {name: np.ascontiguousarray(value) for name, value in named.items()}
 
     def release(self) -> None:
-        """Give nothing back: a session keeps its memory as long as it lives."""
+        """Do nothing: a session keeps its memory for as long as it exists."""

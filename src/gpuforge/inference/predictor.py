@@ -1,4 +1,4 @@
-"""Predicting in batches, in the fastest way whose results were compared with plain ones."""
+"""Predicting in batches, in the fastest way whose results agree with the plain ones."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from gpuforge.errors import DeviceOutOfMemory, WorkloadError
 from gpuforge.inference.report import Report, Trial
 
 Way = dict[str, Any]
-"""What is done to make a model faster: {"channels_last": True, "threads": 2}."""
+"""A way to run a model, by option: {"channels_last": True, "threads": 2}. {} is the plain way."""
 WAYS = frozenset(["inference_mode", "channels_last", "half", "threads", "compile", "parallel"])
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 LARGEST_BATCH, LARGEST_BYTES = 4096, 32 << 20
-"""Items, and bytes of their inputs: what a model computes in between may take a hundred times as
-much, and a system short of memory ends processes."""
+"""Limits of a batch in items and in bytes of input: intermediate results may take a hundred times
+as much, and a system that runs short of memory kills processes."""
 TOLERANCE, TOLERANCE_DOUBLE, TOLERANCE_RELAXED = 1e-4, 1e-9, 2e-2
 GAIN = 0.95
-"""A way is used where a batch takes at most this share of what it took before."""
+"""A way is used if a batch takes at most this share of the time that it took before."""
 TURNS, TURN_SECONDS = 7, 2.0
-"""Two ways are timed in so many turns, or until so much time has passed."""
+"""Two ways are timed alternately for so many turns, or until so much time has passed."""
 MAX_KINDS = 8
-"""Inputs of so many shapes and dtypes are optimized for; others are predicted plainly."""
+"""Number of combinations of shapes and dtypes to optimize for; others are predicted plainly."""
 _EXHAUSTED = ("out of memory", "allocate memory", "not enough memory", "failed to allocate",
               "bad_alloc", "bad allocation")  # fmt: skip
 
@@ -39,36 +39,36 @@ class Model(Protocol):
 
     Attributes
     ----------
-    name : what it is, and where it runs
-    fixed_batch : how many items it takes at once; None: any number
+    name : the kind of model, and where it runs
+    fixed_batch : the batch size if the model fixes it; None for any size
     """
 
     name: str
     fixed_batch: int | None
 
     def state(self) -> tuple[Any, ...]:
-        """Return what is another one once the parameters were changed."""
+        """Return a value that changes whenever the parameters change."""
 
     def ways(self, relaxed: bool) -> list[Way]:
-        """Return what may make it faster, each tried on top of what was."""
+        """Return the ways that may make it faster; each is tried on top of those in use."""
 
     def build(self, way: Way) -> Run:
-        """Return what runs one batch in a way."""
+        """Return a function that runs one batch in a way."""
 
     def release(self) -> None:
-        """Give memory back that the library keeps for later."""
+        """Release the memory that the library caches."""
 
 
 @dataclass
 class _Kind:
-    """What is known of inputs of one shape (but for their number) and dtype.
+    """How to predict inputs of one combination of item shapes and dtypes.
 
     Attributes
     ----------
-    way, run : how they are predicted
-    state : the model's, when that was found out
-    size : items given at once
-    splits : whether parts give what the whole gives; None: not known yet
+    way, run : the way in use, and the function that runs it
+    state : the model's state when the way was chosen
+    size : items in a batch
+    splits : whether parts of a batch give the same results as the whole; None if not known yet
     """
 
     way: Way
@@ -81,14 +81,14 @@ class _Kind:
 
 
 class Inference:
-    """Predicts with one model. Made by ``gpuforge.inference``; threads take turns."""
+    """Predicts with one model, one call at a time. Created by ``gpuforge.inference``."""
 
     def __init__(
         self, model: Model, ways: frozenset[str], batch: int | None, relaxed: bool
     ) -> None:
         self._model, self._ways, self._relaxed = model, ways, relaxed
         self._plain = model.build({})
-        self._asked = batch
+        self._requested_batch = batch
         self._kinds: dict[Any, _Kind] = {}
         self._latest: _Kind | None = None
         self._notes: dict[str, None] = {}
@@ -98,18 +98,18 @@ class Inference:
         return self.predict(*args, **kwargs)
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the model makes of some items.
+        """Return the model's outputs for some items.
 
         Parameters
         ----------
         *args, **kwargs
-            As the model takes them, with NumPy arrays in the place of tensors, also in tuples,
-            lists and dictionaries; items lie along their first axis. For an ONNX file: in the order
-            of its inputs, by name, or in one dictionary.
+            The model's arguments with NumPy arrays in place of tensors, also inside tuples, lists
+            and dictionaries; items are along the first axis. For an ONNX file: in the order of its
+            inputs, by name, or in one dictionary.
 
         Returns
         -------
-        NumPy arrays, in tuples, lists and dictionaries as the model returns them. Of an ONNX file
+        NumPy arrays, in the tuples, lists and dictionaries that the model returns. For an ONNX file
         with several outputs: a dictionary by name.
 
         Raises
@@ -117,9 +117,9 @@ class Inference:
         DeviceOutOfMemory
             If there is not enough memory for a single item.
         WorkloadError
-            If a fixed `batch` was asked for, and parts give other results than the whole.
+            If `batch` is a number, and parts of a batch give other results than the whole.
         Exception
-            Whatever the model raises.
+            Any exception that the model raises.
         """
         with self._lock:
             count = tree.length((args, kwargs))
@@ -131,7 +131,7 @@ class Inference:
 
     @property
     def report(self) -> Report:
-        """How inputs like the last ones are predicted, and what was tried."""
+        """How inputs like the latest ones are predicted, and which ways were tried."""
         kind = self._latest
         way = kind.way if kind else {}
         split = kind is None or kind.splits is not False
@@ -144,12 +144,12 @@ class Inference:
     def _note(self, text: str) -> None:
         self._notes[text] = None
 
-    # -- parts -----------------------------------------------------------------------------------
+    # -- splitting into batches ------------------------------------------------------------------
 
     def _may_split(
         self, kind: _Kind, args: tuple[Any, ...], kwargs: dict[str, Any], count: int | None
     ) -> bool:
-        """Return whether inputs are predicted in parts."""
+        """Return whether to predict these inputs in parts."""
         if count is None:
             self._note("inputs are not split: their arrays do not agree on a number of items")
             return False
@@ -159,7 +159,7 @@ class Inference:
             return False
         if kind.splits is None:
             kind.splits = self._splits(kind, args, kwargs)
-        if not kind.splits and self._asked:
+        if not kind.splits and self._requested_batch:
             raise WorkloadError(
                 f"{self._model.name} gives other results for parts of a batch than for the whole",
                 hint="leave batch= out: it then gets all items at once",
@@ -167,7 +167,7 @@ class Inference:
         return kind.splits
 
     def _splits(self, kind: _Kind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Return whether the model makes of two items what it makes of the first of them alone."""
+        """Return whether the model gives the same results for two items as for each one alone."""
         two = tree.part((args, kwargs), slice(0, 2))
         try:
             together = self._plain(*two)
@@ -186,7 +186,7 @@ class Inference:
         return False
 
     def _whole(self, kind: _Kind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Predict all items at once, or in parts once memory ran out."""
+        """Predict all items at once, or in parts if memory runs out."""
         try:
             return self._run(kind)(args, kwargs)
         except Exception as error:
@@ -233,7 +233,7 @@ class Inference:
         return tree.joined(parts) if len(parts) > 1 else parts[0]
 
     def _halve(self, kind: _Kind, size: int, error: Exception) -> None:
-        """Take in that memory ran out for a batch of `size` items."""
+        """Halve the batch size after memory ran out for a batch of `size` items."""
         if size <= 1:
             raise DeviceOutOfMemory(
                 f"{self._model.name} has too little memory for a single item: {error}",
@@ -243,10 +243,10 @@ class Inference:
         self._note(f"memory ran out for {size} items at once: {kind.size} from then on")
         self._model.release()
 
-    # -- ways ------------------------------------------------------------------------------------
+    # -- finding the fastest way -----------------------------------------------------------------
 
     def _run(self, kind: _Kind) -> Run:
-        """Return how inputs are predicted: plainly, once parameters were changed meanwhile."""
+        """Return the function in use; the plain one if parameters changed since optimization."""
         if kind.way and kind.state != self._model.state():
             self._note("parameters were changed since it was optimized: predicted plainly")
             kind.way, kind.run = {}, self._plain
@@ -270,11 +270,11 @@ class Inference:
     def _new_kind(self, given: Any, count: int | None) -> _Kind:
         each = sum(array.nbytes for array in tree.arrays(given)) // max(count or 1, 1)
         fitting = min(LARGEST_BATCH, max(1, LARGEST_BYTES // max(each, 1)))
-        size = self._model.fixed_batch or self._asked or fitting
+        size = self._model.fixed_batch or self._requested_batch or fitting
         return _Kind({}, self._plain, self._model.state(), size)
 
     def _find_way(self, kind: _Kind, given: Any, count: int | None) -> None:
-        """Try what may be faster on the first batch, each on top of what was."""
+        """Try the ways that may be faster on the first batch."""
         fixed, example = self._model.fixed_batch, given
         if count and count > kind.size:
             example = tree.part(given, slice(0, kind.size))
@@ -298,9 +298,9 @@ class Inference:
             return
         for way in self._model.ways(self._relaxed):
             if self._ways.issuperset(way):
-                kind.trials.append(self._tried(kind, way, example, expected))
+                kind.trials.append(self._try_way(kind, way, example, expected))
 
-    def _tried(self, kind: _Kind, added: Way, example: Any, expected: Any) -> Trial:
+    def _try_way(self, kind: _Kind, added: Way, example: Any, expected: Any) -> Trial:
         way, name = {**kind.way, **added}, _name(added)
         start = perf_counter()
         try:
@@ -310,7 +310,7 @@ class Inference:
             apart = tree.difference(expected, found)
             if not apart <= kind.tolerance:
                 return Trial(name, None, None, first, apart, note="not used: its results differ")
-            seconds, before = _in_turns(run, kind.run, example)
+            seconds, before = _time_alternately(run, kind.run, example)
         except Exception as error:  # noqa: BLE001 - whatever it raises bars this way alone
             reason = " ".join(str(error).split())[:120]
             return Trial(name, note=f"not used: {type(error).__name__}: {reason}")
@@ -321,15 +321,15 @@ class Inference:
 
 
 def is_exhausted(error: Exception) -> bool:
-    """Return whether memory ran out, whichever library says so."""
+    """Return whether an exception of any library means that memory ran out."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     text = str(error).lower()
     return any(words in text for words in _EXHAUSTED)
 
 
-def _in_turns(run: Run, before: Run, example: Any) -> tuple[float, float]:
-    """Return the median seconds of one batch by `run`, and by `before`."""
+def _time_alternately(run: Run, before: Run, example: Any) -> tuple[float, float]:
+    """Return the median seconds of one batch with `run` and with `before`, timed alternately."""
     times: tuple[list[float], list[float]] = ([], [])
     began = perf_counter()
     for _ in range(TURNS):

@@ -1,4 +1,4 @@
-"""What was tried to make predictions faster, and what came of it."""
+"""The report on the trials to make predictions faster."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Trial:
 
     Attributes
     ----------
-    name : what it adds to what was used before it
-    seconds, against_seconds : one batch, and the same batch as used before, timed in turns; None
-        where it was not timed
-    first_seconds : its first batch, with whatever had to be prepared
-    difference : the largest one from a plain result, over the largest magnitude of that result;
-        None where there is no result
-    used : whether predictions are made this way from then on
-    note : why not; empty where they are
+    name : the option that it adds to the way in use before
+    seconds, against_seconds : time of one batch, and of the same batch in the way used before,
+        measured alternately; None if it was not timed
+    first_seconds : time of its first batch, including preparation such as compilation
+    difference : largest difference from the plain result, relative to the largest magnitude in that
+        result; None without a result
+    used : whether later predictions use it
+    note : why it is not used; empty if it is
     """
 
     name: str
@@ -34,15 +34,15 @@ class Trial:
 
 @dataclass(frozen=True)
 class Report:
-    """How predictions are made, and why. ``print`` it, or read its fields.
+    """How predictions are made, and why. Print it, or read its fields.
 
     Attributes
     ----------
-    model : what it is, and what runs it
-    used : the way that inputs like the last ones are predicted: ``"plain"``, or what was added
-    batch : items given at once; None where inputs are not split
-    tolerance : the largest difference from a plain result that is accepted
-    trials : what was tried, in order
+    model : the kind of model, and where it runs
+    used : how inputs like the latest ones are predicted: ``"plain"``, or the options in use
+    batch : items in a batch; None if inputs are not split
+    tolerance : the largest accepted difference from a plain result
+    trials : the ways that were tried, in order
     notes : sentences about batches, memory and parameters
     """
 

@@ -1,7 +1,7 @@
-"""A PyTorch module, run as it is or in ways that may be faster. The module itself stays as it is.
+"""PyTorch modules, run as they are or in ways that may be faster. The module itself is not changed.
 
-What changes parameters (a device, half precision, channels last) is done to a copy; training or
-evaluation mode and the number of threads are set back after each batch.
+Ways that change parameters (another device, half precision, channels last) work on a copy. Training
+mode and the number of threads are restored after each batch.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from gpuforge.errors import BackendUnavailable
 from gpuforge.inference.predictor import Run, Way
 
 _state = RLock()
-"""Held during every batch: modes of a module and the number of threads, which batches may change,
-are shared by all threads of a process."""
+"""Held during every batch: batches may change a module's mode and the number of threads, which all
+threads of the process share."""
 
 
 class TorchModel:
@@ -29,7 +29,7 @@ class TorchModel:
 
     Attributes
     ----------
-    fixed_batch : None: any number of items
+    fixed_batch : None, because a module takes batches of any size
     """
 
     fixed_batch: int | None = None
@@ -47,14 +47,14 @@ class TorchModel:
         self._images = any(one.ndim == 4 for one in self.module.parameters())
 
     def state(self) -> tuple[Any, ...]:
-        """Return what is another one once a parameter or buffer of the module was changed."""
+        """Return a value that changes whenever a parameter or buffer of the module changes."""
         tensors = (*self.given.parameters(), *self.given.buffers())
         return tuple(
             (id(one), one.data_ptr(), 0 if one.is_inference() else one._version) for one in tensors
         )
 
     def ways(self, relaxed: bool) -> list[Way]:
-        """Return what may make it faster, the cheapest to try first."""
+        """Return the ways that may make it faster, the cheapest to try first."""
         most = torch.get_num_threads()
         counts = sorted({1, most // 2} - {0, most}, reverse=True)
         found: list[Way] = [{"inference_mode": True}]
@@ -67,7 +67,7 @@ class TorchModel:
         return [*found, {"compile": True}]
 
     def build(self, way: Way) -> Run:
-        """Return what runs one batch in a way; `ways` put together, or none of them."""
+        """Return a function that runs one batch in a combination of `ways`; ``{}`` is plain."""
         half = getattr(torch, way["half"]) if "half" in way else None
         module: Any = self.module
         if half or "channels_last" in way:
@@ -102,13 +102,14 @@ class TorchModel:
         tensor = leaf.detach()
         if half and tensor.is_floating_point():
             tensor = tensor.to(self.dtype)
-        elif tensor.dtype is torch.bfloat16:  # NumPy has none
+        elif tensor.dtype is torch.bfloat16:  # NumPy has no bfloat16
             tensor = tensor.float()
         host: np.ndarray[Any, Any] = tensor.cpu().numpy()
-        return host.copy() if self.device.type == "cpu" else host  # it may be a parameter's memory
+        # On the CPU the array may share the memory of a parameter.
+        return host.copy() if self.device.type == "cpu" else host
 
     def release(self) -> None:
-        """Give memory back that PyTorch keeps for later."""
+        """Release the memory that PyTorch caches."""
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
@@ -137,7 +138,7 @@ def _copied(module: torch.nn.Module) -> torch.nn.Module:
 
 @contextmanager
 def _evaluating(module: torch.nn.Module) -> Iterator[None]:
-    """Hold a module in evaluation mode: every part is set back to its own afterwards."""
+    """Run a module in evaluation mode, and restore the mode of each submodule afterwards."""
     training = [part for part in module.modules() if part.training]
     try:
         for part in training:
@@ -150,7 +151,7 @@ def _evaluating(module: torch.nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """Let PyTorch use `count` threads; 0: as many as it does."""
+    """Let PyTorch use `count` threads; 0 leaves the number unchanged."""
     before = torch.get_num_threads()
     if count:
         torch.set_num_threads(count)

@@ -1,4 +1,4 @@
-"""Arrays in tuples, lists and dictionaries: changed, split, joined and compared leaf by leaf."""
+"""Mapping, splitting, joining and comparing nested tuples, lists and dictionaries of arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a value with `change` made to whatever is no tuple, list or mapping."""
+    """Return `value` with `change` applied to each leaf: all but tuples, lists and mappings."""
     if isinstance(value, tuple):
         items = [mapped(item, change) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
@@ -21,7 +21,7 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Return what `mapped` would change, one after the other."""
+    """Yield the leaves of `value`."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, tuple | list):
@@ -32,23 +32,23 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def arrays(value: Any) -> list[Any]:
-    """Return the arrays in a value that have a first axis."""
+    """Return the arrays in `value` that have a first axis."""
     return [leaf for leaf in leaves(value) if isinstance(leaf, np.ndarray) and leaf.ndim]
 
 
 def length(value: Any) -> int | None:
-    """Return how many items the arrays in a value hold; None where they do not agree on it."""
+    """Return the common number of items of the arrays in `value`; None if they differ."""
     lengths = {array.shape[0] for array in arrays(value)}
     return lengths.pop() if len(lengths) == 1 else None
 
 
 def part(value: Any, items: slice) -> Any:
-    """Return a value whose arrays are cut down to some items."""
+    """Return `value` with its arrays sliced along the first axis."""
     return mapped(value, lambda leaf: leaf[items] if _has_items(leaf) else leaf)
 
 
 def joined(parts: list[Any]) -> Any:
-    """Return the results of several parts as one: arrays one behind the other."""
+    """Return the results of several parts as one, with their arrays concatenated."""
     flat = [list(leaves(one)) for one in parts]
     made = iter(
         np.concatenate(column) if _has_items(column[0]) else column[0]
@@ -58,7 +58,7 @@ def joined(parts: list[Any]) -> Any:
 
 
 def padded(value: Any, size: int) -> Any:
-    """Return a value whose arrays are filled up to `size` items with copies of the last one."""
+    """Return `value` with its arrays padded to `size` items by repeating the last one."""
 
     def fill(leaf: Any) -> Any:
         if not _has_items(leaf):
@@ -69,9 +69,10 @@ def padded(value: Any, size: int) -> Any:
 
 
 def difference(expected: Any, found: Any) -> float:
-    """Return the largest difference over the largest magnitude of each array expected.
+    """Return the largest difference relative to the largest magnitude of each expected array.
 
-    Infinite where structures, shapes or whole numbers differ, or NaN and infinities are elsewhere.
+    Infinite if structures, shapes, dtypes or integers differ, or NaN and infinities are at other
+    places.
     """
     left, right = list(leaves(expected)), list(leaves(found))
     if len(left) != len(right):

@@ -1,11 +1,13 @@
-"""The catalytic lattice: a grid graph whose nodes hold integers, on gpuforge's public API alone.
+"""The catalytic lattice: a grid graph with an integer at each node.
+
+It is built on gpuforge's public API only.
 
 ::
 
     from gpuforge.lattice import Lattice, batch
 
     lattice = Lattice(dimensions=4, size=10).build()
-    hidden = lattice.xor_transform(data)          # its own inverse
+    hidden = lattice.xor_transform(data)  # its own inverse
     nodes, length = lattice.shortest_path(0, (9, 9, 9, 9))
     print(lattice.analyze())
 """

@@ -1,4 +1,4 @@
-"""What the graph of a lattice is like, by closed forms where there are any."""
+"""Properties of the graph of a lattice, by closed forms where they exist."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LISTED_NODES = 1_000_000
-"""Spectra of larger lattices are not written out."""
+"""Largest whole lattice whose spectrum is computed."""
 SOLVED_NODES = 2_048
-"""Up to here eigenvalues of a matrix without closed form are computed (some seconds)."""
+"""Largest lattice with removed nodes whose eigenvalues are computed (takes some seconds)."""
 SPREAD_NODES = 16_384
-"""Up to here the diameter around removed nodes is computed, from each node to each (seconds)."""
+"""Largest lattice with removed nodes whose diameter is computed (takes some seconds)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """What the graph of a lattice is like. What is not known is None; `unknown` says why."""
+    """Properties of the graph of a lattice. Unknown ones are None, and `unknown` says why."""
 
     nodes: int
-    """How many nodes there are, without the removed ones."""
+    """Number of nodes, without the removed ones."""
     edges: int
-    """How many pairs of neighbours."""
+    """Number of pairs of neighbours."""
     degrees: Mapping[int, int]
-    """How many nodes have how many neighbours: ``{neighbours: nodes}``, ascending."""
+    """Number of nodes of each degree: ``{degree: nodes}``, in ascending order."""
     components: int
-    """Into how many pieces the lattice falls; 1 if every node can be reached from every other."""
+    """Number of connected components; 1 if every node can be reached from every other."""
     connectivity: int | None
-    """How many nodes must be removed at least to cut it in two, or to leave a single node."""
+    """Smallest number of nodes whose removal disconnects the graph or leaves a single node."""
     diameter: int | None
-    """How many steps the two nodes that are farthest apart are apart."""
+    """Largest distance between two nodes, in steps."""
     clustering: float
-    """The share of closed triangles, from 0 to 1: 0, since grids have no triangles."""
+    """Clustering coefficient; always 0, since grids have no triangles."""
     spectrum: NDArray[np.float64] | None
-    """The eigenvalues of the graph's Laplacian, ascending; the first is 0."""
+    """Eigenvalues of the graph's Laplacian, in ascending order; the first is 0."""
     unknown: Mapping[str, str] = field(default_factory=dict)
-    """Why a value is None, by its name."""
+    """Why a value is None, by the name of its field."""
 
     @property
     def connected(self) -> bool:
@@ -56,14 +56,14 @@ class Analysis:
 
     @property
     def mean_degree(self) -> float:
-        """How many neighbours a node has on average."""
+        """Mean number of neighbours of a node."""
         return 2 * self.edges / self.nodes
 
     @property
     def algebraic_connectivity(self) -> float | None:
-        """The second smallest eigenvalue: how well connected the lattice is; 0 if it is not.
+        """The second smallest eigenvalue of the Laplacian; 0 if the graph is not connected.
 
-        None where the spectrum is not known, or there is one node.
+        None if the spectrum is unknown, or there is only one node.
         """
         if self.spectrum is None or self.nodes == 1:
             return None
@@ -89,7 +89,7 @@ class Analysis:
         return f"{spectrum[0]:.4g} to {spectrum[-1]:.4g}{last}"
 
     def draw(self) -> Figure:
-        """Return a picture of the degrees and the spectrum as a Matplotlib figure.
+        """Return a Matplotlib figure of the degrees and the spectrum.
 
         Raises
         ------
@@ -104,12 +104,13 @@ class Analysis:
 # ---------------------------------------------------------------- without removed nodes
 
 
-def plain(shape: Shape) -> Analysis:
-    """Return the analysis of a whole grid, by closed forms.
+def closed_form(shape: Shape) -> Analysis:
+    """Return the analysis of a grid without removed nodes, by closed forms.
 
-    A node with k coordinates that are not at an end has ``dimensions + k`` neighbours. The
-    eigenvalues of a product of graphs are the sums of theirs (Fiedler 1973), and a path of n nodes
-    has ``2 - 2 cos(pi k / n)``. The connectivity of a product of paths is its smallest degree.
+    A node with k coordinates that are not at an end of an axis has ``dimensions + k`` neighbours.
+    The eigenvalues of a product of graphs are the sums of the factors' eigenvalues (Fiedler 1973),
+    and those of a path of n nodes are ``2 - 2 cos(pi k / n)``. The connectivity of a product of
+    paths is its smallest degree.
     """
     d, n = shape.dimensions, shape.size
     degrees = {d + k: comb(d, k) * 2 ** (d - k) * (n - 2) ** k for k in range(d + 1)}
@@ -123,12 +124,12 @@ def plain(shape: Shape) -> Analysis:
         connectivity=d if n > 1 else 0,
         diameter=d * (n - 1),
         clustering=0.0,
-        spectrum=_plain_spectrum(d, n) if few else None,
+        spectrum=_closed_form_spectrum(d, n) if few else None,
         unknown={} if few else {"spectrum": reason},
     )
 
 
-def _plain_spectrum(dimensions: int, size: int) -> NDArray[np.float64]:
+def _closed_form_spectrum(dimensions: int, size: int) -> NDArray[np.float64]:
     along_one_axis = 2.0 - 2.0 * np.cos(np.pi / size * np.arange(size))
     sums = reduce(np.add.outer, [along_one_axis] * dimensions)
     return _read_only(np.sort(sums, axis=None))
@@ -138,7 +139,7 @@ def _plain_spectrum(dimensions: int, size: int) -> NDArray[np.float64]:
 
 
 def computed(graph: Any, removed: NDArray[np.int64]) -> Analysis:
-    """Return the analysis of a grid without its removed nodes, computed from its sparse graph."""
+    """Return the analysis of a grid with removed nodes, computed from its adjacency matrix."""
     there = np.ones(graph.shape[0], bool)
     there[removed] = False
     part = graph[there][:, there]
@@ -176,15 +177,15 @@ def _too_many(nodes: int, most: int) -> str:
 
 @gf.offload
 def _eigenvalues(matrix: Any) -> Any:
-    """Return the eigenvalues of a symmetric matrix, ascending."""
+    """Return the eigenvalues of a symmetric matrix in ascending order."""
     return np.linalg.eigvalsh(matrix)
 
 
 def _diameter(part: Any) -> int:
-    """Return the largest distance in a connected graph, from each node to each at once.
+    """Return the largest distance in a connected graph, by a search from all nodes at once.
 
-    Each node has a row of bits, one for each node that it has reached so far; in each step it
-    takes over those of its neighbours. The diameter is the number of steps until nothing changes.
+    Each node has a row of bits, one for each node, set for those that it has reached so far. Each
+    step adds the rows of its neighbours. The diameter is the number of steps until nothing changes.
     """
     nodes = int(part.shape[0])
     degrees = np.diff(part.indptr)
@@ -199,7 +200,7 @@ def _diameter(part: Any) -> int:
 
 @gf.offload
 def _spread(bits: Any, neighbours: Any) -> Any:
-    """Return each row of bits together with the rows of its neighbours."""
+    """Return each row of bits combined with the rows of its neighbours by bitwise or."""
     found = bits
     for k in range(neighbours.shape[1]):
         found = found | bits[neighbours[:, k]]

@@ -1,4 +1,4 @@
-"""Several lattices at once: transforms of equal size are one call, equal graphs one analysis."""
+"""Batches of lattices: transforms of equal size share a call, equal graphs share an analysis."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from typing import Any
 from gpuforge.errors import InvalidSettings, UnknownName, WorkloadError
 from gpuforge.lattice.analysis import Analysis
 from gpuforge.lattice.grid import Lattice
-from gpuforge.lattice.transform import STACKED_BYTES, Transform, together
+from gpuforge.lattice.transform import STACKED_BYTES, Transform, xor_all
 
 OPERATIONS = ("analyze", "shortest_path", "xor_transform")
 Operation = str | tuple[Any, ...] | list[Any]
-"""A method's name, or it and its arguments; a dict at the end holds those by name."""
+"""The name of a method, or a sequence of the name, positional arguments and a dict of keywords."""
 
 
 @dataclass(frozen=True)
 class BatchStats:
-    """What a batch has done so far."""
+    """Statistics of a batch so far."""
 
     lattices: int
-    """How many lattices it has."""
+    """Number of lattices in the batch."""
     operations: Mapping[str, int]
-    """How many operations it has made, by name."""
+    """Number of operations performed, by name."""
     calls: int
-    """How many calls of array functions the transforms took together."""
+    """Number of array function calls that all transforms took."""
     largest: int
-    """How many transforms the largest of these calls held."""
+    """Number of transforms in the largest of these calls."""
     analyses: int
-    """How many graphs were analysed; equal ones are analysed once per run."""
+    """Number of graphs analysed; equal ones are analysed once per run."""
     seconds: float
-    """How long all of it took."""
+    """Total time of all runs."""
 
 
 @dataclass
 class Batch:
-    """Lattices that are worked on together. Made by `batch`."""
+    """Lattices that are processed together. Created by `batch`."""
 
     lattices: Sequence[Lattice]
     max_batch: int
@@ -66,20 +66,20 @@ class Batch:
         Raises
         ------
         WorkloadError
-            If there are not as many as lattices, or one cannot be transformed; its number is in a
-            note of the exception.
+            If `data` does not have one item per lattice, or an item cannot be transformed; a note
+            of the exception has its number.
         """
         return self.run([("xor_transform", one, key) for one in data])
 
     def run(self, operations: Sequence[Operation]) -> list[Any]:
-        """Make one operation with each lattice.
+        """Perform one operation on each lattice.
 
         Parameters
         ----------
         operations
             One for each lattice, in their order: the name of a method (``"analyze"``), or a tuple
-            of it and its arguments: ``("shortest_path", 0, 99)``, ``("xor_transform", data)``.
-            A dict at its end holds arguments by name:
+            of the name and its arguments: ``("shortest_path", 0, 99)``,
+            ``("xor_transform", data)``. A dict as the last item holds keyword arguments:
             ``("shortest_path", 0, 99, {"weighted": True})``.
 
         Returns
@@ -90,10 +90,10 @@ class Batch:
         Raises
         ------
         UnknownName
-            If no operation has that name.
+            If there is no operation of that name.
         WorkloadError
-            If there are not as many as lattices, or one cannot be made; its number is in a note of
-            the exception.
+            If there is not one operation per lattice, or an operation fails; a note of the
+            exception has its number.
         """
         begin = perf_counter()
         operations = list(operations)
@@ -112,7 +112,7 @@ class Batch:
                     if work.data.nbytes <= STACKED_BYTES:
                         transforms[number] = work
                     else:
-                        results[number] = together([work])[0]
+                        results[number] = xor_all([work])[0]
                         self._sizes[1] += 1
                 elif name == "analyze":
                     graph = lattice.shape, lattice.removed.tobytes()
@@ -125,8 +125,8 @@ class Batch:
                 error.add_note(f"in operation {number} of {len(operations)}, with {lattice}")
                 raise
             self._operations[name] += 1
-        for some in _alike(transforms, self.max_batch):
-            for number, found in zip(some, together([transforms[n] for n in some]), strict=True):
+        for some in _groups(transforms, self.max_batch):
+            for number, found in zip(some, xor_all([transforms[n] for n in some]), strict=True):
                 results[number] = found
             self._sizes[len(some)] += 1
         self._analyses += len(analyses)
@@ -134,7 +134,7 @@ class Batch:
         return results
 
     def stats(self) -> BatchStats:
-        """Return what this batch has done so far."""
+        """Return the statistics of this batch so far."""
         return BatchStats(
             len(self.lattices),
             dict(self._operations),
@@ -146,21 +146,21 @@ class Batch:
 
 
 def batch(lattices: Iterable[Lattice], max_batch: int = 16) -> Batch:
-    """Return several lattices as one batch, which computes together what is alike in them.
+    """Return several lattices as one batch, which combines similar operations.
 
     Parameters
     ----------
     lattices
         The lattices, of any shapes.
     max_batch
-        How many transforms one call may hold at most, from 1 on.
+        Largest number of transforms in one call, at least 1.
 
     Raises
     ------
     InvalidSettings
-        If `max_batch` is not a whole number from 1 on.
+        If `max_batch` is not a positive integer.
     WorkloadError
-        If one of `lattices` is none.
+        If one of `lattices` is not a `Lattice`.
     """
     found = list(lattices)
     for number, one in enumerate(found):
@@ -193,8 +193,8 @@ def _transform(lattice: Lattice, data: Any, key: Any = None) -> Transform:
     return Transform.of(data, key, lattice.states)
 
 
-def _alike(transforms: Mapping[int, Transform], most: int) -> Iterator[list[int]]:
-    """Yield the numbers of transforms that are computed together: of equal size and dtype."""
+def _groups(transforms: Mapping[int, Transform], most: int) -> Iterator[list[int]]:
+    """Yield the numbers of transforms of equal size and dtype, in groups of at most `most`."""
     alike: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for number, one in transforms.items():
         alike[one.data.dtype, one.data.size].append(number)

@@ -10,45 +10,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuforge.errors import InvalidSettings, WorkloadError
-from gpuforge.lattice.analysis import Analysis, computed, plain
+from gpuforge.lattice.analysis import Analysis, closed_form, computed
 from gpuforge.lattice.libraries import scipy_sparse
-from gpuforge.lattice.paths import Path, searched, straight
+from gpuforge.lattice.paths import Path, axis_path, graph_path
 from gpuforge.lattice.shape import Node, Shape, array_of
-from gpuforge.lattice.transform import Transform, together
+from gpuforge.lattice.transform import Transform, xor_all
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-EXACT = 2**53
-"""Up to here float64, in which SciPy adds up costs, holds every whole number."""
+MAX_EXACT = 2**53
+"""float64, in which SciPy adds up costs, represents every integer up to this one exactly."""
 
 
 class Lattice:
     """A grid graph of ``size ** dimensions`` nodes, each joined to its neighbours along each axis.
 
-    A node is named by its index or by its coordinates; indexes count the last coordinate fastest,
-    as NumPy's do. A lattice never changes, and its parts are made when they are first needed.
+    A node is identified by its index or its coordinates; the last coordinate varies fastest, as in
+    NumPy's C order. A lattice is immutable, and its states and graph are computed on first use.
 
     Parameters
     ----------
     dimensions
-        How many axes, 1 to 64.
+        Number of axes, 1 to 64.
     size
-        How many nodes along each axis, from 1 on; at most 2³¹ - 1 nodes in all.
+        Number of nodes along each axis, at least 1; at most 2³¹ - 1 nodes in all.
     states
-        One integer for each node, any integer dtype, in the order of the indexes. By default
-        numbers from 0 to 255 (uint8) drawn from `seed`.
+        One integer for each node, of any integer dtype, in the order of the indexes. By default
+        random numbers from 0 to 255 (uint8).
     seed
-        Where the drawn states start: the same seed, the same states.
+        Seed of the random states: the same seed gives the same states.
     removed
-        Nodes that are left out of the graph, all as indexes or all as coordinates. They keep their
-        states, but nothing leads to them. Searching around them needs SciPy
+        Nodes to remove from the graph, all as indexes or all as coordinates. They keep their
+        states but have no neighbours. Paths and analyses then need SciPy
         (``pip install 'gpuforge[lattice]'``).
 
     Raises
     ------
     InvalidSettings
-        If a number is not whole or not positive, there would be too many nodes, or none is left.
+        If a number is not a positive integer, there would be too many nodes, or none is left.
     WorkloadError
         If the states are not one integer for each node, or a removed node is not in the lattice.
     """
@@ -77,7 +77,7 @@ class Lattice:
     size = property(lambda self: self.shape.size, doc="How many nodes along each axis.")
 
     def __len__(self) -> int:
-        """Return how many nodes there are, the removed ones included."""
+        """Return the number of nodes, including the removed ones."""
         return self.shape.nodes
 
     def __repr__(self) -> str:
@@ -93,25 +93,25 @@ class Lattice:
 
     @cached_property
     def graph(self) -> Any:
-        """The graph: a sparse SciPy array of ``len(self)`` rows that is 1 where two nodes join."""
-        return self._joined(lambda tails, heads: np.ones(len(tails)))
+        """The adjacency matrix: a sparse SciPy array that is 1 where two nodes are neighbours."""
+        return self._adjacency(lambda tails, heads: np.ones(len(tails)))
 
     @cached_property
     def costs(self) -> Any:
-        """The graph with the cost of each step: 1, and the difference of the two nodes' states."""
+        """The adjacency matrix with the cost of each step: 1 plus the difference of the states."""
         states = self.states.reshape(-1)
         span = int(states.max()) - int(states.min())
-        if (span + 1) * self.shape.nodes > EXACT:
+        if (span + 1) * self.shape.nodes > MAX_EXACT:
             raise WorkloadError(
                 f"states from {states.min()} to {states.max()} are too far apart for weighted paths"
                 f" in a lattice of {self.shape.nodes} nodes: costs could exceed 2^53"
             )
         wide = states if states.dtype == np.uint64 else states.astype(np.int64)
         height = (wide - wide.min()).astype(np.int64)
-        return self._joined(lambda tails, heads: 1.0 + np.abs(height[tails] - height[heads]))
+        return self._adjacency(lambda tails, heads: 1.0 + np.abs(height[tails] - height[heads]))
 
-    def _joined(self, cost: Any) -> Any:
-        """Return the graph as a symmetric sparse array with `cost` of each pair of neighbours."""
+    def _adjacency(self, cost: Any) -> Any:
+        """Return a symmetric sparse array with the `cost` of each pair of neighbours."""
         sparse = scipy_sparse("the graph of a lattice")
         nodes = np.arange(self.shape.nodes).reshape(self.shape.axes)
         there = np.ones(self.shape.nodes, bool)
@@ -126,14 +126,14 @@ class Lattice:
         return sparse.csr_array((values, ends), shape=(nodes.size, nodes.size))
 
     def build(self) -> Lattice:
-        """Make now what is otherwise made at first use, the states and the graph; return `self`."""
+        """Compute the states and the graph now rather than on first use; return `self`."""
         _ = self.states
         if len(self.removed):
             _ = self.graph
         return self
 
     def node(self, node: Node) -> int:
-        """Return the index of a node that is given by its index or its coordinates.
+        """Return the index of a node given by its index or its coordinates.
 
         Raises
         ------
@@ -143,7 +143,7 @@ class Lattice:
         return self.shape.node(node)
 
     def coordinates(self, nodes: Any) -> NDArray[np.int64]:
-        """Return the coordinates of nodes: the shape of `nodes`, and ``dimensions`` as last axis.
+        """Return the coordinates of nodes given by index: shape ``(*nodes.shape, dimensions)``.
 
         Raises
         ------
@@ -156,19 +156,19 @@ class Lattice:
         )
 
     def xor_transform(self, data: Any, key: Any = None) -> Any:
-        """Return `data` combined with a key by exclusive or; the same call gives them back.
+        """Return the exclusive or of `data` and a key; the same call restores the data.
 
-        The lattice lends its states and keeps them unchanged.
+        The states of the lattice are only read.
 
         Parameters
         ----------
         data
-            Integers, an array of any shape and integer dtype or nested lists; or bytes.
+            Integers (an array of any shape and integer dtype, or nested lists), or bytes.
         key
-            Integers of the data's dtype, Python numbers that fit into it, or bytes for bytes and
-            uint8. By default the lattice's states in the order of the nodes' indexes, of which the
-            lowest bits count where the data's dtype is narrower. A key is read as one row, repeated
-            from its start as often as needed, and cut at the length of the data.
+            Integers of the data's dtype, Python integers that fit into it, or bytes for bytes and
+            uint8. By default the lattice's states in the order of the nodes' indexes, reduced to
+            their lowest bits if the data's dtype is narrower. A key is flattened, then repeated or
+            truncated to the length of the data.
 
         Returns
         -------
@@ -178,59 +178,59 @@ class Lattice:
         Raises
         ------
         WorkloadError
-            If the data or the key are not integers, the key is empty or has another dtype.
+            If the data or the key are not integers, or the key is empty or has another dtype.
         """
-        return together([Transform.of(data, key, self.states)])[0]
+        return xor_all([Transform.of(data, key, self.states)])[0]
 
     def shortest_path(self, a: Node, b: Node, *, weighted: bool = False) -> Path:
-        """Return a shortest path from node `a` to node `b`: its nodes, and its length.
+        """Return a shortest path from node `a` to node `b`.
 
         Parameters
         ----------
         a, b
             Nodes, by index or coordinates.
         weighted
-            False: every step counts 1. True: a step costs 1 and the difference between the states
-            of its two nodes, as on a walk through hills; this needs SciPy.
+            If False, every step costs 1. If True, a step costs 1 plus the absolute difference
+            between the states of its two nodes; this needs SciPy.
 
         Returns
         -------
         Path
-            ``nodes``, the indexes from `a` to `b`, and ``length``, an int. Of several shortest
-            paths it is always the same one; without weights and removed nodes the one that walks
-            along the first axis first.
+            ``nodes``, the indexes from `a` to `b`, and ``length``, an int. Among several shortest
+            paths the choice is deterministic; without weights and removed nodes it is the path
+            that follows the first axis first.
 
         Raises
         ------
         WorkloadError
-            If a node is not in the lattice or removed, or no path leads from one to the other.
+            If a node is removed or not in the lattice, or there is no path.
         EnvironmentMismatch
-            If SciPy is needed and not installed.
+            If SciPy is needed but not installed.
         """
         start, end = self.node(a), self.node(b)
         for node in (start, end):
             if node in self.removed:
                 raise WorkloadError(f"node {node} is removed from the lattice: no path leads there")
         if weighted:
-            return searched(self.costs, start, end, weighted=True)
+            return graph_path(self.costs, start, end, weighted=True)
         if len(self.removed):
-            return searched(self.graph, start, end, weighted=False)
-        return straight(self.shape, start, end)
+            return graph_path(self.graph, start, end, weighted=False)
+        return axis_path(self.shape, start, end)
 
     def analyze(self) -> Analysis:
-        """Return what the graph is like: degrees, connectivity, diameter, clustering, spectrum.
+        """Return properties of the graph: degrees, connectivity, diameter, clustering, spectrum.
 
-        Without removed nodes these are closed forms, exact for any size. With removed nodes they
-        are computed, for which SciPy is needed; what would take too long is None, and
+        Without removed nodes they have closed forms, which are exact for any size. With removed
+        nodes they are computed with SciPy; those that would take too long are None, and
         ``unknown`` says why.
         """
-        return computed(self.graph, self.removed) if len(self.removed) else plain(self.shape)
+        return computed(self.graph, self.removed) if len(self.removed) else closed_form(self.shape)
 
     def draw(self, path: Path | None = None) -> Figure:
-        """Return a picture of the states, and of a path through them, as a Matplotlib figure.
+        """Return a Matplotlib figure of the states, and of a path through them if given.
 
-        Two dimensions are drawn as they are. Of more, the last two make a block, and the blocks lie
-        beside each other as the dimensions before them say.
+        With more than two dimensions, the last two form a block, and the blocks are arranged by the
+        dimensions before them.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Libraries that only some lattices need, imported when they do."""
+"""Late imports of the optional libraries SciPy and Matplotlib."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from gpuforge.errors import EnvironmentMismatch
 
 
 def scipy_graphs(purpose: str) -> Any:
-    """Return `scipy.sparse.csgraph`, which `purpose` needs."""
-    return _needed("scipy.sparse.csgraph", "SciPy", "lattice", purpose)
+    """Return `scipy.sparse.csgraph`; the error message says that `purpose` needs it."""
+    return _import("scipy.sparse.csgraph", "SciPy", "lattice", purpose)
 
 
 def scipy_sparse(purpose: str) -> Any:
-    """Return `scipy.sparse`, which `purpose` needs."""
-    return _needed("scipy.sparse", "SciPy", "lattice", purpose)
+    """Return `scipy.sparse`; the error message says that `purpose` needs it."""
+    return _import("scipy.sparse", "SciPy", "lattice", purpose)
 
 
 def matplotlib(module: str) -> Any:
     """Return a module of Matplotlib."""
-    return _needed(f"matplotlib.{module}", "Matplotlib", "plot", "a picture")
+    return _import(f"matplotlib.{module}", "Matplotlib", "plot", "a picture")
 
 
-def _needed(module: str, library: str, extra: str, purpose: str) -> Any:
+def _import(module: str, library: str, extra: str, purpose: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Shortest paths: along the axes where nothing is in the way, else by SciPy's searches."""
+"""Shortest paths: along the axes in a whole, unweighted lattice, else by SciPy's graph searches."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from gpuforge.lattice.libraries import scipy_graphs
 from gpuforge.lattice.shape import Shape
 
 NOWHERE = -9999
-"""What SciPy writes for the predecessor of a node that has none."""
+"""SciPy's value for the predecessor of a node that has none."""
 
 
 class Path(NamedTuple):
-    """A way from one node to another, as short as any."""
+    """A shortest path from one node to another."""
 
     nodes: NDArray[np.int64]
-    """The indexes of its nodes, the first and the last included."""
+    """The indexes of its nodes, including the first and the last."""
     length: int
-    """How many steps it takes; if it is weighted, what they cost in all."""
+    """The number of its steps; for a weighted path, their total cost."""
 
 
-def straight(shape: Shape, start: int, end: int) -> Path:
-    """Return the path that walks along the first axis, then along the second, and so on."""
+def axis_path(shape: Shape, start: int, end: int) -> Path:
+    """Return the path along the first axis, then along the second, and so on."""
     first, last = shape.coordinates(np.array([start, end]))
     steps = np.repeat(np.sign(last - first) * np.array(shape.strides), np.abs(last - first))
     return Path(start + np.concatenate(([0], np.cumsum(steps))), len(steps))
 
 
-def searched(graph: Any, start: int, end: int, *, weighted: bool) -> Path:
-    """Return a shortest path through a graph, given as a sparse matrix of the steps' costs.
+def graph_path(graph: Any, start: int, end: int, *, weighted: bool) -> Path:
+    """Return a shortest path through a graph, given as a sparse matrix of step costs.
 
     Raises
     ------
     WorkloadError
-        If there is none.
+        If there is no path.
     """
     csgraph = scipy_graphs("a path that is weighted or around removed nodes")
     if weighted:

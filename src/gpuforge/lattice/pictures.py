@@ -1,4 +1,4 @@
-"""Pictures of a lattice, of a path through it, and of an analysis, by Matplotlib."""
+"""Matplotlib figures of a lattice, of a path through it, and of an analysis."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
     from gpuforge.lattice.analysis import Analysis
 
-MOST_DRAWN = 250_000
+MAX_DRAWN = 250_000
 WIDTH, WIDE, LEAST_HEIGHT = 6.5, 11.0, 0.8
-"""Inches of the lattice itself."""
+"""Size of the drawn lattice, without labels, in inches."""
 LINE, EDGE, REMOVED = "#d62728", "white", "#c8c8c8"
 COLUMNS, ROWS = 0, 1
 
 
 def lattice_picture(states: NDArray[Any], removed: NDArray[np.int64], path: Path | None) -> Figure:
-    """Return a picture of the states, the removed nodes in grey, and a path as a line."""
-    if states.size > MOST_DRAWN:
+    """Return a figure of the states, with removed nodes in grey and the path as a line."""
+    if states.size > MAX_DRAWN:
         raise WorkloadError(
-            f"{states.size:,} nodes are too many for a picture: at most {MOST_DRAWN:,}",
+            f"{states.size:,} nodes are too many for a picture: at most {MAX_DRAWN:,}",
             hint="draw a smaller lattice",
         )
     dimensions, size = states.ndim, states.shape[0]
@@ -59,10 +59,10 @@ def lattice_picture(states: NDArray[Any], removed: NDArray[np.int64], path: Path
 
 
 def positions(dimensions: int, size: int) -> tuple[list[NDArray[np.int64]], list[int]]:
-    """Return the column and the row of each node in a picture, and how many of both there are.
+    """Return the column and the row of each node in a picture, and the number of each.
 
-    The last axis runs along the columns, the one before along the rows; together they make a
-    block. The next two axes place the blocks, one column or row apart, the next two the blocks of
+    The last axis runs along the columns and the one before it along the rows; together they form a
+    block. The next two axes arrange the blocks, one column or row apart, the next two the groups of
     blocks, and so on.
     """
     coordinates = np.indices((size,) * dimensions).reshape(dimensions, -1)
@@ -77,7 +77,7 @@ def positions(dimensions: int, size: int) -> tuple[list[NDArray[np.int64]], list
 
 
 def _label(axes: Axes, dimensions: int, size: int) -> None:
-    """Name the axes of a lattice; of a block's rows and columns, or those of the blocks."""
+    """Label the axes and set ticks for the nodes or, with three or four axes, for the blocks."""
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
     for side, axis in ((COLUMNS, axes.xaxis), (ROWS, axes.yaxis)):
@@ -85,7 +85,7 @@ def _label(axes: Axes, dimensions: int, size: int) -> None:
         ways = ("in a block", "from block to block", *["from group to group"] * dimensions)
         words = [f"axis {k} {way}" for k, way in zip(mine, ways, strict=False)]
         axis.set_label_text("\n".join(words) if len(words) > 1 else "".join(words)[:-11])
-        # One tick for each node, or each block, as far as there is room; none in blocks of blocks.
+        # One tick for each node or block, as far as there is room; none for groups of blocks.
         stride = size + 1 if len(mine) == 2 else 1
         wide = axes.get_figure().get_size_inches()[side]
         ticks = np.arange(0, size, max(1, -(-size // max(2, int(3 * wide - 4)))))
@@ -96,7 +96,7 @@ def _label(axes: Axes, dimensions: int, size: int) -> None:
 
 
 def _draw_path(axes: Axes, columns: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
-    """Draw a path: thick from neighbour to neighbour, thin where it goes to another block."""
+    """Draw a path: thick between adjacent cells, thin where it jumps to another block."""
     near = np.abs(np.diff(columns)) + np.abs(np.diff(rows)) == 1
     points = np.stack((columns, rows), axis=1)
     segments = np.stack((points[:-1], points[1:]), axis=1)
@@ -113,7 +113,7 @@ def _draw_path(axes: Axes, columns: NDArray[np.int64], rows: NDArray[np.int64]) 
 
 
 def analysis_picture(analysis: Analysis) -> Figure:
-    """Return a picture of the degrees and of the spectrum, with the other figures above."""
+    """Return a figure of the degrees and the spectrum, with the other values in its title."""
     figure = _figure(9.0, 4.0)
     left, right = figure.subplots(1, 2)
     bars = left.bar([str(degree) for degree in analysis.degrees], list(analysis.degrees.values()))

@@ -1,4 +1,4 @@
-"""The shape of a lattice: how many nodes, which index and which coordinates a node has."""
+"""The shape of a lattice: its number of nodes, and the indexes and coordinates of nodes."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Node = SupportsIndex | Sequence[int] | NDArray[Any]
 
 @dataclass(frozen=True)
 class Shape:
-    """`size` nodes along each of `dimensions` axes; node 0 first, the last coordinate fastest."""
+    """`size` nodes along each of `dimensions` axes, indexed in C order."""
 
     dimensions: int
     size: int
 
     @classmethod
     def checked(cls, dimensions: Any, size: Any) -> Shape:
-        """Return a shape that a lattice can have.
+        """Return the shape after checking that a lattice can have it.
 
         Raises
         ------
         InvalidSettings
-            If a number is not whole or not positive, or there would be too many nodes.
+            If a number is not a positive integer, or there would be too many nodes.
         """
         made = cls(_count("dimensions", dimensions), _count("size", size))
         if made.dimensions > MOST_DIMENSIONS:
@@ -48,7 +48,7 @@ class Shape:
 
     @property
     def nodes(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
         return int(self.size**self.dimensions)
 
     @property
@@ -58,30 +58,30 @@ class Shape:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """What one step along each axis adds to a node's index."""
+        """How much one step along each axis adds to a node's index."""
         return tuple(self.size**k for k in reversed(range(self.dimensions)))
 
     def coordinates(self, nodes: Any) -> NDArray[np.int64]:
-        """Return the coordinates of the nodes with these indexes: one more axis, the last."""
+        """Return the coordinates of the nodes with these indexes, along a new last axis."""
         return np.stack(np.unravel_index(nodes, self.axes), axis=-1)
 
     def node(self, node: Node) -> int:
-        """Return the index of a node.
+        """Return the index of a node given by its index or its coordinates.
 
         Raises
         ------
         WorkloadError
-            If it is neither an index nor coordinates of this lattice.
+            If `node` is neither an index nor coordinates in this lattice.
         """
         return int(self.several([node])[0])
 
     def several(self, nodes: Iterable[Node] | NDArray[Any]) -> NDArray[np.int64]:
-        """Return the indexes of nodes that are all given as indexes or all as coordinates.
+        """Return the indexes of nodes given either all as indexes or all as coordinates.
 
         Raises
         ------
         WorkloadError
-            If one of them is neither an index nor coordinates of this lattice.
+            If one of them is neither an index nor coordinates in this lattice.
         """
         found = array_of(list(nodes) if isinstance(nodes, Iterator) else nodes)
         if found.shape == (0,):
@@ -104,7 +104,7 @@ class Shape:
 
 
 def array_of(values: Any) -> NDArray[Any]:
-    """Return values as an array; one of objects where they are not of one shape."""
+    """Return values as an array; ragged ones as an object array."""
     try:
         return np.asarray(values)
     except ValueError:

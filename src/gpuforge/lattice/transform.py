@@ -1,4 +1,4 @@
-"""The exclusive or of data with a key: the same call again gives the data back."""
+"""The exclusive or of data and a key; applying it twice restores the data."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gpuforge.lattice.shape import array_of
 
 BYTES = (bytes, bytearray, memoryview)
 STACKED_BYTES = 4096
-"""Up to here a call costs more than copying its data and key into a stack with others."""
+"""Up to this size a call costs more than copying its data and key into a stack with others."""
 
 
 class Transform(NamedTuple):
-    """One transform, ready to be computed: `data` and `key` have one axis, dtype and length."""
+    """One prepared transform: `data` and `key` are 1-D arrays of equal dtype and length."""
 
     data: NDArray[Any]
     key: NDArray[Any]
@@ -27,7 +27,7 @@ class Transform(NamedTuple):
 
     @classmethod
     def of(cls, data: Any, key: Any, states: NDArray[Any]) -> Transform:
-        """Return the transform of `data` by `key`, or by `states` where the key is None."""
+        """Return the transform of `data` by `key`, or by `states` if `key` is None."""
         if isinstance(data, BYTES):
             numbers, shape = np.frombuffer(bytes(data), np.uint8), None
         else:
@@ -38,12 +38,12 @@ class Transform(NamedTuple):
         return cls(flat, _of_length(chosen.reshape(-1), flat.size, flat.dtype), shape)
 
     def finished(self, transformed: NDArray[Any]) -> Any:
-        """Return the numbers as what the data were: an array of their shape, or bytes."""
+        """Return the result in the form of the data: an array of its shape, or bytes."""
         return transformed.tobytes() if self.shape is None else transformed.reshape(self.shape)
 
 
-def together(transforms: Sequence[Transform]) -> list[Any]:
-    """Return the results of transforms of one dtype and length, computed by one call."""
+def xor_all(transforms: Sequence[Transform]) -> list[Any]:
+    """Return the results of transforms of equal dtype and length, computed in one call."""
     if len(transforms) == 1:
         return [transforms[0].finished(gf.xor(transforms[0].data, transforms[0].key))]
     rows = len(transforms), len(transforms[0].data)
@@ -57,7 +57,7 @@ def _integers(what: str, values: Any) -> NDArray[Any]:
     if found.dtype.kind in "iu":
         return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
     if found.size == 0 and not isinstance(values, np.ndarray):
-        return found.astype(np.int64)  # [] holds no float
+        return found.astype(np.int64)  # NumPy makes [] float64, but it contains no floats
     text = "text" if found.dtype.kind in "SU" else f"dtype {found.dtype}"
     raise WorkloadError(
         f"{what} of {text} cannot be transformed: expected integers of one dtype, or bytes",
@@ -66,7 +66,7 @@ def _integers(what: str, values: Any) -> NDArray[Any]:
 
 
 def _key(key: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a given key in the dtype of the data."""
+    """Return a given key as integers of the data's dtype."""
     if isinstance(key, BYTES):
         found: NDArray[Any] = np.frombuffer(bytes(key), np.uint8)
     else:
@@ -90,6 +90,6 @@ def _key(key: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _of_length(key: NDArray[Any], length: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the key repeated from its start, or cut, to `length`, in its low bits of `dtype`."""
+    """Return the key repeated or truncated to `length`, and cast to `dtype` (lowest bits kept)."""
     fitting = key[:length] if length <= key.size else np.resize(key, length)
     return fitting.astype(dtype, copy=False)

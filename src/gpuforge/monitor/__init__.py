@@ -1,1 +1,1 @@
-"""What a machine and this user's gpuforge processes do now: samples, their averages and history."""
+"""Monitoring this machine and this user's gpuforge processes: samples, averages and history."""

@@ -1,7 +1,7 @@
-"""What is wrong with what is watched: an anomaly says what was seen, and what to do about it.
+"""Anomalies in what is monitored: what was seen, and what to do about it.
 
 Each rule is a module of `gpuforge.monitor.anomalies` with ``find(subjects)``; its docstring says
-when it speaks and when not.
+when it reports an anomaly and when not.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ RULES = "gpuforge.monitor.anomalies"
 
 @dataclass(frozen=True)
 class Anomaly:
-    """One thing that is wrong.
+    """One anomaly.
 
     Attributes
     ----------
     rule : name of the rule that found it
-    subject : what it is about: ``GPU 0``, ``host``, ``process 4711``
-    state : ``error`` where results or the device are at risk, else ``warning``
+    subject : what it concerns: ``GPU 0``, ``host``, ``process 4711``
+    state : ``error`` if results or the device are at risk, else ``warning``
     reason : what was seen, with figures, in one sentence
-    step : one thing to do
-    forecast : when it will be worse, where that can be told
+    step : one thing to do about it
+    forecast : when a limit will be reached, if that can be predicted
     """
 
     rule: str
@@ -42,16 +42,16 @@ class Anomaly:
 def find_anomalies(
     subjects: Sequence[Subject], rules: Iterable[ModuleType] | None = None
 ) -> list[Anomaly]:
-    """Return what the rules find in the series of the last minutes, errors first.
+    """Return the anomalies that the rules find in the series of the last minutes, errors first.
 
-    A rule that fails is an anomaly itself, so that it is seen and hides no other.
+    A rule that fails is reported as an anomaly itself, and does not stop the others.
 
     Parameters
     ----------
     subjects
-        Everything that is watched; devices are compared with each other.
+        Everything that is monitored; devices are compared with each other.
     rules
-        All of `RULES` by default.
+        The rules to apply; all of `RULES` by default.
     """
     found: list[Anomaly] = []
     for rule in registry.load(RULES).modules.values() if rules is None else rules:

@@ -1,7 +1,7 @@
-"""Samples kept over days: means and maxima of ever longer stretches, bounded in number.
+"""The history of samples over days: means and maxima of time intervals, bounded in number.
 
-They lie in the one store of gpuforge. Of processes that sample the same machine at the same time
-the first to come to the end of a stretch keeps it.
+They are kept in gpuforge's store. If several processes sample the same machine at the same time,
+the first one to reach the end of an interval stores it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from gpuforge.monitor.values import series
 
 _FIXED = ("_max", "_max_hertz", "_limit_watts", "_limit_celsius", "_total_bytes")
 LEVELS = {10: 360, 60: 1440, 3600: 720}
-"""Seconds of a stretch to how many are kept: an hour, a day, thirty days."""
+"""Length of an interval in seconds: number to keep (an hour, a day, thirty days)."""
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """What was sampled in one stretch of time.
+class Interval:
+    """The samples of one interval.
 
     Attributes
     ----------
     began_at : seconds since the epoch, a multiple of `seconds`
-    means, highest : by the names of `gpuforge.monitor.values.series`
+    means, highest : values by the names of `gpuforge.monitor.values.series`
     """
 
     began_at: int
@@ -37,13 +37,13 @@ class Stretch:
 
 
 def _text(sums: dict[str, list[float]]) -> str:
-    """Return mean and maximum of each number, to five digits."""
+    """Return mean and maximum of each number as JSON, to five significant digits."""
     found = {name: (total / count, most) for name, (count, total, most) in sums.items()}
     return json.dumps({name: [float(f"{n:.5g}") for n in two] for name, two in found.items()})
 
 
 class Recorder:
-    """Keeps samples of this machine in the store, as the setting ``history`` allows."""
+    """Records samples of this machine in the store, if the setting ``history`` allows it."""
 
     def __init__(self, store: History | None = None) -> None:
         if store is None:
@@ -54,7 +54,7 @@ class Recorder:
         self._open: dict[int, tuple[int, dict[str, list[float]]]] = {}
 
     def add(self, sample: Sample) -> None:
-        """Take in a sample; what ends with it is written."""
+        """Add a sample, and store the intervals that end with it."""
         now = {name: n for name, n in series(sample).items() if not name.endswith(_FIXED)}
         ended: list[tuple[int, int, dict[str, list[float]]]] = []
         for seconds in LEVELS:
@@ -72,14 +72,14 @@ class Recorder:
             rows = [(seconds, begin, _text(sums)) for seconds, begin, sums in ended]
             self._store.keep_samples(rows, LEVELS)
 
-    def read(self, seconds: int, since: float = 0.0) -> list[Stretch]:
-        """Return the stretches of one of `LEVELS` that began since a time, the oldest first."""
+    def read(self, seconds: int, since: float = 0.0) -> list[Interval]:
+        """Return the intervals of one of `LEVELS` that began at or after `since`, oldest first."""
         found = []
         for began, text in self._store.samples(seconds, since):
             try:
                 values = [(str(n), float(a), float(b)) for n, (a, b) in json.loads(text).items()]
             except (ValueError, TypeError, AttributeError, RecursionError):
-                continue  # another version wrote it otherwise
+                continue  # written by another version, in another format
             means, highest = {n: mean for n, mean, _ in values}, {n: most for n, _, most in values}
-            found.append(Stretch(began, seconds, means, highest))
+            found.append(Interval(began, seconds, means, highest))
         return found

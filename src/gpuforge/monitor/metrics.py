@@ -1,4 +1,4 @@
-"""``gf.metrics()``: what this process and its devices do, as values."""
+"""``gf.metrics()``: measurements of this process and its devices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gpuforge.published import BackendUse
 from gpuforge.readings.model import DeviceReading, HostReading
 
 KEPT = 1000
-# Words for devices in names of backends to the vendors that they may be of.
+# Device names in names of backends, and the vendors that they may stand for.
 _VENDORS = {
     "cuda": ("nvidia", "amd"), "rocm": ("amd",), "mps": ("apple",), "xpu": ("intel",),
     "gpu": ("nvidia", "amd", "apple", "intel"),
@@ -35,16 +35,16 @@ ORDER = Absent("which of several GPUs a backend's number means is certain only w
 
 @dataclass(frozen=True)
 class DeviceMetrics:
-    """One GPU, and what this process does with it.
+    """One GPU, and what this process does on it.
 
     Attributes
     ----------
     reading : the whole reading of the device
-    own_memory_bytes : what the driver books to this process, pools and contexts included
-    held_bytes : arrays that gpuforge keeps there between calls
-    calls : placed calls that this process made there so far
-    compute_seconds : wall time of those, without transfers
-    transfer_seconds : moving arrays there and back, in the calls that were considered
+    own_memory_bytes : memory that the driver attributes to this process, with pools and contexts
+    held_bytes : size of the arrays that gpuforge keeps there between calls
+    calls : number of placed calls that this process ran there so far
+    compute_seconds : wall time of these calls, without transfers
+    transfer_seconds : time in which these calls moved arrays to and from the device
     """
 
     index: int
@@ -61,13 +61,13 @@ class DeviceMetrics:
 
 @dataclass(frozen=True)
 class Metrics:
-    """What was seen at one time. Made by `metrics`.
+    """All measurements at one time; created by `metrics`.
 
     Attributes
     ----------
     taken_at : seconds since the epoch
-    backends : what this process did on each backend so far, NumPy included
-    cost_seconds : CPU time that looking took
+    backends : use of each backend, NumPy included, by this process so far
+    cost_seconds : CPU time that the measurement took
     failures : vendors whose GPUs detection could not read
     """
 
@@ -79,37 +79,37 @@ class Metrics:
     failures: tuple[VendorFailure, ...]
 
     def averages(self) -> dict[str, float]:
-        """Return the mean of every number over the last 1,000 samples of this process.
+        """Return the mean of every value over the last 1,000 samples of this process.
 
-        Names are ``host.utilization_ratio``, ``gpu0.power_watts``. A number that was not known in
-        some samples is the mean of the others; one that never was is left out.
+        Names are such as ``host.utilization_ratio`` and ``gpu0.power_watts``. Samples in which a
+        value is unknown are ignored; a value that was never known is left out.
         """
         return _watch.averages()
 
     def log(self, path: str | os.PathLike[str]) -> None:
-        """Append this and every later sample of this process to a file, a JSON document a line.
+        """Append this and every later sample of this process to a file, as JSON lines.
 
         Raises
         ------
         OSError
-            If it cannot be written. A later line that cannot be written ends the log, and is told
-            to the logger ``gpuforge.monitor``.
+            If the file cannot be written. If a later line cannot be written, the log ends with a
+            warning of the logger ``gpuforge.monitor``.
         """
         _watch.log(Path(path), self)
 
 
 def metrics(*, every: float | None = None) -> Metrics:
-    """Return what this process, its devices and the host do now.
+    """Return measurements of this process, its devices and the host.
 
-    Ratios are 0 to 1, the rest is bytes, seconds, watts, hertz and degrees Celsius. Each number is
-    a value, or `Absent` or `Failed` with the reason. Rates, such as the host's utilisation, are of
-    the time since the last look.
+    Ratios are from 0 to 1; other units are bytes, seconds, watts, hertz and degrees Celsius. Each
+    field is a number, or `Absent` or `Failed` with the reason. Rates, such as the host's
+    utilisation, are over the time since the last sample.
 
     Parameters
     ----------
     every
-        Also look every so many seconds from now on, in a thread, and keep what was seen in the
-        history; 0 ends that. By default nothing goes on when this returns.
+        Also take a sample every so many seconds from now on, in a thread, and record them in the
+        history; 0 stops the thread. By default no thread is started.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def metrics(*, every: float | None = None) -> Metrics:
 
 
 class _Watch:
-    """The samples of this process."""
+    """The sampler of this process, with its recent samples and logs."""
 
     def __init__(self) -> None:
         self._reset()
@@ -138,7 +138,7 @@ class _Watch:
         self._thread: threading.Thread | None = None
 
     def look(self) -> Metrics:
-        """Take a sample, keep and log it."""
+        """Take a sample, keep it for the averages, and log it."""
         return self._look()[1]
 
     def _look(self) -> tuple[Sample, Metrics]:
@@ -155,7 +155,7 @@ class _Watch:
         return sample, found
 
     def averages(self) -> dict[str, float]:
-        """Return the mean of every number that was kept."""
+        """Return the mean of every value over the samples that were kept."""
         with self._lock:
             kept = list(self._kept)
         found: dict[str, list[float]] = {}
@@ -165,7 +165,7 @@ class _Watch:
         return {name: sum(numbers) / len(numbers) for name, numbers in found.items()}
 
     def log(self, path: Path, first: Metrics) -> None:
-        """Write a line now, and one for each later sample."""
+        """Write `first` as a line now, and a line for each later sample."""
         with self._lock:
             if path not in self._logs:
                 _write(path, first)
@@ -181,7 +181,7 @@ class _Watch:
             logger("monitor").warning("%s is not written any more: %s", path, error)
 
     def repeat(self, seconds: float) -> None:
-        """Look every so many seconds from now on; 0 ends that."""
+        """Take a sample every so many seconds from now on; 0 stops that."""
         self._ending.set()
         if self._thread is not None:
             self._thread.join()
@@ -189,20 +189,20 @@ class _Watch:
         if seconds:
             self._ending = threading.Event()
             self._thread = threading.Thread(
-                target=self._go_on,
+                target=self._sample_repeatedly,
                 args=(seconds, self._ending),
                 name="gpuforge metrics",
                 daemon=True,
             )
             self._thread.start()
 
-    def _go_on(self, seconds: float, ending: threading.Event) -> None:
+    def _sample_repeatedly(self, seconds: float, ending: threading.Event) -> None:
         recorder = Recorder()
         while not ending.wait(seconds):
             recorder.add(self._look()[0])
 
     def close(self) -> None:
-        """End the thread and let go of the devices."""
+        """Stop the thread and release the devices."""
         self.repeat(0)
         with self._lock:
             sampler, self._sampler = self._sampler, None
@@ -212,7 +212,7 @@ class _Watch:
             sampler.close()
 
     def fork(self) -> None:
-        """Begin anew in a forked child, where the thread and NVML are not there."""
+        """Reset in a forked child, in which the thread and NVML's state do not exist."""
         self._reset()
 
 
@@ -253,7 +253,7 @@ def _own_memory(device: DeviceReading, pid: int) -> Reading[int]:
 def _device(
     backend: str, devices: Sequence[DeviceReading], environ: Mapping[str, str]
 ) -> int | Absent | None:
-    """Return the index of the device that a backend computes on; None for the host."""
+    """Return the index of the device of a backend; None for the host, `ORDER` if ambiguous."""
     match = re.match(r"\w+:([a-z]+):?(\d*)", backend)
     vendors = _VENDORS.get(match[1], ()) if match else ()
     own = [device for device in devices if device.vendor in vendors]

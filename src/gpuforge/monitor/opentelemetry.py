@@ -1,7 +1,7 @@
-"""The newest sample for OpenTelemetry, under its names for hardware, where it is configured.
+"""Export of the newest sample to OpenTelemetry, under its semantic conventions for hardware.
 
-It is configured by OpenTelemetry's own variables, such as ``OTEL_EXPORTER_OTLP_ENDPOINT``. What has
-no name there is ours: ``gpuforge.*``.
+The export is configured by OpenTelemetry's own variables, such as ``OTEL_EXPORTER_OTLP_ENDPOINT``.
+Metrics without a conventional name are called ``gpuforge.*``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 INSTALL = "pip install 'gpuforge[otel]'"
 
-# name, unit, kind of instrument, field of the device, attributes
+# Name, unit, kind of instrument, field of the device, attributes.
 _DEVICE: tuple[tuple[str, str, str, str, Mapping[str, str]], ...] = (
     ("hw.gpu.utilization", "1", "gauge", "utilization_ratio", {"hw.gpu.task": "general"}),
     ("hw.gpu.memory.usage", "By", "up_down_counter", "memory_used_bytes", {}),
@@ -37,7 +37,7 @@ _DEVICE: tuple[tuple[str, str, str, str, Mapping[str, str]], ...] = (
     ("gpuforge.gpu.clock", "Hz", "gauge", "memory_clock_hertz", {"domain": "memory"}),
 )
 
-# The same of a backend that a process uses; all are counters.
+# Name, unit, field of a process's use of a backend, attributes; all are counters.
 _BACKEND: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
     ("gpuforge.calls", "{call}", "calls", {}),
     ("gpuforge.call.time", "s", "seconds", {}),
@@ -54,12 +54,12 @@ _BACKEND: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
 
 
 def is_configured(environment: Mapping[str, str]) -> bool:
-    """Return whether the environment names where to export to."""
+    """Return whether the environment variables name an endpoint."""
     return any(environment.get(name) for name in VARIABLES)
 
 
 def start_export(newest: Callable[[], Sample | None]) -> MeterProvider:
-    """Export what `newest` returns whenever it is time; ``shutdown()`` of the result ends it.
+    """Export the result of `newest` periodically until ``shutdown()`` of the returned provider.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def start_export(newest: Callable[[], Sample | None]) -> MeterProvider:
             hint=f"install it: {INSTALL}",
         ) from None
     reader = PeriodicExportingMetricReader(OTLPMetricExporter())
-    resource = Resource.create()  # what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say
+    resource = Resource.create()  # reads OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
     if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
         resource = resource.merge(Resource({"service.name": "gpuforge"}))
     provider = MeterProvider([reader], resource=resource)
@@ -93,7 +93,7 @@ def start_export(newest: Callable[[], Sample | None]) -> MeterProvider:
 def _observed(
     name: str, newest: Callable[[], Sample | None]
 ) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    """Return what gives the values of one name when they are exported."""
+    """Return the callback that yields the values of one metric at each export."""
     ways = [(field, attributes) for n, _, _, field, attributes in _DEVICE if n == name]
     uses = [(attrgetter(field), attributes) for n, _, field, attributes in _BACKEND if n == name]
 

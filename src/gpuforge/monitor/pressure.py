@@ -1,4 +1,4 @@
-"""When memory was short: what the counters of programs rose by, from one sample to the next."""
+"""Memory pressure events, from the increase of programs' counters between samples."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ KINDS = {
 
 @dataclass(frozen=True)
 class PressureEvent:
-    """Something that happened to the memory of a backend's device.
+    """A memory pressure event on the device of a backend.
 
     Attributes
     ----------
-    at : seconds since the epoch; of several within one sample or before the first, the last
-    backend : of the program's calls, which names the device: ``torch:cuda:0``
+    at : seconds since the epoch; for several events between two samples, the time of the last
+    backend : the backend of the program's calls, which names the device: ``torch:cuda:0``
     kind : one of the values of `KINDS`
-    times : how often it happened since the sample before
-    released_bytes : what was given back, as far as the library tells
+    times : how often it happened since the previous sample
+    released_bytes : memory that was released, as far as the library reports it
     """
 
     at: float
@@ -40,11 +40,11 @@ class PressureEvent:
 
 
 class PressureEvents:
-    """The newest events of all programs seen, those that have ended too.
+    """The newest events of all programs seen, including those that have ended.
 
     Attributes
     ----------
-    newest : the events, the last one first, at most `MOST_EVENTS`
+    newest : the events, newest first, at most `MOST_EVENTS`
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class PressureEvents:
         self._before: dict[tuple[int, float, str], Pressure] = {}
 
     def add(self, sample: Sample) -> None:
-        """Take in one more sample."""
+        """Add the events between the previous sample and this one."""
         before, self._before = self._before, {}
         found: list[PressureEvent] = []
         for process in sample.processes:

@@ -1,7 +1,7 @@
-"""The newest sample for Prometheus: our names in base units, and the names of NVIDIA's exporter.
+"""The newest sample for Prometheus, under gpuforge's names and those of NVIDIA's exporter.
 
-A value that is unknown has no series. Names that end in ``_total`` are counters. Those of NVIDIA's
-exporter have no type, because its counters are named otherwise.
+gpuforge's metrics are in base units. An unknown value has no series. Names that end in ``_total``
+are counters. NVIDIA's names have no type, because its counters do not follow that convention.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from gpuforge.monitor.sample import ProcessSample, Sample
 from gpuforge.readings.model import DeviceReading, HostReading
 
 Row = tuple[str, Any, Mapping[str, str]]
-"""Name, value or reading, labels."""
+"""Name, value or reading, and labels."""
 
-_TOLD = {
+_HELP = {
     "gpuforge_gpu_info": "What the GPU is",
     "gpuforge_gpu_utilization_ratio": "Share of the time in which any work ran",
     "gpuforge_gpu_memory_used_bytes": "Device memory in use, of all processes",
@@ -66,11 +66,11 @@ _TOLD = {
 
 
 class Now(NamedTuple):
-    """What is exported.
+    """The data to export.
 
     Attributes
     ----------
-    throttled_seconds : (index of a GPU, reason) to the time for which it was seen
+    throttled_seconds : time for which each (index of a GPU, reason) was seen
     """
 
     sample: Sample | None
@@ -80,14 +80,14 @@ class Now(NamedTuple):
 
 
 def exposition(now: Now, accept: str, *, dcgm: bool = False) -> tuple[bytes, str]:
-    """Return the metrics as text, and its content type.
+    """Return the metrics as text, and the content type.
 
     Parameters
     ----------
     accept
-        The header of the request: Prometheus' text format or OpenMetrics.
+        The ``Accept`` header, which selects Prometheus' text format or OpenMetrics.
     dcgm
-        Whether the names of NVIDIA's exporter come too.
+        Whether to add the metrics under the names of NVIDIA's dcgm-exporter.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Families(_rows(now, dcgm=dcgm)))
@@ -96,7 +96,7 @@ def exposition(now: Now, accept: str, *, dcgm: bool = False) -> tuple[bytes, str
 
 
 class _Families:
-    """Gives rows to a registry, those of one name together."""
+    """A collector that groups rows into metric families by name."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows = rows
@@ -107,8 +107,8 @@ class _Families:
             value = known(reading)
             if value is not None:
                 base = name.removesuffix("_total")
-                kind = "gauge" if name in _TOLD else "unknown"
-                told = f"{_TOLD.get(name, 'As dcgm-exporter names it')}."
+                kind = "gauge" if name in _HELP else "unknown"
+                told = f"{_HELP.get(name, 'As dcgm-exporter names it')}."
                 family = found.setdefault(
                     name, Metric(base, told, "counter" if base != name else kind)
                 )
@@ -200,7 +200,7 @@ def _process(process: ProcessSample) -> Iterator[Row]:
 
 
 def _dcgm(d: DeviceReading) -> Iterator[Row]:
-    """Yield names and units of NVIDIA's dcgm-exporter: MiB, MHz, percent, millijoules."""
+    """Yield rows with the names and units of dcgm-exporter: MiB, MHz, percent, millijoules."""
     total, used, xids = known(d.memory_total_bytes), known(d.memory_used_bytes), known(d.xids)
     free = None if total is None or used is None else total - used
     last_xid = None if xids is None else (*xids[-1:], 0)[0]

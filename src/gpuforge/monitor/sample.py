@@ -1,4 +1,4 @@
-"""One look at the whole machine: its host, its devices, and this user's gpuforge processes."""
+"""A sample of the whole machine: the host, the devices, and this user's gpuforge processes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class ProcessSample:
 
     Attributes
     ----------
-    published : what it shows of itself
-    resident_bytes : main memory that it holds
-    cpu_ratio : CPU time since the last sample over wall time; 2.0 is two cores
+    published : what the process publishes about itself
+    resident_bytes : resident set size
+    cpu_ratio : CPU time over wall time since the last sample; 2.0 is two cores
     """
 
     published: Published
@@ -34,12 +34,12 @@ class ProcessSample:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was read at one time.
+    """All readings at one time.
 
     Attributes
     ----------
     taken_at : seconds since the epoch
-    cost_seconds : CPU time that taking it took
+    cost_seconds : CPU time that the sample took
     failures : vendors whose GPUs detection could not read
     """
 
@@ -52,14 +52,14 @@ class Sample:
 
 
 class Sampler:
-    """Takes samples of one machine; it is closed after use.
+    """Takes samples of one machine; must be closed after use.
 
     Parameters
     ----------
     probe
         The machine; this one by default.
     devices
-        The GPUs to read; those that detection finds by default.
+        The GPUs to read; by default those that detection finds.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Sampler:
         self._cpu: dict[tuple[int, float], Rate] = {}
 
     def take(self) -> Sample:
-        """Return what is to be seen now."""
+        """Take one sample."""
         started = time.thread_time()
         host, devices = self._host.read(), self._devices.read()
         processes = self._processes() if isinstance(self._probe, LiveProbe) else ()
@@ -97,5 +97,5 @@ class Sampler:
         return tuple(found)
 
     def close(self) -> None:
-        """Let go of the devices."""
+        """Release the devices."""
         self._devices.close()

@@ -1,7 +1,7 @@
-"""Series of readings of a device, the host or a process, and how they move.
+"""Time series of readings of a device, the host or a process, and their trends.
 
-A series is a sequence of ``(seconds, value)``, the oldest first; a moment whose reading was absent
-or failed is left out of it.
+A series is a sequence of ``(seconds, value)``, oldest first; readings that were absent or failed
+are left out.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Series = Sequence[tuple[float, float]]
 Kind = Literal["gpu", "host", "process"]
 
 BLOCKS = 10
-# Student's t for 90 % of the mean of so many steps from one block to the next, less one degree.
+# Student's t, two-sided 90 %, with 8 degrees of freedom: for the mean of nine steps between blocks.
 _T = 1.86
-# The same for 95 %, for forecasts that are to hold nine times in ten: how steps scatter is a guess,
-# and ten that depend on each other say less than ten that do not.
+# The same for 95 %, for forecasts that should hold nine times in ten: the scatter of steps is only
+# estimated, and correlated steps carry less information than independent ones.
 _T_AHEAD = 2.306
 FINE, LAGS = 3, 5
 PAUSES = 3.0
@@ -32,14 +32,14 @@ MOST_LATELY = 4
 
 @dataclass(frozen=True)
 class Subject:
-    """What was watched.
+    """A device, the host or a process that is monitored.
 
     Attributes
     ----------
-    name : as shown: ``GPU 0``, ``host``, ``process 4711``
-    model : of a GPU, its name; devices of one model are compared with each other
-    series : name of the reading, in base units (``memory_used_bytes``), to its series. A word that
-        holds or does not is a series of 1 and 0: ``throttle_reasons:thermal``.
+    name : its name for the user: ``GPU 0``, ``host``, ``process 4711``
+    model : the name of a GPU; devices of the same model are compared with each other
+    series : series in base units by name of the reading (``memory_used_bytes``). A condition, such
+        as ``throttle_reasons:thermal``, is a series of 1 and 0.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Subject:
     series: Mapping[str, Series] = field(default_factory=dict)
 
     def last(self, name: str) -> float | None:
-        """Return the newest value of a series, None where there is none."""
+        """Return the newest value of a series, or None if there is none."""
         found = self.series.get(name)
         return found[-1][1] if found else None
 
     def recent(self, name: str, seconds: float) -> list[float]:
-        """Return the values of the last `seconds` of a series; none if it is not that long."""
+        """Return the values of the last `seconds` of a series; empty if it is shorter than that."""
         found = self.series.get(name, ())
         if not found or found[-1][0] - found[0][0] < 0.9 * seconds:
             return []
@@ -61,7 +61,7 @@ class Subject:
         return [value for _, value in found[first:]]
 
     def starting(self, start: str) -> Iterator[tuple[str, Series]]:
-        """Yield what follows `start` in the names of series, each with its series."""
+        """Yield the series whose names begin with `start`, under the rest of their names."""
         for name, found in self.series.items():
             if name.startswith(start):
                 yield name.removeprefix(start), found
@@ -69,23 +69,23 @@ class Subject:
 
 @dataclass(frozen=True)
 class Drift:
-    """How a series moved from block to block, ten of equal length.
+    """The trend of a series, from the levels of ten blocks of equal length.
 
-    Waves that repeat themselves are taken out first. Then a rise is beyond chance in one of two
-    ways: each step up is, on average, more than steps scatter, as it must be for a level that
-    wanders; or the readings scatter independently of each other around a straight line, which
-    needs less, since a level that wanders does not do so.
+    Periodic components are removed first. Then a rise is significant in one of two cases. Either
+    the mean step between blocks is large compared with the scatter of the steps, which is required
+    of a series that may be a random walk. Or the readings scatter independently around a rising
+    straight line; less is required then, because a random walk does not do so.
 
     Attributes
     ----------
-    seconds : of all of it
-    change : of the first block to the last
-    per_second : mean rate
-    surely : whether a rise is beyond what chance explains, at 95 %
-    continuing : whether it rose lately at least 0.4 times as fast as in all, was never higher than
-        lately, and its floor has not stood still for three times as long as ever. *Lately* is
-        the last fifth, or as long as it has ever stood still.
-    peak : largest value of the last block
+    seconds : length of the series
+    change : change of the level from the first block to the last
+    per_second : mean rate of change
+    surely : whether the rise is significant at the 95 % level
+    continuing : whether it recently rose at least 0.4 times as fast as overall, was never higher
+        before, and its floor has not paused for three times as long as ever before. *Recently* is
+        the last fifth, or the longest pause if that is longer.
+    peak : largest value in the last block
     """
 
     seconds: float
@@ -99,13 +99,13 @@ class Drift:
     _spread: float
 
     def until(self, limit: float) -> Forecast:
-        """Return when the series reaches `limit`, if it goes on like this."""
+        """Return when the series will reach `limit` if the trend continues."""
         remaining = max(0.0, limit - self.peak)
         steps = remaining / self._step if self._step > 0 else math.inf
         if not math.isfinite(steps) or steps == 0:
             seconds = 0.0 if remaining == 0 else math.inf
             return Forecast(seconds, seconds, seconds)
-        # Both are uncertain: the rate that was seen, and how later steps scatter around it.
+        # Both the observed rate and the scatter of future steps around it are uncertain.
         margin = _T_AHEAD * self._spread * math.sqrt(1 / (BLOCKS - 1) + 1 / max(1.0, steps))
         slowest, fastest = self._step - margin, self._step + margin
         earliest = remaining / fastest * self._step_seconds
@@ -115,11 +115,11 @@ class Drift:
 
 @dataclass(frozen=True)
 class Forecast:
-    """When something will happen: expected, and an interval meant to hold nine times in ten.
+    """When something will happen, with an interval that should hold nine times in ten.
 
     Attributes
     ----------
-    seconds, earliest_seconds, latest_seconds : from now; infinite where it may never happen
+    seconds, earliest_seconds, latest_seconds : from now; infinite if it may never happen
     """
 
     seconds: float
@@ -149,19 +149,19 @@ def drift(
     at_least_seconds: float,
     of_block: Callable[[Sequence[float]], float] = median,
 ) -> Drift | None:
-    """Return how a series moves, None where it is too short or has holes.
+    """Return the trend of a series, or None if it is too short or has gaps.
 
     Parameters
     ----------
     at_least_seconds
-        Shorter series say nothing.
+        The minimum length of the series.
     of_block
-        What stands for a block: its median, or its minimum, which allocations that come and go
-        do not lift.
+        The level of a block: its median, or its minimum, which temporary allocations do not
+        raise.
     """
     if not series or series[-1][0] - series[0][0] < at_least_seconds:
         return None
-    flat = _without_waves(series)
+    flat = _without_periods(series)
     as_seen, levels = _blocks(series, BLOCKS, of_block), _blocks(flat, BLOCKS, of_block)
     if levels is None or as_seen is None:
         return None
@@ -172,13 +172,13 @@ def drift(
     last_still, still = _pauses(flat)
     lately = min(max(3, math.ceil(still / step_seconds) + 1), MOST_LATELY)
     wandering = step - _T * stdev(steps) / math.sqrt(len(steps)) > 0
-    straight = _straight(_blocks(flat, 3 * BLOCKS, of_block))
+    straight = _is_straight(_blocks(flat, 3 * BLOCKS, of_block))
     return Drift(
         seconds=seconds,
         change=levels[-1] - levels[0],
         per_second=step / step_seconds,
         surely=wandering or straight,
-        continuing=(straight or _goes_on(levels, steps, lately))
+        continuing=(straight or _keeps_rising(levels, steps, lately))
         and last_still <= max(PAUSES * still, step_seconds / 4),
         peak=max(value for moment, value in series if moment >= series[-1][0] - seconds / BLOCKS),
         _step_seconds=seconds / BLOCKS,
@@ -190,7 +190,7 @@ def drift(
 def _blocks(
     series: Series, count: int, of_block: Callable[[Sequence[float]], float]
 ) -> list[float] | None:
-    """Return what stands for each of so many blocks; None where one has less than two readings."""
+    """Return the level of each block; None if a block has fewer than two readings."""
     start, span = series[0][0], series[-1][0] - series[0][0]
     blocks: list[list[float]] = [[] for _ in range(count)]
     for moment, value in series:
@@ -199,40 +199,40 @@ def _blocks(
 
 
 def _spread(levels: Sequence[float]) -> float:
-    """Return how steps scatter; more where one that is large comes after another.
+    """Return the scatter of the steps between levels, larger for correlated steps.
 
-    Of few steps, what one tells of the next looks smaller than it is (Kendall, 1954).
+    The estimate of the autocorrelation is corrected for its bias for few steps (Kendall, 1954).
     """
     steps = [after - before for before, after in pairwise(levels)]
     spread = stdev(steps)
-    ratio = _along(steps, 1) / spread**2 * len(steps) / (len(steps) - 1) if spread else 0.0
+    ratio = _autocovariance(steps, 1) / spread**2 * len(steps) / (len(steps) - 1) if spread else 0.0
     ratio += (1 + 4 * ratio) / len(steps)
     return spread * math.sqrt(1 + 2 * min(max(0.0, ratio), 0.8))
 
 
 def _fine_spread(levels: Sequence[float] | None) -> float:
-    """Return how steps of whole blocks scatter by steps of parts of them: 0 where there are none.
+    """Return the scatter of block steps estimated from steps of thirds of blocks; 0 without them.
 
-    They show what ten blocks hide, like pieces of memory that are taken every half block. Weights
-    fall with the lag (Bartlett); what the mean takes out of the sum is given back.
+    They show variation that ten blocks hide, such as memory that is allocated every half block. The
+    weights decrease with the lag (Bartlett); `lost` corrects for subtracting the estimated mean.
     """
     if levels is None:
         return 0.0
     steps = [after - before for before, after in pairwise(levels)]
     weights = [1.0, *(2 * (1 - lag / (LAGS + 1)) for lag in range(1, LAGS + 1))]
-    found = sum(weight * _along(steps, lag) for lag, weight in enumerate(weights))
+    found = sum(weight * _autocovariance(steps, lag) for lag, weight in enumerate(weights))
     lost = 1 - (2 * LAGS + 1) * 2 / 3 / len(steps)
     return math.sqrt(max(0.0, found) / lost * FINE)
 
 
-def _along(values: Sequence[float], lag: int) -> float:
-    """Return the covariance of values with those `lag` places later."""
+def _autocovariance(values: Sequence[float], lag: int) -> float:
+    """Return the autocovariance of values at a lag."""
     middle = fmean(values)
     later = zip(values, values[lag:], strict=False)
     return sum((a - middle) * (b - middle) for a, b in later) / len(values)
 
 
-def _goes_on(levels: Sequence[float], steps: Sequence[float], lately: int) -> bool:
+def _keeps_rising(levels: Sequence[float], steps: Sequence[float], lately: int) -> bool:
     step = fmean(steps)
     return (
         step > 0
@@ -243,9 +243,9 @@ def _goes_on(levels: Sequence[float], steps: Sequence[float], lately: int) -> bo
 
 
 def _pauses(series: Series) -> tuple[float, float]:
-    """Return for how long the floor has stood still now, and the longest that it did so before.
+    """Return the length of the floor's current pause, and of its longest earlier pause.
 
-    The floor at a moment is the least from then on: what goes up for a while does not lift it.
+    The floor at a time is the minimum from then on, so temporary increases do not raise it.
     """
     moment, least = series[-1]
     pauses = []
@@ -257,18 +257,18 @@ def _pauses(series: Series) -> tuple[float, float]:
 
 
 def _line(values: Sequence[float]) -> tuple[float, list[float]]:
-    """Return the slope of the line of least squares, and what is left beside it."""
+    """Return the slope of the least squares line, and the residuals."""
     middle, mean = (len(values) - 1) / 2, fmean(values)
     squares = sum((n - middle) ** 2 for n in range(len(values)))
     slope = sum((n - middle) * value for n, value in enumerate(values)) / squares
     return slope, [value - mean - slope * (n - middle) for n, value in enumerate(values)]
 
 
-def _straight(levels: Sequence[float] | None) -> bool:
-    """Tell whether levels scatter independently around a line that rises, both beyond doubt.
+def _is_straight(levels: Sequence[float] | None) -> bool:
+    """Return whether levels scatter independently around a significantly rising line.
 
-    Durbin's and Watson's ratio is 2 for what is independent; of 30 levels that wander it is
-    below 1.4 in all but one of a thousand.
+    The Durbin-Watson statistic is 2 for independent residuals; for a random walk of 30 levels it is
+    below 1.4 in all but one of a thousand cases.
     """
     if levels is None:
         return False
@@ -282,10 +282,10 @@ def _straight(levels: Sequence[float] | None) -> bool:
     return independent and slope > BEYOND_DOUBT * error
 
 
-def _without_waves(series: Series) -> Series:
-    """Return a series without the waves that repeat themselves in it, if there are any.
+def _without_periods(series: Series) -> Series:
+    """Return a series without its periodic component, if it has one.
 
-    Each reading becomes the mean of one period up to it.
+    Each reading is replaced by the mean of one period up to it.
     """
     values = [value for _, value in series]
     period = _period(values)
@@ -298,9 +298,9 @@ def _without_waves(series: Series) -> Series:
 
 
 def _period(values: Sequence[float]) -> int:
-    """Return after how many readings a series repeats itself, at least three times; 0 if never.
+    """Return the period of a series in readings, at most a third of its length; 0 if there is none.
 
-    That is where it is most like itself, once it has been unlike itself.
+    It is the lag of the largest autocorrelation after the first negative one.
     """
     width = max(1, len(values) // 120)
     bins = [fmean(values[n : n + width]) for n in range(0, len(values) - width + 1, width)]

@@ -1,6 +1,6 @@
-"""A sample as lines of text for a terminal of any size; pure functions.
+"""Rendering a sample as lines of text for a terminal of any size; pure functions.
 
-What is not known is shown as ``-``. Colour only repeats what a word says.
+Unknown values are shown as ``-``. Colour only repeats what the text says.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gpuforge.readings.model import DeviceReading, HostReading
 from gpuforge.units import format_bytes, format_seconds, significant
 
 BAR = 20
-TOLD_LOSS = 0.01
-"""From this share of the time of calls on it is told what they lost."""
+SHOWN_LOSS = 0.01
+"""Share of the time of calls from which the time lost is shown."""
 OTHERS = 9
-"""Lines for all but GPUs: title, host, headings, and some processes."""
-# Pressure on a memory: the share in use from which it has this name, and its colour.
+"""Lines needed for everything but GPUs: title, host, headings, and some processes."""
+# Memory pressure: the share in use from which a level applies, its name and its colour.
 _PRESSURES = ((0.99, "critical", "31"), (0.95, "high", "31"), (0.8, "moderate", "33"))
 _COLUMNS = (("PID", 7), ("CPU", 6), ("MEMORY", 9), ("GPU MEM", 9), ("CALLS", 8), ("QUEUE", 6),
             ("RUN", 4), ("BATCH", 6))  # fmt: skip
@@ -30,16 +30,16 @@ _COLUMNS = (("PID", 7), ("CPU", 6), ("MEMORY", 9), ("GPU MEM", 9), ("CALLS", 8),
 def screen(
     sample: Sample, width: int, height: int, *, own: str = "", keys: str = "", colour: bool = False
 ) -> list[str]:
-    """Return the lines that show a sample, none wider than `width`, at most `height`.
+    """Return the lines that show a sample: at most `height` lines of at most `width` columns.
 
     Parameters
     ----------
     own
-        What looking costs, in words.
+        The cost of monitoring, as text.
     keys
-        What the user can press.
+        The keys that the user can press, as text.
     colour
-        Whether the terminal shows colours.
+        Whether to use colours.
     """
     paint = _paint if colour else lambda text, code: text
     clock = time.strftime("%H:%M:%S", time.localtime(sample.taken_at))
@@ -55,7 +55,7 @@ def screen(
 
 
 def _devices(sample: Sample, height: int) -> list[tuple[str, str]]:
-    """Return the lines of all GPUs: one for each where several would not leave room."""
+    """Return the lines of all GPUs: one line per GPU if there is no room for more."""
     lines = [line for device in sample.devices for line in _device(device)]
     if len(lines) > height - OTHERS:
         lines = [_in_one_line(device) for device in sample.devices]
@@ -64,7 +64,7 @@ def _devices(sample: Sample, height: int) -> list[tuple[str, str]]:
 
 
 def _processes(sample: Sample, room: int) -> list[str]:
-    """Return the lines of the processes, the busiest first; how many find no room."""
+    """Return the lines of the processes, busiest first, and the number of those not shown."""
     if not sample.processes:
         return ["no gpuforge process of this user is running"]
     ones = sorted(sample.processes, key=lambda one: -(known(one.cpu_ratio) or 0.0))
@@ -124,7 +124,7 @@ def _in_one_line(device: DeviceReading) -> tuple[str, str]:
 
 
 def _of(device: DeviceReading) -> str:
-    """Return power, temperature and clock, each with its limit where that is known."""
+    """Return power, temperature and clock; power and clock with their limits if known."""
     mega = [known(one) for one in (device.core_clock_hertz, device.core_clock_max_hertz)]
     now, most = (None if one is None else round(one / 1e6) for one in mega)
     return "  ".join((
@@ -172,26 +172,26 @@ def _process(one: ProcessSample, devices: Sequence[DeviceReading]) -> str:
 
 
 def _unusual(shown: Published) -> str:
-    """Return what calls lost to the best backend known, and how often memory was short."""
+    """Return the time that calls lost to the best known backend, and how often memory was short."""
     seconds = sum(use.seconds for use in shown.backends)
     lost = sum(use.lost_seconds for use in shown.backends)
     ran_out = sum(use.pressure.exhausted for use in shown.backends)
     short = sum(use.pressure.warnings + use.pressure.criticals for use in shown.backends)
     told = {
-        f"{_percent(lost / seconds).strip()} lost": bool(seconds) and lost >= TOLD_LOSS * seconds,
+        f"{_percent(lost / seconds).strip()} lost": bool(seconds) and lost >= SHOWN_LOSS * seconds,
         f"memory ran out {ran_out}x": ran_out, f"memory short {short}x": short,
     } if seconds else {}  # fmt: skip
     return "".join(f", {what}" for what, is_so in told.items() if is_so)
 
 
 def bar(share: float | None) -> str:
-    """Return a share as a bar, an empty one where it is not known."""
+    """Return a share as a bar; an unknown one as an empty bar."""
     filled = round(min(1.0, max(0.0, share or 0.0)) * BAR)
     return f"[{'|' * filled:<{BAR}}]"
 
 
 def _pressure(share: float | None) -> tuple[str, str]:
-    """Return the name of the pressure on a memory, and its colour; none where it is low."""
+    """Return the text of the memory pressure level and its colour; empty if it is low."""
     for least, name, code in _PRESSURES:
         if share is not None and share >= least:
             return f"  pressure: {name}", code
@@ -220,7 +220,7 @@ def _paint(text: str, code: str) -> str:
 
 
 def columns(text: str) -> int:
-    """Return how many columns a terminal takes for a text; wide letters take two."""
+    """Return how many terminal columns a text takes; wide characters take two."""
     return sum(_columns(letter) for letter in text)
 
 
@@ -231,7 +231,7 @@ def _columns(letter: str) -> int:
 
 
 def fit(text: str, width: int) -> str:
-    """Return a text in no more than `width` columns, the end of a longer one left out."""
+    """Return a text truncated to `width` columns, with unprintable characters as ``?``."""
     if len(text) <= width and text.isascii():
         return text
     taken, kept = 0, []

@@ -1,4 +1,4 @@
-"""A sample as a JSON document, and as named numbers over which means are taken."""
+"""A sample as a JSON document, and as named numbers for averages and history."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NO_SERIES = ("index", "cores", "origins")
 
 
 def document(value: Any) -> Any:
-    """Return a value of dataclasses and readings as what JSON holds.
+    """Return a value of dataclasses and readings in plain JSON types.
 
-    What is not known is null, and its reason stands under ``unknown``.
+    An unknown value is null, and its reason is under ``unknown``.
     """
     if isinstance(value, tuple | list):
         return [document(one) for one in value]
@@ -27,9 +27,9 @@ def document(value: Any) -> Any:
 
 
 def series(sample: Sample) -> dict[str, float]:
-    """Return every number of the host and the devices that is known.
+    """Return every known number of the host and the devices by name.
 
-    Names are ``host.utilization_ratio``, ``gpu0.power_watts``.
+    Names are such as ``host.utilization_ratio`` and ``gpu0.power_watts``.
     """
     sources: list[tuple[str, Any]] = [("host", sample.host)]
     sources += [(f"gpu{device.index}", device) for device in sample.devices]

@@ -1,4 +1,4 @@
-"""The samples of the last minutes as series, for rules and charts."""
+"""The samples of the last ten minutes as series, for rules and charts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ KEPT_SECONDS = 600.0
 
 
 class Watch:
-    """What was sampled within the last ten minutes; what is no longer seen is forgotten.
+    """The series of the last ten minutes; a subject that the newest sample lacks is dropped.
 
     Attributes
     ----------
-    moments : when the samples were taken, seconds since the epoch, the oldest first
-    throttled_seconds : (index of the GPU, reason) to the time for which it was seen, from the start
+    moments : times of the samples in seconds since the epoch, oldest first
+    throttled_seconds : time for which each (index of the GPU, reason) was seen since the start
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Watch:
         self._series: dict[str, dict[str, deque[tuple[float, float]]]] = {}
 
     def add(self, sample: Sample) -> None:
-        """Take in one more sample."""
+        """Add a sample."""
         seen = {"host"}
         self._keep("host", "host", "", sample.taken_at, _host(sample.host))
         for device in sample.devices:
@@ -56,12 +56,12 @@ class Watch:
         self._forget(sample.taken_at - KEPT_SECONDS)
 
     def subjects(self, *, newest: bool = False) -> tuple[Subject, ...]:
-        """Return everything that was in the newest sample, with its series.
+        """Return everything in the newest sample, with its series.
 
         Parameters
         ----------
         newest
-            Only the last value of each series, which is quicker.
+            Only the newest value of each series, which is faster.
         """
         return tuple(
             Subject(
@@ -79,7 +79,8 @@ class Watch:
         series = self._series.setdefault(who, {})
         for name, value in values.items():
             if name not in series:
-                # A word that comes up was not there before; an error neither, not even at first.
+                # A condition that is new was 0 before. The same holds for errors, and also in the
+                # first sample, because they are counted from the start.
                 before = self.moments or ([moment] if name.startswith("xids:") else ())
                 series[name] = deque((at, 0.0) for at in before if ":" in name)
             if math.isfinite(value):

@@ -1,8 +1,8 @@
-"""The only door to the operating system: files, processes, libraries, environment, clock.
+"""The only access to the operating system: files, processes, libraries, environment, clock.
 
-`LiveProbe` reads this machine; `SnapshotProbe` replays a recorded one. What detection, checks and
-settings know comes through one of these, so all of it can be tested on machines that were recorded
-elsewhere.
+`LiveProbe` reads this machine; `SnapshotProbe` replays a recorded one. Detection, checks and
+settings learn about the machine only through a probe, so they can be tested on machines that were
+recorded elsewhere.
 """
 
 from gpuforge.probe.contract import OUTPUT_LIMIT_BYTES, Output, Probe

@@ -1,4 +1,4 @@
-"""What a probe can be asked, whichever machine it stands for."""
+"""The interface of all probes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DEFAULT_TIMEOUT_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Output:
-    """What a finished process left.
+    """The result of a finished process.
 
     Attributes
     ----------
-    status : its exit status; 0 for a recorded output, whose status is not kept
-    stdout, stderr : its streams, as text
-    cut : whether a stream went over `OUTPUT_LIMIT_BYTES` and the process was ended for it
-    source : the command, or the file of a snapshot
+    status : the exit status; 0 for a recorded output, whose status is not recorded
+    stdout, stderr : the output streams, decoded
+    cut : whether the process was killed because a stream exceeded `OUTPUT_LIMIT_BYTES`
+    source : the command, or the file of the snapshot
     """
 
     status: int
@@ -36,7 +36,7 @@ class Output:
 
 
 class Probe(Protocol):
-    """How the rest of gpuforge sees a machine."""
+    """Access to a machine; the rest of gpuforge uses nothing else."""
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -50,11 +50,11 @@ class Probe(Protocol):
         """Return the content of a file, `Absent` if there is none, `Failed` if it is unreadable."""
 
     def read_text(self, path: str) -> Reading[str]:
-        """Return the content of a file as text, undecodable bytes replaced."""
+        """Return the content of a file as text, with undecodable bytes replaced."""
         return decoded(self.read_bytes(path))
 
     def list_dir(self, path: str) -> Reading[tuple[str, ...]]:
-        """Return the names in a folder, sorted."""
+        """Return the sorted names of the entries of a folder."""
 
     def read_link(self, path: str) -> Reading[str]:
         """Return the target of a symbolic link."""
@@ -65,16 +65,19 @@ class Probe(Protocol):
     def run(
         self, argv: Sequence[str], *, timeout: float = DEFAULT_TIMEOUT_SECONDS
     ) -> Reading[Output]:
-        """Run a program to its end, its output cut at `OUTPUT_LIMIT_BYTES` a stream."""
+        """Run a program for at most `timeout` seconds; kill it over `OUTPUT_LIMIT_BYTES` a stream.
+
+        A program that is not installed is `Absent`; one that cannot start or times out, `Failed`.
+        """
 
     def recorded(self, program: str) -> tuple[Reading[Output], ...] | None:
-        """Return all recorded outputs of `program`, or None where programs can be run.
+        """Return all recorded outputs of `program`; None if this probe runs programs instead.
 
-        An empty name stands for every program.
+        An empty name selects the outputs of all programs.
         """
 
     def outputs(self, program: str, *arguments: Sequence[str]) -> tuple[Reading[Output], ...]:
-        """Return what `program` says: live, once for each of `arguments`; else all recorded."""
+        """Return all recorded outputs of `program`, or run it once for each of `arguments`."""
         recorded = self.recorded(program)
         if recorded is not None:
             return recorded
@@ -84,4 +87,4 @@ class Probe(Protocol):
         """Open a shared library."""
 
     def clock(self) -> float:
-        """Return monotonic seconds."""
+        """Return the time of a monotonic clock, in seconds."""

@@ -1,4 +1,4 @@
-"""Regular files and their text, bounded; no pipe or device can block a reader."""
+"""Bounded reads of regular files; a pipe or device cannot block the reader."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from gpuforge.facts import Absent, Failed, Reading
 
 FILE_LIMIT_BYTES = 64 * 2**20
 USUAL_BYTES = 2**16
-# On Windows, text mode is what the system's own functions start in.
+# Windows opens files in text mode by default.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def read(path: str | Path, shown: str) -> Reading[bytes]:
-    """Return what a regular file holds; a pipe or device would block or never end."""
+    """Return the content of a regular file; other files are `Failed`.
+
+    Reading a pipe or device could block or never end. `shown` is the file's name in messages.
+    """
     try:
-        # Not `open`, which takes twice as long: doctor reads four small files for each package.
+        # `open` would take twice as long, and doctor reads four small files for each package.
         file = os.open(path, _FLAGS)
         try:
             status = os.fstat(file)
@@ -38,8 +41,8 @@ def read(path: str | Path, shown: str) -> Reading[bytes]:
 
 
 def _content(file: int, size: int) -> bytes:
-    """Return what a file of that size holds; of one that is too large, a byte more than allowed."""
-    # `read` reserves what it is asked for. Files of the kernel say that they are empty.
+    """Return the content of a file of that size; at most one byte more than the limit."""
+    # `os.read` allocates as much as it is asked for. Kernel files report a size of 0.
     wanted = min(size or USUAL_BYTES, FILE_LIMIT_BYTES) + 1
     content = os.read(file, wanted)
     if len(content) == size:
@@ -57,8 +60,10 @@ def decoded(content: Reading[bytes]) -> Reading[str]:
 
 
 def text_of(content: bytes) -> str:
-    """Return bytes as text: UTF-8, or UTF-16 as Windows tools write it, with or without mark;
-    its lines end in a line feed."""
+    """Decode bytes as UTF-8, or as UTF-16 with or without a byte order mark (Windows tools).
+
+    Line endings become ``\\n``.
+    """
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         text = content.decode("utf-16", "replace")
     elif content[1:2] == b"\0" != content[:1] and content[3:4] == b"\0":

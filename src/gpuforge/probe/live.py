@@ -15,7 +15,7 @@ from gpuforge.probe.files import read
 if TYPE_CHECKING:
     import ctypes
 
-# Where vendors put their tools when the search path does not name the folder.
+# Folders where vendors install their tools, searched in addition to PATH.
 TOOL_FOLDERS = ("/usr/lib/wsl/lib", "/opt/rocm/bin", "/usr/local/bin", "/usr/sbin", "/sbin")
 
 
@@ -79,7 +79,7 @@ class LiveProbe(Probe):
 
 
 def process_lives(number: str) -> bool:
-    """Return whether a process of this number runs; where that cannot be asked, it does not."""
+    """Return whether a process with this id is running; False if the system cannot tell."""
     if not number.isdecimal() or os.name != "posix":
         return False
     try:

@@ -1,4 +1,4 @@
-"""Running a vendor's tool: bounded in time and output, and ended with all it started."""
+"""Running a vendor's tool with limits on time and output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuforge.probe.files import text_of
 def run(
     argv: list[str], timeout: float, environ: Mapping[str, str] = os.environ
 ) -> Reading[Output]:
-    """Run `argv`; at the time limit, or over the output limit, end it and all it started."""
+    """Run `argv`; kill its whole process group after `timeout` seconds or over the output limit."""
     name = Path(argv[0]).name
     try:
         process = subprocess.Popen(
@@ -54,7 +54,7 @@ def run(
 
 
 class _Stream(threading.Thread):
-    """Reads one stream of a process, no more than the limit."""
+    """A thread that reads one stream of a process, up to the output limit."""
 
     def __init__(self, stream: IO[bytes], process: subprocess.Popen[bytes]) -> None:
         super().__init__(name="gpuforge-read", daemon=True)
@@ -77,7 +77,7 @@ class _Stream(threading.Thread):
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its group, and collect its status."""
+    """Kill a process and its group, and collect its exit status."""
     with suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)

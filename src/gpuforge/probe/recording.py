@@ -1,4 +1,4 @@
-"""A probe that remembers what it was asked: each thing is read once, and can be written down."""
+"""A probe that memoizes another one: everything is read once, and can be saved as a snapshot."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ VISIBLE = re.compile(r"(CUDA|HIP|ROCR|GPU|NVIDIA|ZE|ONEAPI)_\w*|HSA_OVERRIDE_GFX
 
 
 class RecordingProbe(Probe):
-    """What `probe` sees, read once, remembered, and bounded by a deadline.
+    """A memoizing probe with an optional deadline for the programs that it runs.
 
     Parameters
     ----------
     probe
-        The machine.
+        The probe whose answers are memoized.
     libraries
-        Whether libraries may be opened; off for a recording, since no file can hold their answers.
+        Whether libraries may be opened. False for a snapshot, which cannot store their answers.
     """
 
     def __init__(self, probe: Probe, *, libraries: bool = True) -> None:
@@ -39,7 +39,7 @@ class RecordingProbe(Probe):
         self._lock = threading.Lock()
 
     def limited(self, seconds: float) -> RecordingProbe:
-        """Return a probe with the same memory whose programs end `seconds` from now."""
+        """Return a probe that shares this one's memory and ends programs `seconds` from now."""
         other = RecordingProbe(self._probe, libraries=self._libraries)
         other._memory, other._deadline = self._memory, self._probe.clock() + seconds
         return other
@@ -90,11 +90,12 @@ class RecordingProbe(Probe):
         return self._probe.clock()
 
     def save(self, folder: Path) -> tuple[str, ...]:
-        """Write what was read to `folder` as a snapshot, without serial numbers and user names.
+        """Save everything read so far to `folder` as a snapshot, without serial and user names.
 
         Returns
         -------
-        The files written, relative to `folder`.
+        tuple of str
+            The files written, relative to `folder`.
         """
         files: dict[str, str] = {}
         for (what, key), found in self._memory.items():
@@ -116,7 +117,7 @@ class RecordingProbe(Probe):
 
 
 def _named(output: Output) -> tuple[str, str]:
-    """Return the file name and the text of one output; what it says on stderr comes last."""
+    """Return the file name and the text of one output: stdout, then stderr."""
     text = output.stdout + output.stderr
     stem = recorded_name(output.source.split(" ")) if output.source else "output"
     starts = (("{", ".json"), ("[", ".json"), ("<?xml", ".xml"))

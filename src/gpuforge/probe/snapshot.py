@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import ctypes
 
 LINK_LIMIT = 40
-# Options that choose a format; in a snapshot the file's ending says it.
+# Options that select a format; in a snapshot the file's extension shows the format.
 FORMAT_OPTIONS = {"-x", "--json", "-json", "-j", "--csv", "-xml"}
-# NVIDIA's driver models of Windows, in the table, in `-q` and in XML.
+# NVIDIA's Windows driver models, as nvidia-smi prints them in its table, with `-q`, and in XML.
 WINDOWS_DRIVER = (
     r"\b(TCC/WDDM|Driver-Model)\b|^\|.*\b(WDDM|TCC|MCDM)\s+\||"
     r"(Current\s*:\s*|<current_dm>)(WDDM|TCC|MCDM)"
@@ -31,15 +31,15 @@ NOT_OUTPUTS = ("source.txt", "expected.toml", "environ.txt")
 class SnapshotProbe(Probe):
     """A recorded machine: raw outputs named by their command, and a partial ``sysroot``.
 
-    A link is a file ``<name>.link`` that holds its target. What was not recorded is `Absent`;
-    nothing is read outside `folder`, and nothing of the machine that replays it.
+    A symbolic link is stored as a file ``<name>.link`` that contains its target. What was not
+    recorded is `Absent`. Nothing is read outside `folder`, nor from the machine that replays it.
 
     Parameters
     ----------
     folder
         The folder of the snapshot.
     environ
-        The variables of the recorded machine; those of its ``environ.txt`` by default.
+        The environment variables; by default those in ``environ.txt`` of the snapshot.
 
     Raises
     ------
@@ -69,7 +69,7 @@ class SnapshotProbe(Probe):
             return "win32"
         if "pciconf" in names:
             return "freebsd"
-        # What else was recorded, lspci or a file under /sys, is of Linux, WSL's among it.
+        # Any other recording, of lspci or files under /sys, is from Linux (WSL included).
         alone = names and all(name.startswith("nvidia-smi") for name in self._programs)
         if alone and not self._sysroot.exists():
             texts = (out.stdout for out in self.recorded("nvidia-smi") if isinstance(out, Output))
@@ -130,11 +130,11 @@ class SnapshotProbe(Probe):
         text = decoded(read(self._programs[name], name))
         from textwrap import dedent
 
-        # What was copied from a page or a report may be indented as a whole.
+        # Output copied from a web page or a report may be indented as a whole.
         return Output(0, dedent(text), "", source=name) if isinstance(text, str) else text
 
     def _find(self, path: str) -> Path | Absent:
-        """Return where `path` of the recorded machine lies, its links followed inside sysroot."""
+        """Return the file that stores `path`, following recorded links inside the sysroot."""
         todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
         done: list[str] = []
         links = 0
@@ -163,7 +163,7 @@ class SnapshotProbe(Probe):
 
 
 def recorded_name(argv: Sequence[str]) -> str:
-    """Return the name, without its ending, that a snapshot keeps the output of `argv` under.
+    """Return the file name, without extension, under which a snapshot stores the output of `argv`.
 
     >>> recorded_name(["nvidia-smi", "-q", "-x"])
     'nvidia-smi-q'
@@ -173,7 +173,7 @@ def recorded_name(argv: Sequence[str]) -> str:
 
 
 def _endings(argv: Sequence[str]) -> tuple[str, ...]:
-    """Return the endings a recorded output of `argv` may have, the likeliest first."""
+    """Return the extensions that a recorded output of `argv` may have, likeliest first."""
     options = set(argv[1:])
     if "-x" in options or "-xml" in options:
         return (".xml",)
@@ -183,7 +183,10 @@ def _endings(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def _recorded_outputs(folder: Path) -> dict[str, Path]:
-    """Return the recorded outputs in `folder` by file name; links could lead out of it."""
+    """Return the recorded outputs in `folder` by file name.
+
+    Symbolic links are ignored, because they could lead out of the folder.
+    """
     try:
         found = list(folder.iterdir())
         problem = "" if found else "it is empty"

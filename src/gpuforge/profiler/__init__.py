@@ -1,5 +1,5 @@
-"""Where the time of a program went: what was recorded of it, kept in a file, read and shown.
+"""The profiler: records a program, stores the profile in a file, reads, analyses and reports it.
 
-A session file (``.gfp``) is read into a `Profile`; passes over it are pure (`breakdown`, `paths`),
-and what shows it is one module each in ``formats``.
+A session file (``.gfp``) is read into a `Profile`. Analyses such as `breakdown` and `paths` are
+pure functions of it, and each report format is a module in ``formats``.
 """

@@ -1,4 +1,4 @@
-"""What the time of each lane was: its parts by label, which stand for measured spans only."""
+"""The time of each lane by label, from measured spans only."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Breakdown(NamedTuple):
 
     Attributes
     ----------
-    lane : its place in the profile
-    wall_ns : from its first span's start to its last one's end
-    label_ns : the time of each of `LABELS`, by its place there
-    bytes : moved by its spans
-    unexplained_ns : what no span covers
+    lane : its index in the profile
+    wall_ns : time from the start of its first span to the end of its last one
+    label_ns : time of each of `LABELS`, in their order
+    bytes : bytes that its spans moved
+    unexplained_ns : time that no span covers
     """
 
     lane: int
@@ -29,9 +29,9 @@ class Breakdown(NamedTuple):
 
 @once
 def own_ns(profile: Profile) -> array[int]:
-    """Return for each span its duration less that of the spans directly inside it, at least 0.
+    """Return each span's own time: its duration minus that of its direct children, at least 0.
 
-    A span of another lane is not inside: it runs beside.
+    Children on another lane run concurrently and are not subtracted.
     """
     spans = profile.spans
     own = array("q", spans.duration)
@@ -42,14 +42,14 @@ def own_ns(profile: Profile) -> array[int]:
             own[parent] -= left - min(over, left)
             left, parent = min(over, left), spans.parent[parent]
     for index, value in enumerate(own):
-        if value < 0:  # merged spans, and clocks read by several threads
+        if value < 0:  # because of merged spans or clocks read by several threads
             own[index] = 0
     return own
 
 
 def _overhang(spans: Spans, index: int, parent: int) -> int:
-    """Return how long a span goes on after the one around it, as one begun in a generator may."""
-    if spans.count[index] > 1 or spans.count[parent] > 1:  # merged spans have no place in time
+    """Return by how much a span outlasts its parent, as one begun in a generator may."""
+    if spans.count[index] > 1 or spans.count[parent] > 1:  # merged spans have no real end
         return 0
     end = spans.start[index] + spans.duration[index]
     return max(end - spans.start[parent] - spans.duration[parent], 0)
@@ -57,7 +57,7 @@ def _overhang(spans: Spans, index: int, parent: int) -> int:
 
 @once
 def breakdown(profile: Profile) -> list[Breakdown]:
-    """Return the parts of each lane that has a span, in the order of the lanes."""
+    """Return the breakdown of each lane with spans, in the order of the lanes."""
     spans = profile.spans
     size = len(profile.lanes)
     labels = [[0] * len(LABELS) for _ in range(size)]
@@ -82,6 +82,6 @@ def breakdown(profile: Profile) -> list[Breakdown]:
 
 
 def total_ns(parts: list[Breakdown]) -> tuple[int, ...]:
-    """Return the time of each of `LABELS` over all lanes; `LABELS[DEVICE]` is that of devices."""
+    """Return the total time of each of `LABELS` over all lanes."""
     assert len(LABELS) == DEVICE + 1
     return tuple(sum(part.label_ns[label] for part in parts) for label in range(len(LABELS)))

@@ -1,4 +1,4 @@
-"""Which operation comes after which, and what is moved between them."""
+"""Which operation follows which, and how much is moved between them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import NamedTuple
 from gpuforge.profiler.model import HOST, NO_PARENT, TRANSFER, Profile
 
 _STEP = {"function", "operation"}
-"""Attributes of spans that stand for a step, whatever their label."""
+"""Attributes that make a span a step, whatever its label."""
 
 
 class Feed(NamedTuple):
-    """A step of the user's and the one that comes next inside the same span.
+    """A step of the user's program and the next one inside the same span.
 
     Attributes
     ----------
-    first, then : their names
-    times : how often
-    bytes : moved between them
+    first, then : names of the steps
+    times : number of occurrences
+    bytes : bytes moved between them
     """
 
     first: str
@@ -30,11 +30,11 @@ class Feed(NamedTuple):
 
 
 def feeds(profile: Profile, n: int) -> list[Feed]:
-    """Return the `n` pairs that come most often, from the order of the spans.
+    """Return the `n` most frequent pairs of successive steps.
 
-    A step is work of the program or a call of an offloaded function, not what gpuforge does for it.
-    Merged spans have no order and are left out. Data is not followed: that one operation uses what
-    the one before it made is likely, not known.
+    A step is work of the program or a call of an offloaded function, but not gpuforge's own work.
+    Merged spans have no order and are left out. Data flow is not traced: that a step uses the
+    result of the previous one is likely, but not certain.
     """
     spans = profile.spans
     before = array("q", [NO_PARENT]) * len(spans)

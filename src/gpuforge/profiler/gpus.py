@@ -1,4 +1,4 @@
-"""Which GPU of the machine a backend computes on, as far as its name tells."""
+"""Finding the detected GPU of a backend by the backend's name."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ VENDORS = {
     "cuda": ("nvidia", "amd"), "rocm": ("amd",), "xpu": ("intel",), "mps": ("apple",),
     "metal": ("apple",), "gpu": ("nvidia", "amd", "intel", "apple", "other"),
 }  # fmt: skip
-"""What a backend's name calls its device -> the vendors that it may be of. PyTorch calls AMD's GPUs
-``cuda``, too."""
+"""The vendors that a device name of a backend may stand for. PyTorch calls AMD's GPUs ``cuda``,
+too."""
 
 
 def name_of(gpu: Mapping[str, Any]) -> str:
-    """Return what the readings of a GPU are kept under."""
+    """Return the name under which the readings of a GPU are recorded."""
     return f"gpu {gpu.get('index')}"
 
 
 def kind_of(backend: str) -> str:
-    """Return what a backend's name calls its GPU, such as ``cuda``; empty where it is none."""
+    """Return the device name of a GPU backend, such as ``cuda``; empty for other backends."""
     library, _, rest = backend.partition(":")
     kind = (rest or ("cuda" if library == "cupy" else "")).partition(":")[0]
     return kind if kind in VENDORS else ""
 
 
 def gpu_of(header: Mapping[str, Any], backend: str) -> dict[str, Any]:
-    """Return what was detected of the GPU that a backend computes on; empty where it is not known.
+    """Return the detected facts about the GPU of a backend; empty if unknown.
 
-    Libraries count the GPUs of a vendor, the fastest first; detection counts them by their place on
-    the bus. Of several that differ none is named.
+    Libraries number the GPUs of a vendor from the fastest on, detection by PCI address. So if there
+    are several different GPUs, the answer is unknown.
     """
     kind, number = kind_of(backend), [*backend.split(":"), "", "0"][2]
     machine = header.get("machine")

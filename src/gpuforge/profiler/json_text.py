@@ -1,6 +1,6 @@
-"""Values of a profile as JSON that every reader takes: no NaN, no lone surrogate, no endless name.
+"""Values of a profile as portable JSON: no NaN, lone surrogates or overlong names.
 
-Attributes and names come from the profiled program, which may put anything there.
+Attributes and names come from the profiled program and may be anything.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ DEEPEST = 16
 
 
 def clean(value: Any, depth: int = 0) -> Any:
-    """Return `value` as what JSON can say of it.
+    """Return `value` converted to JSON types.
 
-    Numbers that are not finite become None, long texts are cut (`names.text`), and what is neither
-    a number, a text, a list nor a dict becomes its text.
+    Numbers that are not finite become None, long texts are truncated (`names.text`), and values of
+    other types become text.
     """
     if value is None or isinstance(value, bool | int):
         return value

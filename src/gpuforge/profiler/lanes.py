@@ -1,8 +1,8 @@
-"""Which lane a span is on: that of its thread, or one beside it.
+"""Assigning spans to lanes: that of their thread, or an additional one.
 
-On one thread, spans of several tasks of an event loop overlap, with none inside the other; so do
-those of a generator and its caller. A lane holds spans that nest, so these are put beside, where
-times can be added up.
+The spans of a lane must nest, so that times can be added up. Spans of several tasks of an event
+loop overlap on one thread without nesting, as do those of a generator and its caller, so they are
+put on additional lanes.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from operator import itemgetter
 from gpuforge.profiler.model import DEVICE, Lane
 from gpuforge.trace import Span
 
-_BESIDE = 1 << 32
-"""Numbers of lanes beside those of threads begin here."""
+_ADDITIONAL = 1 << 32
+"""First number of additional lanes; lower ones are threads."""
 _OPEN = 1 << 63
 _number, _start = itemgetter(2), itemgetter(4)
 
 
 class Lanes:
-    """The lanes of a recording, whose spans come in portions.
+    """The lanes of a recording, whose spans arrive in portions.
 
     Parameters
     ----------
     process
-        Its number.
+        The process id.
     """
 
     def __init__(self, process: int) -> None:
@@ -35,7 +35,7 @@ class Lanes:
         self._open: dict[int, tuple[list[int], int]] = {}
 
     def place(self, finished: Iterable[Span], standing: Iterable[Span]) -> dict[int, int]:
-        """Return the number of a span to its lane, where that is not the one of its thread."""
+        """Return the lanes of spans, by span number, that are not on the lane of their thread."""
         elsewhere: dict[int, int] = {}
         known, todo = self._open, []
         for span in finished:
@@ -57,10 +57,10 @@ class Lanes:
             stack = stacks[0]
             while stack and stack[-1][1] <= start:
                 stack.pop()
-            if stack and stack[-1][0] == parent and end:  # as nearly all
+            if stack and stack[-1][0] == parent and end:  # the usual case
                 stack.append(entry)
                 continue
-            lane = _find(stacks, parent, start, entry)
+            lane = _push(stacks, parent, start, entry)
             beside = self._number(thread, lane) if lane else 0
             if beside:
                 elsewhere[number] = beside
@@ -72,10 +72,10 @@ class Lanes:
         return elsewhere
 
     def _number(self, thread: int, lane: int) -> int:
-        return self._numbers.setdefault((thread, lane), _BESIDE + len(self._numbers))
+        return self._numbers.setdefault((thread, lane), _ADDITIONAL + len(self._numbers))
 
     def named(self, names: Mapping[int, str]) -> dict[int, Lane]:
-        """Return each lane by its number, from the names of threads and devices."""
+        """Return all lanes by number, given the names of threads and devices."""
         found = {
             number: Lane(name, "thread" if number > 0 else "device", self._process)
             for number, name in names.items()
@@ -86,8 +86,8 @@ class Lanes:
         return found
 
 
-def _find(stacks: list[list[list[int]]], parent: int, start: int, entry: list[int]) -> int:
-    """Put a span on the lane of its thread whose innermost span is the one around it."""
+def _push(stacks: list[list[list[int]]], parent: int, start: int, entry: list[int]) -> int:
+    """Put a span on the lane whose innermost open span is its parent, or a free one; return it."""
     free = -1
     for place, stack in enumerate(stacks):
         while stack and stack[-1][1] <= start:

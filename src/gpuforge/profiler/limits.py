@@ -1,4 +1,4 @@
-"""How much a recorded stretch moved, held and called, against what it may."""
+"""Limits on the calls, transfers and device memory of a profile."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from gpuforge.profiler.model import TRANSFER, Profile
 from gpuforge.units import format_bytes
 
 NAMES = ("calls", "transfers", "transfer_bytes", "device_bytes")
-"""What can be limited: calls of offloaded functions that ran on another backend than NumPy, moves
-of arrays to or from one, the bytes of these moves, and the most bytes in use on one device."""
+"""What can be limited: calls of offloaded functions on other backends than NumPy, transfers of
+arrays to or from them, the bytes of these transfers, and the peak memory in use on one device."""
 
 
 def used(profile: Profile) -> dict[str, int | None]:
-    """Return what of each of `NAMES` a profile shows; None for what it could not read."""
+    """Return the use of each of `NAMES` in a profile; None if it could not be read."""
     spans = profile.spans
     moves = [place for place, label in enumerate(spans.label) if label == TRANSFER]
     calls = sum(one.calls for one in profile.placements if one.backend != "numpy")
@@ -31,7 +31,7 @@ def used(profile: Profile) -> dict[str, int | None]:
 
 
 def exceeded(profile: Profile, limits: Mapping[str, int]) -> list[str]:
-    """Return a sentence for each limit that a profile exceeds, or for which it has no reading."""
+    """Return a sentence for each limit that a profile exceeds or has no reading for."""
     found = []
     for name, shown in used(profile).items():
         limit = limits.get(name)

@@ -1,8 +1,8 @@
-"""Others that hear of spans while a profile is on: NVTX, ``torch.profiler``, OpenTelemetry.
+"""Forwarding spans to NVTX, ``torch.profiler`` and OpenTelemetry while a profile is recorded.
 
-Only those are told that listen: Nsight where it watches this program, PyTorch where the program has
-loaded it and while its profiler is on, OpenTelemetry where the program has set a provider. Without
-them a span costs nothing more.
+Spans are forwarded only to active tools: to Nsight if it profiles this program, to PyTorch if it is
+loaded and while its profiler is on, to OpenTelemetry if the program has set a tracer provider.
+Without them a span has no extra cost.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from gpuforge import trace
 
 _NSIGHT = ("NVTX_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "NV_NSIGHT_INJECTION_PORT")
-"""Variables that Nsight sets in the programs that it watches."""
+"""Variables that Nsight sets in programs that it profiles."""
 
 
 def attach() -> Callable[[], None]:
-    """Tell those that listen now of every span from now on; return what ends that."""
+    """Forward spans to all active tools from now on; return a function that ends that."""
     found = [made for make in (_nvtx, _torch, _opentelemetry) if (made := make()) is not None]
     stops = [trace.listen(*listener) for listener in found]
 
@@ -32,7 +32,7 @@ def attach() -> Callable[[], None]:
 
 
 def _nvtx() -> trace.Listener | None:
-    """The package ``nvtx``, where Nsight watches this program."""
+    """Return a listener for the package ``nvtx`` if Nsight profiles this program."""
     if not any(name in os.environ for name in _NSIGHT):
         return None
     try:
@@ -44,7 +44,7 @@ def _nvtx() -> trace.Listener | None:
 
 
 def _torch() -> trace.Listener | None:
-    """PyTorch's profiler, which may be switched on and off meanwhile."""
+    """Return a listener for PyTorch's profiler, which may be switched on and off at any time."""
     torch: Any = sys.modules.get("torch")
     if torch is None:
         return None
@@ -63,7 +63,7 @@ def _torch() -> trace.Listener | None:
 
 
 def _opentelemetry() -> trace.Listener | None:
-    """OpenTelemetry, where the program has set a provider of tracers."""
+    """Return a listener for OpenTelemetry if the program has set a tracer provider."""
     api: Any = sys.modules.get("opentelemetry.trace")
     context: Any = sys.modules.get("opentelemetry.context")
     if api is None or context is None or "Proxy" in type(api.get_tracer_provider()).__name__:

@@ -1,6 +1,6 @@
-"""The machine under a profile: what was detected of it, and what its devices and CPU did meanwhile.
+"""The machine of a profile: its facts, and readings of its devices and CPU during the recording.
 
-No tool is started for it: the program may wait for its children, and must not meet others.
+No external tool is started, because the program may wait for its children and must not see others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GPU_READINGS = {
     "core_clock_hertz": ("clock", "hertz"), "memory_clock_hertz": ("memory clock", "hertz"),
     "temperature_celsius": ("temperature", "celsius"), "power_watts": ("power", "watts"),
 }  # fmt: skip
-"""What is read of each GPU -> the name and unit of its series."""
+"""Fields of a GPU reading that are recorded, with the name and unit of their series."""
 _FIXED = ("core_clock_max_hertz", "memory_clock_max_hertz", "temperature_limit_celsius",
           "power_limit_watts")  # fmt: skip
 _HOST = ("platform", "machine", "cpu_model", "cores", "memory_total_bytes")
@@ -35,14 +35,14 @@ _DATA_SHEET = "a data sheet (gpuforge/detect/architectures.toml names it)"
 
 
 class _WithoutTools(LiveProbe):
-    """This machine, of which no tool is asked."""
+    """This machine, read without starting any tool."""
 
     def run(self, argv: Sequence[str], *, timeout: float = 0.0) -> Reading[Output]:
         return Absent("no tool is started within a program that is profiled")
 
 
 def machine_now() -> Machine:
-    """Return this machine as it was detected lately, or as files and libraries tell it now."""
+    """Return this machine from the cache, or detect it now from files and libraries."""
     chosen = settings.load().settings
     folder = settings.cache_folder(chosen) / "detect"
     kept = Cache(folder, chosen.cache_seconds).get(LiveProbe()) if chosen.detect_cache else None
@@ -52,12 +52,12 @@ def machine_now() -> Machine:
 
 
 class Watched:
-    """A machine that is read again and again; it is closed after use.
+    """A machine that is read repeatedly; must be closed after use.
 
     Parameters
     ----------
     machine, probe
-        Another machine and what reads it; this one by default.
+        Another machine and the probe that reads it; this one by default.
     """
 
     def __init__(self, machine: Machine | None = None, probe: Probe | None = None) -> None:
@@ -72,7 +72,7 @@ class Watched:
         self._why: dict[str, str] = {}
 
     def header(self) -> dict[str, Any]:
-        """Return what a profile's header says of the machine."""
+        """Return the machine's facts for the profile's header."""
         devices = [
             {"index": one.index, "vendor": one.vendor, **_known(one, _GPU), **_data_sheet(one),
              **self._fixed.get(one.index, {})}
@@ -81,11 +81,11 @@ class Watched:
         return {"host": _known(self.machine.host, _HOST), "devices": devices}
 
     def unknown(self) -> dict[str, str]:
-        """Return what was never read, and why."""
+        """Return the reasons for values that could never be read, by name."""
         return {what: why for what, why in self._why.items() if what not in self._known}
 
     def sample(self, at_ns: int) -> None:
-        """Read everything once; `at_ns` is the time since the profile began."""
+        """Read everything once; `at_ns` is the time in nanoseconds since the profile began."""
         host, cpu = self._host.read(), self._cpu.read()
         throttled: Reading[float] = cpu.throttle_count
         if isinstance(throttled, int):
@@ -128,7 +128,7 @@ class Watched:
         self._taken.append((who, name, unit, at_ns, float(value)))
 
     def take(self) -> Iterable[Series]:
-        """Return what was read since the last time; any thread may ask."""
+        """Return the readings since the last call; can be called from any thread."""
         found: dict[tuple[str, str], Series] = {}
         for _ in range(len(self._taken)):
             who, name, unit, at_ns, value = self._taken.popleft()
@@ -138,12 +138,12 @@ class Watched:
         return found.values()
 
     def close(self) -> None:
-        """Let go of what the readers need."""
+        """Close the readers."""
         self._gpus.close()
 
 
 def _known(facts: Host | Device | DeviceReading, names: Sequence[str]) -> dict[str, Any]:
-    """Return those of the facts that have a value."""
+    """Return the named facts that have a value."""
     found = {name: getattr(facts, name) for name in names}
     return {name: v for name, v in found.items() if not isinstance(v, Absent | Failed)}
 

@@ -1,4 +1,4 @@
-"""A profile: the spans of a program in columns, what was measured beside them, and what ran it."""
+"""The data model of a profile: spans in columns, placements, series of readings, and a header."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gpuforge.trace import TRANSFER as TRANSFER
 from gpuforge.trace import WAIT as WAIT
 
 LABELS = ("host", "wait", "transfer", "overhead", "device")
-"""What an instant of a lane is. A thread's is one of the first four: the program's own work,
-waiting for a device, moving bytes to or from one, or gpuforge's own work. ``device`` stands on the
-lanes of devices only, where it means busy; these overlap with what the threads do."""
+"""The labels of time. On a thread's lane each instant has one of the first four: the program's own
+work, waiting for a device, moving bytes to or from one, or gpuforge's own work. ``device`` is used
+only on the lanes of devices, where it means busy; these overlap with the threads' lanes."""
 NO_PARENT = -1
 T = TypeVar("T")
 
@@ -27,9 +27,9 @@ class Lane(NamedTuple):
 
     Attributes
     ----------
-    name : of the thread, or ``torch:cuda:0 compute``
+    name : name of the thread, or ``torch:cuda:0 compute``
     kind : ``thread`` or ``device``
-    process : its number
+    process : process id
     """
 
     name: str
@@ -39,16 +39,16 @@ class Lane(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One row of `Spans`, read out.
+    """One row of `Spans` as an object.
 
     Attributes
     ----------
-    index, parent : its own place and that of the span around it, `NO_PARENT` where there is none
+    index, parent : its own index and that of its parent, or `NO_PARENT`
     label : index into `LABELS`
-    start_ns, duration_ns : since the profile began; the duration holds that of the spans inside
-    bytes : that it moved; 0 for none
-    count : spans that were merged into this one; 1 is a span as it happened
-    attributes : what was said of it
+    start_ns, duration_ns : start since the profile began; the duration includes spans inside
+    bytes : bytes that it moved; 0 for none
+    count : number of spans that were merged into this one; 1 for a single span
+    attributes : its attributes
     """
 
     index: int
@@ -64,19 +64,19 @@ class Span:
 
     @property
     def end_ns(self) -> int:
-        """When it ended. Of merged spans: as if they had followed each other."""
+        """When it ended; merged spans count as if they had followed each other."""
         return self.start_ns + self.duration_ns
 
 
 @dataclass
 class Spans:
-    """Spans in columns of one length, those of a lane in order of their start.
+    """Spans in columns of equal length, those of a lane in order of their start.
 
-    A span stands behind the one around it. `name` holds places in `names`, `parent` places in these
-    columns. `attributes` is sparse: a span of which nothing was said has no entry. Their usual
-    keys: ``function``, ``file`` and ``line`` (the user's code), ``backend``, ``shape``, ``dtype``,
-    ``direction`` (``to device`` or ``from device``), ``error`` (the exception that ended it),
-    ``memory_peak_bytes``, ``operation``.
+    Parents come before their children. `name` contains indices into `names`, and `parent` indices
+    into these columns. `attributes` is sparse: a span without attributes has no entry. The usual
+    keys are ``function``, ``file`` and ``line`` (the user's code), ``backend``, ``shape``,
+    ``dtype``, ``direction`` (``to device`` or ``from device``), ``error`` (the exception that ended
+    it), ``memory_peak_bytes`` and ``operation``.
     """
 
     names: list[str] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Spans:
         self, name: int, parent: int, lane: int, label: int, start: int, duration: int,
         nbytes: int = 0, count: int = 1, attributes: dict[str, Any] | None = None,
     ) -> int:  # fmt: skip
-        """Append a span and return its place."""
+        """Append a span and return its index."""
         index = len(self.start)
         self.name.append(name)
         self.parent.append(parent)
@@ -124,18 +124,18 @@ class Spans:
 
 @dataclass(frozen=True)
 class Placement:
-    """A choice of backend, and what came of it.
+    """A choice of backend, and the calls that it placed.
 
     Attributes
     ----------
-    at_ns : when, since the profile began
-    function, signature : which call: the function's name, and the shapes and dtypes as text
-    backend : where it ran
-    seconds : what it took, of all `calls` together
-    calls : how many calls ran under this choice
-    predicted_seconds : candidate to what one call was expected to take there
-    transfer_seconds : the part of `seconds` that moved bytes
-    reason : why this backend, in words; or why others were left out
+    at_ns : time of the choice since the profile began
+    function, signature : the name of the function, and the shapes and dtypes as text
+    backend : where the calls ran
+    seconds : total time of all `calls`
+    calls : number of calls that ran under this choice
+    predicted_seconds : predicted time of one call, by candidate
+    transfer_seconds : the part of `seconds` spent on moving bytes
+    reason : why this backend was chosen, or why others were left out
     """
 
     at_ns: int
@@ -157,8 +157,8 @@ class Series:
     ----------
     name : ``memory``, ``pressure``, ``utilisation``, ``clock``, ``throttled``, …
     unit : ``bytes``, ``ratio``, ``watts``, …
-    device : whose reading it is: ``host``, ``gpu 0`` as detection counts them, or a backend
-    times_ns, values : of one length; a time at which nothing could be read is left out
+    device : what was read: ``host``, ``gpu 0`` as numbered by detection, or a backend
+    times_ns, values : columns of equal length; times at which nothing could be read are left out
     """
 
     name: str
@@ -170,25 +170,25 @@ class Series:
 
 @dataclass
 class Profile:
-    """What a session file holds.
+    """The content of a session file.
 
     Attributes
     ----------
     header
         What ran: ``program`` (the command line as a list), ``started`` (seconds since 1970),
         ``gpuforge``, ``python``, ``platform``, ``versions`` (library to version), ``machine`` (as
-        ``gpuforge detect --json`` shows it, of GPUs also their highest clocks), ``peaks`` (backend
-        to what `gpuforge.profiler.rates` reads), ``unknown`` (field to why it is not known).
+        ``gpuforge detect --json`` shows it, with the highest clocks of GPUs), ``peaks`` (by
+        backend, as `gpuforge.profiler.rates` reads them), ``unknown`` (reasons by field).
     wall_ns
-        From the beginning to the end of the recording.
+        Time from the beginning to the end of the recording.
     cost_ns
-        What the recording itself took, an estimate from its calibrated cost per span.
+        Estimated cost of the recording itself, from the calibrated cost of a span.
     notes
-        What a reader must be told: what was merged, dropped, or waited for.
+        What a reader must know, such as what was merged or dropped.
     complete
-        Whether the recording came to its end; False after a crash.
+        Whether the recording was ended properly; False after a crash.
     derived
-        What `once` keeps.
+        The results that `once` memoizes.
     """
 
     header: dict[str, Any] = field(default_factory=dict)
@@ -205,7 +205,7 @@ class Profile:
 
     @property
     def command(self) -> list[str]:
-        """The words of the command line; empty where the header does not hold them."""
+        """The words of the command line; empty if the header does not contain them."""
         words = self.header.get("program")
         return list(map(str, words)) if isinstance(words, list | tuple) else []
 
@@ -215,17 +215,17 @@ class Profile:
         return " ".join(self.command) or str(self.header.get("program") or "")
 
     def said(self, name: str) -> dict[str, Any]:
-        """Return a table of the header; empty where it holds none of this name."""
+        """Return a table of the header; empty if there is none of this name."""
         found = self.header.get(name)
         return found if isinstance(found, dict) else {}
 
 
 def once(make: Callable[[Profile], T]) -> Callable[[Profile], T]:
-    """Have a pass over a profile made once: a report asks for the same ones in many places."""
+    """Memoize an analysis of a profile; reports use the same ones in many places."""
 
     @wraps(make)
     def found(profile: Profile) -> T:
-        key = make, len(profile.spans), len(profile.placements)  # one in the making grows
+        key = make, len(profile.spans), len(profile.placements)  # the profile may still grow
         if key not in profile.derived:
             profile.derived[key] = make(profile)
         return profile.derived[key]  # type: ignore[no-any-return]

@@ -1,16 +1,16 @@
-"""Names and texts of the profiled program, which may hold anything, as text that can be shown."""
+"""Making names and texts of the profiled program, which may contain anything, safe to show."""
 
 from __future__ import annotations
 
 import re
 
 LONGEST_TEXT = 1000
-# Escape sequences that a terminal would obey, line ends, and marks that turn the order of letters.
+# Control characters that a terminal would obey, line breaks, and bidirectional formatting marks.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]+")
 
 
 def text(value: object, longest: int = LONGEST_TEXT) -> str:
-    """Return `value` as text that can be encoded, cut after `longest` characters."""
+    """Return `value` as encodable text, truncated to `longest` characters."""
     found = str(value)
     if len(found) > longest:
         found = found[: longest - 1] + "…"
@@ -23,6 +23,6 @@ def line(value: object, longest: int = LONGEST_TEXT) -> str:
 
 
 def path(names: tuple[str, ...], longest: int = LONGEST_TEXT) -> str:
-    """Return a call path as one line; where it is too long, its last steps are shown."""
+    """Return a call path as one line; of an overlong one, only the end."""
     found = " > ".join(line(name) for name in names)
     return found if len(found) <= longest else "…" + found[len(found) - longest + 1 :]

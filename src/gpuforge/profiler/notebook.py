@@ -1,4 +1,4 @@
-"""``%%gpuforge`` in a notebook: profiles one cell, once ``%load_ext gpuforge`` was run."""
+"""The notebook magic ``%%gpuforge``, which profiles a cell; ``%load_ext gpuforge`` loads it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpuforge.profiler.recording import Recording
 
 
 class CellProfile:
-    """What a cell came to; a notebook shows its summary.
+    """The profile of a cell; a notebook shows its summary.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ def load_ipython_extension(shell: Any) -> None:
         """
         recording = Recording(line.strip() or None)
         with recording:
-            shell.run_cell(cell)  # what it raises is shown as that of any cell
+            shell.run_cell(cell)  # shows exceptions as for any cell
         return CellProfile(recording)
 
     shell.register_magic_function(profile_cell, "cell", "gpuforge")

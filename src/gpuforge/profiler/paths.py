@@ -1,4 +1,4 @@
-"""Call paths: spans of one name under the same spans, taken together."""
+"""Call paths: spans with the same name and the same ancestors, aggregated."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from gpuforge.profiler.model import LABELS, NO_PARENT, Profile, once
 
 @dataclass
 class Path:
-    """All spans of one call path.
+    """The aggregated spans of one call path.
 
     Attributes
     ----------
-    name : of the last step; the root's is empty
+    name : name of the last step; empty for the root
     lane_kind : ``thread`` or ``device``
-    count : spans
-    total_ns : their durations together
-    own_ns : less that of the spans inside
-    label_ns : own time of each of `LABELS`, with that of all paths below
+    count : number of spans
+    total_ns : sum of their durations
+    own_ns : `total_ns` without the spans inside
+    label_ns : own time of each of `LABELS`, including all paths below
     own_label_ns : the same without the paths below
-    bytes : that they moved, with those below
-    sample : the place of the longest of the spans, for what was said of it
-    errors : how many an exception ended
+    bytes : bytes that they moved, including all paths below
+    sample : index of the longest span, whose attributes represent the path
+    errors : number of spans that an exception ended
     """
 
     name: str
@@ -54,7 +54,7 @@ class Path:
         return tuple(reversed(found))
 
     def __iter__(self) -> Iterator[Path]:
-        """All paths below this one, each before those below it."""
+        """Yield all paths below this one, parents first."""
         todo = list(reversed(self.children.values()))
         while todo:
             path = todo.pop()
@@ -62,7 +62,7 @@ class Path:
             todo += reversed(path.children.values())
 
     def child(self, name: str, lane_kind: str) -> Path:
-        """Return the path one step down, made where there is none yet."""
+        """Return a child of this path, created if it does not exist yet."""
         key = name, lane_kind
         found = self.children.get(key)
         if found is None:
@@ -71,12 +71,12 @@ class Path:
 
 
 def paths(profile: Profile) -> Path:
-    """Return the root of all call paths; threads are taken together, and devices stand apart."""
+    """Return the root of all call paths; threads are aggregated, devices are separate paths."""
     return paths_of_spans(profile)[0]
 
 
 def largest(root: Path, limit: int) -> list[Path]:
-    """Return the `limit` paths of the most time, in order, with all paths above them."""
+    """Return the `limit` paths with the most time and their ancestors, in the tree's order."""
     everything = list(root)
     if len(everything) <= limit:
         return everything

@@ -1,4 +1,4 @@
-"""The highest memory that was read: of each device, and during the spans of each name."""
+"""Memory peaks: the highest readings of each device, and during spans of each name."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from gpuforge.profiler.model import Profile
 from gpuforge.profiler.paths import paths_of_spans
 
 MOST_BYTES = 1 << 60
-"""A reading above is none of a memory."""
+"""Higher readings are invalid."""
 
 
 class Peak(NamedTuple):
-    """A highest reading.
+    """The highest reading of a memory.
 
     Attributes
     ----------
-    path : the span during which it was reached, and those around it; empty for a whole device
+    path : the names of the span during which it was reached and its ancestors; empty for a device
     where : the device or backend
     what : the name of the reading
     bytes : its value
@@ -30,9 +30,9 @@ class Peak(NamedTuple):
 
 
 def peaks(profile: Profile, n: int) -> list[Peak]:
-    """Return the peak of each series of bytes, and the `n` highest of spans, one for each name.
+    """Return the peak of each series of bytes, and the `n` highest of spans, one per name.
 
-    A span is left out where one inside it reached the same.
+    A span is left out if a span inside it reached the same peak.
     """
     spans = profile.spans
     found = [

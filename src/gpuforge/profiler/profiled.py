@@ -1,4 +1,4 @@
-"""``@gf.profiled``: a span around each call of a function."""
+"""``@gf.profiled``: records a span for each call of a function."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def profiled(name: str = ..., /, **attributes: Any) -> Callable[[F], F]: ...
 
 
 def profiled(function: Any = "", /, **attributes: Any) -> Any:
-    """Keep a span around each call of a function while a profile is on.
+    """Record a span for each call of a function while a profile is recorded.
 
     Parameters
     ----------
     function
-        A function, coroutine function or generator function; or the name of the span, which is the
-        function's own by default. The span of a coroutine lasts until it has ended, waits
-        included. A generator has a span for each stretch in which it runs.
+        A function, coroutine function or generator function; or the name of the span, by default
+        the function's name. The span of a coroutine lasts until it ends, waits included. A
+        generator has a span for each step that it runs.
     **attributes
-        What else is to be known of the span.
+        Attributes of the span.
     """
     if not callable(function):
         return lambda wrapped: _wrapped(wrapped, function, attributes)
@@ -67,7 +67,7 @@ def _coroutine(function: Any, span: Any) -> Callable[..., Any]:
 
 
 def _generator(function: Any, span: Any) -> Callable[..., Any]:
-    """Run a generator with a span around each stretch; what is sent and thrown in reaches it."""
+    """Run a generator with a span for each step, forwarding sent values and thrown exceptions."""
 
     def call(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         running = function(*args, **kwargs)

@@ -1,12 +1,11 @@
-"""A pytest marker that fails a test whose offloaded calls move, hold or call more than they may::
+"""A pytest marker that fails a test whose offloaded calls exceed limits::
 
     @pytest.mark.gpuforge(max_transfers=2, max_transfer_bytes="16 MB")
     def test_step():
         step(x)
 
-The limits are those of `gpuforge.profiler.limits`, each with ``max_`` before it; sizes may be
-texts.
-The test is recorded in memory; one that records a profile itself cannot have the marker.
+The limits are those of `gpuforge.profiler.limits` with the prefix ``max_``; sizes may be text. The
+test is recorded in memory, so a test that records a profile itself cannot have the marker.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _LIMITS = pytest.StashKey[dict[str, int]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     arguments = ", ".join(f"max_{name}=" for name in limits.NAMES)
     config.addinivalue_line(
         "markers",
@@ -32,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Read the limits of each marked test, so that a wrong one is told before any test runs."""
+    """Parse the limits of each marked test, so that errors are reported before any test runs."""
     for item in items:
         found: dict[str, int] = {}
         for mark in reversed(list(item.iter_markers("gpuforge"))):
@@ -61,7 +60,7 @@ def _limit(item: pytest.Item, name: str, value: Any) -> int:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Record a marked test, and compare what it used with its limits once it has passed."""
+    """Record a marked test, and check its limits if it passes."""
     limited = item.stash.get(_LIMITS, None)
     if limited is None:
         return (yield)

@@ -1,4 +1,4 @@
-"""``gf.profile``: records what this program does, into memory or a session file."""
+"""``gf.profile``: records this program in memory or to a session file."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ if TYPE_CHECKING:
     from gpuforge.profiler.summary import Bottleneck
 
 SAMPLE_SECONDS, SAMPLES_PER_FLUSH, FLUSHES_BEFORE_MACHINE = 0.2, 5, 3
-"""How often memory is read; after how many readings what was recorded is written; and which time
-the machine is read as well: loading what reads it takes some 40 ms of the processor."""
+"""Interval of memory readings; number of readings between flushes; and number of flushes before the
+machine is read, too, because loading the readers takes some 40 ms of CPU time."""
 _PATIENCE_SECONDS = 1.0
 PROGRAM = "program"
-"""The span around everything that the thread does which began the profile."""
+"""Name of the span around everything on the thread that started the profile."""
 _LIBRARIES = "numpy torch jax cupy mlx dpnp pyopencl scipy".split()
 _running: list[Recording] = []
 
 
 def profile(path: str | os.PathLike[str] | None = None, *, peaks: bool = False) -> Recording:
-    """Return what records this program, within a ``with`` block or from ``start`` to ``stop``.
+    """Return a recording of this program, for a ``with`` block or from ``start`` to ``stop``.
 
     Parameters
     ----------
     path
-        The session file (``.gfp``) to write, about once a second: it can be read up to there
-        whatever ends the program. None keeps the profile in memory.
+        The session file (``.gfp``) to write. It is flushed about once a second and readable up to
+        the last flush, whatever ends the program. None keeps the profile in memory.
     peaks
-        Whether the links of the devices that were used are measured when it ends, unless
-        ``gpuforge calibrate`` has done so; about 50 ms.
+        Whether to measure the links of the used devices at the end, which takes about 50 ms,
+        unless ``gpuforge calibrate`` has measured them.
 
     Returns
     -------
     Recording
-        Holds the profile once it has ended: ``summary()``, ``bottlenecks(5)``,
+        Once it has ended, gives access to the profile: ``summary()``, ``bottlenecks(5)``,
         ``export("json", path)``, ``profile``.
     """
     return Recording(path, peaks=peaks)
 
 
 class Recording:
-    """One profile of this process, on its way or done.
+    """A recording of this process, running or finished.
 
     Attributes
     ----------
-    path : the session file; None in memory
-    problem : why nothing more could be written; empty where all was
+    path : the session file; None if recorded in memory
+    problem : why the file is incomplete; empty if everything was written
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class Recording:
         self._profile: Profile | None = None
 
     def start(self) -> Recording:
-        """Begin to record.
+        """Start recording.
 
         Raises
         ------
         WorkloadError
-            If another profile of this process is on, or the file cannot be written.
+            If this process is already being recorded, or the file cannot be written.
         """
         _running[:] = [one for one in _running if one._process == os.getpid()]  # after a fork
         if _running:
@@ -107,10 +107,10 @@ class Recording:
         self._profile, self.problem = None, ""
         self._begin_ns, self._started = perf_counter_ns(), time.time()
         self._memory_file: IO[bytes] = io.BytesIO()
-        self._writer = Writer(self.path or self._memory_file, self._told_header(), self._begin_ns)
+        self._writer = Writer(self.path or self._memory_file, self._full_header(), self._begin_ns)
         _running.append(self)
         self._sample()
-        trace.drainer = self._make_room
+        trace.drainer = self._flush_inline
         trace.enable()
         self._stop_listeners = listeners.attach()
         self._thread = threading.Thread(target=self._watch, name="gpuforge profile", daemon=True)
@@ -121,7 +121,7 @@ class Recording:
         return self
 
     def stop(self) -> None:
-        """End the recording; in a forked child, and a second time, nothing happens."""
+        """End the recording; does nothing in a forked child or when already ended."""
         if self not in _running or os.getpid() != self._process:
             return
         atexit.unregister(self.stop)
@@ -139,7 +139,7 @@ class Recording:
         cost_ns = self._cost_ns + self._span_ns * self._spans
         notes = self._notes + ([self.problem] if self.problem else [])
         try:
-            self._writer.tell(self._told_header())  # libraries were loaded meanwhile
+            self._writer.tell(self._full_header())  # now with libraries loaded since the start
             self._writer.close(end_ns - self._begin_ns, cost_ns, self._counts, notes)
         except OSError as error:
             self._failed(error)
@@ -147,7 +147,7 @@ class Recording:
             self._close()
 
     def _close(self) -> None:
-        """Close the file, even where what is left cannot be written."""
+        """Close the file, even if remaining data cannot be written."""
         try:
             self._writer.file.close()
         except OSError as error:
@@ -166,7 +166,7 @@ class Recording:
         Raises
         ------
         WorkloadError
-            If it has not, or its file cannot be read.
+            If the recording has not ended, or its file cannot be read.
         """
         if self in _running or not self._process:
             raise WorkloadError(
@@ -179,13 +179,13 @@ class Recording:
         return self._profile
 
     def summary(self) -> str:
-        """Return where the time went, in a few lines."""
+        """Return a summary of where the time went, in a few lines."""
         from gpuforge.profiler.summary import summary
 
         return summary(self.profile)
 
     def bottlenecks(self, most: int = 5) -> list[Bottleneck]:
-        """Return the call paths that took the most time by themselves, the longest first."""
+        """Return the `most` call paths with the most own time, longest first."""
         from gpuforge.profiler.summary import bottlenecks
 
         return bottlenecks(self.profile, most)
@@ -205,25 +205,25 @@ class Recording:
         stored.write_output(Path(path), made)
 
     def flush(self) -> None:
-        """Take in what was recorded until now, and write it."""
+        """Collect and write everything recorded so far."""
         with self._lock:
-            self._take_in()
+            self._drain()
 
-    def _make_room(self) -> None:
-        """Do the same within the program's own code, unless it is done right now.
+    def _flush_inline(self) -> None:
+        """Flush from the program's own code, unless a flush is already running.
 
-        A program that makes spans faster than they are written waits, but not for itself: a span
-        may end in a finalizer that runs within the writing.
+        A program that creates spans faster than they are written has to wait, but only for so
+        long, since a span may end in a finalizer that runs during a flush on the same thread.
         """
         pressing = trace.waiting() > 2 * trace.MOST_SPANS
         if self._lock.acquire(timeout=_PATIENCE_SECONDS if pressing else 0):
             try:
-                self._take_in()
+                self._drain()
             finally:
                 self._lock.release()
 
-    def _take_in(self) -> None:
-        start = thread_time_ns()  # what it waits for the program costs nothing
+    def _drain(self) -> None:
+        start = thread_time_ns()  # CPU time, so that waiting is not counted
         kept = trace.drain()
         self._counts.update(kept.counts)
         self._notes += kept.notes
@@ -251,7 +251,7 @@ class Recording:
         )  # fmt: skip
 
     def _with_peak(self, span: trace.Span) -> dict[str, Any] | None:
-        """Return what was said of a span, with the highest of the readings of memory within it."""
+        """Return a span's attributes with the highest memory reading during the span."""
         times, begin = self._memory.times_ns, self._begin_ns
         first = bisect_left(times, span.start_ns - begin)
         last = bisect_right(times, span.end_ns - begin)
@@ -261,7 +261,7 @@ class Recording:
         return {**(span.attributes or {}), "memory_peak_bytes": peak}
 
     def _placements(self, choices: list[tuple[trace.Choice, float, float]]) -> list[Placement]:
-        """Return what came of each choice since the last time, its calls taken together."""
+        """Return one placement for each choice since the last flush, with its calls added up."""
         together: dict[int, list[Any]] = {}
         for choice, seconds, transfer in choices:
             known = together.get(id(choice))
@@ -292,7 +292,7 @@ class Recording:
         return [*(one for one in found.values() if one.times_ns), *self._around.series()]
 
     def _failed(self, error: OSError) -> None:
-        """Go on without the file: the program is not to fail for its profile."""
+        """Record the problem and continue: the program must not fail because of its profile."""
         if not self.problem:
             self.problem = (
                 f"the session file {str(self.path)!r} is incomplete: writing to it failed: "
@@ -301,7 +301,7 @@ class Recording:
             import_module("gpuforge.log").logger("profiler").warning("%s", self.problem)
 
     def _watch(self) -> None:
-        """Read memory, show the open span, and write what was recorded, a few times a second."""
+        """Read memory every `SAMPLE_SECONDS`; publish the open span and flush now and then."""
         turn = 0
         while not self._ended.wait(SAMPLE_SECONDS):
             self._sample()
@@ -327,7 +327,7 @@ class Recording:
             self._notes.append(used)
         self._cost_ns += thread_time_ns() - start
 
-    def _told_header(self) -> dict[str, Any]:
+    def _full_header(self) -> dict[str, Any]:
         loaded = {name: sys.modules[name] for name in _LIBRARIES if name in sys.modules}
         return {
             "program": [sys.executable, *sys.orig_argv[1:]],
@@ -347,12 +347,12 @@ class Recording:
 
 
 def _show(span: str) -> None:
-    """Show others what this process does; a program of a moment need not load what that takes."""
+    """Publish the current span; the module is imported late, as short programs do not need it."""
     import_module("gpuforge.published").now(span)
 
 
 def _measure_cost() -> int:
-    """Return what one span takes in this process, in nanoseconds: the least of a few turns."""
+    """Return the cost of one span in this process in nanoseconds: the minimum of a few runs."""
     least = 1 << 62
     trace.restart()
     trace.enable()
@@ -368,7 +368,7 @@ def _measure_cost() -> int:
 
 
 def _read_memory() -> int | str:
-    """Return the bytes of this process that lie in memory, or why they are not known."""
+    """Return the resident memory of this process in bytes, or why it is unknown."""
     if sys.platform != "linux":
         return f"memory of the process was not read: nothing here tells it on {sys.platform}"
     try:

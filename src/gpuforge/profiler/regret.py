@@ -1,4 +1,4 @@
-"""What placing cost against the best backend known for each call, seen afterwards."""
+"""Regret: the time that placed calls lost compared with the best known backend, in hindsight."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from gpuforge.profiler.tables import percent
 from gpuforge.units import format_seconds
 
 LONGEST_SECONDS = 1e9
-"""A time above is none that was measured or foreseen."""
+"""Longer times are invalid."""
 
 
 class Regret(NamedTuple):
-    """What ran on a backend, beside the best one.
+    """The calls that ran on a backend, compared with the best one.
 
     Attributes
     ----------
-    placement : all calls of one function and signature on one backend, together
-    best : the backend that is best for this function and signature
-    best_seconds : of one call there
-    measured : whether that was measured in this run; else it is a prediction
-    lost_seconds : what all the calls took more than there, 0 where they ran there
-    predicted_seconds : what one call was expected to take where it ran, at last; None if nothing
-    alone : whether no other backend is known, neither by a measurement nor by a prediction
+    placement : all calls of one function and signature on one backend, added up
+    best : the best backend for this function and signature
+    best_seconds : time of one call there
+    measured : whether that was measured in this run; otherwise it is a prediction
+    lost_seconds : extra time of all calls compared with the best backend; 0 if they ran there
+    predicted_seconds : the latest prediction for one call where it ran; None without one
+    alone : whether no other backend has a measurement or a prediction
     """
 
     placement: Placement
@@ -39,16 +39,16 @@ class Regret(NamedTuple):
 
 @once
 def regrets(profile: Profile) -> list[Regret]:
-    """Return what ran where with what it lost, most first, then what took longest.
+    """Return the regret of each function, signature and backend; largest loss, then time, first.
 
-    A measured time replaces a prediction of the same backend: of those that ran here the mean over
-    all calls of one function and signature counts, so what differs from call to call is no loss.
+    Measured times take precedence over predictions for the same backend. They are means over all
+    calls of a function and signature, so variation between calls does not count as loss.
     """
     ran: dict[tuple[str, str], dict[str, Placement]] = defaultdict(dict)
     for one in profile.placements:
         if _is_time(one.seconds) and one.calls > 0:
             of_call = ran[one.function, one.signature]
-            of_call[one.backend] = _together(of_call.get(one.backend), one)
+            of_call[one.backend] = _added(of_call.get(one.backend), one)
     found = []
     for of_call in ran.values():
         measured = {name: one.seconds / one.calls for name, one in of_call.items()}
@@ -68,13 +68,13 @@ def regrets(profile: Profile) -> list[Regret]:
 
 
 def lost_share(found: list[Regret]) -> float | None:
-    """Return which part of the time of all placed calls was lost; None if nothing was placed."""
+    """Return the lost share of the time of all placed calls; None if nothing was placed."""
     whole = sum(regret.placement.seconds for regret in found)
     return sum(regret.lost_seconds for regret in found) / whole if whole else None
 
 
 def lost_told(found: list[Regret]) -> str:
-    """Return what was lost of the time of all placed calls, in sentences."""
+    """Return sentences on how much of the time of all placed calls was lost."""
     took = format_seconds(sum(regret.placement.seconds for regret in found))
     lost = format_seconds(sum(regret.lost_seconds for regret in found))
     return (
@@ -83,7 +83,7 @@ def lost_told(found: list[Regret]) -> str:
     )
 
 
-def _together(before: Placement | None, one: Placement) -> Placement:
+def _added(before: Placement | None, one: Placement) -> Placement:
     if before is None:
         return one
     return replace(

@@ -1,4 +1,4 @@
-"""What a report shows of a profile, as tables; the formats for readers lay them out."""
+"""The tables of a report, which the text and Markdown formats lay out."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gpuforge.units import format_bytes, format_ns, format_seconds
 
 
 def advice(profile: Profile) -> list[Suggestion]:
-    """Return what the rules suggest; if they fail, that is said in place of a suggestion.
+    """Return the suggestions; if a rule fails, return a single one that says so.
 
-    A report of what was measured is never lost to a rule that some profile was too odd for.
+    A report must not fail because of a rule that cannot handle an unusual profile.
     """
     try:
         return suggestions(profile)
@@ -30,7 +30,7 @@ def advice(profile: Profile) -> list[Suggestion]:
 
 
 def sections(profile: Profile, shown: int) -> list[Table]:
-    """Return the tables of a report that have rows, at most `shown` each, most important first."""
+    """Return the non-empty tables of a report, with about `shown` rows, most important first."""
     parts = sorted(breakdown(profile), key=lambda part: -part.wall_ns)
     threads = [part for part in parts if profile.lanes[part.lane].kind == "thread"]
     queues = [part for part in parts if profile.lanes[part.lane].kind == "device"]

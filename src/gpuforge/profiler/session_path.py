@@ -1,4 +1,4 @@
-"""Where a session file is written: whether it may be, looked at before anything else is loaded."""
+"""Checking and opening the path of a session file, without loading other modules."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import IO
 from gpuforge.errors import WorkloadError
 
 MAGIC = b"\x89GFP\r\n\x1a\n"
-"""What a session file begins with."""
+"""The first bytes of a session file."""
 
 
 def check_target(target: str | os.PathLike[str]) -> None:
-    """Raise what `Writer` would raise for this path, as far as that shows without writing.
+    """Check a path as `Writer` would, as far as possible without writing.
 
     Raises
     ------
     WorkloadError
-        If the folder is not there, or what is there is something else than a session file.
+        If the folder does not exist, or an existing file is not a session file.
     """
     path = Path(target)
     if not path.parent.is_dir():
@@ -42,7 +42,7 @@ def _check(path: Path) -> None:
 
 
 def opened(path: Path) -> IO[bytes]:
-    """Return the file, empty and open for writing; raise as `check_target` does."""
+    """Open the file for writing and truncate it; raise as `check_target` does."""
     _check(path)
     try:
         return open(path, "wb", buffering=0)
@@ -51,7 +51,7 @@ def opened(path: Path) -> IO[bytes]:
 
 
 def unwritable(path: Path, error: OSError) -> WorkloadError:
-    """Return the error that tells why a session file cannot be written."""
+    """Return the error for a session file that cannot be written."""
     return WorkloadError(
         f"the session file {str(path)!r} cannot be written: {error.strerror or error}",
         hint="name a file in another folder",

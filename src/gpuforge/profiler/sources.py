@@ -1,4 +1,4 @@
-"""The user's source lines that a profile names, read from the disk if they still are there."""
+"""The user's source lines that a profile refers to, read from the disk if they still exist."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _SUFFIXES = (".py", ".pyw")
 
 
 class Source(NamedTuple):
-    """Lines around one of a file, or why there are none.
+    """Source lines, or why there are none.
 
     Attributes
     ----------
-    lines : number and text
-    absent : why the lines cannot be shown; empty where they can
+    lines : numbers and texts
+    absent : why the lines cannot be shown; empty if they can
     changed : whether the file was written after the recording began
     """
 
@@ -30,10 +30,10 @@ class Source(NamedTuple):
 
 
 def source(profile: Profile, file: str, line: int) -> Source:
-    """Return the lines from `AROUND` before `line` to as many behind it.
+    """Return `line` and `AROUND` lines before and after it.
 
-    A session file may come from somebody else and name any file of this machine: only Python files
-    are read.
+    A session file may come from somebody else and name any file on this machine, so only Python
+    files are read.
     """
     if not file.endswith(_SUFFIXES):
         return Source(absent="it is no Python file")

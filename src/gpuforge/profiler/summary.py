@@ -1,4 +1,4 @@
-"""Where the time went, in a line, in a few lines, and as the paths that took most of it."""
+"""Summaries of where the time went: in one line, in a few lines, and as bottlenecks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _VERSIONS = {"gpuforge": "gpuforge ", "python": "Python ", "platform": ""}
 
 
 class WhereTime(NamedTuple):
-    """The wall time of the recording by what its longest thread did; the parts add up to it.
+    """The wall time of the recording, divided by what its longest thread did.
 
     Attributes
     ----------
-    thread : its name
-    wall_ns : of the recording
-    part_ns : ``host``, ``wait``, ``transfer``, ``overhead`` and ``unexplained`` (in no span)
-    overlap_ns : by how much the spans of the thread are longer than the wall time together, which
-        happens when asyncio's tasks or merged spans overlap; `part_ns` adds up to both together
+    thread : name of the thread
+    wall_ns : wall time of the recording
+    part_ns : time of ``host``, ``wait``, ``transfer``, ``overhead`` and ``unexplained`` (no span)
+    overlap_ns : by how much the thread's spans exceed the wall time, if asyncio tasks or merged
+        spans overlap; the parts add up to the sum of both
     """
 
     thread: str
@@ -63,7 +63,7 @@ def where_time(profile: Profile) -> WhereTime | None:
 
 
 def first_line(profile: Profile) -> str:
-    """Return where the time went, in a line: ``2 s: host 61 %, wait 20 %, …``."""
+    """Return where the time went, in one line: ``2 s: host 61 %, wait 20 %, …``."""
     where = where_time(profile)
     if where is None:
         return f"{format_ns(profile.wall_ns)}: no span was recorded"
@@ -73,19 +73,19 @@ def first_line(profile: Profile) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """A call path that took much of the time of the threads itself, without what is inside it.
+    """A call path of threads with much own time, not counting the paths inside it.
 
     Attributes
     ----------
-    path : the names of the spans from the outermost to this one
-    label : what most of its own time was: ``host``, ``wait``, ``transfer`` or ``overhead``
-    seconds : its own time, of all spans together
-    share : of the wall time; above 1 where several threads do it at once
-    count : spans
-    bytes : that its spans and those inside moved
-    errors : how many of them an exception ended
-    file, line : the user's code, empty and 0 where it is not known
-    attributes : what was said of the longest of its spans
+    path : the names of the spans, outermost first
+    label : the label of most of its own time: ``host``, ``wait``, ``transfer`` or ``overhead``
+    seconds : own time of all its spans
+    share : share of the wall time; above 1 if several threads run it at once
+    count : number of spans
+    bytes : bytes that its spans and those inside moved
+    errors : number of its spans that an exception ended
+    file, line : the place in the user's code; empty and 0 if unknown
+    attributes : attributes of its longest span
     """
 
     path: tuple[str, ...]
@@ -100,7 +100,7 @@ class Bottleneck:
     attributes: dict[str, Any]
 
     def __str__(self) -> str:
-        """Return it as a line."""
+        """Return the bottleneck as one line."""
         return (
             f"{names.path(self.path)}: {format_seconds(self.seconds)} of its own "
             f"({percent(self.share)}, {self.label}) in {counted(self.count, 'span')}"
@@ -108,7 +108,7 @@ class Bottleneck:
 
 
 def bottlenecks(profile: Profile, n: int = 5) -> list[Bottleneck]:
-    """Return the `n` call paths of threads that took the most time themselves, longest first."""
+    """Return the `n` call paths of threads with the most own time, longest first."""
     found = (path for path in paths(profile) if path.lane_kind == "thread" and path.own_ns > 0)
     longest = heapq.nlargest(n, found, key=lambda path: path.own_ns)
     return [_bottleneck(profile, path) for path in longest]
@@ -125,7 +125,7 @@ def _bottleneck(profile: Profile, path: Path) -> Bottleneck:
 
 
 def where_written(attributes: dict[str, Any]) -> tuple[str, int]:
-    """Return the file and line of the user's code that a span names, empty and 0 where none."""
+    """Return the file and line of the user's code in a span's attributes; empty and 0 if none."""
     file, number = attributes.get("file"), attributes.get("line")
     if not (isinstance(file, str) and file and isinstance(number, int) and number > 0):
         return "", 0
@@ -133,7 +133,7 @@ def where_written(attributes: dict[str, Any]) -> tuple[str, int]:
 
 
 def recording(profile: Profile) -> list[str]:
-    """Return what is to be known of the recording itself, a text each."""
+    """Return notes on the recording itself: its spans, cost, counts and limitations."""
     parts = breakdown(profile)
     spans, wall = profile.spans, max(profile.wall_ns, 1)
     merged = sum(count - 1 for count in spans.count if count > 1)
@@ -159,12 +159,12 @@ def recording(profile: Profile) -> list[str]:
 
 
 def summary(profile: Profile, n: int = 5) -> str:
-    """Return where the time went, what is to be known of the recording, and the top `n` paths."""
+    """Return where the time went, notes on the recording, and the top `n` call paths."""
     return "\n".join([first_line(profile), *recording(profile), *map(str, bottlenecks(profile, n))])
 
 
 def started(profile: Profile) -> datetime | None:
-    """Return when the recording began, in local time; None if the file does not say."""
+    """Return the start of the recording in local time; None if unknown."""
     seconds = profile.header.get("started")
     if not isinstance(seconds, int | float) or not 0 <= seconds < 2**33:
         return None
@@ -172,7 +172,7 @@ def started(profile: Profile) -> datetime | None:
 
 
 def ran(profile: Profile) -> str:
-    """Return what ran, when, and with which gpuforge, Python and system."""
+    """Return the program, the start, and the versions of gpuforge, Python and the system."""
     began, header = started(profile), profile.header
     said = [
         profile.program or "unknown program",

@@ -1,4 +1,4 @@
-"""What a recording tells of the machine around the program: devices, readings and peaks."""
+"""The machine that a recording runs on: its devices, readings and peaks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NO_BACKEND = "no call ran on a backend"
 
 
 class Surroundings:
-    """The machine as a recording sees it; nothing of it is loaded before it is looked at.
+    """The machine as a recording sees it; its readers are loaded when first needed.
 
     Parameters
     ----------
     measures
-        Whether links that were never measured are measured at the end.
+        Whether to measure links at the end that were never measured.
     """
 
     def __init__(self, measures: bool) -> None:
@@ -35,12 +35,12 @@ class Surroundings:
         self._used: set[str] = set()
 
     def saw(self, kept: trace.Trace) -> None:
-        """Take note of the backends that were used."""
+        """Add the backends that were used in a part of the recording."""
         queues = {kept.lanes[span.thread] for span in kept.spans if span[1] == trace.DEVICE}
         self._used.update(queue.rpartition(" ")[0] for queue in queues)
 
     def sample(self, at_ns: int) -> None:
-        """Read the devices and the CPU; what goes wrong there ends the readings, and is said."""
+        """Read the devices and the CPU; a failure ends the readings and is reported as reason."""
         try:
             if self._open():
                 self._watched.sample(at_ns)  # type: ignore[union-attr]
@@ -57,7 +57,7 @@ class Surroundings:
         self._watched = None
 
     def settle(self) -> None:
-        """Complete what is known, at the end: the GPUs, where one was used, and the peaks."""
+        """Complete the facts at the end: the GPUs, if one was used, and the peaks."""
         try:
             if any(map(kind_of, self._used)):
                 self._open()
@@ -70,11 +70,11 @@ class Surroundings:
             self._peaks = trace.peaks(sorted(self._used), self._measures)
 
     def series(self) -> Iterable[Series]:
-        """Return what was read since the last time."""
+        """Return the readings since the last call."""
         return self._watched.take() if self._watched is not None else ()
 
     def header(self) -> dict[str, Any]:
-        """Return what the profile's header says of it."""
+        """Return the machine's part of the profile's header."""
         found, unknown = {}, {}
         if self._watched is None:
             unknown["machine"] = self._unread

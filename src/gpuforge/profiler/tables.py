@@ -1,4 +1,4 @@
-"""The tables of a report, as text in columns and as Markdown."""
+"""Laying out the tables of a report as text in columns and as Markdown."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _NARROWEST = 8
 _UNITS = {
     "ratio": (100.0, "%"), "hertz": (1e-9, "GHz"), "celsius": (1.0, "°C"), "watts": (1.0, "W"),
 }  # fmt: skip
-"""Unit of a series -> by what its values are multiplied in a report, and the unit then."""
+"""Units of series, with the factor and the unit that reports use instead."""
 
 
 class Table(NamedTuple):
-    """A part of a report.
+    """A table of a report.
 
     Attributes
     ----------
-    title : what it shows
-    heading : of each column
-    rows : cells, as many as `heading` has
-    texts : the columns that hold names and words, not numbers
-    said : a sentence above it
+    title : title of the table
+    heading : headings of the columns
+    rows : the cells, as many as `heading` has
+    texts : the columns that contain text instead of numbers
+    said : a sentence above the table
     """
 
     title: str
@@ -37,7 +37,7 @@ class Table(NamedTuple):
     said: str = ""
 
     def aligned(self) -> list[str]:
-        """Return lines of `WIDTH` characters, if cutting names is enough; numbers are not cut."""
+        """Return lines of at most `WIDTH` characters, as far as truncating text columns allows."""
         cells = [tuple(map(names.line, row)) for row in (self.heading, *self.rows)]
         widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
         while sum(widths) + 2 * len(widths) - 2 > WIDTH:
@@ -54,7 +54,7 @@ class Table(NamedTuple):
         ]
 
     def markdown(self) -> list[str]:
-        """Return the lines of a Markdown table, with a blank one behind it."""
+        """Return the lines of a Markdown table, and a blank line."""
         rules = tuple(":--" if place in self.texts else "--:" for place in range(len(self.heading)))
         rows = [
             tuple(code(cell) if place in self.texts else cell for place, cell in enumerate(row))
@@ -64,7 +64,7 @@ class Table(NamedTuple):
 
 
 def cut(text: str, width: int) -> str:
-    """Return `text` without the first steps of a path, or its middle, where it is too long."""
+    """Truncate `text` to a width: without the first steps of a path, or without its middle."""
     if columns(text) <= width:
         return text
     steps = text.split(" > ")
@@ -77,7 +77,7 @@ def cut(text: str, width: int) -> str:
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal `text` takes: two for a wide character, such as 語."""
+    """Return how many terminal columns `text` takes: two for a wide character such as 語."""
     return len(text) if text.isascii() else sum(map(_width, text))
 
 
@@ -98,13 +98,13 @@ def _filled(text: str, width: int) -> str:
 
 
 def code(text: object) -> str:
-    """Return `text` so that Markdown shows it as it is, in a table as well."""
+    """Return `text` as Markdown code that is also safe in a table."""
     found = cut(names.line(text), 120).replace("`", "'").replace("|", "¦").strip()
     return f"`{found}`" if found else ""
 
 
 def plain(text: object) -> str:
-    """Return `text` as a line in which nothing is markup."""
+    """Return `text` as one line with Markdown escaped."""
     return re.sub(r"([\\`*_\[\]<>|#~!])", r"\\\1", names.line(text))
 
 

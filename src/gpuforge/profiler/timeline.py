@@ -1,4 +1,4 @@
-"""A part of the spans that a viewer can show, and rows on which they do not overlap."""
+"""Selecting the spans that a viewer can show, and arranging them on rows without overlap."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gpuforge.profiler.model import NO_PARENT, Profile, Spans
 from gpuforge.profiler.names import line
 
 MOST_ROWS = 256
-"""Of one lane."""
+"""Most rows of one lane."""
 CLOCK_NS = 1000
-"""By how much a span may outlast the one around it and still be inside: clocks are read one after
-the other."""
+"""By how much a span may outlast its parent and still be inside it, because the clock is read at
+different moments."""
 
 
 def longest(spans: Spans, limit: int) -> list[int]:
-    """Return the places of the `limit` longest spans, in order, with all spans around them."""
+    """Return the indices of the `limit` longest spans and their ancestors, in order."""
     if len(spans) <= limit:
         return list(range(len(spans)))
     found: set[int] = set()
@@ -30,7 +30,7 @@ def longest(spans: Spans, limit: int) -> list[int]:
 
 
 class Bar(NamedTuple):
-    """A span on its row: spans of one row follow each other, or one is inside the other."""
+    """A span on its row; spans of a row nest or follow each other."""
 
     span: int
     start_ns: int
@@ -39,24 +39,24 @@ class Bar(NamedTuple):
 
 @dataclass
 class Row:
-    """Spans of one lane, in order, each behind those around it."""
+    """Spans of one lane, in order, parents first."""
 
     lane: int
     bars: list[Bar] = field(default_factory=list)
     opened: list[Bar] = field(default_factory=list, repr=False)
 
     def takes(self, start_ns: int, parent: int) -> bool:
-        """Return whether a span that starts then is inside nothing here, or inside its parent."""
+        """Return whether a span that starts then would be inside nothing or inside its parent."""
         while self.opened and self.opened[-1].end_ns <= start_ns:
             self.opened.pop()
         return not self.opened or self.opened[-1].span == parent
 
 
 def rows(spans: Spans, chosen: Iterable[int]) -> list[Row]:
-    """Return the rows of `chosen` spans, those of one lane together.
+    """Return the rows of `chosen` spans, grouped by lane.
 
-    A thread with nested calls has one row. Spans of one lane that overlap without being nested, as
-    those of asyncio's tasks do, stand on several; what has no place on `MOST_ROWS` is left out.
+    A thread with nested calls has one row. Spans of one lane that overlap without nesting, such as
+    those of asyncio tasks, are put on several rows; those beyond `MOST_ROWS` are left out.
     """
     found: dict[int, list[Row]] = {}
     place: dict[int, Row] = {}
@@ -78,7 +78,7 @@ def rows(spans: Spans, chosen: Iterable[int]) -> list[Row]:
 def _row(
     spans: Spans, index: int, parent: int, above: Row | None, of_lane: list[Row]
 ) -> tuple[Row | None, int]:
-    """Return the row of one span, or None if all are taken, and when the span ends there."""
+    """Return the row of a span (None if all are taken) and where the span ends on it."""
     start = spans.start[index]
     end = start + spans.duration[index]
     if above is not None and above.takes(start, parent) and above.opened:
@@ -95,7 +95,7 @@ def _row(
 
 
 def row_names(profile: Profile, found: list[Row]) -> list[str]:
-    """Return a name for each of all rows: that of its lane, with a number from the second on."""
+    """Return a name for each row: that of its lane, with a number from the second row on."""
     result: list[str] = []
     number, before = 0, -1
     for row in found:

@@ -1,4 +1,4 @@
-"""Bytes moved to and from devices: how many, how long, and how fast against the link's peak."""
+"""Transfers to and from devices: bytes, time, and speed compared with the link's peak."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gpuforge.profiler.rates import Rate, rate
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """All transfers of one backend in one direction.
+    """The transfers of one backend in one direction.
 
     Attributes
     ----------
-    backend, direction : as the spans say; empty where they do not
-    count : transfers
-    bytes, seconds : of all together
-    peak : what the link reaches at most, and where that comes from; or why it is not known
+    backend, direction : from the spans' attributes; empty if unknown
+    count : number of transfers
+    bytes, seconds : totals
+    peak : peak rate of the link and its source, or why it is unknown
     """
 
     backend: str
@@ -31,17 +31,17 @@ class Transfers:
 
     @property
     def way(self) -> str:
-        """``to device torch:cuda``, as far as it is known."""
+        """Direction and backend as far as they are known: ``to device torch:cuda``."""
         return f"{self.direction} {self.backend}".strip()
 
     @property
     def bytes_per_second(self) -> float | None:
-        """How fast they were; None if no time was measured."""
+        """Mean speed; None if no time was measured."""
         return self.bytes / self.seconds if self.seconds else None
 
     @property
     def of_peak(self) -> str:
-        """The speed as a share of the peak, with both, as text; ``-`` where one is not known."""
+        """The speed as a share of the peak, as text; ``-`` if either is unknown."""
         speed = self.bytes_per_second
         if not speed or isinstance(self.peak, Absent):
             return "-"
@@ -50,7 +50,7 @@ class Transfers:
 
 
 def transfers(profile: Profile) -> list[Transfers]:
-    """Return the transfers that threads made, by backend and direction, longest first."""
+    """Return the transfers by backend and direction, longest first."""
     spans = profile.spans
     sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
     for index, label in enumerate(spans.label):
@@ -69,7 +69,7 @@ def transfers(profile: Profile) -> list[Transfers]:
 
 
 def peaks_told(found: list[Transfers]) -> str:
-    """Return where the peaks of links come from and why others are not known, as a sentence."""
+    """Return sentences on the sources of the links' peaks, and why others are unknown."""
     links: dict[str, list[str]] = defaultdict(list)
     for row in found:
         if row.bytes:

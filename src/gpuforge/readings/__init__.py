@@ -1,7 +1,7 @@
-"""Live values of the devices that detection found, each by its vendor's own way, and of the host.
+"""Live values of the detected devices, read through their vendors' interfaces, and of the host.
 
-A module here is named after its vendor and holds a ``Reader``: it is opened once for that vendor's
-devices, reads them any number of times, and is closed. Reading changes nothing on the machine.
+Each module named after a vendor defines a ``Reader``, which is opened once for that vendor's
+devices, read any number of times, and closed. Reading changes nothing on the machine.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Reader(Protocol):
     def __init__(self, probe: Probe, devices: Sequence[Device]) -> None: ...
 
     def read(self) -> list[DeviceReading]:
-        """Return the devices now, in the order in which they were given."""
+        """Return one reading for each device, in the order in which the devices were given."""
 
     def close(self) -> None:
-        """Let go of what reading needs."""
+        """Release the reader's resources."""
 
 
 def identity(device: Device) -> DeviceReading:
-    """Return a reading that holds no more than who a device is and what memory it has."""
+    """Return a reading with only the identity of a device and its total memory."""
     return DeviceReading(
         device.index, device.vendor, device.name, device.pci_address, device.uuid,
         memory_total_bytes=device.memory_total_bytes,
@@ -44,7 +44,7 @@ def identity(device: Device) -> DeviceReading:
 
 
 def unread(blank: DeviceReading, why: Absent | Failed) -> DeviceReading:
-    """Return a reading in which the live values are missing, all for the same reason."""
+    """Return a reading whose live values are all missing for the same reason."""
     names = list(vars(blank))
     live = [n for n in names[names.index("utilization_ratio") :] if n not in KEPT]
     missing: dict[str, Any] = dict.fromkeys(live, why)
@@ -52,7 +52,7 @@ def unread(blank: DeviceReading, why: Absent | Failed) -> DeviceReading:
 
 
 class DeviceReaders:
-    """The readers of all vendors of a machine."""
+    """The readers of all GPU vendors on a machine."""
 
     def __init__(self, probe: Probe, devices: Sequence[Device]) -> None:
         self._others = [device for device in devices if device.vendor not in VENDORS]
@@ -63,13 +63,13 @@ class DeviceReaders:
         ]
 
     def read(self) -> tuple[DeviceReading, ...]:
-        """Return every device now, by its index."""
+        """Return one reading for each device, ordered by index."""
         found = [reading for reader in self._readers for reading in reader.read()]
         why = Absent("gpuforge has no reader for GPUs of this vendor")
         found += [unread(identity(device), why) for device in self._others]
         return tuple(sorted(found, key=attrgetter("index")))
 
     def close(self) -> None:
-        """Let go of what the readers need."""
+        """Close all readers."""
         for reader in self._readers:
             reader.close()

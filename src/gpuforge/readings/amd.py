@@ -1,9 +1,9 @@
-"""AMD's GPUs now, from the files of the amdgpu driver.
+"""Live values of AMD GPUs, from the sysfs files of the amdgpu driver.
 
 Sources: Linux ``Documentation/gpu/amdgpu/thermal.rst`` (busy, sensors, ``gpu_metrics``),
 ``drivers/gpu/drm/amd/include/kgd_pp_interface.h`` (``gpu_metrics_v1_3``),
 ``drivers/gpu/drm/amd/pm/swsmu/inc/amdgpu_smu.h`` (throttler bits), amdkfd's ``kfd_process.c``.
-``pcie_bw`` is not read: a reader of it waits a second.
+``pcie_bw`` is not read, because each read of it takes a second.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from gpuforge.readings.sysfs import MHZ, MICRO, MILLI, card_of, first, hwmon, li
 KFD = "/sys/class/kfd/kfd/proc"
 NO_CARD = Absent("the amdgpu driver shows no card at this PCI address")
 NO_TRAFFIC = Absent("the amdgpu driver shows PCIe traffic only to a reader that waits a second")
-# Bits of the independent throttler status.
+# Bit ranges of the ASIC-independent throttler status: first bit, end, reason.
 _THROTTLERS = ((0, 16, "power cap"), (16, 32, "current"), (32, 48, "temperature"))
 _ENERGY_UNIT = 2**-16  # joules
 
 
 class Reader:
-    """Reads AMD's GPUs."""
+    """Reads AMD GPUs."""
 
     def __init__(self, probe: Probe, devices: Sequence[Device]) -> None:
         self._probe, self._clients = probe, Clients(probe)
@@ -41,7 +41,7 @@ class Reader:
         self._compute = _compute_nodes(probe)
 
     def read(self) -> list[DeviceReading]:
-        """Return the GPUs now."""
+        """Return one reading for each GPU."""
         clients = self._clients.read()
         return [
             self._card(blank, f"{card}/device", clients) if card else unread(blank, NO_CARD)
@@ -58,7 +58,7 @@ class Reader:
         clock = sensor("freq1_input", 1.0)
         highest = _highest(probe.read_text(f"{folder}/pp_dpm_sclk"))
         if isinstance(reasons, tuple) and (known(clock) or 0) >= (known(highest) or math.inf):
-            reasons = ()  # the firmware also names what limits a clock that is at its highest
+            reasons = ()  # at the highest clock the firmware still reports what limits it
         return replace(
             blank,
             utilization_ratio=number(probe, f"{folder}/gpu_busy_percent", 0.01),
@@ -89,7 +89,7 @@ class Reader:
     def _processes(
         self, address: str, clients: tuple[ProcessOnDevice, ...]
     ) -> tuple[ProcessOnDevice, ...]:
-        """Return the clients of the driver and those of KFD, which computes for ROCm."""
+        """Return the clients of the graphics driver and those of KFD, ROCm's compute driver."""
         found = {one.pid: one for one in clients}
         node = self._compute.get(address)
         for pid in names_in(self._probe, KFD) if node else ():
@@ -100,11 +100,11 @@ class Reader:
         return tuple(found.values())
 
     def close(self) -> None:
-        """Files need no closing: each is opened for one reading."""
+        """Do nothing: no file stays open between readings."""
 
 
 def _compute_nodes(probe: Probe) -> dict[str, str]:
-    """Return the numbers by which KFD calls the GPUs, by PCI address."""
+    """Return KFD's numbers of the GPUs, by PCI address."""
     found = {}
     for node in names_in(probe, NODES):
         facts = parse_node(text_at(probe, f"{NODES}/{node}/properties"))
@@ -116,7 +116,7 @@ def _compute_nodes(probe: Probe) -> dict[str, str]:
 def parse_metrics(
     content: Reading[bytes],
 ) -> tuple[Reading[tuple[str, ...]], Reading[float]]:
-    """Return throttle reasons and energy in joules from ``gpu_metrics``, of version 1.3."""
+    """Return throttle reasons and energy in joules from ``gpu_metrics``, version 1.3 only."""
     if not isinstance(content, bytes):
         return content, content
     if len(content) < 120 or tuple(content[2:4]) != (1, 3):
@@ -125,7 +125,7 @@ def parse_metrics(
         return other, other
     energy, status = (struct.unpack_from("<Q", content, place)[0] for place in (24, 112))
     missing = Absent("gpu_metrics leaves it out")
-    unknown = 2**64 - 1  # what the driver fills in where the firmware does not tell
+    unknown = 2**64 - 1  # the driver's value for what the firmware does not report
     reasons = tuple(
         reason for low, high, reason in _THROTTLERS if status >> low & (1 << high - low) - 1
     )
@@ -136,7 +136,7 @@ def parse_metrics(
 
 
 def _highest(text: Reading[str]) -> Reading[float]:
-    """Return the highest clock of a table such as ``0: 500Mhz`` and ``1: 2600Mhz *``."""
+    """Return the highest clock, in hertz, of a table with lines such as ``1: 2600Mhz *``."""
     if not isinstance(text, str):
         return text
     levels = [int(level) for level in re.findall(r"^\d+: (\d{1,5})Mhz", text, re.M | re.I)]
@@ -144,7 +144,7 @@ def _highest(text: Reading[str]) -> Reading[float]:
 
 
 def _errors(probe: Probe, folder: str) -> dict[str, Reading[int]]:
-    """Return corrected (``ce``) and uncorrected (``ue``) errors of the memory."""
+    """Return the counts of corrected (``ce``) and uncorrected (``ue``) memory errors."""
     text = probe.read_text(f"{folder}/ras/umc_err_count")
     if not isinstance(text, str):
         return dict.fromkeys(("ce", "ue"), Absent("the driver counts no memory errors here"))

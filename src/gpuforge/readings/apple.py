@@ -1,7 +1,7 @@
-"""Apple's GPUs now: only what macOS shows to every user by a documented way, which is little.
+"""Apple GPUs: macOS documents no way for ordinary users to read their live values.
 
-``powermetrics`` needs root. What ``ioreg`` prints as ``PerformanceStatistics`` is not documented,
-and starting it for every sample costs more than a sample may.
+``powermetrics`` needs root. The ``PerformanceStatistics`` that ``ioreg`` prints are undocumented,
+and starting a process for each sample would cost too much.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOT_SHOWN = Absent("macOS shows it to root only (powermetrics)")
 
 
 class Reader:
-    """Tells why the live values of Apple's GPUs are missing."""
+    """Returns readings that say why the live values of Apple GPUs are missing."""
 
     def __init__(self, probe: Probe, devices: Sequence[Device]) -> None:
         self._readings = [unread(identity(device), NOT_SHOWN) for device in devices]
@@ -27,4 +27,4 @@ class Reader:
         return self._readings
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there are no resources to release."""

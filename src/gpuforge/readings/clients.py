@@ -1,4 +1,4 @@
-"""Which processes of this user have a GPU open, what memory they hold and how busy they keep it.
+"""The processes of this user that have a GPU open, their GPU memory and their utilization.
 
 Source: Linux ``Documentation/gpu/drm-usage-stats.rst`` (keys of ``/proc/PID/fdinfo/FD``), which
 amdgpu, i915 and xe follow. Processes of other users are not shown.
@@ -16,14 +16,14 @@ from gpuforge.probe import Probe
 from gpuforge.readings.model import ProcessOnDevice
 from gpuforge.readings.rate import Rate
 
-LOOK_EVERY = 10
-"""Files that processes opened meanwhile are looked for at every so many readings: it takes long."""
+SCAN_EVERY = 10
+"""Look for newly opened files only at every so many readings, because scanning /proc is slow."""
 _ENGINE = re.compile(r"drm-engine-(?!capacity-)([\w-]+)")
 _OWN, _SHARED = re.compile(r"vram|local|lmem"), re.compile(r"system|gtt|smem")
 
 
 class Clients:
-    """The processes that have GPUs of one vendor open."""
+    """The processes that have the GPUs of one vendor open."""
 
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
@@ -32,9 +32,9 @@ class Clients:
         self._busy: dict[tuple[str, str, str], Rate] = {}
 
     def read(self) -> dict[str, tuple[ProcessOnDevice, ...]]:
-        """Return who has each GPU open now, by its PCI address."""
-        if self._turn % LOOK_EVERY == 0:
-            self._files = self._look()
+        """Return the processes that have each GPU open, by its PCI address."""
+        if self._turn % SCAN_EVERY == 0:
+            self._files = self._scan()
         self._turn += 1
         memory: defaultdict[tuple[str, int], int] = defaultdict(int)
         busy: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
@@ -64,8 +64,8 @@ class Clients:
             )
         return {place: tuple(ones) for place, ones in found.items()}
 
-    def _look(self) -> list[tuple[int, str]]:
-        """Return the descriptions of files under ``/dev/dri`` that processes of this user hold."""
+    def _scan(self) -> list[tuple[int, str]]:
+        """Return pid and ``fdinfo`` path of every open file under ``/dev/dri``."""
         found = []
         for pid in names_in(self._probe, "/proc"):
             for handle in names_in(self._probe, f"/proc/{pid}/fd") if pid.isdigit() else ():
@@ -76,9 +76,9 @@ class Clients:
 
 
 def _memory(fields: dict[str, str]) -> int:
-    """Return the bytes of the device's own memory, else of the memory that it shares."""
+    """Return the bytes of device memory in use, or of shared system memory if it has none."""
     kinds: dict[str, int] = {}
-    for kind in ("total", "memory", "resident"):  # the last that is there counts
+    for kind in ("total", "memory", "resident"):  # the last one present wins
         for key, value in fields.items():
             if key.startswith(f"drm-{kind}-"):
                 kinds[key.split("-", 2)[2]] = size(value) or 0

@@ -1,4 +1,4 @@
-"""The CPU now: its clock, its temperature, and how often it slowed itself down, from ``/sys``.
+"""Live values of the CPU from ``/sys``: clock, temperature and number of thermal throttlings.
 
 Sources: Linux ``Documentation/ABI/testing/sysfs-devices-system-cpu`` (scaling_cur_freq,
 thermal_throttle) and ``Documentation/driver-api/thermal/sysfs-api.rst``.
@@ -16,8 +16,8 @@ from gpuforge.probe import Probe
 from gpuforge.readings.sysfs import MILLI, number
 
 CPUS, ZONES = "/sys/devices/system/cpu", "/sys/class/thermal"
-MOST_CPUS = 8
-"""So many of the CPUs are read: on some systems asking one for its clock takes microseconds."""
+MAX_CPUS = 8
+"""About how many CPUs are sampled: on some systems reading each clock takes microseconds."""
 _PACKAGE = re.compile(r"x86_pkg_temp|cpu[-_]?thermal|soc[-_]thermal", re.I)
 _KILO = 1e3
 _NO_CLOCK = Absent("the system shows no clock of the CPU (cpufreq), as is usual on virtual ones")
@@ -27,13 +27,13 @@ _NO_ZONE = Absent("the system shows no temperature of the CPU (thermal zones)")
 
 @dataclass(frozen=True)
 class CpuReading:
-    """The CPU now.
+    """Live values of the CPU.
 
     Attributes
     ----------
-    clock_hertz : mean of the CPUs that were read
-    temperature_celsius : of the hottest package
-    throttle_count : how often heat slowed it down since the system began
+    clock_hertz : mean clock of the sampled CPUs
+    temperature_celsius : temperature of the hottest package
+    throttle_count : number of thermal throttlings of the sampled CPUs since boot
     """
 
     clock_hertz: Reading[float] = NOT_SHOWN
@@ -42,12 +42,12 @@ class CpuReading:
 
 
 class CpuReader:
-    """Reads the CPU; which files there are is found out once."""
+    """Reads the CPU; the available files are looked up only once."""
 
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
         names = sorted(name for name in names_in(probe, CPUS) if re.fullmatch(r"cpu\d+", name))
-        self._cpus = [f"{CPUS}/{name}" for name in names[:: max(len(names) // MOST_CPUS, 1)]]
+        self._cpus = [f"{CPUS}/{name}" for name in names[:: max(len(names) // MAX_CPUS, 1)]]
         self._zones = [
             f"{ZONES}/{name}/temp"
             for name in names_in(probe, ZONES)
@@ -55,7 +55,7 @@ class CpuReader:
         ]
 
     def read(self) -> CpuReading:
-        """Return the CPU now."""
+        """Return the current values."""
         clocks = self._each("cpufreq/scaling_cur_freq", _KILO)
         counts = [
             *self._each("thermal_throttle/core_throttle_count", 1),

@@ -1,4 +1,4 @@
-"""The host now, from ``/proc``: CPU, memory, load, pressure, and what a process takes.
+"""Live values of the host from ``/proc``: CPU, memory, load, pressure, and single processes.
 
 Sources: Linux ``Documentation/filesystems/proc.rst`` (stat, meminfo, loadavg, pid/stat) and
 ``Documentation/accounting/psi.rst`` (pressure stall information).
@@ -20,14 +20,14 @@ NOT_LINUX = Absent("only Linux shows it in /proc")
 
 
 class HostReader:
-    """Reads the host; remembers the CPU's counters from one reading to the next."""
+    """Reads the host; keeps the CPU's counters from one reading to the next."""
 
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
         self._before: tuple[int, int] | None = None
 
     def read(self) -> HostReading:
-        """Return the host now."""
+        """Return the current values."""
         if self._probe.platform != "linux":
             return HostReading(*[NOT_LINUX] * 10)
         stat = self._probe.read_text("/proc/stat")
@@ -52,7 +52,7 @@ class HostReader:
     def _utilization(self, stat: Reading[str]) -> Reading[float]:
         if not isinstance(stat, str):
             return stat
-        # user nice system idle iowait irq softirq steal; guest time is in user and nice already.
+        # user nice system idle iowait irq softirq steal; user and nice already include guest time.
         ticks = [
             int(word)
             for word in stat.partition("\n")[0].split()[1:9]
@@ -93,13 +93,13 @@ def _load(text: Reading[str]) -> Reading[tuple[float, ...]]:
 
 @dataclass(frozen=True)
 class ProcessUse:
-    """What one process takes of the host.
+    """Host resources that one process uses.
 
     Attributes
     ----------
-    resident_bytes : main memory that it holds
-    cpu_seconds : time that its threads ran, since it began
-    threads : how many it has
+    resident_bytes : resident set size
+    cpu_seconds : CPU time of all its threads since it started
+    threads : number of threads
     """
 
     resident_bytes: int
@@ -108,11 +108,11 @@ class ProcessUse:
 
 
 def read_process(probe: Probe, pid: int) -> Reading[ProcessUse]:
-    """Return what a process takes; `Absent` where there is none of this number."""
+    """Return the resources that a process uses; `Absent` if there is no such process."""
     text = probe.read_text(f"/proc/{pid}/stat")
     if not isinstance(text, str):
         return text
-    # The name stands in brackets and may hold anything, brackets too.
+    # The process name is in parentheses and may contain any character, parentheses included.
     words = text.rpartition(")")[2].split()
     try:
         user, system, threads, pages = (int(words[n]) for n in (11, 12, 17, 21))

@@ -1,9 +1,9 @@
-"""Intel's GPUs now, from the files of the i915 and xe drivers.
+"""Live values of Intel GPUs, from the sysfs files of the i915 and xe drivers.
 
 Sources: Linux ``Documentation/ABI/testing/sysfs-driver-intel-i915-hwmon`` and
 ``sysfs-driver-intel-xe-hwmon`` (sensors), ``drivers/gpu/drm/i915/gt/intel_gt_sysfs_pm.c`` and
 ``drivers/gpu/drm/xe/xe_gt_freq.c``, ``xe_gt_idle.c``, ``xe_gt_throttle.c`` (clocks, idle time,
-throttle reasons). Each GT is a part of the GPU: the first computes and draws, others do video.
+throttle reasons). A GPU has one or more GTs: the first does compute and graphics, others do video.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ NO_CARD = Absent("no card of i915 or xe is shown at this PCI address")
 NO_MEMORY = Absent("i915 and xe show device memory of single processes only")
 NO_TRAFFIC = Absent("i915 and xe count no PCIe traffic")
 NO_ERRORS = Absent("i915 and xe show no memory errors in files")
-# Files of a GT: i915 new and old, xe. Where clocks, idle milliseconds and throttle reasons are.
+# Folder of a GT, then its files: clock, highest clock, idle milliseconds, prefix of the throttle
+# reasons; for new and old i915, and for xe.
 _GTS = (
     ("gt/gt0", "rps_act_freq_mhz", "rps_RP0_freq_mhz", "rc6_residency_ms", "throttle_"),
     ("", "gt_act_freq_mhz", "gt_RP0_freq_mhz", "power/rc6_residency_ms", "gt/gt0/throttle_"),
@@ -38,7 +39,7 @@ _REASONS = {
 
 
 class _Rates:
-    """The counters of one GPU that are read as rates: seconds asleep, and joules."""
+    """Rates of change of one GPU's counters: idle seconds and joules."""
 
     def __init__(self, probe: Probe) -> None:
         self.idle, self.energy = Rate(probe.clock), Rate(probe.clock)
@@ -46,7 +47,7 @@ class _Rates:
 
 @dataclass
 class _Card:
-    """One GPU, and the folder of its card."""
+    """One GPU; `folder` is its DRM folder, None if there is none."""
 
     blank: DeviceReading
     folder: str | None
@@ -55,7 +56,7 @@ class _Card:
 
 
 class Reader:
-    """Reads Intel's GPUs."""
+    """Reads Intel GPUs."""
 
     def __init__(self, probe: Probe, devices: Sequence[Device]) -> None:
         self._probe, self._clients = probe, Clients(probe)
@@ -65,7 +66,7 @@ class Reader:
         ]
 
     def read(self) -> list[DeviceReading]:
-        """Return the GPUs now."""
+        """Return one reading for each GPU."""
         clients = self._clients.read()
         found = []
         for card in self._cards:
@@ -113,10 +114,10 @@ class Reader:
         return Absent("this driver shows no throttle reasons")
 
     def close(self) -> None:
-        """Files need no closing: each is opened for one reading."""
+        """Do nothing: no file stays open between readings."""
 
 
 def _busy(idle: Rate, resting: Reading[float]) -> Reading[float]:
-    """Return the share of the time in which the GPU was awake."""
+    """Return the share of the time since the last reading in which the GPU was not idle."""
     rested = idle.per_second(resting) if isinstance(resting, float) else resting
     return min(1.0, max(0.0, 1.0 - rested)) if isinstance(rested, float) else rested

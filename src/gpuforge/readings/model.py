@@ -1,4 +1,4 @@
-"""Live values of a machine: what was read of each device and of the host, at one time."""
+"""Data classes for the live values of a machine: of each device, and of the host."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from gpuforge.facts import NOT_SHOWN, Reading, Vendor
 
 @dataclass(frozen=True)
 class ProcessOnDevice:
-    """What one process has of a device.
+    """One process that uses a device.
 
     Attributes
     ----------
-    memory_bytes : device memory that the driver books to it
-    utilization_ratio : share of the time since the last reading in which it kept an engine busy
+    memory_bytes : device memory that the driver attributes to it
+    utilization_ratio : share of the time since the last reading in which it used an engine
     """
 
     pid: int
@@ -24,26 +24,26 @@ class ProcessOnDevice:
 
 @dataclass(frozen=True)
 class DeviceReading:
-    """One GPU now. Ratios are 0 to 1.
+    """Live values of one GPU. Ratios are from 0 to 1.
 
     Attributes
     ----------
     index, vendor, name, pci_address, uuid : as in `gpuforge.facts.Device`
-    utilization_ratio : share of a short time in which any work ran; it says nothing of how full
-        the device was
-    memory_used_bytes, memory_total_bytes : device memory, of all processes
+    utilization_ratio : share of a short period in which any work ran; this is busy time, not
+        occupancy
+    memory_used_bytes, memory_total_bytes : device memory, of all processes together
     memory_activity_ratio : share of the time in which device memory was read or written
-    power_watts, power_limit_watts : draw, and where the driver caps it
+    power_watts, power_limit_watts : power draw, and the limit that the driver enforces
     energy_joules : since the driver was loaded
-    temperature_celsius, temperature_limit_celsius : of the GPU, and where it slows itself down
-    core_clock_hertz, memory_clock_hertz : now; ``..._max_hertz`` is the highest it may run at
-    throttle_reasons : why clocks are held down now, empty for nothing; an idle GPU is not throttled
-    link_generation, link_width : of the PCIe link now; ``..._max`` is what both of its ends can
-    link_received_bytes_per_second, link_sent_bytes_per_second : as the GPU sees it
+    temperature_celsius, temperature_limit_celsius : of the GPU, and where it starts to throttle
+    core_clock_hertz, memory_clock_hertz : current clocks; ``..._max_hertz`` are the highest allowed
+    throttle_reasons : what limits the clocks now, empty for nothing; an idle GPU is not throttled
+    link_generation, link_width : of the PCIe link now; ``..._max``: what both of its ends support
+    link_received_bytes_per_second, link_sent_bytes_per_second : PCIe traffic as seen by the GPU
     ecc_corrected, ecc_uncorrected : memory errors since the driver was loaded
-    xids : numbers of NVIDIA's error reports since the reader was opened, the oldest first
-    processes : who uses the device, as far as this user may see it
-    origins : field to how it was found, where that changes what it means
+    xids : codes of NVIDIA's Xid errors since the reader was opened, oldest first
+    processes : the processes that use the device, as far as this user may see them
+    origins : by field name, how the value was measured, where that affects its meaning
     """
 
     index: int
@@ -80,17 +80,17 @@ class DeviceReading:
 
 @dataclass(frozen=True)
 class HostReading:
-    """The CPU side of a machine now. Ratios are 0 to 1.
+    """Live values of the host. Ratios are from 0 to 1.
 
     Attributes
     ----------
-    cores : logical CPUs of the machine
-    utilization_ratio : busy share of all of them since the last reading
-    memory_total_bytes, memory_available_bytes : of the machine, or of the narrowest control group
+    cores : number of logical CPUs
+    utilization_ratio : busy share of all CPU time since the last reading
+    memory_total_bytes, memory_available_bytes : of the machine, or of the strictest control group
     swap_used_bytes, swap_total_bytes : of the machine
-    load_averages : runnable tasks over 1, 5 and 15 minutes
+    load_averages : mean number of runnable tasks over the last 1, 5 and 15 minutes
     cpu_pressure_ratio, memory_pressure_ratio, io_pressure_ratio : share of the last ten seconds in
-        which some task waited for it
+        which some task waited for the resource
     """
 
     cores: Reading[int] = NOT_SHOWN

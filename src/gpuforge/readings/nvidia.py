@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs now, through NVML.
+"""Live values of NVIDIA GPUs, through NVML.
 
 Source: NVML API reference, https://docs.nvidia.com/deploy/nvml-api/ (device queries, clock event
 reasons, field values, event sets) and ``nvml.h``. Nothing here creates a CUDA context.
@@ -20,8 +20,8 @@ from gpuforge.readings.model import DeviceReading, ProcessOnDevice
 from gpuforge.readings.rate import Rate
 
 MHZ = 1e6
-# field: the functions that may tell it, what they are asked, the unit; the last four never change.
-_ASKED: dict[str, tuple[str, tuple[int, ...], float]] = {
+# Field: NVML function, its arguments, unit. The last five fields never change.
+_QUERIES: dict[str, tuple[str, tuple[int, ...], float]] = {
     "power_watts": ("nvmlDeviceGetPowerUsage", (), 1e-3),
     "power_limit_watts": ("nvmlDeviceGetEnforcedPowerLimit", (), 1e-3),
     "energy_joules": ("nvmlDeviceGetTotalEnergyConsumption", (), 1e-3),
@@ -38,8 +38,8 @@ _ASKED: dict[str, tuple[str, tuple[int, ...], float]] = {
     "link_generation_max": ("nvmlDeviceGetMaxPcieLinkGeneration", (), 1),
     "link_width_max": ("nvmlDeviceGetMaxPcieLinkWidth", (), 1),
 }
-_FIXED = (*list(_ASKED)[-5:],)
-# nvmlClocksEventReasons; an idle GPU (1) and clocks that were set on purpose (2, 16, 256) are none.
+_FIXED = (*list(_QUERIES)[-5:],)
+# nvmlClocksEventReasons. An idle GPU (1) and clocks set on purpose (2, 16, 256) are no throttling.
 _REASONS = {
     0x04: "power cap",
     0x08: "hardware slowdown",
@@ -53,7 +53,7 @@ _NOT_SUPPORTED, _NOT_FOUND, _TIMEOUT, _NO_FUNCTION = 3, 6, 10, 13
 
 
 class Reader:
-    """Reads NVIDIA's GPUs; NVML stays open until it is closed."""
+    """Reads NVIDIA GPUs; NVML stays initialized until `close`."""
 
     def __init__(self, probe: Probe, devices: Sequence[Device]) -> None:
         self._probe, self._devices = probe, devices
@@ -95,7 +95,7 @@ class Reader:
         return _Gpu(self._nvml, handle, identity(device), self._probe.clock)
 
     def read(self) -> list[DeviceReading]:
-        """Return the GPUs now."""
+        """Return one reading for each GPU."""
         if self._nvml is None:
             return [unread(identity(device), self._why) for device in self._devices]
         return [
@@ -104,7 +104,7 @@ class Reader:
         ]
 
     def close(self) -> None:
-        """Let NVML go."""
+        """Release the GPUs' event sets and shut NVML down."""
         if self._nvml is not None:
             for gpu in self._gpus:
                 if isinstance(gpu, _Gpu):
@@ -115,7 +115,7 @@ class Reader:
 
 
 def _failure(error: Any) -> Absent | Failed:
-    """Return what an error of NVML means for one reading."""
+    """Return an NVML error as the reason why a value is missing."""
     if error.value == _NOT_SUPPORTED:
         return Absent("NVML does not support it on this GPU")
     if error.value == _NO_FUNCTION:
@@ -124,7 +124,7 @@ def _failure(error: Any) -> Absent | Failed:
 
 
 class _Gpu:
-    """One GPU, with what of it never changes and the counters of the last reading."""
+    """One GPU, with its constant values and the counters of the last reading."""
 
     def __init__(
         self, library: Any, handle: Any, blank: DeviceReading, clock: Callable[[], float]
@@ -134,31 +134,31 @@ class _Gpu:
         self._sent, self._received = Rate(clock), Rate(clock)
         self._seen = 0
         self._xids: deque[int] = deque(maxlen=100)
-        self._events = self._told(library.nvmlEventSetCreate)
+        self._events = self._call(library.nvmlEventSetCreate)
         if not isinstance(self._events, Absent | Failed):
-            begun = self._told(library.nvmlDeviceRegisterEvents, handle, _XID, self._events)
+            begun = self._call(library.nvmlDeviceRegisterEvents, handle, _XID, self._events)
             if isinstance(begun, Absent | Failed):
                 self._release()
                 self._events = begun
 
-    def _told(self, ask: Callable[..., Any], *arguments: Any) -> Any:
+    def _call(self, ask: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return ask(*arguments)
         except self._nvml.NVMLError as error:
             return _failure(error)
 
-    def _ask(self, name: str, *arguments: Any) -> Any:
+    def _query(self, name: str, *arguments: Any) -> Any:
         ask = getattr(self._nvml, name, None)
         if ask is None:
             return Absent(f"nvidia-ml-py has no {name}")
-        return self._told(ask, self._handle, *arguments)
+        return self._call(ask, self._handle, *arguments)
 
-    def _one(self, field: str) -> Reading[Any]:
-        """Return one plain field; what never changes, and what is not supported, is asked once."""
+    def _field(self, field: str) -> Reading[Any]:
+        """Return one field of `_QUERIES`; constant and unsupported ones are queried only once."""
         if field in self._fixed:
             return self._fixed[field]
-        name, arguments, unit = _ASKED[field]
-        value = self._ask(name, *arguments)
+        name, arguments, unit = _QUERIES[field]
+        value = self._query(name, *arguments)
         if not isinstance(value, Absent | Failed):
             value = value * unit
         if isinstance(value, Absent) or (field in _FIXED and not isinstance(value, Failed)):
@@ -166,11 +166,11 @@ class _Gpu:
         return value
 
     def read(self) -> DeviceReading:
-        """Return the GPU now."""
-        busy, memory = self._ask("nvmlDeviceGetUtilizationRates"), self._memory()
+        """Return the current values."""
+        busy, memory = self._query("nvmlDeviceGetUtilizationRates"), self._memory()
         busy_known = not isinstance(busy, Absent | Failed)
         sent, received, origin = self._traffic()
-        plain: dict[str, Any] = {field: self._one(field) for field in _ASKED}
+        plain: dict[str, Any] = {field: self._field(field) for field in _QUERIES}
         return replace(
             self._blank,
             utilization_ratio=busy.gpu / 100 if busy_known else busy,
@@ -186,7 +186,7 @@ class _Gpu:
         )
 
     def _memory(self) -> dict[str, Any]:
-        found = self._ask("nvmlDeviceGetMemoryInfo")
+        found = self._query("nvmlDeviceGetMemoryInfo")
         if isinstance(found, Absent | Failed):
             return {"memory_used_bytes": found}
         if not found.total:
@@ -194,16 +194,19 @@ class _Gpu:
         return {"memory_used_bytes": found.used, "memory_total_bytes": found.total}
 
     def _throttled(self) -> Reading[tuple[str, ...]]:
-        mask = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
-        if isinstance(mask, Absent):  # its name before driver 535
-            mask = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        mask = self._query("nvmlDeviceGetCurrentClocksEventReasons")
+        if isinstance(mask, Absent):  # before driver 535 the function has another name
+            mask = self._query("nvmlDeviceGetCurrentClocksThrottleReasons")
         if isinstance(mask, Absent | Failed):
             return mask
         return tuple(reason for bit, reason in _REASONS.items() if mask & bit)
 
     def _traffic(self) -> tuple[Reading[float], Reading[float], str]:
-        """Return bytes per second sent and received, from counters where the driver has them."""
-        found = self._ask("nvmlDeviceGetFieldValues", [_SENT, _RECEIVED])
+        """Return bytes per second sent and received, and how they were measured.
+
+        Counters are used where the driver has them, else NVML's average over 20 ms.
+        """
+        found = self._query("nvmlDeviceGetFieldValues", [_SENT, _RECEIVED])
         if isinstance(found, Failed):
             return found, found, ""
         if not isinstance(found, Absent) and not any(one.nvmlReturn for one in found):
@@ -211,12 +214,12 @@ class _Gpu:
             return self._sent.per_second(sent), self._received.per_second(received), ""
         sent, received = (
             value if isinstance(value, Absent | Failed) else value * 1e3
-            for value in (self._ask("nvmlDeviceGetPcieThroughput", way) for way in (0, 1))
+            for value in (self._query("nvmlDeviceGetPcieThroughput", way) for way in (0, 1))
         )
         return sent, received, "over the last 20 ms"
 
     def _errors(self) -> Reading[tuple[int, ...]]:
-        """Return the Xid errors since this reader was opened."""
+        """Return the codes of the Xid errors since this reader was opened."""
         if isinstance(self._events, Absent | Failed):
             return self._events
         try:
@@ -230,7 +233,7 @@ class _Gpu:
         found: dict[int, ProcessOnDevice] = {}
         busy = self._busy()
         for kind in ("Compute", "Graphics"):
-            listed = self._ask(f"nvmlDeviceGet{kind}RunningProcesses")
+            listed = self._query(f"nvmlDeviceGet{kind}RunningProcesses")
             if isinstance(listed, Absent | Failed):
                 return listed
             for one in listed:
@@ -244,8 +247,8 @@ class _Gpu:
         return tuple(found.values())
 
     def _busy(self) -> Reading[dict[int, float]]:
-        """Return how busy each process kept the GPU, in the driver's samples since the last."""
-        samples = self._ask("nvmlDeviceGetProcessUtilization", self._seen)
+        """Return each process's mean utilization in the driver's samples since the last reading."""
+        samples = self._query("nvmlDeviceGetProcessUtilization", self._seen)
         if isinstance(samples, Failed) and samples.kind == nvml.KINDS[_NOT_FOUND]:
             return {}  # nothing ran since
         if isinstance(samples, Absent | Failed):
@@ -261,6 +264,6 @@ class _Gpu:
             self._nvml.nvmlEventSetFree(self._events)
 
     def close(self) -> None:
-        """Let go of the events."""
+        """Release the event set."""
         if not isinstance(self._events, Absent | Failed):
             self._release()

@@ -1,4 +1,4 @@
-"""How fast a counter grows, from one reading to the next."""
+"""The rate at which a counter grows between readings."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ FIRST = Absent("it is a difference of two readings, and this is the first")
 
 
 class Rate:
-    """The growth of one counter over `clock`, in monotonic seconds."""
+    """The rate of one counter; `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._before: tuple[float, float] | None = None
 
     def per_second(self, count: float) -> Reading[float]:
-        """Return by how much the counter grew in a second since the last reading."""
+        """Return the counter's growth per second since the last call, whose `count` is kept."""
         now = self._clock()
         before, self._before = self._before, (now, count)
         if before is None or now <= before[0]:

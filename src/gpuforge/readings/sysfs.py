@@ -1,4 +1,4 @@
-"""What kernel drivers show of a GPU in files: numbers, sensors, clocks, the PCIe link.
+"""Reading the sysfs files of kernel drivers for GPUs: numbers, sensors, and the PCIe link.
 
 Sources: Linux ``Documentation/hwmon/sysfs-interface.rst`` (units of sensors) and
 ``Documentation/ABI/testing/sysfs-bus-pci`` (link speed and width).
@@ -16,14 +16,14 @@ from gpuforge.facts import Absent, Device, Failed, Reading, known
 from gpuforge.probe import Probe
 
 MICRO, MILLI, MHZ = 1e-6, 1e-3, 1e6
-# Transfers per second of one lane to the generation (PCI Express Base Specification 6.0).
+# PCIe generation by gigatransfers per second of a lane (PCI Express Base Specification 6.0).
 GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6, "5": 2, "8": 3}
 LINK = ("link_generation", "link_generation_max", "link_width", "link_width_max")
 OWN_SWITCH = Absent("the card's own PCIe switch, whose link counts, is not shown")
 
 
 def card_of(probe: Probe, device: Device) -> str | None:
-    """Return the DRM folder of a device, such as ``/sys/class/drm/card0``."""
+    """Return the DRM folder of a device, such as ``/sys/class/drm/card0``; None if it has none."""
     address = known(device.pci_address)
     for name in names_in(probe, pci.CARDS):
         if re.fullmatch(r"card\d+", name):
@@ -34,7 +34,7 @@ def card_of(probe: Probe, device: Device) -> str | None:
 
 
 def number(probe: Probe, path: str, unit: float = 1.0) -> Reading[Any]:
-    """Return the number in a file times its unit: whole for a unit that is."""
+    """Return the integer in a file times `unit`; an int if `unit` is one."""
     text = probe.read_text(path)
     if not isinstance(text, str):
         return text
@@ -45,12 +45,12 @@ def number(probe: Probe, path: str, unit: float = 1.0) -> Reading[Any]:
 
 
 def first(*readings: Reading[Any]) -> Reading[Any]:
-    """Return the first reading that has a value, else the first of all."""
+    """Return the first reading that has a value; if none has, the first one."""
     return next((one for one in readings if known(one) is not None), readings[0])
 
 
 def hwmon(probe: Probe, folder: str) -> Callable[[str, float], Reading[Any]]:
-    """Return what reads a sensor of the device at `folder`, by its file and its unit."""
+    """Return a function that reads a sensor of the device at `folder` by file name and unit."""
     names = names_in(probe, f"{folder}/hwmon")
     if not names:
         return lambda name, unit: Absent("the driver shows no sensors")
@@ -58,15 +58,15 @@ def hwmon(probe: Probe, folder: str) -> Callable[[str, float], Reading[Any]]:
 
 
 def link(probe: Probe, folder: str, address: str, *, switched: bool) -> dict[str, Any]:
-    """Return generation and width of the link between a card and its slot, now and at most.
+    """Return generation and width of the link between a card and its slot: current and maximum.
 
-    A card with a PCIe switch of its own shows at its GPU the link inside of the card, which is
-    always the same; the one that counts is that of the switch's upper end.
+    The GPU of a card with its own PCIe switch reports the link inside the card, which never
+    changes; the link of interest is the one at the switch's upstream port.
 
     Parameters
     ----------
     switched
-        Whether cards of this driver always have such a switch.
+        Whether all cards of this driver have such a switch.
     """
     upper = _switch(probe, address)
     if switched and upper is None:
@@ -82,7 +82,7 @@ def link(probe: Probe, folder: str, address: str, *, switched: bool) -> dict[str
 
 
 def _switch(probe: Probe, address: str) -> str | None:
-    """Return the folder of the upper end of a card's own switch, which is of the GPU's vendor."""
+    """Return the folder of the upstream port of a card's own switch, made by the GPU's vendor."""
     place = probe.read_link(f"{pci.BUS}/{address}")
     if not isinstance(place, str):
         return None

@@ -1,4 +1,4 @@
-"""One module per command; the file name is the command's name.
+"""The commands: one module each, named after the command.
 
-A command holds ``SUMMARY`` (one line), ``add_arguments(parser)`` and ``run(arguments) -> int``.
+A command defines ``SUMMARY`` (one line), ``add_arguments(parser)`` and ``run(arguments) -> int``.
 """

@@ -1,4 +1,4 @@
-"""``gpuforge bench``: time the functions ``bench_*`` of a file, here or against a git ref."""
+"""``gpuforge bench``: time the ``bench_*`` functions of a file, alone or against a git ref."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _is_worse(comparison: Comparison | None, limit: float) -> bool:
 
 
 def _status(benchmarks: dict[str, Benchmark], worse: list[str], limit: float) -> int:
-    """Say what came of it, and return the exit status."""
+    """Print the verdict, and return the exit status."""
     broken = [name for name, one in benchmarks.items() if one.failed_here]
     unknown = [
         name

@@ -1,4 +1,4 @@
-"""``gpuforge calibrate``: measure this machine's backends, at most ten seconds, resumable."""
+"""``gpuforge calibrate``: measure this machine's backends, ten seconds at a time, resumable."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure what was not measured yet, or list the backends."""
+    """Run the remaining measurements; or list backends, or export or import measurements."""
     from gpuforge.runtime.session import default_session
 
     start = perf_counter()
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _exchange(session: Session, arguments: argparse.Namespace) -> int:
-    """Write the constants of this machine to a file, or read those of one like it."""
+    """Export this machine's measurements to a file, or import those of a machine like it."""
     from pathlib import Path
 
     from gpuforge.runtime.calibration.exchange import export_constants, import_constants
@@ -111,7 +111,7 @@ def _measure(session: Session, start: float) -> list[Point]:
 
     from gpuforge.runtime.calibration.probes import LIMIT_SECONDS, calibrate, plan_probes
 
-    busy = _others_at_work()
+    busy = _cpu_load()
     backends = session.backends()
     points: list[Point] = []
     total = sum(len(left) for _, _, left in plan_probes(session.history, backends))
@@ -127,8 +127,8 @@ def _measure(session: Session, start: float) -> list[Point]:
     return points
 
 
-def _others_at_work() -> str:
-    """Return what says that other programs use the processors; empty where nothing does."""
+def _cpu_load() -> str:
+    """Return the evidence that other programs use the CPU; empty if there is none."""
     from gpuforge.runtime.threads.contention import allowed_cores
 
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
@@ -137,7 +137,7 @@ def _others_at_work() -> str:
 
 
 def _warnings(session: Session, points: list[Point], busy: str) -> Iterator[str]:
-    """Yield what is to be known of the figures: what is missing, and what may be wrong."""
+    """Yield messages on what is missing in the measurements and what may be wrong with them."""
     from gpuforge.runtime.calibration.probes import plan_probes
 
     unable = {(p.probe, p.backend) for p in points if p.ratio is None and not p.unsteady}
@@ -166,7 +166,7 @@ def _report(session: Session, points: list[Point], *, as_json: bool) -> None:
     from gpuforge.runtime.placement.priors import Priors
 
     table = Priors(session.history).table
-    if not table:  # nothing could be kept: show what was measured now
+    if not table:  # nothing could be stored: show this run's measurements
         for point in points:
             if point.ratio is not None:
                 measured = table.setdefault(point.probe, {}).setdefault(point.backend, [])

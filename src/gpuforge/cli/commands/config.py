@@ -1,4 +1,4 @@
-"""``gpuforge config``: see and change settings."""
+"""``gpuforge config``: show and change settings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do one action and return the exit status."""
+    """Run one action and return its exit status."""
     return int(_ACTIONS[arguments.action](arguments))
 
 
@@ -71,7 +71,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _get(arguments: argparse.Namespace) -> int:
-    settings.describe(arguments.name)  # an unknown name is an error of its own
+    settings.describe(arguments.name)  # raises if the name is unknown
     loaded = settings.load(strict=True)
     value = getattr(loaded.settings, arguments.name)
     if arguments.json:
@@ -105,12 +105,12 @@ def _write(arguments: argparse.Namespace, values: dict[str, Any]) -> int:
             was = f" (was {before[name]})" if name in before else ""
             render.data(f"{name} = {settings.to_text(value)}{was}")
         render.message(f"wrote {path}")
-    _warn_of_the_rest(path, tuple(parsed))
+    _warn_if_overridden(path, tuple(parsed))
     return 0
 
 
 def _check_backends(values: dict[str, Any]) -> None:
-    """Raise if a setting names a backend or a device that nothing here knows."""
+    """Raise if a setting names an unknown backend or device."""
     named = [*values.get("backends", ()), *values.get("forbid", ()), values.get("backend", "")]
     if not any(named) and not values.get("device"):
         return
@@ -128,14 +128,14 @@ def _unset(arguments: argparse.Namespace) -> int:
     path = settings.user_file()
     before = settings_file.change(path, {}, remove=(arguments.name,))
     if not before:
-        settings.describe(arguments.name)  # an unknown name is an error of its own
+        settings.describe(arguments.name)  # raises if the name is unknown
     if arguments.json:
         render.document({"file": str(path), "removed": before})
     elif before:
         render.message(f"removed {arguments.name} from {path}")
     else:
         render.message(f"{arguments.name} is not set in {path}; nothing was changed")
-    _warn_of_the_rest(path, (arguments.name,))
+    _warn_if_overridden(path, (arguments.name,))
     return 0
 
 
@@ -165,14 +165,14 @@ def _edit(arguments: argparse.Namespace) -> int:
         ) from None
     if status != 0:
         render.message(f"{editor} ended with status {status}")
-    settings.load(strict=True)  # a mistake made just now is said now
+    settings.load(strict=True)  # report a mistake in the edited file at once
     if arguments.json:
         render.document({"file": str(path)})
     return int(status != 0)
 
 
-def _warn_of_the_rest(path: Path, names: tuple[str, ...]) -> None:
-    """Say what keeps the change just made to `names` from counting."""
+def _warn_if_overridden(path: Path, names: tuple[str, ...]) -> None:
+    """Warn about what keeps the change to the settings `names` from taking effect."""
     try:
         origins = settings.load(strict=True).origins
     except GpuForgeError as error:

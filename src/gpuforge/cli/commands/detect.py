@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Detect, show, and return 1 where a driver fails."""
+    """Detect and show the machine; return 1 if a driver fails."""
     if arguments.watch and arguments.json:
         raise UnknownName(
             "gpuforge detect: --watch and --json cannot be combined",
@@ -97,7 +97,7 @@ def _machine(arguments: argparse.Namespace) -> Machine:
 
 
 def _pasted(arguments: argparse.Namespace) -> Machine:
-    """Return the machine of a text, a file or stdin."""
+    """Return the machine that a text describes, read from a file or stdin."""
     from gpuforge.detect.text import machine_from_text
     from gpuforge.probe.files import read, text_of
 
@@ -120,7 +120,7 @@ def _pasted(arguments: argparse.Namespace) -> Machine:
 
 
 def _watch(before: Machine, arguments: argparse.Namespace) -> NoReturn:
-    """Detect again and again, and say what changed, until Ctrl-C."""
+    """Detect repeatedly and print each change, until Ctrl-C."""
     interval = settings.load().settings.monitor_interval
     render.message(f"checking every {format_seconds(interval)}; press Ctrl-C to stop")
     while True:
@@ -133,7 +133,7 @@ def _watch(before: Machine, arguments: argparse.Namespace) -> NoReturn:
 
 
 def _record(folder: Path) -> Machine:
-    """Detect without libraries, so that every answer is a file or a text, and write it down."""
+    """Detect without opening libraries, whose answers cannot be recorded, and save a snapshot."""
     from gpuforge.probe.recording import RecordingProbe
 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

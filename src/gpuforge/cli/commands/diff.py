@@ -1,4 +1,4 @@
-"""``gpuforge diff``: what differs between two stored bench results, or two session files."""
+"""``gpuforge diff``: show how two stored bench results, or two session files, differ."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare two files of one kind."""
+    """Compare two files of the same kind."""
     if arguments.fail_on is not None and not 0 < arguments.fail_on < math.inf:
         raise UnknownName(
             f"gpuforge diff: --fail-on {arguments.fail_on:g} is not a positive percentage",
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read(path: Path) -> BenchResult | Profile:
-    """Return what a file holds: JSON is a bench result, all else a session file."""
+    """Return the content of a file: JSON is a bench result, anything else a session file."""
     try:
         with path.open("rb") as file:
             start = file.read(1)
@@ -215,7 +215,7 @@ def _path_row(found: ProfileDifference, path: PathChange) -> tuple[str, ...]:
 
 
 def _plain(text: str) -> str:
-    """Return a text of a file without what a terminal would obey."""
+    """Return a text from a file with control characters replaced, which a terminal would obey."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 

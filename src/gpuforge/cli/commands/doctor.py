@@ -1,4 +1,4 @@
-"""``gpuforge doctor``: check a machine, repair what is safe, undo a repair."""
+"""``gpuforge doctor``: check a machine, make safe repairs, and undo a repair."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
 
 @dataclass(frozen=True)
 class Repair:
-    """What became of one repair.
+    """The outcome of one repair.
 
-    ``repaired``; ``undone``, because the problem was still there or another one came;
-    ``refused``, with the reason; ``declined`` by the user.
+    It is ``repaired``; ``undone``, because the problem remained or a new one appeared;
+    ``refused``, with the reason; or ``declined`` by the user.
     """
 
     check: str
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         if report.environment:
             render.message(f"environment: {report.environment.prefix}")
         tried: set[tuple[str, str]] = set()
-        # One at a time, each from a new report: a repair may settle or change what follows.
+        # One at a time, each from a new report, because a repair may change the other findings.
         while found := _repairable(report, tried):
             tried.add((found.check, found.message))
             repairs.append(_repair(found, report, arguments))
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         render.data(diagnosis_text.render_report(report))
         for repair in repairs:
-            render.data(_told(repair))
+            render.data(_outcome(repair))
     return _status(report)
 
 
@@ -107,13 +107,13 @@ def _status(report: Report) -> int:
 
 
 def _repairable(report: Report, tried: set[tuple[str, str]]) -> Finding | None:
-    """Return the next finding to repair, None when there is none left."""
+    """Return the next finding to repair, or None if none is left."""
     found = (f for f in report.findings if f.repair and f.state in ("error", "warning"))
     return next((f for f in found if (f.check, f.message) not in tried), None)
 
 
 def _repair(finding: Finding, report: Report, arguments: argparse.Namespace) -> Repair:
-    """Show the plan, see what it would break, ask, make it, check again."""
+    """Show the plan of a repair, check what it would break, ask, apply it, and check again."""
     from gpuforge.changes.apply import apply_plan, undo
     from gpuforge.changes.plan import Plan
     from gpuforge.diagnose.repair import breaks
@@ -133,7 +133,7 @@ def _repair(finding: Finding, report: Report, arguments: argparse.Namespace) -> 
         plan.check()
         if broken := breaks(Site(LiveProbe()), plan.actions):
             return ended("refused", reason=f"it would break: {'; '.join(map(str, broken))}")
-        if not (arguments.yes or settings.load().settings.auto_install or _agrees()):
+        if not (arguments.yes or settings.load().settings.auto_install or _confirmed()):
             return ended("declined", reason="not confirmed; --yes confirms in advance")
         record = apply_plan(plan)
         asked = {finding.cause} & set(arguments.checks)
@@ -150,14 +150,14 @@ def _repair(finding: Finding, report: Report, arguments: argparse.Namespace) -> 
     return ended("undone", reason=reason)
 
 
-def _agrees() -> bool:
+def _confirmed() -> bool:
     if not sys.stdin.isatty():
         return False
     render.message("Make these changes? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _told(repair: Repair) -> str:
+def _outcome(repair: Repair) -> str:
     end = f"; undo: gpuforge doctor --undo {repair.undo}" if repair.undo else f": {repair.reason}"
     cause = f" ({repair.cause})" if repair.cause else ""
     return f"{repair.outcome:<8} {repair.check}{cause}{end}"
@@ -181,7 +181,7 @@ def _undo(arguments: argparse.Namespace) -> int:
 
 
 def _list_records(*, as_json: bool) -> int:
-    """List the repairs that were made; a record that is damaged hides no other one."""
+    """List the repairs that were made; a damaged record does not hide the others."""
     from gpuforge.changes.record import records, unreadable_records
 
     found, faults = records(), unreadable_records()
@@ -210,7 +210,7 @@ def _list(*, as_json: bool) -> int:
     return FINE
 
 
-def _described(environment: PythonEnvironment | None) -> dict[str, object] | None:
+def _environment_document(environment: PythonEnvironment | None) -> dict[str, object] | None:
     if environment is None:
         return None
     return {
@@ -229,7 +229,7 @@ def _document(report: Report, repairs: tuple[Repair, ...]) -> dict[str, object]:
         | {"repair": [action.command for action in found.repair]} for found in report.findings
     ]  # fmt: skip
     return {
-        "environment": _described(report.environment),
+        "environment": _environment_document(report.environment),
         "findings": findings,
         "network_checked": report.network_checked,
         "repairs": [asdict(repair) for repair in repairs],

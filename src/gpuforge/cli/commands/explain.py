@@ -1,4 +1,4 @@
-"""``gpuforge explain``: from an error text to its cause."""
+"""``gpuforge explain``: find the cause of an error text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Explain a log, or print the page of a cause."""
+    """Explain a log, or print what is known about a cause."""
     subject = arguments.subject
     if not subject.strip():
         raise WorkloadError("the text is empty", hint="give a file, '-' for stdin, or a text")
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     return FINE if answer.cause else NOTHING
 
 
-# What the contract of the JSON document does not hold.
+# Fields that are not part of the JSON document's contract.
 HIDDEN = ("source", "summary", "repaired_by")
 
 
@@ -103,7 +103,7 @@ def _read(subject: str) -> str:
 
 
 def _is_text(subject: str) -> bool:
-    """Return whether an argument is the error text itself: it has white space and is no file."""
+    """Return whether an argument is the error text itself: it has whitespace and is no file."""
     if not any(map(str.isspace, subject)):
         return False
     try:
@@ -121,11 +121,11 @@ def _near(subject: str) -> str:
 
 
 def _is_from_here(text: str) -> bool:
-    """Return whether a path stands in the text that only this user's machine is likely to have."""
+    """Return whether the text contains a path that is probably specific to this machine."""
     own = {Path.home(), Path(sys.prefix), Path(os.environ.get("VIRTUAL_ENV", "/"))}
     with contextlib.suppress(FileNotFoundError):  # the current folder was removed
         own.add(Path.cwd())
-    # Folders such as /root, /app and /usr are on every machine; one below is a choice.
+    # Folders such as /root, /app and /usr exist on many machines; deeper ones are specific.
     return any(f"{path}{os.sep}" in text for path in own if len(path.parts) > 2)
 
 

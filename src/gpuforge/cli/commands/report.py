@@ -1,4 +1,4 @@
-"""``gpuforge report``: a session file as text, or as what other tools read."""
+"""``gpuforge report``: render a session file as text or in the format of another tool."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _by_suffix(output: str | None) -> str:
-    """Return the format whose files end as this name does; the longest end counts.
+    """Return the format whose suffix matches the name of the output; the longest match wins.
 
     Raises
     ------
     UnknownName
-        If the name has a suffix, and it is that of no format.
+        If the name has a suffix that no format uses.
     """
     ends = {name: formats.module(name).SUFFIX for name in formats.names()}
     fitting = [name for name, end in ends.items() if output and output.endswith(end)]
@@ -72,7 +72,7 @@ def _by_suffix(output: str | None) -> str:
 
 
 def _note(profile: Profile, module: ModuleType) -> None:
-    """Say what a reader of the file may not see in it."""
+    """Print notes on what the output does not show."""
     if not profile.complete:
         render.message("note: the recording ended early; this is what was written until then")
     most = getattr(module, "MOST_SPANS", len(profile.spans))

@@ -1,4 +1,4 @@
-"""``gpuforge report-issue``: what a bug report needs, with private things taken out."""
+"""``gpuforge report-issue``: the data that a bug report needs, with private data masked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Collect, redact, print or write."""
+    """Collect and redact the data, then print or write it."""
     bundle = collect()
     if arguments.output is None:
         render.document(bundle)
@@ -73,20 +73,20 @@ def collect() -> dict[str, object]:
 
 
 def _release() -> str:
-    """Return the version of the system's kernel, without what its builder put behind it."""
+    """Return the version of the kernel without a distributor's suffix."""
     match = re.match(r"[\d.]+", platform.release())
     return match[0] if match else ""
 
 
 def _public(version: str) -> str:
-    """Return a version whose local part is one that builds of frameworks have."""
+    """Return a version, its local part masked unless it is one of a framework build."""
     public, plus, local = version.partition("+")
     known = not plus or re.fullmatch(r"cpu|xpu|cu\d{2,3}|rocm[\d.]{1,6}", local)
     return version if known else f"{public}+{MASK}"
 
 
 def _product_words(machine: Machine) -> set[str]:
-    """Return the words of the names of GPUs and the CPU, which no list is sure to hold."""
+    """Return the words in the names of GPUs and CPU, which gpuforge's tables may not contain."""
     readings = [device.name for device in (*machine.devices, *machine.hidden)]
     readings += [other.name for other in machine.others] + [machine.host.cpu_model]
     names = [known(reading) or "" for reading in readings]

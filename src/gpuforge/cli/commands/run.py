@@ -1,4 +1,4 @@
-"""``gpuforge run``: a user's program, its array functions placed, and a summary at the end."""
+"""``gpuforge run``: run a program, and summarize where its array functions ran."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SUMMARY = "run a program and report where its array functions ran"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options, which stand before the program; what follows it is the program's."""
+    """Declare the options, which precede the program; what follows it are its own arguments."""
     options = "[--save FILE] [--peaks] [--accelerate] [--lazy-imports] [--backend NAME] [--quiet]"
     parser.usage = f"{parser.prog} {options} SCRIPT|-m MODULE [ARGS]"
     parser.add_argument(
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replace this process by the program."""
+    """Replace this process with the program."""
     words = arguments.program if arguments.module is None else ["-m", *arguments.module]
     if not words or words == ["-m"]:
         raise WorkloadError("no program was given", hint="use 'gpuforge run SCRIPT'")
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gpuforge.runtime.startup import caches, record
     from gpuforge.runtime.threads.contention import prepare_environment
 
-    prepared = prepare_environment()  # before anything loads NumPy, which reads it
+    prepared = prepare_environment()  # before NumPy is loaded, which reads the variables
     _check_backend(arguments.backend)
     chosen = settings.load().settings
     if chosen.kernel_caches:
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _own_folder(words: list[str]) -> str:
-    """Return the folder whose modules are the user's own: that of the project, or the program."""
+    """Return the folder whose modules are the user's own: that of the project or the program."""
     from gpuforge.cli.own_code import project_folder
 
     script = words[0] not in ("-m", "-") and not os.path.isdir(words[0])

@@ -1,4 +1,4 @@
-"""``gpuforge serve``: the machine and its gpuforge programs in a browser, and for Prometheus."""
+"""``gpuforge serve``: show this machine in a browser, and export its readings to Prometheus."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def facts() -> dict[str, Any]:
-    """Return the machine, what is wrong with it and the environment for it, for the page."""
+    """Return the facts for the page: the machine, its health, environment and findings."""
     from gpuforge.cli import machine_view, overview
     from gpuforge.cli.build_planner import plan_builds
     from gpuforge.detect import read_machine
@@ -133,7 +133,7 @@ def facts() -> dict[str, Any]:
 
 
 def _recorded(sampler: Sampler) -> Callable[[], Sample]:
-    """Return what takes samples, and keeps them as the setting ``history`` allows."""
+    """Return a function that takes samples and records them if ``history`` allows it."""
     recorder = Recorder()
 
     def take() -> Sample:
@@ -145,7 +145,7 @@ def _recorded(sampler: Sampler) -> Callable[[], Sample]:
 
 
 def _exporter(watched: Any) -> Any:
-    """Return what exports to OpenTelemetry, None where that is not configured or cannot be."""
+    """Return the OpenTelemetry exporter; None if it is not configured or cannot start."""
     from gpuforge.monitor import opentelemetry
 
     if not opentelemetry.is_configured(os.environ):

@@ -1,4 +1,4 @@
-"""``gpuforge startup``: what the start of the last program came to, and what it could save."""
+"""``gpuforge startup``: what libraries cost at the last program's start, and possible savings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuforge.units import format_seconds
 
 SUMMARY = "show what libraries cost at the start of the last program, or check what gpuforge saves"
 QUICK_SECONDS, SECONDS = 4.0, 60.0
-"""The programs may take the first; the command's own start comes on top."""
+"""Time limits of the validation, without the start of the command itself."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

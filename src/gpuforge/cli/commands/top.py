@@ -24,7 +24,7 @@ from gpuforge.units import format_seconds, parse_seconds, significant
 
 SUMMARY = "show GPUs, CPU, memory and gpuforge processes, live"
 ONCE_SECONDS = 0.2
-"""Between the two readings that one answer takes: rates are differences."""
+"""Time between the two readings of ``--once`` and ``--json``, which rates need."""
 PLAIN_WIDTH, PLAIN_HEIGHT = 120, 10_000
 
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look and show, until the user has seen enough."""
+    """Show readings until the user quits."""
     interval = settings.load().settings.monitor_interval
     if arguments.interval is not None:
         interval = parse_seconds(arguments.interval, "--interval ")
@@ -78,19 +78,19 @@ def _plain(sample: Sample) -> list[str]:
 
 
 def _draws() -> bool:
-    """Return whether the terminal can be drawn on."""
+    """Return whether the terminal supports drawing."""
     return os.environ.get("TERM", "") not in ("", "dumb") and os.name == "posix"
 
 
 def _lines(sampler: Sampler, interval: float) -> None:
-    """Print one view after the other, for a pipe or a terminal that only prints."""
+    """Print one view after the other, for pipes and simple terminals."""
     while True:
         time.sleep(interval)
         render.data("\n".join([*_plain(sampler.take()), ""]))
 
 
 def _live(sampler: Sampler, interval: float) -> None:
-    """Draw on the terminal until q is pressed; Ctrl-C interrupts as everywhere."""
+    """Draw on the terminal until q is pressed; Ctrl-C interrupts as usual."""
     colour = not os.environ.get("NO_COLOR")
     cost = ""
     with _keyboard() as resized, render.whole_screen():
@@ -98,7 +98,7 @@ def _live(sampler: Sampler, interval: float) -> None:
         due = before + interval
         while True:
             own = f"every {format_seconds(interval)}{cost}"
-            size = os.get_terminal_size(1)  # COLUMNS would not follow the terminal
+            size = os.get_terminal_size(1)  # shutil's version would prefer a stale COLUMNS
             render.screen(
                 screen(sample, size.columns, size.lines, own=own, keys="q quits", colour=colour)
             )
@@ -116,7 +116,7 @@ def _live(sampler: Sampler, interval: float) -> None:
 
 @contextlib.contextmanager
 def _keyboard() -> Iterator[int]:
-    """Take each key at once and unseen; yield what can be read when the terminal was resized."""
+    """Read single keys without echo; yield a descriptor that is readable after a resize."""
     import termios
     import tty
 

@@ -1,1 +1,1 @@
-"""The folder that ``gpuforge run`` puts first on a program's search path; see `sitecustomize`."""
+"""The folder that ``gpuforge run`` puts first on a program's import path; see `sitecustomize`."""

@@ -1,8 +1,8 @@
-"""Loaded by Python's own start-up in a program that ``gpuforge run`` starts.
+"""The start-up hook: Python loads it at the start of a program that ``gpuforge run`` starts.
 
-It takes itself out of the program's sight (search path, environment, the ``sitecustomize`` that it
-stands before) and sees to it that the summary is printed last: after the program's own exit
-functions, and in the process that was started only, not in its children.
+It hides itself from the program (import path, environment variables, and the ``sitecustomize`` that
+it shadows), and makes the summary print last: after the program's own exit functions, and only in
+the process that was started, not in its children.
 """
 
 import atexit
@@ -22,7 +22,7 @@ _PEAKS = os.environ.pop("_GPUFORGE_PEAKS", "")
 _LAZY = os.environ.pop("_GPUFORGE_LAZY", "")
 
 
-def _step_aside() -> None:
+def _hide() -> None:
     here = os.path.dirname(__file__)
     original = os.environ.pop("_GPUFORGE_PYTHONPATH", None)
     os.environ.pop("PYTHONPATH", None)
@@ -33,7 +33,7 @@ def _step_aside() -> None:
     sys.path_importer_cache.pop(here, None)
 
 
-def _load_the_one_behind() -> None:
+def _load_shadowed_hook() -> None:
     own = sys.modules.pop("sitecustomize")
     try:
         importlib.import_module("sitecustomize")
@@ -43,33 +43,33 @@ def _load_the_one_behind() -> None:
         sys.modules["sitecustomize"] = own
 
 
-def _say_what_happened() -> None:
+def _print_summary() -> None:
     if os.getpid() != _PROCESS:
         return
     fault = getattr(sys, "last_value", None)
     if not hasattr(sys.modules.get("gpuforge"), "__path__"):
-        sys.modules.pop("gpuforge", None)  # a gpuforge.py beside the program
+        sys.modules.pop("gpuforge", None)  # a gpuforge.py next to the program
         sys.path.insert(0, _PACKAGES)
     try:
         from gpuforge.cli import summary_text
 
         if fault is None or "gpuforge.runtime" in sys.modules:
-            summary_text.say(time.perf_counter() - _STARTED, _PREPARED)
+            summary_text.print_summary(time.perf_counter() - _STARTED, _PREPARED)
         if isinstance(fault, Exception):
-            summary_text.say_cause(fault)
-    except Exception as error:  # noqa: BLE001 - whatever goes wrong here is not the program's fault
+            summary_text.print_cause(fault)
+    except Exception as error:  # noqa: BLE001 - a failure here must not affect the program
         os.write(2, f"gpuforge: no summary: {error!r}\n".encode())
     from gpuforge.ending import stay_interrupted
 
     stay_interrupted()
 
 
-# A Python that the program itself starts with this folder still on its path is left alone.
+# Do nothing if this module is imported or run under another name.
 if __name__ == "sitecustomize":
     if not _QUIET:
-        atexit.register(_say_what_happened)
-    _step_aside()
-    _load_the_one_behind()
+        atexit.register(_print_summary)
+    _hide()
+    _load_shadowed_hook()
     if _SAVE:
         from gpuforge.cli import saving
 

@@ -1,9 +1,9 @@
-"""Machines that were pasted into a text: an issue report, a log, the dump of an environment.
+"""Machines described in pasted text: an issue report, a log, the dump of an environment.
 
-The text is parted into the outputs that it holds (`sections`), and those are read as if each had
-been recorded under its own name. Readers of what no detector asks a live machine for lie here, one
-module for each tool: what has ``PROGRAM`` and ``read(text, route, seen)`` is a reader. None of them
-is imported on a live machine.
+The text is split into the outputs of the tools in it (`sections`), which are read as if each had
+been recorded under its own name. This package also holds the readers of tools that no detector
+runs, one module each: a module with ``PROGRAM`` and ``read(text, route, seen)`` is a reader. None
+of them is imported on a live machine.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ __all__ = ["machine_from_text", "unpacked"]
 
 
 def machine_from_text(text: str) -> Machine:
-    """Return the machine that `text` shows; what it does not show is left unknown.
+    """Return the machine that `text` describes; whatever it does not show is unknown.
 
-    The text may be of any kind and length; it never raises. Nothing of this machine is read.
+    The text may be of any kind and length; it never raises. This machine is not read.
     """
     from gpuforge.detect.machine import detect_machine
     from gpuforge.detect.text.pasted import PastedProbe
@@ -27,7 +27,7 @@ def machine_from_text(text: str) -> Machine:
 
 
 def unpacked(probe: Probe) -> Probe:
-    """Return a recorded machine with the outputs that its files under other names hold."""
+    """Return a recorded machine with the outputs found in its files of other names."""
     from gpuforge.detect.pci import BUS
     from gpuforge.detect.source import names_in
     from gpuforge.detect.text.pasted import PastedProbe
@@ -35,7 +35,7 @@ def unpacked(probe: Probe) -> Probe:
     from gpuforge.probe import Output
 
     found = []
-    if probe.platform == "unknown":  # a text alone was parted already
+    if probe.platform == "unknown":  # pasted text was split already
         return probe
     outputs = [one for one in probe.recorded("") or () if isinstance(one, Output)]
     for output in outputs:
@@ -43,5 +43,5 @@ def unpacked(probe: Probe) -> Probe:
             found += outputs_in(output.stdout, output.source)
     pasted = [name for name, _ in found].count(LINES)
     if len(outputs) > pasted or names_in(probe, BUS):
-        found = [one for one in found if one[0] != PROSE]  # what is said yields to what is shown
+        found = [one for one in found if one[0] != PROSE]  # recorded outputs outweigh prose
     return PastedProbe(found, probe) if found else probe

@@ -1,8 +1,8 @@
-"""How surely a name in a line is of this machine, by the words around it: ``clauses.toml``.
+"""How certain it is that a name belongs to this machine, by the words around it.
 
-Whatever a text names, a GPU, its maker or a version, is a candidate first. What its clause says,
-that it is the writer's, that it is wanted, was there before, stands in another machine, is compared
-or asked for, adds up to one score.
+Any GPU, maker or version that a text names is a candidate. The clause it is in may say that it is
+the writer's own, wanted, replaced, in another machine, compared or asked about; the weights of
+these signs, from ``clauses.toml``, add up to one score.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from functools import cache
 
 from gpuforge import registry
 
-# From which score on a name is there, and from which on it is where nothing else is.
+# The score from which a name counts, and that from which it counts if nothing else does.
 THERE, PERHAPS = 3, 1
-# How many signs before a name and after it count as beside it.
+# How many characters before a name and after it count as next to it.
 CLAUSE, SHORT_LINE = 60, 160
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the words around a name say.
+    """What the words around a name suggest.
 
     Attributes
     ----------
-    score : the weights of all that was found, each kind once
-    said : the words of each kind
+    score : the sum of the weights of all signs found, each kind once
+    said : the kinds of signs, each with its words
     """
 
     score: int
@@ -43,14 +43,14 @@ class _Entry:
 
 @cache
 def form(table: str, name: str) -> re.Pattern[str]:
-    """Return a pattern of a table's ``forms``, with capital letters or without."""
+    """Return the compiled pattern of a table's ``forms``, case-sensitive or not."""
     forms: dict[str, str] = registry.table(__file__, table)["forms"]
     return re.compile(forms[name].replace("\n", ""), re.I)
 
 
 @cache
 def _entries(of: str) -> tuple[_Entry, ...]:
-    """Return what counts for a kind of name, the weightiest first."""
+    """Return the signs that apply to a kind of name, by descending weight."""
     table = registry.table(__file__, "clauses")["evidence"]
     mine = [one for one in table if of in one.get("of", [of])]
     entries = (
@@ -61,7 +61,7 @@ def _entries(of: str) -> tuple[_Entry, ...]:
 
 
 def evidence_of(of: str, line: str, start: int, end: int) -> Evidence:
-    """Return how surely the name at `start` is there.
+    """Return the evidence that the machine has what the name at `start` denotes.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def evidence_of(of: str, line: str, start: int, end: int) -> Evidence:
 
 
 def _parts(line: str, start: int, end: int) -> dict[str, str]:
-    """Return the words around a name by how near they stand."""
+    """Return the words around a name, grouped by their distance."""
     before, after = line[:start], line[end:]
     near = before[-CLAUSE:]
     behind = re.split(r"[.!?](?=\s)", after, maxsplit=1)[0][: CLAUSE // 2]

@@ -1,4 +1,4 @@
-"""Versions and names of drivers in the words of people, and makers that these words show."""
+"""Versions and names of drivers in prose, and the makers that they imply."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VERSION = (
     r"\d{4}\.\d(?= \(HSA))(?![\d.])"
 )
 OF_DRIVER = re.compile(_VERSION)
-# What the makers call their packages on Windows: Adrenalin's year and month, Intel's build.
+# Version schemes of driver packages on Windows: Adrenalin's year and month, Intel's build.
 PACKAGE = {
     "amd": r"\b(\d\d\.\d{1,2}\.\d{1,2})\b",
     "intel": r"(?<![\d.])(\d{2,3}\.\d{4})\b",
@@ -43,12 +43,12 @@ def amd_package(text: str) -> tuple[str, bool] | None:
 
 
 def nvidia_driver(text: str, labelled: str) -> tuple[str, bool]:
-    """Return the version of NVIDIA's driver or ``""``, and whether it is surely NVIDIA's.
+    """Return the version of NVIDIA's driver or ``""``, and whether it is certainly NVIDIA's.
 
     Parameters
     ----------
     labelled
-        What a label of the text says of it; this counts first.
+        The driver's version according to a label of the text, which takes precedence.
     """
     module = _MODULE.search(text)
     own = labelled or _best("nvidia", text) or (module[1] if module else "")
@@ -57,12 +57,12 @@ def nvidia_driver(text: str, labelled: str) -> tuple[str, bool]:
 
 
 def kernel_driver(text: str) -> str:
-    """Return the module of the kernel that a person says to drive a card, or ``""``."""
+    """Return the kernel module that drives a card according to the text, or ``""``."""
     return _best("module_said", text).lower().replace("noveau", "nouveau")
 
 
 def _best(name: str, text: str) -> str:
-    """Return what the surest match in the lines of a text says, or ``""``."""
+    """Return the most certain match in the lines of a text, or ``""``."""
     best, words = 0, ""
     for line in text.splitlines():
         for match in form("drivers", name).finditer(line):
@@ -73,14 +73,14 @@ def _best(name: str, text: str) -> str:
 
 
 def makers_by_driver(text: str) -> Iterator[Vendor]:
-    """Yield the makers whose driver or library writes in a text, or is blamed there."""
+    """Yield the makers whose driver or library prints lines in a text or is blamed there."""
     for maker, words in registry.table(__file__, "drivers")["makers"].items():
         if re.search(words.replace("\n", ""), text):
             yield maker
 
 
 def paired_makers(text: str) -> list[Vendor]:
-    """Return the makers of two GPUs that a text names together, as of a hybrid laptop."""
+    """Return the makers of two GPUs named together in a text, as for a hybrid laptop."""
     for line in text.splitlines():
         pair = (
             form("drivers", "paired").search(line)

@@ -1,4 +1,4 @@
-"""DXVK's log, of games on Wine: each device with the heaps of its memory."""
+"""Log of DXVK, which runs games on Wine: each device with its memory heaps."""
 
 from __future__ import annotations
 

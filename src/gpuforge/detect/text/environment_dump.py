@@ -1,4 +1,4 @@
-"""Dumps of environments: PyTorch's and vLLM's ``collect_env``, and those that quote them."""
+"""Environment dumps: ``collect_env`` of PyTorch and vLLM, and those that include it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MODELS = re.compile(
     r"^[ \t*\-]{0,8}GPU models and configuration\s*:[ \t]*(.*(?:\n[ \t]*GPU \d+: .*)*)", re.I | re.M
 )
 _INTEL = re.compile(r"^[ \t*\-]{0,8}Intel GPU models onboard:((?:\s*\n[ \t]*\* .*)+)", re.M)
-# What the dumps say where there is nothing.
+# Placeholders for missing values.
 _NOTHING = re.compile(r"no cuda|could not collect|n/?a|none|", re.I)
 
 

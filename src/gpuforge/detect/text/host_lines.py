@@ -1,4 +1,4 @@
-"""The host that a text tells of: its system, processor and C library, by ``host_lines.toml``."""
+"""The host that a text describes: system, processor and C library, by ``host_lines.toml``."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _CPU = re.compile(
     r"Apple M\d|R[3579][- ]\d{4}|Atom|\d{4}X(?:3D)?|1[0-4]\d00\w?|ARM|Cortex|Neoverse|Ampere|"
     r"POWER\d)\b"
 )
-# A question tells of no system, unless it is about the writer's own.
+# A question says nothing about the system, unless it is about the writer's own.
 _QUESTION = re.compile(r"(?:^|(?<=[.!?\n]))(?![^.!?\n]*\b[Mm]y\b)[^.!?\n]*\?(?=\s|$)")
 
 
 @cache
 def _words(table: str) -> dict[str, re.Pattern[str]]:
-    """Return the patterns of ``systems``, those of an answer, or those of prose."""
+    """Return the patterns of ``systems``, for answers or for prose."""
     words: dict[str, str] = registry.table(__file__, "host_lines")[table]
     return {name: re.compile(form.replace("\n", ""), re.I) for name, form in words.items()}
 
@@ -51,7 +51,7 @@ def _lines(table: str) -> dict[str, list[re.Pattern[str]]]:
 
 @cache
 def _spoken() -> re.Pattern[str]:
-    """Return how people say which system they use."""
+    """Return the pattern of phrases in which people say which system they use."""
     linux = _words("systems")["linux"].pattern
     return re.compile(
         rf"\b(?<!works )(?<!tested )(?:on|use|using|running|run|under)\s+"
@@ -66,7 +66,7 @@ def _spoken() -> re.Pattern[str]:
 
 
 def read(text: str, route: str, seen: Seen) -> None:
-    """Add what a text says of the host."""
+    """Add what a text says about the host."""
     told = labels_of(text)
     text = "\n".join(line[:LINE_LIMIT] for line in told_lines(text))
     for platform, patterns in _lines("platforms").items():
@@ -110,7 +110,7 @@ def _labelled(label: Label) -> Mapping[str, str]:
 
 
 def _named_system(text: str) -> str | None:
-    """Return the system that people say they use, or the only one that they name."""
+    """Return the system that the writer claims to use, or else the only one named."""
     spoken = _spoken().search(text)
     if spoken and (system := _system_in(next(filter(None, spoken.groups())))):
         return system

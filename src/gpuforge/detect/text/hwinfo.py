@@ -1,4 +1,4 @@
-"""``hwinfo``'s graphics cards, and devices that a configuration space describes word by word."""
+"""Graphics cards of ``hwinfo``, and devices in dumps of their PCI configuration space."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuforge.detect.seen import Seen
 from gpuforge.facts import Driver, Vendor
 
 PROGRAM = "hwinfo"
-# What hwinfo calls a card that it has no name for.
+# hwinfo's placeholders for cards it has no name for.
 _NAMELESS = re.compile(r"(VGA|Display|3D) (compatible )?controller$")
 
 

@@ -1,4 +1,4 @@
-"""``inxi``: its Graphics, CPU and System lines, wrapped as the terminal was wide."""
+"""``inxi``: its Graphics, CPU and System sections, wrapped at the terminal's width."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuforge.detect.seen import Seen
 from gpuforge.facts import Driver, Failed
 
 PROGRAM = "inxi"
-# The next key of a line, which ends the value of the one before.
+# The next key on a line, which ends the value before it.
 _NEXT = r"(?=\s+(?:[a-zA-Z][\w-]*(?: ID| bits)?:|$)|$)"
 _PARTS = re.compile(
     r"^[ \t]*(System|Machine|Battery|Memory|CPU|Graphics|Audio|Network|Bluetooth|RAID|Drives|"
@@ -35,13 +35,13 @@ def read(text: str, route: str, seen: Seen) -> None:
 
 
 def parse_inxi(text: str) -> list[tuple[str, str]]:
-    """Return name and one-line text of each part."""
+    """Return the name and the unwrapped text of each section."""
     pieces = _PARTS.split(text)
     bodies = (" ".join(body.split()) for body in pieces[2::2])
     parts = list(zip(pieces[1::2], bodies, strict=False))
     for place, (name, body) in enumerate(parts[1:], 1):
         if name == "Info" and parts[place - 1] == ("CPU", ""):
-            parts[place] = ("CPU", body)  # the part's own line, below its heading
+            parts[place] = ("CPU", body)  # the section's own line, below its heading
     return parts
 
 

@@ -1,4 +1,4 @@
-"""The kernel's log, from ``dmesg``, the journal or a file: what each driver says of its cards."""
+"""Kernel log, from ``dmesg``, the journal or a file: what each driver logs about its cards."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def read(text: str, route: str, seen: Seen) -> None:
 
 
 class _Log:
-    """The cards as far as the lines have told of them.
+    """The cards in the lines read so far.
 
-    Lines without an address speak of the card that the driver is setting up: the one that was
-    named last, until it is ready.
+    A line without an address is about the card that the driver is initialising: the one named
+    last, until it is ready.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class _Log:
         return card
 
     def _bind(self, driver: str, address: str) -> None:
-        """Say that a driver serves the card at an address, which may be the one being set up."""
+        """Set the driver of the card at an address, which may be the one being initialised."""
         name = driver.removesuffix("-drm")
         place = pci_address(address)
         known = any(card.get("pci_address") == place for card in self.cards)

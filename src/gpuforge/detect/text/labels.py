@@ -1,4 +1,4 @@
-"""Lines that name what they tell: ``GPU: RTX 3060``, headings of forms, rows of tables."""
+"""Labelled values: ``GPU: RTX 3060``, answers below a form's headings, rows of tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import islice
 from gpuforge import registry
 from gpuforge.detect.notation import lines_of
 
-# How many lines below a heading its answer stands at most, and how many it has.
+# How many lines below a heading its answer may start, and how many lines it may have.
 REACH, ANSWERS = 4, 12
 FIRST_LINES, LAST_LINES = 4000, 500
 _PAIR = re.compile(
@@ -29,7 +29,7 @@ _NUMBER = re.compile(
     re.I,
 )
 _UNIT = re.compile(r"[(\[]\s*(mi?b|gi?b|bytes)\b\s*[)\]]?", re.I)
-# A line that opens the facts of one device, as hashcat's, which shows a device by each runtime.
+# A line that starts the facts of one device, as in hashcat, which lists it once per runtime.
 _OPENING = re.compile(
     r"^\W*(?:(?:backend|opencl|cuda|hip|metal|vulkan)\s)?(?:device|gpu|adapter|card)(?:\sid)?\s?[#\[]?(\d{1,2})\]?"
     r"(?:\s\(alias: #?(\d{1,2})\))?[\s:=-]*$",
@@ -37,10 +37,10 @@ _OPENING = re.compile(
 )
 _RULE = re.compile(r"^[\s|:+=\u2500-\u257f-]+$")
 _BLANKS = re.compile(r"\s{2,}")
-# What heads the column of a table that counts the devices.
+# Headings of a table's column that numbers the devices.
 _COUNTED = re.compile(r"#|gpu|id|index|idx|no\.?|device", re.I)
-# Maker and part on the PCI bus beside each other, in hexadecimal: of a device's key on Windows, a
-# module's alias, JSON; and in decimal.
+# A pair of PCI vendor and device ids, in hexadecimal, as in a Windows device key, a module alias
+# or JSON, and in decimal.
 _IDS = re.compile(
     r"VEN_(?P<a>10DE|1002|8086)&DEV_(?P<b>[0-9A-F]{4})|"
     r"pci:v0000(?P<c>10DE|1002|8086)d0000(?P<d>\w{4})|"
@@ -55,15 +55,15 @@ _IDS = re.compile(
 
 @dataclass(frozen=True)
 class Label:
-    """One thing that a text tells by name.
+    """One labelled value.
 
     Attributes
     ----------
-    line : number of the line
-    facts : what the label asks for, such as ``name``; several where it is ambiguous
-    value : the answer
-    numbers : which devices are meant, as the text counts
-    unit : of a size whose label names one
+    line : line number
+    facts : the facts that the label names, such as ``name``; several if it is ambiguous
+    value : the text after the label
+    numbers : which devices are meant, as the text numbers them
+    unit : the unit of a size, if the label names it
     """
 
     line: int
@@ -81,7 +81,7 @@ def _meanings() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 @lru_cache(maxsize=4096)
 def facts_of(label: str) -> frozenset[str]:
-    """Return what a label asks for, by its words alone, also where they are joined: ``gpuName``."""
+    """Return the facts that a label's words name, even if joined as in ``gpuName``."""
     if re.search(r"gfx\d", label):
         return frozenset()
     parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", label)
@@ -97,14 +97,14 @@ def _asked_by(label: str) -> frozenset[str]:
 
 
 def told_lines(text: str) -> list[str]:
-    """Return the lines in which people tell of a machine: those of a long text's ends."""
+    """Return the lines to read; of a long text, those at its beginning and end."""
     lines = lines_of(text)
     return lines[:FIRST_LINES] + lines[FIRST_LINES:][-LAST_LINES:]
 
 
 @lru_cache(maxsize=2)
 def labels_of(text: str) -> tuple[Label, ...]:
-    """Return what a text tells by name, line by line."""
+    """Return the labelled values of a text, line by line."""
     return tuple(_labels(told_lines(text)))
 
 
@@ -144,7 +144,7 @@ def _label(line: int, head: str, value: str, numbers: tuple[int, ...] = ()) -> I
 
 
 def _ids(number: int, line: str) -> Iterator[Label]:
-    """Yield PCI ids that stand in pairs, such as ``10de:1b80``."""
+    """Yield pairs of PCI ids, such as ``10de:1b80``."""
     if not any(word in line for word in ("VEN_", "pci:v", "endor", "ENDOR")):
         return
     for match in _IDS.finditer(line[:1000]):
@@ -158,14 +158,14 @@ def _ids(number: int, line: str) -> Iterator[Label]:
 
 
 def _numbers(head: str) -> tuple[int, ...]:
-    """Return which devices a label means: of ``GPU 0,1``, ``Graphics card #1 VRAM``, ``GPU[0]``."""
+    """Return the device numbers in ``GPU 0,1``, ``Graphics card #1 VRAM`` or ``GPU[0]``."""
     shown = _NUMBER.search(head)
     listed = next((part for part in shown.groups() if part), "") if shown else ""
     return tuple(int(part) for part in listed.split(",") if part)[:64]
 
 
 def _pairs(number: int, line: str) -> Iterator[Label]:
-    """Yield the labels in one line, each value up to the next label."""
+    """Yield the labels of one line; each value ends at the next label."""
     matches = [(*_head(match), match.end()) for match in _PAIR.finditer(line)]
     matches = [match for match in matches if facts_of(match[0])]
     ends = [*(start for _, start, _ in matches[1:]), len(line)]
@@ -175,7 +175,7 @@ def _pairs(number: int, line: str) -> Iterator[Label]:
 
 
 def _head(match: re.Match[str]) -> tuple[str, int]:
-    """Return a label and where it begins: what stands before its last comma is another's value."""
+    """Return a label and its start; text before its last comma belongs to the previous value."""
     head = match[1].rpartition(", ")[2]
     if head != match[1] and not facts_of(match[1]):
         return head, match.end(1) - len(head)
@@ -197,5 +197,5 @@ def _below(number: int, lines: list[str]) -> Iterator[Label]:
         if not value or value.startswith(("#", "**", "```", "<")) or any(_pairs(below, value)):
             return
         if value[0] in "-*•+" and (equal := answers.count(value)) > 1:
-            value = f"{equal} x {value.lstrip('-*•+ ')}"  # a list names each of several equal ones
+            value = f"{equal} x {value.lstrip('-*•+ ')}"  # a list repeats equal devices
         yield from _label(below, words, value.lstrip("-*•+ \t"))

@@ -1,6 +1,6 @@
-"""``lshw``: text, JSON (not valid in older releases), XML, ``-short`` and ``-businfo``.
+"""``lshw``: text, JSON (invalid in older releases), XML, ``-short`` and ``-businfo``.
 
-A card that no driver claimed is shown here, as is the second GPU of a laptop.
+It also shows cards that no driver claimed and the second GPU of a laptop.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read(text: str, route: str, seen: Seen) -> None:
 
 
 def parse_lshw(text: str) -> list[dict[str, str]]:
-    """Return the words of each display: product, vendor, businfo, driver, unclaimed."""
+    """Return the fields of each display: product, vendor, businfo, driver, unclaimed."""
     if re.search(r'"class"\s*:\s*"display"|<node id="display', text):
         return _of_marks(text)
     found = []
@@ -68,7 +68,7 @@ def _entry(fields: dict[str, str], driver: str, unclaimed: bool) -> dict[str, st
 
 
 def _of_marks(text: str) -> list[dict[str, str]]:
-    """Return the displays of JSON or XML, which may be cut or lack its commas."""
+    """Return the displays of JSON or XML, which may be truncated or lack commas."""
     found = []
     for block in re.split(r'(?="id"\s*:\s*")|(?=<node )', text):
         head = re.match(r'"id"\s*:\s*"(\w+)|<node id="(\w+)', block)

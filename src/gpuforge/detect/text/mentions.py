@@ -1,4 +1,4 @@
-"""Products that sentences and lines of logs name, where they say that the GPU is there."""
+"""GPUs mentioned in sentences and log lines that imply that the machine has them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from gpuforge.detect.text.labels import told_lines
 from gpuforge.detect.text.products import Product, bare_products_in, products_in, without_families
 from gpuforge.facts import Vendor
 
-# Who names more products of one vendor than this, and none surely, speaks of GPUs in general.
+# Text with more products of a vendor than this, none of them certain, is about GPUs in general.
 PRODUCTS_AT_MOST, SURE = 2, 7
 LINE_LIMIT, LINES_AT_MOST = 600, 1500
-# Of which one stands in each line that names a product; a search for words is the cheapest.
+# Every line that names a product has one of these; searching for plain words is cheapest.
 _HINTS = (
     "rtx gtx geforce quadro tesla titan nvidia radeon rx instinct mi1 mi2 mi3 mi5 mi6 mi8 mi- amd "
     "ati vega intel arc graphics iris gma apple m1 m2 m3 m4 m5 gpu card jetson grid 0s strix mx gt "
     "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a7 a8 b5 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 hd "
     "t4 p4 k1 k2 k4 m6 xavier orin tx my xt 0ti super 090 080 070 060 050"
 ).split()
-# What the score of a name begins with: a full name is one, a number may be anything.
+# Initial score by kind of name: a full name is unambiguous, a number may be anything.
 _BASE = {"gpu": 1, "bare": -2, "maker": -1, "driver": -3}
-# What ends before a product that is listed beside the one before it.
+# How the text before a product ends if the product continues a list.
 _LISTED = re.compile(r"^(?!.*[.!?]\s+(?-i:[A-Z])).*(?:[,+/&]|\band)\W*$", re.I)
 _SUCH = re.compile(r"\b(?:such as|like|e\.g\.?)(?: an?| the)?(?: \S+)? ?$")
-# A question speaks of what there may be, unless it is about the writer's own.
+# A question says nothing about the machine, unless it is about the writer's own.
 _ASKED = re.compile(r"^[^.!?]*\?")
 _OWN = re.compile(r"\b(my|our|I have|I've|I use)\b", re.I)
 _QUOTES = re.compile(r"^(#+ |[>*\u2022`+\s-]+|\[(?!previous|old)[^\]\d]{2,40}\]:?\s)+", re.I)
@@ -37,15 +37,15 @@ _QUOTES = re.compile(r"^(#+ |[>*\u2022`+\s-]+|\[(?!previous|old)[^\]\d]{2,40}\]:
 
 @dataclass(frozen=True)
 class Mention:
-    """A product of which a text says that it is there.
+    """A product that the machine has according to a text.
 
     Attributes
     ----------
-    number : which device it is, as the text counts
-    words : what stands in its line, where no other product does
+    number : which device it is, as the text numbers them
+    words : the words of its line, if that names no other product
     counted : whether the sentence says how many cards there are
-    score : how surely it is there, 0 where it counts only if nothing else is
-    doubtful : whether the words leave open that it is there
+    score : how certain it is; 0 if it counts only where nothing else does
+    doubtful : whether the text leaves open that the machine has it
     """
 
     line: int
@@ -58,7 +58,7 @@ class Mention:
 
 
 def mentions_in(text: str) -> Iterator[Mention]:
-    """Yield each product once that a person or a program says to be there."""
+    """Yield each product once that the machine has according to a person or a program."""
     found: dict[tuple[Vendor, frozenset[str], int | None], Mention] = {}
     doubtful: dict[frozenset[str], Mention] = {}
     for one in (one for number, line in _telling(text) for one in _of_line(number, line)):
@@ -82,7 +82,7 @@ def mentions_in(text: str) -> Iterator[Mention]:
 
 
 def _telling(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the first lines that may name a GPU, with their numbers."""
+    """Yield the first lines that may name a GPU, numbered."""
     lines = (line[:LINE_LIMIT] for line in told_lines(text))
     telling = ((number, line) for number, line in enumerate(lines) if _may_name(line))
     return islice(telling, LINES_AT_MOST)
@@ -96,9 +96,9 @@ def _may_name(line: str) -> bool:
 def _plausible(
     found: dict[tuple[Vendor, frozenset[str], int | None], Mention],
 ) -> Iterator[Mention]:
-    """Yield what is there: no family beside its product, none of a vendor with too many."""
+    """Yield the credible ones: no family beside its product, no vendor with too many products."""
     kept = without_families(list(found.items()), lambda one: (one[0][0], one[1].product.name))
-    apples = [words for vendor, words, _ in found if vendor == "apple"]  # M1 may be of M1 Pro
+    apples = [words for vendor, words, _ in found if vendor == "apple"]  # M1 may be part of M1 Pro
     kept = [one for one in kept if not any(one[0][1] < words for words in apples)]
     numbered = {(vendor, words) for (vendor, words, number), _ in kept if number is not None}
     own = [one for (v, words, n), one in kept if n is not None or (v, words) not in numbered]
@@ -113,11 +113,11 @@ def _plausible(
 
 
 def _makers(text: str, told: set[Vendor]) -> Iterator[Mention]:
-    """Yield each maker once of "my card" of which no product is named; another's beside it too."""
+    """Yield each maker once of whose cards the text names no product, as in "my AMD card"."""
     best: dict[Vendor, tuple[int, str]] = {}
     for _, line in _telling(text):
         for match in form("clauses", "maker").finditer(line):
-            # What a tool says of "the NVIDIA driver" tells of no card.
+            # A tool's message about "the NVIDIA driver" does not imply a card.
             base = _BASE["driver" if "driver" in match[0].lower() else "maker"]
             score = base + evidence_of("maker", line, *match.span()).score + (2 if match[2] else 0)
             vendor = vendor_named_in(next(filter(None, match.groups())))
@@ -131,14 +131,14 @@ def _makers(text: str, told: set[Vendor]) -> Iterator[Mention]:
 
 
 def _of_line(number: int, line: str) -> Iterator[Mention]:
-    """Yield the products of a line that are there, or may be."""
+    """Yield the products of a line that the machine has or may have."""
     bare = _QUOTES.sub("", line).rstrip(" *`").replace("**", "")
     products = _candidates(bare)
     many, title = bool(form("clauses", "many").search(bare)), line.lstrip().startswith("#")
-    last: Product | None = None  # the one before, if it is there
+    last: Product | None = None  # the previous one, if it counts
     for kind, product in products:
         score, which = _judged(bare, kind, product, last, title=title)
-        # T-Rex writes the bus in the place of the device: [00:01.0].
+        # T-Rex prints the bus in the device's position: [00:01.0].
         alone = len({product_of(one.name) for _, one in products}) == 1
         words = bare if alone and not re.search(r"\[\d\d:", bare) else ""
         if score >= (PERHAPS if kind == "gpu" else THERE):
@@ -151,7 +151,7 @@ def _of_line(number: int, line: str) -> Iterator[Mention]:
 
 
 def _candidates(line: str) -> list[tuple[str, Product]]:
-    """Return all that a line may name, each with the kind of its name, in their order."""
+    """Return every possible product in a line with the kind of its name, in order."""
     products = products_in(line)
     asks = None if products else form("clauses", "asks").search(line)
     if asks:
@@ -171,10 +171,10 @@ def _candidates(line: str) -> list[tuple[str, Product]]:
 def _judged(
     line: str, kind: str, product: Product, last: Product | None, *, title: bool
 ) -> tuple[int, int | None]:
-    """Return how surely a product is there, and which device it is as the text counts.
+    """Return the score of a product, and which device it is as the text numbers them.
 
-    What a pattern cannot say, whether a question asks for others or a list goes on, weighs as much
-    as `mark`, `general`, `mine` and `name` do in the table.
+    What patterns cannot express, such as a question about other GPUs or the rest of a list, has
+    the weight of `mark`, `general`, `mine` and `name` in the table.
     """
     evidence = evidence_of(kind, line, product.start, product.end)
     score, said = _BASE[kind] + evidence.score, evidence.said

@@ -1,4 +1,4 @@
-"""A Kubernetes node: labels of GPU feature discovery, its resources, HAMi's register."""
+"""Kubernetes nodes: labels of GPU feature discovery, resources, and HAMi's registration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GPUS_AT_MOST = 64
 _PAIR = re.compile(
     r"\b((?:nvidia|amd|beta\.amd|gpu\.intel)\.com/[\w.-]+)[\"']?\s*[=:]\s*[\"']?([^\s\"',]{1,80})"
 )
-# Labels hold no blanks; some hyphens belong to the name.
+# Labels contain no blanks, but some hyphens belong to the name.
 _SPACES = re.compile(
     r"(?<=NVIDIA)-|(?<=GeForce)-|(?<=[RG]TX)-|(?<=Tesla)-|(?<=Quadro)-|(?<=TITAN)-"
 )
@@ -24,7 +24,7 @@ _HAMI = re.compile(
 
 
 def read(text: str, route: str, seen: Seen) -> None:
-    """Add the GPUs that the node of a text offers."""
+    """Add the GPUs that the node described in a text offers."""
     for maker in set(re.findall(r"pci-(?:03\d\d_)?(10de|1002)\w*\.present", text)):
         vendor = vendor_of(maker)
         if vendor:

@@ -1,4 +1,4 @@
-"""A machine of which a text alone is known."""
+"""A probe for a machine that is known only from text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class PastedProbe(Probe):
-    """Outputs that were found in a text, each under the name of its program.
+    """Outputs found in a text, each under the name of its program.
 
     Parameters
     ----------
     outputs
         Program and output of each.
     recorded
-        The recorded machine that the text belongs to; without one, nothing else is known.
+        The recorded machine that the text belongs to; without it, nothing else is known.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class PastedProbe(Probe):
 
     @property
     def platform(self) -> str:
-        """The platform of the recorded machine; a text alone has ``unknown``."""
+        """The platform of the recorded machine; ``unknown`` without one."""
         return self._recorded.platform if self._recorded else "unknown"
 
     def read_bytes(self, path: str) -> Reading[bytes]:

@@ -1,4 +1,4 @@
-"""Products that a line names, in whatever words, by the grammar in ``products.toml``."""
+"""GPU products named in a line, in any spelling, by the grammar in ``products.toml``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _TIMES = re.compile(
 OF_PROCESSOR = re.compile(
     r"\b(?:Ryzen|Athlon|A\d+-\d{4}\w*)[^,;|+()\n]{0,40}\b(?:with|w/)\s$", re.I
 )
-_PAIR = {"dual", "both", "quad"}  # of a board's name, such as ASUS Dual, it is a part
+_PAIR = {"dual", "both", "quad"}  # but part of a board's name, such as ASUS Dual
 _BOARD = re.compile(r"\b(?:ASUS|Palit|OC|edition|KFA2|Gainward)\W+dual\W+$", re.I)
-# Code names and families, which beside a product are its own.
+# Code names and families; next to a product, they describe that product.
 _VAGUE = re.compile(
     r"(?:AMD |Intel )?(?:DG2|Battlemage|Navi \d\d|Vega [12]0|Radeon RX)|"
     r"(?:Intel(?:\(R\))? )?(?:Graphics|U?HD)|"
@@ -35,7 +35,7 @@ _VAGUE = re.compile(
 _HAVE = re.compile(
     r"\b(?:have|has|with|using|on|got|of|by|use|shows|sees) (?:only )?(\d{1,2}) $", re.I
 )
-# Revisions and the signs of trade marks, of which the patterns know nothing.
+# Revisions and trademark signs, which the patterns do not cover.
 _NOISE = re.compile(r"\(rev \w\w\)|\((?:R|TM|C)\)|[®™]", re.I)
 _RIG = re.compile(
     r"\b(\d{1,2})[ -]?x?[ -]?(?:GPUs?|cards?) (?:system|rig|server|machine|node|box|setup|PC)s? "
@@ -46,7 +46,7 @@ _MORE = re.compile(
     r"^s?(?:\s(?:GPUs?|cards?))?(?:\s?\(\d+\s?Gi?B\))?[\s(,]{0,3}[x×*]\s?(\d{1,2})\b", re.I
 )
 _PLURAL = re.compile(r"^s\b|^\s?\(each\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re.I)
-# Memory beside a name; what is called RAM alone is the computer's.
+# A memory size next to a name; plain "RAM" means main memory.
 _SIZE = r"(\d{1,3}(?:\.\d+)?)\s?G(?:i?Bs?|o)?(?![a-z\d_])"
 _AFTER = re.compile(
     r"^(?:'?s)?(?:,?\s(?:GPUs?|Laptop|Mobile|LHR|OC|FE|Gaming|Founders Edition|Armor|Nitro\+?|"
@@ -64,14 +64,14 @@ _BEFORE = re.compile(rf"(?:^|[\s(]|(?<=\d[x×])){_SIZE}(?:\sVRAM)?\s+$", re.I)
 
 @dataclass(frozen=True)
 class Product:
-    """A product that a text names.
+    """A product named in a text.
 
     Attributes
     ----------
-    name : as it is written, without memory and number
-    start, end : where the name stands
-    count : how many of it the text tells of
-    total_bytes : memory that stands beside the name
+    name : as written, without memory size and count
+    start, end : span of the name
+    count : how many of them the text mentions
+    total_bytes : the memory size next to the name
     """
 
     vendor: Vendor
@@ -84,7 +84,7 @@ class Product:
 
 @cache
 def _patterns(kind: str) -> tuple[tuple[Vendor, re.Pattern[str]], ...]:
-    """Return the patterns of ``full``, ``short`` or ``bare`` names, each with its vendor."""
+    """Return the patterns of ``full``, ``short`` or ``bare`` names with their vendors."""
     found = []
     for entry in registry.table(__file__, "products")["product"]:
         maker, names, brief = (entry[key].replace("\n", "") for key in ("maker", "names", "short"))
@@ -95,7 +95,7 @@ def _patterns(kind: str) -> tuple[tuple[Vendor, re.Pattern[str]], ...]:
 
 
 def _bounded(forms: str) -> re.Pattern[str]:
-    """Return a pattern of whole words; a plural is one of them."""
+    """Return a pattern that matches whole words only, plurals included."""
     return re.compile(
         rf"(?:(?<![a-z0-9_.-])|(?<=\d[x*])|(?<=[a-z]\.)(?=[a-z]))(?:{forms})(?![a-rt-z\d]|\.\d|\s?[KMG]i?B\b|\s?[%°])",
         re.I,
@@ -103,17 +103,17 @@ def _bounded(forms: str) -> re.Pattern[str]:
 
 
 def is_vague(name: str) -> bool:
-    """Return whether a name is of a family or a chip, and tells no product."""
+    """Return whether a name denotes a family or a chip, not a product."""
     return bool(_VAGUE.fullmatch(name))
 
 
 def products_in(text: str, *, asked: bool = False) -> list[Product]:
-    """Return the products that a line names, in their order.
+    """Return the products named in a line, in order.
 
     Parameters
     ----------
     asked
-        Whether the text answers a question for a GPU, so that short names such as ``3090`` count.
+        Whether the text is the answer to "which GPU?", so that short names such as ``3090`` count.
     """
     text = text.replace("_", " ")
     found = _named(text, *(("full", "short") if asked else ("full",)))
@@ -127,22 +127,22 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
             and re.fullmatch(r"\s?[(\[]\s?", text[last.end : one.start])
         )
     ]
-    # Beside another, the GPU that a processor's name ends with is a part of that name.
+    # Next to another GPU, the one that ends a processor's name is only part of that name.
     return [one for one in found if len(found) == 1 or not OF_PROCESSOR.search(text[: one.start])]
 
 
 def bare_products_in(text: str) -> list[Product]:
-    """Return what may be a product if the words around say so: ``3090``, ``M1``."""
+    """Return what may be a product, depending on the words around it: ``3090``, ``M1``."""
     return _named(text, "bare")
 
 
 def without_families(named: list[T], key: Callable[[T], tuple[Vendor | None, str]]) -> list[T]:
-    """Return what is left without families where a product of the same vendor is named.
+    """Drop families where a product of the same vendor is named too.
 
     Parameters
     ----------
     key
-        What gives the vendor and the name, ``""`` where there is none.
+        Returns the vendor and the name (``""`` if there is none) of an item.
     """
     told = [(one, *key(one)) for one in named]
     exact = {vendor for _, vendor, name in told if name and not is_vague(name)}
@@ -150,7 +150,7 @@ def without_families(named: list[T], key: Callable[[T], tuple[Vendor | None, str
 
 
 def _named(text: str, *kinds: str) -> list[Product]:
-    """Return the names of some kinds in their order, those of the first kind before others."""
+    """Return the names of some kinds in order; where they overlap, the first kind wins."""
     found: list[Product] = []
     plain = _NOISE.sub(lambda sign: " " * len(sign[0]), text[:1000])
     for vendor, pattern in (one for kind in kinds for one in _patterns(kind)):
@@ -177,7 +177,7 @@ def _product(vendor: Vendor, match: re.Match[str], text: str, plain: str) -> Pro
 
 
 def _counts(before: str, after: str) -> Iterator[int]:
-    """Yield the numbers beside a name that say how many there are."""
+    """Yield the numbers next to a name that give a count."""
     more, times = _MORE.match(after), _TIMES.search(before)
     if more:
         yield min(int(more[1]) or 1, GPUS_AT_MOST)

@@ -1,4 +1,4 @@
-"""Logs of programs that name the GPU they run on, by the lines in ``run_log.toml``."""
+"""Logs of programs that name the GPU they run on, by the patterns in ``run_log.toml``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpuforge.facts import Driver, Toolkit, Vendor
 PROGRAM = "lines"
 _LIBRARIES: dict[str, Vendor] = {"cuda": "nvidia", "rocm": "amd", "oneapi": "intel"}
 _SHARED = {"0": False, "1": True, "discrete": False, "integrated": True, "igpu": True}
-# How many lines a device's own lines stand apart at most.
+# How many lines apart the lines of one device may be.
 REACH = 4
 
 
@@ -76,13 +76,13 @@ def _add(
     found: dict[tuple[str, str], _Device],
     seen: Seen,
 ) -> None:
-    """Add what one line says: of a device, of the one before it, or of each of a vendor."""
+    """Add one line's facts: of a device, of the one before it, or of all of a vendor."""
     tool, name = entry["tool"], said.get("name", "")
     last = next((one for one in reversed(found.values()) if one.tool == tool), None)
     near = last is not None and number - last.line <= entry.get("reach", REACH)
     vendor = entry.get("vendor") or _LIBRARIES.get(said.get("library", "").lower())
     vendor = vendor or pci_ids.vendor_of(said.get("maker", "").lower())
-    # ROCm's builds of a program print the lines of CUDA's.
+    # ROCm builds of a program print the same lines as CUDA builds.
     vendor = pci_ids.vendor_named_in(name) or vendor
     if vendor is None and name and (products := products_in(name.replace("_", " "), asked=True)):
         vendor = products[0].vendor
@@ -98,7 +98,7 @@ def _add(
     if entry.get("continues") and near and last is not None:
         device = last
     elif vendor or entry.get("continues"):
-        # What stands before a device, such as its memory, waits for it without a vendor.
+        # Facts that precede a device, such as its memory, are kept for it without a vendor.
         waits = last is not None and near and last.vendor is None
         device = (
             last
@@ -114,7 +114,7 @@ def _add(
 
 
 def _unpacked(number: str) -> str:
-    """Return the address ``1a:00.0`` of NCCL's number 1a000."""
+    """Return the address ``1a:00.0`` for NCCL's 1a000."""
     digits = number.zfill(9)
     return f"{digits[-9:-5]}:{digits[-5:-3]}:{digits[-3:-1]}.{digits[-1]}" if number else ""
 
@@ -127,7 +127,7 @@ def _driver(said: dict[str, str], vendor: Vendor) -> Driver | None:
 
 
 def facts_of(said: dict[str, str], vendor: Vendor) -> Facts:
-    """Return facts from the groups of a line."""
+    """Return facts from the named groups of a line's match."""
     compute = said.get("compute", said.get("capability", ""))
     uuid, runtime = said.get("uuid", ""), said.get("runtime")
     numbers = [said.get(key, "0") for key in ("domain", "bus", "slot", "function")]

@@ -1,4 +1,4 @@
-"""Which tools' outputs a text holds; pure functions over ``sections.toml``."""
+"""Splitting a text into the outputs of tools; pure functions over ``sections.toml``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import cache
 from gpuforge import registry
 from gpuforge.probe import Output
 
-# Of a long text its beginning and its end are read: machines are described there, not amid a log.
+# Only the two ends of a long text are read: machines are described there, not inside a log.
 FIRST_LINES, LAST_LINES, LINE_LIMIT, MARGIN_LIMIT = 20_000, 2_000, 4000, 120
 LINES, PROSE = "lines", "prose"
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07]{0,200}\x07")
 _QUOTE = re.compile(r"^(?:> ?)+|^[+](?=\s+\S)")
 _FENCE = re.compile(r"^\s*(```+|~~~+|</?(?:details|summary|pre|code)\b[^>]*>)\w*\s*")
-# What loggers and containers write before a line: where it comes from, when, how grave it is.
+# Prefixes that loggers and containers add to a line: source, time, severity.
 _TIME = r"(?:\d{4}[-/.]?\d\d[-/.]?\d\d[T ]\s?)?\d{1,2}:\d\d:\d\d(?:[.,:-]\d{1,9})?Z?"
 _LEVEL = r"[\[(]?(?:INFO|DEBUG|WARN|WARNING|ERROR|TRACE|NOTICE|info|Info|Debug|Warning)[\])]?"
 _LOGGED = re.compile(
@@ -24,7 +24,7 @@ _LOGGED = re.compile(
     rf"(?:\[?{_TIME}\]?:?(?=\s|\[|$)(?:\s\||\s-\s[\w.]+(?=\s-\s))?)?"
     rf"(?:(?:\s*-\s|\s*){_LEVEL}(?:\s-\s|:\s|\s))?(?:-->\s)?(?:\+\s)?"
 )
-# What a form's question puts before lspci's line of a card.
+# A form's question before lspci's line of a card.
 _ASKED = re.compile(
     r"^[^:=]{1,40}[:=]\s*(?=(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d (?:VGA|3D|Display) )"
 )
@@ -54,9 +54,9 @@ class Section:
     lines: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """Return its lines, the indentation of the first taken off each, a line feed after each.
+        """Return its lines, dedented by the indentation of the first.
 
-        The last line has none: whether more followed is not known.
+        The last line has no line feed, as more may have followed.
         """
         margin = min(len(line) - len(line.lstrip()) for line in self.lines[:1])
         cut = (line[margin:] if not line[:margin].strip() else line.lstrip() for line in self.lines)
@@ -65,7 +65,7 @@ class Section:
 
 @dataclass(frozen=True)
 class _Sign:
-    """How the output of one program is known by a line."""
+    """A line by which the output of a program is recognised."""
 
     program: str
     words: tuple[str, ...]
@@ -95,7 +95,7 @@ def _signs() -> tuple[_Sign, ...]:
 
 
 def asked_for(source: str) -> bool:
-    """Return whether a recorded file is named by a tool whose output detectors read."""
+    """Return whether a recorded file is named after a tool whose output detectors read."""
     name = source.lower()
     return any(name == tool or name.startswith((f"{tool}.", f"{tool}-")) for tool in _ASKED_FOR)
 
@@ -114,7 +114,7 @@ def outputs_in(text: str, source: str = "") -> list[tuple[str, Output]]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines with their numbers, without what terminals and Markdown put around them."""
+    """Yield numbered lines, without what terminals and Markdown add."""
     numbered = list(enumerate(text.splitlines(), 1))
     for number, raw in numbered[:FIRST_LINES] + numbered[FIRST_LINES:][-LAST_LINES:]:
         line = _ESCAPE.sub("", raw[:LINE_LIMIT]) if "\x1b" in raw else raw[:LINE_LIMIT]
@@ -125,14 +125,14 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         logged = _LOGGED.match(line)
         line = line[logged.end() :] if logged and line[:1].strip() else line
         parts = [line]
-        if line.count("(UUID: GPU-") > 1:  # a list that lost its line ends
+        if line.count("(UUID: GPU-") > 1:  # a list that lost its line breaks
             parts = re.split(r"\s+(?=GPU \d+: )", line)
         for part in parts:
             yield number, part
 
 
 def sections_of(lines: list[tuple[int, str]]) -> list[Section]:
-    """Return the outputs that numbered lines hold, in their order."""
+    """Return the outputs in numbered lines, in order."""
     found: list[Section] = []
     current: Section | None = None
     signs = _signs_in("\n".join(line for _, line in lines).lower())
@@ -155,13 +155,13 @@ def sections_of(lines: list[tuple[int, str]]) -> list[Section]:
 
 
 def _signs_in(folded: str) -> tuple[_Sign, ...]:
-    """Return the signs that a line of a text in lower case may show, each with its words there."""
+    """Return the signs whose words occur in a lower-case text, so that its lines may match."""
     here = ((sign, tuple(word for word in sign.words if word in folded)) for sign in _signs())
     return tuple(replace(sign, words=words) for sign, words in here if words)
 
 
 def _recognised(line: str, signs: tuple[_Sign, ...]) -> tuple[str, bool, bool]:
-    """Return the program that a line belongs to or ``""``, whether it begins an output of it."""
+    """Return a line's program or ``""``, whether it starts an output, and whether it ends one."""
     folded = line.lower()
     for sign in signs:
         if sign.fits(line, folded):
@@ -170,5 +170,5 @@ def _recognised(line: str, signs: tuple[_Sign, ...]) -> tuple[str, bool, bool]:
 
 
 def _has_no_head(section: Section, signs: tuple[_Sign, ...]) -> bool:
-    """Return whether what stands so far, such as an error, may belong to the output that begins."""
+    """Return whether the lines so far, such as an error, may belong to the output that starts."""
     return not any(_recognised(line, signs)[1] for line in section.lines)

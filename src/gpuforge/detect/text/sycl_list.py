@@ -1,4 +1,4 @@
-"""llama.cpp's list of SYCL devices: a GPU stands there once for each runtime that serves it."""
+"""llama.cpp's list of SYCL devices, with a GPU listed once for each runtime that supports it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_GPU = re.compile(r"\bCPU\b|Processor|Xeon|Core\(TM\)|Ryzen|Emulation", re.I)
 
 
 def read(text: str, route: str, seen: Seen) -> None:
-    """Add the GPUs of a list, each once though level zero and OpenCL show it."""
+    """Add the GPUs of a list, each once even if Level Zero and OpenCL both show it."""
     rows = _DEVICE.findall(text) if "SYCL devices" in text else []
     served = Counter((name, version) for name, version, _ in rows)
     for name in dict.fromkeys(name for name, *_ in rows):

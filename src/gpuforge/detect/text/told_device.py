@@ -1,4 +1,4 @@
-"""A GPU as far as the labels and sentences of a text tell of it, and its facts from these words."""
+"""A GPU as described by the labels and sentences of a text, and its facts from these words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuforge.detect.seen import HEARSAY
 from gpuforge.detect.text.drivers import KERNEL_DRIVER, OF_DRIVER, OF_GL, PACKAGE
 from gpuforge.facts import Driver, Vendor
 
-# A field of 32 bits that is full, or ran over by some multiple of what it holds.
+# Sizes of a 32-bit field that is saturated or has overflowed.
 FULL_BYTES, CAPPED_FROM_BYTES = 2**32 - 2**28, 2**32 - 2**21
 SHARED = re.compile(r"(?<!not )\b(igpu|apu|integrated|on-?board|built-?in|unified mem)\b", re.I)
 OWN = re.compile(r"\b(dgpu|discrete|egpu|dedicated mem|discretegpu)\b", re.I)
@@ -28,7 +28,7 @@ OWN = re.compile(r"\b(dgpu|discrete|egpu|dedicated mem|discretegpu)\b", re.I)
 
 @dataclass
 class ToldDevice:
-    """A GPU as far as labels told of it."""
+    """A GPU as described so far."""
 
     vendor: Vendor | None
     line: int
@@ -40,7 +40,7 @@ class ToldDevice:
 
 
 def finished(device: ToldDevice) -> Facts:
-    """Return a device's facts from the words of the text."""
+    """Convert a device's words to facts."""
     said, vendor = device.said, device.vendor or "nvidia"
     facts = dict(device.facts)
     name, size_in_name = _without_size(str(facts.pop("name", "")))
@@ -58,14 +58,14 @@ def finished(device: ToldDevice) -> Facts:
     capability = re.search(r"(?<![\d.])(\d{1,2}\.\d)(?![\d.])", said.get("capability", ""))
     arch = said.get("gfx", "").strip("\"', ") if vendor == "nvidia" else ""
     if capability is None and re.fullmatch(r"\d{1,2}\.\d", arch):
-        capability = re.match(r"(.*)", arch)  # what LXD calls the architecture
+        capability = re.match(r"(.*)", arch)  # LXD's name for the capability
     if product := re.match(r"\W*([0-9a-f]{4})\W*$", said.get("product", ""), re.I):
         found = pci_id(pci_ids.maker_of(vendor), product[1])
     beside = facts.pop("memory_total_bytes", None)
     total = size_in_name or beside or _memory(said)
     by_name = pci_ids.integrated_by_name(vendor, as_makers_write(name), "") if name else None
     integrated = pci_ids.integrated(found)
-    if integrated is None:  # a word may be of another GPU, a product's name is not
+    if integrated is None:  # a word may be about another GPU, a product's name is not
         integrated = by_name if shared is None and vendor == "intel" else shared
     if by_name is False and vendor != "intel":
         integrated = None if shared else shared
@@ -83,13 +83,13 @@ def finished(device: ToldDevice) -> Facts:
 
 
 def _without_size(name: str) -> tuple[str | None, int | None]:
-    """Return a name without the memory that stands behind it, and that memory."""
+    """Split a name from the memory size that follows it."""
     behind = re.search(r"(?<=\w)[ (]+(\d{1,3})\s?GB\)?$", name)
     return (name[: behind.start()], int(behind[1]) << 30) if behind else (name or None, None)
 
 
 def _unified(said: dict[str, str]) -> bool | None:
-    """Return whether a GPU shares the memory of the CPU, where the words say it."""
+    """Return whether a GPU shares the CPU's memory, or None if the words do not say."""
     if SHARED.search(kind := said.get("kind", "")):
         return True
     if OWN.search(kind):
@@ -98,13 +98,13 @@ def _unified(said: dict[str, str]) -> bool | None:
 
 
 def _memory(said: dict[str, str]) -> int | None:
-    """Return the size of a GPU's memory; a field of 32 bits that is full does not say it."""
+    """Return a GPU's memory in bytes, or None if unknown or a saturated 32-bit field."""
     windows = re.search(r"(?<![\d.])\d+\.\d+\.\d+\.\d+", said.get("driver", "")) is not None
     text = (
         said.get("total") or said.get("total_here") or (said.get("window", "") if windows else "")
     )
     if "total" not in said and re.search(r"\bMi?B / \d|\bswap\b", text, re.I):
-        return None  # the computer's memory, as neofetch shows it
+        return None  # main memory, as shown by neofetch
     shown = re.match(r"[~≈ ]*([\d.,]+)(?:\.00)?\s*([kmg]i?b?|bytes|go)?\b", text, re.I)
     unit = (shown[2] or "").lower().replace("go", "g").replace("bytes", "b") if shown else ""
     bare = shown is not None and shown[1].isdigit() and len(shown[1]) > 7  # bytes

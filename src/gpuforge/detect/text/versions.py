@@ -1,4 +1,4 @@
-"""Versions of CUDA, ROCm, PyTorch and Python, in the words of people and programs."""
+"""Versions of CUDA, ROCm, PyTorch and Python, in prose and in output of programs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gpuforge.facts import Toolkit
 
 PROGRAM = "prose"
 LINE_LIMIT, LINES_AT_MOST = 1000, 1000
-# What a label of its own scores.
+# The score of a label of its own.
 LABEL = 9
 _BUILD = r"(?:\.?(?:dev|rc|a|b|post)\d{1,12})?(?:\+\w{1,20}(?:\.\w{1,20}){0,3})?"
-# Of each program, its words and the form of its version.
+# For each program, its names and the form of its version.
 _PROGRAMS = {
     "cuda toolkit": (
         r"(?:/usr/local/|Build )?CUDA(?:[ _-]?(?:compilation tools, release|toolkit|SDK|runtime|"
@@ -26,7 +26,7 @@ _PROGRAMS = {
     "torch": (r"(?:py)?torch", rf"[012]\.\d{{1,2}}(?:\.\d{{1,2}})?{_BUILD}"),
     "python": (r"C?python3?", r"[23]\.\d{1,2}(?:\.\d{1,2})?"),
 }
-# The version that a label of its own (labels.toml) is answered with.
+# The version in the value of a label of its own (labels.toml).
 _ANSWER = (
     r"^\W*(?:(?:{words}|tool ?kit|release|version|Python|v)[\s:=-]*){{0,3}}"
     r"(?P<version>{form})(?![\d.]*\d)"
@@ -37,7 +37,7 @@ _SPOKEN = (
     r"(?:version|ver\.?)?(?:[\s:=(\-]{{0,3}}|[\"'], ?[\"'])"
     r"(?:TheRock )?(?:v\.?\s?)?(?P<version>{form})(?![\d.]*\d)(?!\s?/\s?\d)"
 )
-# Folders in which a program of a version lies.
+# Folders whose name contains the version of the program in them.
 _FOLDERS = {
     "cuda toolkit": r"\bcuda(?:[-/_]|[\\/]v)(?P<version>\d{1,2}\.\d(?:\.\d)?)(?=[\\/\s:]|$)",
     "rocm": r"/rocm-(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)(?=[/\s:]|$)",
@@ -53,7 +53,7 @@ def _compiled(form: str) -> dict[str, re.Pattern[str]]:
     }
 
 
-# What the driver serves, and what is asked for.
+# What the driver supports, and what is asked for.
 _FOREIGN = re.compile(r"NVIDIA-SMI|[<>!~]=")
 _ASKED = re.compile(r"(__version__\)?)\s*\n")
 _ANSWERS, _MENTIONS = _compiled(_ANSWER), _compiled(_SPOKEN)
@@ -61,11 +61,11 @@ _PLACES = {name: re.compile(form, re.I) for name, form in _FOLDERS.items()}
 
 
 def read(text: str, route: str, seen: Seen) -> None:
-    """Add the version of each program that a text tells of: that of the best place, the first."""
+    """Add each program's version in a text: that of the highest score, else the first."""
     folded = text.lower()
     have = {one.name for one in seen.toolkits}
     all_lines = told_lines(text)
-    # What an interpreter was asked for stands in the line above.
+    # The command given to an interpreter is on the line above.
     joined = _ASKED.sub(r"\1 ", text)
     lines = [line[:LINE_LIMIT] for line in told_lines(joined)]
     for name in _PROGRAMS:
@@ -82,15 +82,15 @@ def read(text: str, route: str, seen: Seen) -> None:
         told += [one for line in telling for one in _told(name, line)]
         if told:
             _, first = max(told, key=lambda one: one[0])
-            # Another place may tell the same version to its last number.
+            # Another line may give the same version in full.
             whole = next((one for _, one in told if one.startswith(f"{first}.")), first)
             seen.toolkits.append(Toolkit(name, whole))
 
 
 def _told(name: str, line: str) -> Iterator[tuple[int, str]]:
-    """Yield the versions that a line tells of what is there, each with its score.
+    """Yield the installed versions that a line names, each with its score.
 
-    A toolkit's version counts more than a runtime's.
+    A toolkit's version outweighs a runtime's.
     """
     for match in _MENTIONS[name].finditer(line):
         toolkit = "toolkit" in match[0].lower()

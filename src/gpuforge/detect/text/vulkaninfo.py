@@ -1,4 +1,4 @@
-"""``vulkaninfo``, full and ``--summary``: a bystander that also shows software and doubled GPUs."""
+"""``vulkaninfo``, full and ``--summary``, which also lists software devices and duplicates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOFTWARE = re.compile(r"llvmpipe|lavapipe|swiftshader|Direct3D12|Dozen", re.I)
 
 
 def read(text: str, route: str, seen: Seen) -> None:
-    """Add the GPUs of one output, each once though several drivers show it."""
+    """Add the GPUs of one output, each once even if several drivers show it."""
     found: list[tuple[Vendor, Facts]] = []
     for vendor, facts in parse_vulkaninfo(text):
         if not any(_same(facts, other) for maker, other in found if maker == vendor):
@@ -36,7 +36,7 @@ def read(text: str, route: str, seen: Seen) -> None:
 
 
 def _same(facts: Facts, other: Facts) -> bool:
-    """Return whether two drivers show one GPU; two of a kind differ in their UUID's place."""
+    """Return whether two drivers show one GPU; equal models differ in the UUID's address part."""
     if "place" in facts and "place" in other:
         return bool(facts["place"] == other["place"])
     ids = {each["pci_id"] for each in (facts, other) if "pci_id" in each}
@@ -45,7 +45,7 @@ def _same(facts: Facts, other: Facts) -> bool:
 
 
 def parse_vulkaninfo(text: str) -> list[tuple[Vendor, Facts]]:
-    """Return vendor and facts of each device that is no software."""
+    """Return vendor and facts of each device that is not a software renderer."""
     found: list[tuple[Vendor, Facts]] = []
     blocks = re.split(r"^[ \t]*GPU\d+:", text, flags=re.M)
     if len(blocks) == 1:
@@ -64,7 +64,7 @@ def parse_vulkaninfo(text: str) -> list[tuple[Vendor, Facts]]:
 
 
 def without_driver(name: str) -> str:
-    """Return a name without Mesa's driver in brackets behind it."""
+    """Return a name without Mesa's driver name in brackets after it."""
     return re.sub(r"\s*\((RADV|radeonsi|NVK|AMD open)[^)]*\)", "", name)
 
 

@@ -1,8 +1,8 @@
-"""GPUs that a text names by labels, in whatever form, or that a person mentions.
+"""GPUs that a text names in labels of any form, or that a person mentions.
 
-A label says which fact its value is (`labels`), the grammar of products finds the name in it
-(`products`). It is hearsay: it makes GPUs where nothing else shows the vendor's, and adds to those
-that it does not contradict.
+A label says which fact its value is (`labels`); the grammar of products finds the name in it
+(`products`). All of this is hearsay: it creates GPUs only where nothing else shows any of the
+vendor, and adds facts to GPUs that it does not contradict.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gpuforge.detect.text.told_device import OWN, SHARED, ToldDevice, finished
 from gpuforge.facts import Driver, Vendor
 
 PROGRAM = "prose"
-# How many lines after a device's name its facts stand at most; those that say little, at most.
+# How many lines after a device's name its facts may be; and those that are less specific.
 REACH, NEAR = 40, 8
 LINE_LIMIT, DEVICES_AT_MOST = 600, 256
 _GONE = re.compile(r"\W*(?:previous(?:ly)?|old|former(?:ly)?|before)\b", re.I)
@@ -54,7 +54,7 @@ _MEMORY = re.compile(r"\b(\d{1,3}) ?G(?:i?B|o)?\b", re.I)
 
 
 def read(text: str, route: str, seen: Seen) -> None:
-    """Add the GPUs that labels and sentences of a text name."""
+    """Add the GPUs named in labels and sentences of a text."""
     found = _Devices()
     for label in labels_of(text):
         found.take(label)
@@ -92,7 +92,7 @@ def read(text: str, route: str, seen: Seen) -> None:
 
 
 def _add_mentions(text: str, found: _Devices) -> None:
-    """Add the products that sentences name, where no label names one of the same maker."""
+    """Add products named in sentences, unless a label names one of the same maker."""
     told = {one.vendor for one in found.devices if "name" in one.facts}
     for mention in mentions_in(text):
         one = mention.product
@@ -107,7 +107,7 @@ def _add_mentions(text: str, found: _Devices) -> None:
 
 
 def _tell_the_only(device: ToldDevice, text: str) -> None:
-    """Add what a text says of "my card", and the only place of a card that it shows."""
+    """Add what a text says about "my card", and the address if it shows only one."""
     places = {pci_address(place) for place in _BY_PATH.findall(text)}
     if len(places) == 1:
         device.said.setdefault("address", str(places.pop()))
@@ -126,7 +126,7 @@ def _tell_the_only(device: ToldDevice, text: str) -> None:
 
 
 def _targets(text: str) -> list[str]:
-    """Return AMD's targets that a text names as there, such as gfx1030."""
+    """Return the AMD targets that the machine has according to a text, such as gfx1030."""
     found = [
         gfx(match[0])
         for line in text.splitlines()
@@ -139,7 +139,7 @@ def _targets(text: str) -> list[str]:
 def _of_all(
     text: str, found: _Devices, package: tuple[str, bool] | None, *, amd: bool
 ) -> Iterator[tuple[Vendor, Facts]]:
-    """Yield what holds for each GPU of a maker, and makers that are shown without a GPU's name."""
+    """Yield facts for all GPUs of a maker, and makers that appear without a GPU's name."""
     if package and (package[1] or amd) and not found.devices:
         yield "amd", {"driver": Driver("amd", package[0])}
     bound = KERNEL_DRIVER.match(found.driver_words())
@@ -157,7 +157,7 @@ def _of_all(
 
 
 class _Devices:
-    """The GPUs of a text in the order of their lines, and what waits for one."""
+    """The GPUs of a text in order of their lines, and the facts that precede a GPU."""
 
     def __init__(self) -> None:
         self.devices: list[ToldDevice] = []
@@ -181,7 +181,7 @@ class _Devices:
             self._tell(fact, label)
 
     def add(self, product: Product, line: int, numbers: tuple[int, ...] = ()) -> list[ToldDevice]:
-        """Add a product, or its name to the devices that it may be."""
+        """Add a product, or give its name to the devices that it may be."""
         last = self._current[-1] if self._current else None
         if numbers:
             found = [self._numbered(number, product, line) for number in numbers]
@@ -201,24 +201,24 @@ class _Devices:
         return found
 
     def _for(self, vendor: Vendor) -> dict[str, str]:
-        """Return what waits for a device of a vendor: NVIDIA's driver is for no other's."""
+        """Return the pending facts for a device of a vendor; NVIDIA's driver fits no other's."""
         foreign = bool(self.driver) and vendor != "nvidia"
         return {
             fact: told for fact, told in self._waiting.items() if not (foreign and fact == "driver")
         }
 
     def drop_families(self) -> None:
-        """Drop the devices of which a family is known, where a product of the maker is."""
+        """Drop devices known only by family if a product of the same maker is known."""
         self.devices = without_families(
             self.devices, lambda one: (one.vendor, str(one.facts.get("name", "")))
         )
 
     def driver_words(self) -> str:
-        """Return what a text says of a driver where it names no GPU."""
+        """Return what a text that names no GPU says about a driver."""
         return self._waiting.get("driver", "") if not self.devices else ""
 
     def _identify(self, label: Label) -> None:
-        """Add a PCI id to the device that it may be of, or a device of that id."""
+        """Add a PCI id to the device that may have it, or a new device with that id."""
         vendor = pci_ids.vendor_of(label.value[:4])
         last = self._current[-1] if self._current else None
         if not pci_ids.is_gpu(label.value) or any(
@@ -242,7 +242,7 @@ class _Devices:
         return device
 
     def _name(self, label: Label) -> bool:
-        """Add what a label's value names; return whether it answered the question for a GPU."""
+        """Add the products in a label's value; return whether it names a GPU."""
         value, asked = label.value, bool(label.facts & {"name", "renderer"})
         if re.match(r"(?:PCI )?[0-9a-f]{4}:[0-9a-f]{4}\b", value, re.I):
             self._tell("address", label)
@@ -275,7 +275,7 @@ class _Devices:
         return bool(products)
 
     def _tell(self, fact: str, label: Label) -> None:
-        """Add an attribute to the devices that a label means, or let it wait for one."""
+        """Add an attribute to the devices that a label means, or keep it for the next one."""
         own = [self._numbered(number, None, label.line) for number in label.numbers]
         devices = own or self._current
         near = bool(devices) and label.line - devices[-1].line <= (
@@ -312,7 +312,7 @@ def _same(device: ToldDevice, product: Product) -> bool:
 
 
 def _loosely(value: str) -> Product | None:
-    """Return what an answer names that no grammar knows: a maker, a library, a gfx target."""
+    """Return what an answer names outside the grammar: a maker, a library, a gfx target."""
     if gfx(value.split(":")[0]):
         return Product("amd", "", 0, 0)
     if form("clauses", "processor").search(value) and not re.search("graphics|gpu", value, re.I):
@@ -322,7 +322,7 @@ def _loosely(value: str) -> Product | None:
     head = re.split(r"[,;|(]| - |\sv: ", re.sub(r"^Mesa (DRI )?", "", value))[0].strip(" .*`'\"[]")
     vendor = pci_ids.vendor_named_in(head) if len(head) < 60 else None
     if vendor and any(pci_ids.vendor_named_in(part) != vendor for part in head.split("/")):
-        return None  # a form's own words: Nvidia/Intel/AMD
+        return None  # the form's own options: Nvidia/Intel/AMD
     library = next((v for words, v in _LIBRARIES if re.search(words, value[:40], re.I)), None)
     if vendor is None and library is None:
         return None
@@ -337,7 +337,7 @@ def _loosely(value: str) -> Product | None:
 
 
 def _beside(mention: Mention) -> dict[str, str]:
-    """Return what stands beside a name in its line: a driver, an id, an address, the kind."""
+    """Return what is next to a name on its line: a driver, an id, an address, the kind."""
     words = mention.words
     tail = words[mention.product.end :][:120]
     near = words[max(0, mention.product.start - 30) : mention.product.end]

@@ -1,5 +1,6 @@
-"""One module per question; the file name is the check's name.
+"""The checks: one module each, named after the check.
 
-A check holds ``SUMMARY`` (one line) and ``check(site) -> Iterator[Finding]``. ``SLOW = True``: it
-takes seconds and runs when named; ``NETWORK = True``: it needs the network; ``SECONDS``: its limit.
+A check defines ``SUMMARY`` (one line) and ``check(site) -> Iterator[Finding]``. Optional are
+``SLOW = True`` (takes seconds, runs only if named), ``NETWORK = True`` (needs the network) and
+``SECONDS`` (its time limit).
 """

@@ -16,7 +16,7 @@ WSL_LIBRARIES = "/usr/lib/wsl/lib"
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return what is wrong inside a container, inside WSL, or on a host of containers."""
+    """Yield problems inside a container, inside WSL, or on a container host."""
     host = site.machine.host
     if known(host.platform) == "wsl2":
         yield _wsl(site)

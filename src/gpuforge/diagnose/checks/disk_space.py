@@ -1,4 +1,4 @@
-"""Is there room for installing and caching?"""
+"""Is there enough disk space for installing and caching packages?"""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gpuforge.units import format_bytes
 
 SUMMARY = "there is disk space for packages and caches"
 
-# A GPU framework with its libraries unpacks to between 2 and 8 GiB.
+# An installed GPU framework takes 2 to 8 GiB with its libraries.
 FULL_BYTES, LOW_BYTES = 64 * 2**20, 4 * 2**30
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return the file systems that are full or nearly so."""
+    """Yield the file systems that are full or nearly full."""
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return

@@ -23,13 +23,13 @@ SUMMARY = "no two packages install the same module"
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return each set of packages that overwrite each other."""
+    """Yield each set of packages that overwrite each other's files."""
     found, shared = [], _shared(site)
     unlisted = any(not one.record for one in site.distributions)
     tables = entries("companions", "module") if shared or unlisted else ()
     for entry in tables:
         installed = [name for name in entry["packages"] if name in site.packages]
-        # What only brings another of them in, as tensorflow does on some systems, holds no files.
+        # A package may only depend on another one of the set, as tensorflow does on some systems.
         holding = [name for name in installed if _holds(site, name, entry["name"])]
         if len(holding) > 1 and entry["name"] == "cupy":
             found.append(_cupy(site, holding))
@@ -43,7 +43,7 @@ def check(site: Site) -> Iterator[Finding]:
 
 
 def _shared(site: Site) -> dict[str, dict[str, Distribution]]:
-    """Return the packages that install one module, by the module and their name."""
+    """Return the modules that several packages install, with the packages by name."""
     found = dict[str, dict[str, Distribution]]()
     for one in site.distributions:
         modules = [path for path in one.packages if "/" not in path]
@@ -53,7 +53,7 @@ def _shared(site: Site) -> dict[str, dict[str, Distribution]]:
 
 
 def _overwritten(site: Site, module: str, several: dict[str, Distribution]) -> Iterator[Finding]:
-    """Find a module of which several packages list a different content; not so of a namespace."""
+    """Find a regular module for which several packages list different contents."""
     path, folders = f"{module}/__init__.py", {one.folder for one in several.values()}
     content = known(site.probe.read_bytes(str(folders.pop() / path))) or b"__path__"
     is_namespace = b"__path__" in content or b"declare_namespace" in content
@@ -62,7 +62,7 @@ def _overwritten(site: Site, module: str, several: dict[str, Distribution]) -> I
 
 
 def _over_conda(site: Site) -> Iterator[Finding]:
-    """Find packages of conda that pip replaced by another version, by the names of its records."""
+    """Find conda packages that pip or uv replaced with another version."""
     for path in sorted((site.environment.prefix / "conda-meta").glob("*-*-*.json")):
         name, have, _ = path.stem.rsplit("-", 2)
         one = site.distribution(normalised(name))
@@ -81,7 +81,7 @@ def _holds(site: Site, package: str, module: str) -> bool:
 
 
 def _cupy(site: Site, installed: list[str]) -> Finding:
-    """Return the finding of several CuPy wheels, with the one that the driver serves to keep."""
+    """Return the finding of several CuPy wheels; the repair keeps the one that fits the driver."""
     fitting = [name for name in installed if name == f"cupy-cuda{driver_cuda(site)}x"]
     keep = (fitting or sorted(installed))[-1]
     repair = (*pip(site, "uninstall", "-y", *installed), *pip(site, "install", keep))
@@ -102,7 +102,7 @@ def _sharing(site: Site, module: str, installed: list[str]) -> Finding:
 
 
 def _to_keep(site: Site, installed: list[str]) -> str:
-    """Return the only one that other packages require; empty when that is none or several."""
+    """Return the only one that other packages require; empty if there is none or several."""
     required = [name for name in installed if site.requirements.requires(name)]
     return required[0] if len(required) == 1 else ""
 

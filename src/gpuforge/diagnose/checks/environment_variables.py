@@ -1,4 +1,4 @@
-"""Do environment variables hide devices, put wrong libraries first, leave nvcc a wrong compiler?"""
+"""Do environment variables hide devices, put wrong libraries first, or misconfigure packages?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpuforge.facts import known
 SUMMARY = "environment variables hide no GPU and no library, and name a compiler that nvcc accepts"
 
 UNSET = ("# gpuforge: the environment brings its own CUDA libraries", "unset LD_LIBRARY_PATH")
-# What a cause that the user named asks for; nothing on the machine shows that it is needed.
+# Variables that remedy a cause; only checked if the user names the cause, as nothing else shows it.
 WANTED = {
     "gpu_memory_fragmentation": ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
     "mps_op_not_implemented": ("PYTORCH_ENABLE_MPS_FALLBACK", "1"),
@@ -31,9 +31,9 @@ _SET = re.compile(r"(?ms)^\[(?:global|install)\][^[]*?^(target|prefix|root|user)
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return each variable that stands in the way."""
-    looks = (_hiding, _shadowing, _redirecting, _contradicting, _compiler, _wanted, _outranked,
-             _misset)  # fmt: skip
+    """Yield a finding for each variable that causes a problem."""
+    looks = (_hiding, _shadowing, _redirecting, _contradicting, _compiler, _wanted, _other_python,
+             _invalid_values)  # fmt: skip
     found = [finding for look in looks for finding in look(site)]
     yield from found or [Finding("ok", "no environment variable causes a problem")]
 
@@ -48,7 +48,7 @@ def _hiding(site: Site) -> Iterator[Finding]:
 
 
 def _shadowing(site: Site) -> Iterator[Finding]:
-    """Find CUDA libraries on the loader's path although the environment brings its own."""
+    """Find CUDA libraries in LD_LIBRARY_PATH that shadow those of the environment."""
     own = [name for name in site.packages if name.startswith(("nvidia-cu", "nvidia-nvjitlink"))]
     value = site.probe.environ.get("LD_LIBRARY_PATH", "")
     folders = tuple(folder for folder in value.split(":") if folder and _holds_cuda(site, folder))
@@ -76,7 +76,7 @@ def _wanted(site: Site) -> Iterator[Finding]:
 
 
 def _compiler(site: Site) -> Iterator[Finding]:
-    """Find a compiler newer than the toolkit accepts, by the line of its header that stops it."""
+    """Find a host compiler that is newer than the limit in the CUDA toolkit's header."""
     environ, nvcc = site.probe.environ, known(site.probe.find_program("nvcc"))
     beside = str(Path(nvcc).parent.parent) if nvcc else "/usr/local/cuda"
     home = Path(environ.get("CUDA_HOME") or environ.get("CUDA_PATH") or beside)
@@ -94,8 +94,8 @@ def _compiler(site: Site) -> Iterator[Finding]:
         yield _by_activation(site, cause, lines if older else (), "", *evidence)
 
 
-def _outranked(site: Site) -> Iterator[Finding]:
-    """Find a Python, or a pip, that PATH names before those of the activated environment."""
+def _other_python(site: Site) -> Iterator[Finding]:
+    """Find a Python or pip that precedes those of the activated environment in PATH."""
     environment, folders = site.environment, site.probe.environ.get("PATH", "").split(os.pathsep)
     own = str((environment.python or environment.prefix / "bin" / "python").parent)
     if site.live and environment.named_by and own in folders:
@@ -108,7 +108,7 @@ def _outranked(site: Site) -> Iterator[Finding]:
 
 
 def _redirecting(site: Site) -> Iterator[Finding]:
-    """Find variables by which pip installs elsewhere than in the environment."""
+    """Find variables and settings that make pip install outside the environment."""
     if site.live and site.environment.kind == "virtual environment":
         settings = {name: site.probe.environ.get(name, "") for name in PIP_ELSEWHERE}
         for folder in (site.environment.prefix, Path.home() / ".config/pip", Path.home() / ".pip"):
@@ -121,8 +121,8 @@ def _redirecting(site: Site) -> Iterator[Finding]:
                               (f"Unset {name} while this environment is active.",))  # fmt: skip
 
 
-def _misset(site: Site) -> Iterator[Finding]:
-    """Find values that the installed packages cannot use, as the table of variables knows them."""
+def _invalid_values(site: Site) -> Iterator[Finding]:
+    """Find values that the installed packages cannot use, by the table of variables."""
     told = set[str]()
     for entry in _table() if site.live else ():
         packages = entry.get("packages")
@@ -154,12 +154,12 @@ def _table() -> list[dict[str, Any]]:
 
 
 def _fault(site: Site, entry: dict[str, Any], name: str, value: str) -> str:
-    """Return what is wrong with a value, by one entry of the table; empty where it is right."""
+    """Return the fault of a value by one entry of the table; empty if it has none."""
     named = _misnamed(site, entry.get("names", ""), value)
     module = re.fullmatch(entry.get("module", "(?!)"), value)
     parts, needs = value.split(","), entry.get("needs", {})
     if (site.environment.prefix / "conda-meta").is_dir():
-        needs = {}  # conda's packages are divided otherwise
+        needs = {}  # conda splits packages differently
     asked = [needs[like] for part in parts for like in needs if re.fullmatch(like, part)]
     lacking = next((some for some in asked if not any(map(site.distribution, some))), None)
     added = map(Path, filter(None, site.probe.environ.get("PYTHONPATH", "").split(os.pathsep)))
@@ -186,7 +186,7 @@ def _is_codec(entry: dict[str, Any], value: str) -> bool:
 
 
 def _unknown_flag(site: Site, entry: dict[str, Any], value: str) -> str:
-    """Return a flag that does not stand in the library that reads it; empty where all do."""
+    """Return a flag that does not occur in the library that parses it; empty if there is none."""
     flags = re.findall(entry["flags"], value) if "flags" in entry else []
     one = site.distribution(entry["packages"][0]) if flags else None
     sizes = {size: path for path, size in one.libraries} if one else {}
@@ -199,7 +199,7 @@ def _unknown_flag(site: Site, entry: dict[str, Any], value: str) -> str:
 
 
 def _misnamed(site: Site, what: str, value: str) -> str:
-    """Return what is wrong with the file or folder that a value names; empty where it is right."""
+    """Return the fault of the program, file or folder that a value names; empty if none."""
     if not what or "://" in value:
         return ""
     path = Path(value).expanduser()
@@ -211,7 +211,7 @@ def _misnamed(site: Site, what: str, value: str) -> str:
     if what == "folder":  # or several of them
         some = any(Path(one).expanduser().exists() for one in value.split(os.pathsep) if one)
         return "" if some else "a folder that does not exist"
-    # A cache that is there may be one that many read and one writes.
+    # An existing cache may be shared and read-only for this user.
     if what == "made" and path.is_dir():
         return ""
     there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
@@ -230,7 +230,7 @@ def _contradicting(site: Site) -> Iterator[Finding]:
 def _by_activation(
     site: Site, cause: str, lines: tuple[str, ...], message: str = "", *evidence: str
 ) -> Finding:
-    """Return a cause that `lines` in the activation script repair, unless they are there."""
+    """Return a finding whose repair appends `lines` to the activation script, if not yet there."""
     from gpuforge.changes.action import AppendLines
 
     script = _script(site)

@@ -1,4 +1,4 @@
-"""Does each framework import, in a process of its own?"""
+"""Can each framework be imported, in a separate process?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODULES = {"numpy": "numpy", "torch": "torch", "torchvision": "torchvision", "ja
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return, for each framework installed, whether it imports and if not, why."""
+    """Yield for each installed framework whether it can be imported, and if not, why."""
     if not site.live or site.environment.fault:
         yield Finding("skipped", site.environment.fault if site.live else NOT_RECORDED.reason)
         return
@@ -29,7 +29,7 @@ def check(site: Site) -> Iterator[Finding]:
     if any(name.startswith("cupy") for name in site.packages):
         wanted["cupy"] = "cupy"
     for module in wanted:
-        # -P: the current folder may hold a file of that name, which is another check's finding.
+        # -P: a file of that name in the current folder is the finding of another check.
         argv = [str(site.environment.python), "-P", "-W", "default", "-c", f"import {module}"]
         yield _judge(module, site.probe.run(argv, timeout=IMPORT_SECONDS))
     if not wanted:

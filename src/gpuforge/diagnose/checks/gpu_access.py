@@ -20,7 +20,7 @@ CAUSES = {
     "kfd_permission": "kfd_permission_denied",
     "no_level_zero_permission": "level_zero_runtime_missing",
 }
-# Kinds without a known error of their own keep their name; these are their steps.
+# Steps for kinds of failure without a known error of their own.
 STEPS = {
     "kfd_not_loaded": (
         "Load the module: sudo modprobe amdgpu; if that fails, dmesg | grep amdgpu shows why.",
@@ -34,7 +34,7 @@ STEPS = {
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return one finding for each vendor that fails, and one for the GPUs that answer."""
+    """Yield one finding for each vendor that fails, and one for the available GPUs."""
     machine = site.machine
     judged = machine.error
     failures = dict.fromkeys((*([judged] if judged else []), *machine.failures))

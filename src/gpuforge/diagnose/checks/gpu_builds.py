@@ -25,8 +25,8 @@ FRAMEWORKS = {"torch": "pytorch", "jax": "jax", "tensorflow": "tensorflow"}
 BESIDE_TORCH = ("torchvision", "torchaudio")
 PLATFORMS = {("linux", "x86_64"): "linux-64", ("linux", "aarch64"): "linux-aarch64",
              ("win32", "AMD64"): "win-64", ("darwin", "arm64"): "osx-arm64"}  # fmt: skip
-# What compiles while it runs, the cause when it cannot, and the packages of a toolkit it needs.
-# From CUDA 13 on these packages are named and laid out otherwise; nothing is promised there.
+# Packages that compile at run time: the cause if they cannot, and the toolkit packages they need.
+# From CUDA 13 on these have other names and layouts, so they are not checked.
 COMPILED_WITH = {
     "cupy-cuda12x": ("cupy_headers_missing", ("nvidia-cuda-runtime",)),
     "numba-cuda": ("numba_nvvm_missing",
@@ -36,7 +36,7 @@ _VARIANT = r"\+(cpu|xpu|cu\d{2,3}|rocm[\d.]+)"
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return what does not fit, package by package."""
+    """Yield the packages that do not fit this machine."""
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
@@ -53,7 +53,7 @@ def check(site: Site) -> Iterator[Finding]:
 
 
 def driver_cuda(site: Site) -> int | None:
-    """Return the newest CUDA major that the NVIDIA driver serves, None when it is not known."""
+    """Return the newest CUDA major version that the NVIDIA driver supports; None if unknown."""
     for device in _gpus(site, "nvidia"):
         driver = known(device.driver)
         if driver and (version := known(driver.version)):
@@ -66,7 +66,7 @@ def driver_cuda(site: Site) -> int | None:
 
 
 class _Torch(NamedTuple):
-    """The build of PyTorch that is installed: its variant, CUDA version and compiled code."""
+    """The installed build of PyTorch: its variant, CUDA version and compute capabilities."""
 
     variant: str
     cuda: str
@@ -85,19 +85,19 @@ def _torch(site: Site) -> Iterator[Finding]:
     if misfit is not None:
         cause, why = misfit
         repair, refused = _planned(site, "torch")
-        # A build for the CPU is right where none for the GPU would run.
+        # A CPU build is right if no GPU build would run.
         if cause != "torch_cpu_only_build" or not refused:
             shown = (*evidence, *filter(None, (why, refused)))
             yield of_cause(cause, "error", evidence=shown, repair=repair)
 
 
 def _mixed_torch(site: Site) -> Iterator[Finding]:
-    """Find torchvision and torchaudio of another build than torch; PEP 440 calls them equal."""
+    """Find torchvision and torchaudio of another build than torch, which PEP 440 cannot tell."""
     have = site.version("torch") or ""
     for name in BESIDE_TORCH:
         beside = site.version(name) or ""
         builds = {_build(site, "torch", have), _build(site, name, beside)}
-        # What PyPI holds does not say for which CUDA it is.
+        # Versions on PyPI do not show the CUDA version.
         both_cuda = "cu" in builds and all(build.startswith("cu") for build in builds)
         if len(builds) == 2 and "" not in builds and not both_cuda:
             repair, _ = _planned(site, "torch")
@@ -106,7 +106,7 @@ def _mixed_torch(site: Site) -> Iterator[Finding]:
 
 
 def _build(site: Site, name: str, version: str) -> str:
-    """Return what a package was built for, as its version tells; empty where that is unknown."""
+    """Return what a package was built for, by its version; empty if unknown."""
     if named := re.search(_VARIANT, version):
         return named[1]
     on_pypi = site.probe.platform == "linux" and os.uname().machine == "x86_64"
@@ -115,7 +115,7 @@ def _build(site: Site, name: str, version: str) -> str:
 
 
 def _misfit(site: Site, build: _Torch) -> tuple[str, str] | None:
-    """Return the cause why a build does not use the GPUs here, with what shows it."""
+    """Return the cause why a build cannot use the GPUs, and the evidence; None if it can."""
     nvidia, amd = _gpus(site, "nvidia"), _gpus(site, "amd")
     if build.variant == "cpu":
         usable = bool(nvidia and driver_cuda(site)) or any(
@@ -141,10 +141,10 @@ def _misfit(site: Site, build: _Torch) -> tuple[str, str] | None:
 
 
 def _installed_torch(site: Site, version: str) -> _Torch | None:
-    """Return the build that a version is on this platform, None when the tables do not tell.
+    """Return the build of an installed version of PyTorch; None if it cannot be determined.
 
-    A version without a variant is the one of the default index; for a release that no table
-    holds, the CUDA packages that it requires tell which CUDA it was built with.
+    A version without a variant is the one of the default index. For a release that is not in the
+    tables, the CUDA packages that it requires show its CUDA version.
     """
     from gpuforge.compat.builds import builds
 
@@ -172,7 +172,7 @@ def _installed_torch(site: Site, version: str) -> _Torch | None:
 
 
 def _planned(site: Site, package: str) -> tuple[tuple[RunPip, ...], str]:
-    """Return the installation of a build that fits this machine, or why there is none."""
+    """Return the repair that installs a build for this machine, or why there is none."""
     if site.planner is None:
         return (), ""
     beside = tuple(n for n in BESIDE_TORCH if n in site.packages) if package == "torch" else ()
@@ -181,7 +181,7 @@ def _planned(site: Site, package: str) -> tuple[tuple[RunPip, ...], str]:
     plan = site.planner(site.machine, FRAMEWORKS[package], version, beside, python)
     if isinstance(plan, str):
         return (), f"no other build fits: {plan}"
-    # "===" keeps an installed or cached build with a local version from serving as the plain one.
+    # "===" does not match builds with a local version, unlike "==".
     wanted = [r if index or "+" in r else r.replace("==", "===") for r, index in plan]
     indexes = dict.fromkeys(index for _, index in plan if index)
     where = [part for index in indexes for part in ("--extra-index-url", index)]
@@ -189,7 +189,7 @@ def _planned(site: Site, package: str) -> tuple[tuple[RunPip, ...], str]:
 
 
 def _extra_planned(site: Site, package: str) -> tuple[RunPip, ...]:
-    """Return the installation of a framework's GPU packages for the version that is installed."""
+    """Return the repair that adds the GPU packages to an installed framework."""
     repair, _ = _planned(site, package)
     planned = re.match(rf"{package}(\[[\w,-]+\])", repair[0].arguments[1]) if repair else None
     return (
@@ -242,7 +242,7 @@ def _cupy(site: Site) -> Iterator[Finding]:
 
 
 def _cupy_majors(capability: str) -> list[int]:
-    """Return the CUDA majors whose CuPy serves a compute capability, newest first."""
+    """Return the CUDA major versions whose CuPy supports a compute capability, newest first."""
     rows = [
         e for e in entries("companions", "companion") if e["name"] == "cupy" and "cuda_major" in e
     ]
@@ -252,7 +252,7 @@ def _cupy_majors(capability: str) -> list[int]:
 
 
 def _compilers(site: Site) -> Iterator[Finding]:
-    """Find packages that compile for the GPU while they run and lack what they compile with."""
+    """Find packages that compile for the GPU at run time and lack the toolkit packages."""
     environ = site.probe.environ
     toolkit = environ.get("CUDA_HOME") or environ.get("CUDA_PATH") or "/usr/local/cuda"
     if not _gpus(site, "nvidia") or Path(toolkit, "include").is_dir():

@@ -16,7 +16,7 @@ SEVERE = {"critical": "error", "error": "error", "warning": "warning"}
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return what the driver's own report and the kernel's log say."""
+    """Yield what the driver's report and the kernel log show."""
     if not any(device.vendor == "nvidia" for device in site.machine.devices):
         yield Finding("skipped", "no NVIDIA GPU is available")
         return
@@ -42,7 +42,7 @@ def check(site: Site) -> Iterator[Finding]:
 
 
 def _text(output: Reading[Output]) -> str:
-    """Return what a tool said; of the kernel's log only NVIDIA's lines."""
+    """Return the output of a tool; of the kernel log only NVIDIA's lines."""
     if not isinstance(output, Output) or output.status:
         return ""
     if "dmesg" in output.source:

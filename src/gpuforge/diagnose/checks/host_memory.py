@@ -1,4 +1,4 @@
-"""How much main memory may this process still use, and do control groups limit it?"""
+"""How much more host memory may this process use, given the limits of control groups?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOW_BYTES = 2**30
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return what is available to this process, the control groups counted."""
+    """Yield the memory that is available to this process within its control groups."""
     memory = read_free_memory(site.probe)
     if memory is None:
         yield Finding("skipped", "this system does not show its available memory in /proc/meminfo")

@@ -1,4 +1,4 @@
-"""Would one process load OpenMP runtimes of different makers?"""
+"""Would one process load conflicting OpenMP runtimes?"""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SUMMARY = "no two OpenMP runtimes conflict"
 _RUNTIME = re.compile(
     r"lib(gomp|iomp5|omp)(?:md)?(?:-[^/.]+)?\.(?:so(?:\.\d+)*|dylib)|lib(iomp)5md\.dll"
 )
-# GNU's runtime beside one of Intel or LLVM is common and works; those two in one process abort.
+# GNU's runtime works together with Intel's or LLVM's; Intel's and LLVM's together abort.
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return the runtimes of the environment, and whether two of them exclude each other.
+    """Yield the OpenMP runtimes of the environment, and whether two of them conflict.
 
-    Wheels list theirs; what conda installs lies in the library folder of the environment.
+    The runtimes of wheels are in their RECORD; those of conda in the environment's ``lib``.
     """
     folder = known(site.packages_folder)
     if folder is None:

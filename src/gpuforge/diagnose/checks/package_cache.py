@@ -13,18 +13,18 @@ SUMMARY = "wheels in pip's cache are complete"
 
 SECONDS = 120.0
 
-# As many wheels are looked at as fit into this, all of them where this check alone is asked for.
+# Time limit for checking wheels; if this check is named, all are checked.
 LOOKED_AT_SECONDS = 0.01
-# Small wheels are read through; of larger ones begin and end are looked at.
+# Smaller wheels are read completely; of larger ones only the beginning and the end.
 READ_BYTES = 2**20
 _FIRST, _LAST = b"PK\x03\x04", b"PK\x05\x06"
-# pip stores a download as it is, or (before 23.3) with the index's answer around it.
+# pip stores a download as it is, or (before 23.3) inside the HTTP response.
 _HEAD_BYTES, _TAIL_BYTES = 4096, 2**16 + 4096
 SHOWN = 5
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return the wheels in the cache that are damaged."""
+    """Yield a finding if wheels in the cache are damaged."""
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
@@ -50,7 +50,7 @@ def check(site: Site) -> Iterator[Finding]:
 
 
 def _wheels(folder: Path) -> Iterator[Path]:
-    """Yield wheels that pip built, then what it downloaded."""
+    """Yield the wheels that pip built, then those that it downloaded."""
     for part in ("wheels", "http-v2", "http"):
         for parent, _, names in os.walk(folder / part):
             for name in names:
@@ -59,7 +59,7 @@ def _wheels(folder: Path) -> Iterator[Path]:
 
 
 def _is_damaged(path: Path, *, read: bool) -> bool:
-    """Return whether a wheel is damaged; a large one is read through only where `read` asks."""
+    """Return whether a wheel is damaged; a large one is read completely only if `read`."""
     import zipfile
 
     try:

@@ -1,4 +1,4 @@
-"""Are the installed packages whole: their files, their records, nothing left half-done?"""
+"""Are the installed packages complete, with all files and records?"""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ SUMMARY = "installed packages are complete"
 
 MISSING_SHOWN = 3
 RECORDING_INSTALLERS = ("pip", "uv", "poetry", "pdm")
-# What missing libraries of a package mean; any other package is just incomplete.
+# Causes if libraries of these packages are missing; other packages are just incomplete.
 CAUSES = {
     "nvidia-cudnn": "cudnn_missing_or_mismatch",
     "nvidia-": "cuda_runtime_lib_missing",
     "bitsandbytes": "bitsandbytes_cuda_setup_failed",
 }
 _TAG = re.compile(r"\.(?:cpython-|cp)(3\d+)[a-z]?-([\w-]+)")
-# Compiled where they are used: most environments need none of these.
+# Patterns as text, because most environments do not need them; `re` compiles and caches them.
 _SERVES_MORE = r"(?m)^Tag: (?:\S*py3\S*|\S+-abi3)-"
 _VERSION_FILE = rb"(?m)^(\w+/(?:_?version|__version__|__about__)\.py),sha256=([\w-]+),"
 _LIBRARY = r"\.(?:so(?:\.\d+)*|dll|dylib|pyd)$"
-# People leave these out to save room, and nothing imports or reads them.
+# Files that users delete to save space and that nothing needs.
 _SPARE = (
     r"(?:^|/)(?:tests?|docs?|examples?|include|licenses)/|^\.\./|\.dist-info/|"
     r"\.(?:py[cixd]|pxi|h|hpp|c|cc|cpp|cu|md|rst|map|a|typed|exe)$|(?:LICEN[CS]E|NOTICE)[^/]*$"
 )
-# Where lists of files are no longer than that, or this check is asked for, no module may be empty.
+# Up to this total size of RECORD files, or if this check is named, all modules are checked.
 LISTED_BYTES = 2**20
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return packages with missing or cut files, and what an interrupted install left."""
+    """Yield packages with missing or truncated files, and remains of interrupted installs."""
     folder = known(site.packages_folder)
     if folder is None:
         yield Finding("skipped", site.packages_folder.reason)  # type: ignore[union-attr]
@@ -67,7 +67,7 @@ def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
         yield Finding("error", message, "wheel_not_supported", (str(one.info),), steps, repair)
         return
     if one.installer not in RECORDING_INSTALLERS:
-        return  # other tools leave out what the list of a wheel names, or write none
+        return  # other tools do not install everything in RECORD, or write none
     gone, cut, mixed = _missing(one, every=site.thorough)
     cut += [path for path in (one.modules if every else one.starts) if _is_emptied(one, path)]
     if not gone and not cut and not mixed:
@@ -88,7 +88,7 @@ def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
 
 
 def _fault_of_description(one: Distribution) -> str:
-    """Return what is wrong with the folder that describes a package; empty when it is whole."""
+    """Return the fault of a package's ``.dist-info`` folder; empty if it is complete."""
     if not one.metadata:
         return "its METADATA is missing or empty"
     if one.installer not in RECORDING_INSTALLERS:
@@ -100,7 +100,7 @@ def _fault_of_description(one: Distribution) -> str:
 
 
 def _compiled_for(site: Site, one: Distribution) -> str:
-    """Return what other Python or machine a package was compiled for; empty if it fits here."""
+    """Return the other Python or machine that a package was compiled for; empty if it fits."""
     tags = [tag for path, _ in one.libraries if (tag := _TAG.search(path))]
     pythons, machines = sorted({tag[1] for tag in tags}), sorted({tag[2] for tag in tags})
     own = "".join(site.environment.version.split(".")[:2])
@@ -115,11 +115,10 @@ def _compiled_for(site: Site, one: Distribution) -> str:
 
 
 def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str], list[str]]:
-    """Return the files that are not there, the libraries that are cut off, and the modules with
-    the version that are not those of the record.
+    """Return missing files, truncated libraries, and version modules that differ from the record.
 
-    Whatever removes a file gives its folder a time later than that of the record, which is
-    written last; only where that is so, or a package or library is gone, is every file looked at.
+    Removing a file gives its folder a later time than the record, which is written last. All files
+    are checked only if that is the case, or if a package or library is missing.
     """
     folder = str(one.folder)
     gone, mixed, cut = list[str](), list[str](), list[str]()
@@ -137,7 +136,7 @@ def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str], l
 
 
 def _is_changed(one: Distribution) -> bool:
-    """Return whether a folder of a package is gone, or newer than the record."""
+    """Return whether a folder of a package is missing or newer than the record."""
     folder = str(one.folder)
     packages = [path for path in one.packages if "/tests" not in path]
     try:
@@ -150,7 +149,7 @@ def _is_changed(one: Distribution) -> bool:
 
 
 def _of_another_version(one: Distribution) -> Iterator[str]:
-    """Yield the modules that hold the version, if an install that was broken off replaced them."""
+    """Yield modules with the version that differ from the record, by an interrupted install."""
     import base64
     import hashlib
 
@@ -163,7 +162,7 @@ def _of_another_version(one: Distribution) -> Iterator[str]:
 
 
 def _gone(one: Distribution) -> Iterator[str]:
-    """Yield every file that is not there; each folder is listed once."""
+    """Yield every missing file; each folder is listed only once."""
     folder, there = str(one.folder), dict[str, frozenset[str]]()
     for path in (path for path in one.files if not path.endswith(".pyc")):
         parent, _, name = path.rpartition("/")
@@ -177,16 +176,16 @@ def _gone(one: Distribution) -> Iterator[str]:
 
 
 def _is_emptied(one: Distribution, path: str) -> bool:
-    """Return whether a module is empty and was not: a full disk or a loss of power does that."""
+    """Return whether a module is empty but was not, as after a full disk or a power failure."""
     try:
         is_empty = not os.stat(f"{one.folder}/{path}").st_size
     except OSError:
-        return False  # that it is missing is found elsewhere
+        return False  # missing files are found elsewhere
     return is_empty and not one.entry(path).endswith((b",", b",0"))
 
 
 def _is_cut(path: str) -> bool:
-    """Return whether a library is empty or shorter than its own headers say; not just stripped."""
+    """Return whether a library is empty or shorter than its headers require."""
     with open(path, "rb") as file:
         head, size = file.read(64), os.fstat(file.fileno()).st_size
     if head[:5] != b"\x7fELF\x02":

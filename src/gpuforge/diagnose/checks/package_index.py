@@ -18,7 +18,7 @@ ANSWER_SECONDS = 10.0
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Ask the index that pip would ask for one small page."""
+    """Request one small page from the index that pip would use."""
     index = site.probe.environ.get("PIP_INDEX_URL") or site.probe.environ.get("UV_INDEX_URL")
     address = f"{index.rstrip('/')}/pip/" if index else INDEX
     if not address.startswith(("https://", "http://", "file://")):

@@ -19,24 +19,24 @@ SHOWN = 5
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return what each tool that is there says of the environment."""
+    """Yield what each available tool reports about the environment."""
     if not site.live or site.environment.fault:
         yield Finding("skipped", site.environment.fault if site.live else NOT_RECORDED.reason)
         return
     python = str(site.environment.python)
     if site.environment.has_pip:
         argv = [python, "-B", "-m", "pip", "check", "--disable-pip-version-check"]
-        yield _asked(site, "pip", argv)
+        yield _run_tool(site, "pip", argv)
     own = site.environment.prefix / "bin" / "uv"
     if own.exists() or isinstance(site.probe.find_program("uv"), str):
         uv = str(own) if own.exists() else "uv"
-        yield _asked(site, "uv", [uv, "pip", "check", "--offline", "--python", python])
+        yield _run_tool(site, "uv", [uv, "pip", "check", "--offline", "--python", python])
     if (site.environment.prefix / "conda-meta").is_dir():
         bad = tuple(_conda(site))
         yield from bad or [Finding("ok", "conda's records of the environment are intact")]
 
 
-def _asked(site: Site, tool: str, argv: list[str]) -> Finding:
+def _run_tool(site: Site, tool: str, argv: list[str]) -> Finding:
     output = site.probe.run(argv, timeout=TOOL_SECONDS)
     if not isinstance(output, Output):
         reason = output.reason if isinstance(output, Failed) else "it is not installed"
@@ -53,7 +53,7 @@ def _asked(site: Site, tool: str, argv: list[str]) -> Finding:
 
 
 def _conda(site: Site) -> Iterator[Finding]:
-    """Find records of conda that are cut off."""
+    """Find truncated conda records."""
     for path in sorted((site.environment.prefix / "conda-meta").glob("*.json")):
         try:
             json.loads(path.read_text(encoding="utf-8"))["name"]

@@ -1,4 +1,4 @@
-"""Do the installed packages meet each other's requirements, and share one binary interface?"""
+"""Do the installed packages meet each other's requirements, and are their ABIs compatible?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "installed packages meet each other's requirements"
 
-# What a version that does not fit means for packages that are compiled against another one.
+# Causes if packages that are compiled against another one require a different version of it.
 FAMILIES = {
     "torchvision": "torch_extension_abi_mismatch",
     "torchaudio": "torch_extension_abi_mismatch",
@@ -36,22 +36,23 @@ FAMILIES = {
 JAX = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt", "jax-cuda13-plugin",
        "jax-cuda13-pjrt")  # fmt: skip
 COMPILED_AGAINST = ("torch", "numpy", "jax", "jaxlib")
-# conda and the system's own tools name some packages otherwise than the metadata does.
+# conda and system package managers use other names for some packages than the metadata.
 WITH_NAMES_OF_THE_INDEX = ("pip", "uv")
 SHOWN = 5
 _PKG_RESOURCES = re.compile(r"(?m)^(?:import |from |__import__\([\"'])pkg_resources\b")
 _GENERATED_FOR = re.compile(r"Protobuf Python Version: (\S+)")
-# How much of a package's compiled modules is read to see which NumPy they were compiled for, the
-# smallest first; more where this check alone is asked for.
+# How much of a package's compiled modules is searched for the NumPy that they were compiled for,
+# smallest modules first; more if this check is named.
 SCANNED_BYTES, SCANNED_BYTES_IF_ASKED = 12 * 2**20, 24 * 2**20
-# Who asks for NumPy 2 was compiled for it; who asks for NumPy in an extra only mostly for none.
+# A package that requires NumPy 2 was compiled for it; one that requires NumPy only for an extra
+# usually does not use its ABI.
 _MAY_BE_OLD = re.compile(r"numpy\b(?!.*\bextra\b)(?![^;]*>=?\s*[2-9])")
-# What a wheel brings of other projects lies in "NAME.libs".
+# Wheels keep bundled libraries of other projects in "NAME.libs".
 _MODULE = re.compile(r"^(?!.*\.libs/).*\.(?:so|pyd)$")
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return each requirement that does not hold, then what was compiled for an older NumPy."""
+    """Yield each unmet requirement, then packages that do not work with installed versions."""
     missing: dict[str, list[Unmet]] = {}
     found, told = False, set[str]()
     for unmet in site.unmet():
@@ -80,7 +81,7 @@ def check(site: Site) -> Iterator[Finding]:
 
 
 def _misfit(site: Site, unmet: Unmet) -> Finding:
-    """Return the finding of a requirement that another version is installed for."""
+    """Return the finding of a requirement of which another version is installed."""
     cause = FAMILIES.get(unmet.package) if unmet.needed in COMPILED_AGAINST else None
     if unmet.needed == "numpy":
         cause = "numpy_abi_mismatch"
@@ -98,7 +99,7 @@ def _misfit(site: Site, unmet: Unmet) -> Finding:
 
 
 def _refit(site: Site, unmet: Unmet) -> tuple[tuple[RunPip, ...], tuple[str, ...]]:
-    """Return a repair that all installed packages allow, and who rules out the others."""
+    """Return a repair that all installed packages allow, and the requirements that block others."""
     required, package, needed = site.requirements, unmet.package, unmet.needed
     if package in JAX and needed in JAX:
         return pip(site, "install", "--upgrade", *(n for n in JAX if n in site.packages)), ()
@@ -110,7 +111,7 @@ def _refit(site: Site, unmet: Unmet) -> tuple[tuple[RunPip, ...], tuple[str, ...
 
 
 def _upgrade(site: Site, package: str, *, keeping: str) -> tuple[RunPip, ...]:
-    """Return the upgrade of a package that keeps another one at the version it has."""
+    """Return the upgrade of a package that keeps another one at its installed version."""
     bounds = site.requirements.bounds(package)
     if bounds is None:
         return ()
@@ -119,7 +120,7 @@ def _upgrade(site: Site, package: str, *, keeping: str) -> tuple[RunPip, ...]:
 
 
 def _missing(site: Site, installed: Distribution, lacking: list[Unmet]) -> Finding:
-    """Return the finding of requirements that are not installed at all."""
+    """Return the finding of required packages that are not installed."""
     name, required = f"{installed.name} {installed.version}", site.requirements
     names = [unmet.needed for unmet in lacking]
     wanted = [(n, required.bounds(n)) for n in dict.fromkeys(names)]
@@ -137,7 +138,7 @@ def _missing(site: Site, installed: Distribution, lacking: list[Unmet]) -> Findi
 
 
 def _for_other_pythons(site: Site) -> Iterator[Finding]:
-    """Find packages that do not support this Python, as a Python made older, or force, leaves."""
+    """Find packages that do not support this Python, as after a downgrade or a forced install."""
     python = site.environment.version
     for one in site.distributions if python.count(".") > 1 else ():
         _, _, wanted = one.metadata.partition("\nRequires-Python:")
@@ -154,18 +155,18 @@ def _for_other_pythons(site: Site) -> Iterator[Finding]:
 
 
 def _without_pkg_resources(site: Site) -> Iterator[Finding]:
-    """Find packages that begin with the module that setuptools 82 left out."""
+    """Find packages that import pkg_resources, which setuptools 82 removed."""
     if any(any(folder.glob("pkg_resources*")) for folder in site.environment.folders):
         return
     for one in site.distributions:
         if b"_pb2.py," not in one.record and any(
             map(_PKG_RESOURCES.search, _texts(one, one.starts))
         ):
-            yield _outgrown(one, "pkg_resources, which setuptools has up to version 81")
+            yield _incompatible(one, "pkg_resources, which setuptools has up to version 81")
 
 
 def _of_another_protoc(site: Site) -> Iterator[Finding]:
-    """Find packages of which protoc wrote every module for another protobuf."""
+    """Find packages whose protoc-generated modules are all for another protobuf."""
     have = site.version("protobuf")
     slow = site.probe.environ.get("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION") == "python"
     for one in site.distributions if have else ():
@@ -173,27 +174,27 @@ def _of_another_protoc(site: Site) -> Iterator[Finding]:
             [n for n in one.modules if n.endswith("_pb2.py")] if b"_pb2.py," in one.record else []
         )
         asks = [line for line in one.requirements if line.startswith("protobuf")]
-        # Who asks for protobuf in an extra only can do without those modules.
+        # A package that requires protobuf only for an extra works without these modules.
         if made and not (asks and all(map(EXTRA.search, asks))) and not any(
             at_least(have or "", needed[1]) if (needed := _GENERATED_FOR.search(text))
             else "_descriptor.FileDescriptor(" not in text or slow or not at_least(have or "", "4")
             for text in _texts(one, made)
         ):  # fmt: skip
-            yield _outgrown(one, f"another protobuf than {have}")
+            yield _incompatible(one, f"another protobuf than {have}")
 
 
 def _texts(one: Distribution, paths: list[str]) -> Iterator[str]:
     return (known(one.probe.read_text(f"{one.folder}/{path}")) or "" for path in paths)
 
 
-def _outgrown(one: Distribution, needs: str) -> Finding:
+def _incompatible(one: Distribution, needs: str) -> Finding:
     steps = (f"Upgrade it, or install what it needs: pip install --upgrade {one.name}",)
     message = f"{one.name} {one.version} needs {needs}"
     return Finding("error", message, "outgrown_package", (str(one.info),), steps)
 
 
 def _compiled_for_numpy_1(site: Site) -> Iterator[Distribution]:
-    """Yield packages whose compiled modules look for NumPy 1 while NumPy 2 is installed."""
+    """Yield packages that were compiled for NumPy 1 while NumPy 2 is installed."""
     if not (site.version("numpy") or "").startswith("2."):
         return
     scanned = SCANNED_BYTES_IF_ASKED if site.thorough else SCANNED_BYTES
@@ -204,10 +205,10 @@ def _compiled_for_numpy_1(site: Site) -> Iterator[Distribution]:
 
 
 def _looks_for_numpy_1(one: Distribution, left: int) -> bool:
-    """Return whether modules were compiled with the headers of NumPy 1.
+    """Return whether a package's modules were compiled with the headers of NumPy 1.
 
-    They import the array interface by a name that NumPy 2 renamed; what was compiled with the
-    headers of NumPy 2 holds the new name as well, for both work there.
+    They import the C API under a name that NumPy 2 changed; modules compiled with the headers of
+    NumPy 2 contain the new name as well and work with both.
     """
     modules = ((size, path) for path, size in one.libraries if _MODULE.search(path))
     for size, path in sorted(modules):
@@ -217,7 +218,7 @@ def _looks_for_numpy_1(one: Distribution, left: int) -> bool:
         try:
             content = (one.folder / path).read_bytes()
         except OSError:
-            continue  # that it is missing is another check's finding
+            continue  # missing files are another check's finding
         if b"._multiarray_umath" not in content:
             continue
         if b"numpy._core._multiarray_umath" in content:

@@ -18,13 +18,13 @@ SUMMARY = "the active environment works and may be changed"
 
 SHOWN = 5
 OPTIONAL, BUILT_APART = ("_bz2", "_ctypes", "_lzma", "_sqlite3", "_ssl"), 30
-# A path too long for the first line, or with a space, is started by way of a shell.
+# Scripts start an interpreter whose path is too long or has spaces through the shell.
 _STARTS = re.compile(rb"""#!(?:/bin/sh\n'''exec' )?"?(/[^"\n]*/python[\d.]*)"?""")
 CREATE = "Create an environment for your packages: gpuforge env create --path FOLDER"
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return whether the environment runs, is writable and has pip: what is worst of it."""
+    """Yield the worst problem of the environment, or that it works."""
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
@@ -32,7 +32,7 @@ def check(site: Site) -> Iterator[Finding]:
 
 
 def _faults(site: Site) -> Iterator[Finding]:
-    """Find what keeps the environment from running at all."""
+    """Yield faults that keep the environment from running at all."""
     environment, prefix = site.environment, site.environment.prefix
     if environment.fault:
         leave = (f"Or leave it: unset {environment.named_by}",) if environment.named_by else ()
@@ -47,18 +47,18 @@ def _faults(site: Site) -> Iterator[Finding]:
     mark = next(prefix.glob("lib/python3*/EXTERNALLY-MANAGED"), None)
     if mark and environment.kind == "system Python":
         cause = "externally_managed_environment"
-        # Nothing is wrong with it, unless an error text says that something was to be installed.
+        # This is no problem, unless the user has the error message of a refused installation.
         state: State = "warning" if cause in site.asked else "ok"
         yield of_cause(cause, state, evidence=(str(mark),))
 
 
 def _flaws(site: Site) -> Iterator[Finding]:
-    """Find what is wrong with an environment that runs, errors before warnings."""
+    """Yield problems of an environment that runs, errors before warnings."""
     environment, prefix = site.environment, site.environment.prefix
     folder = site.packages_folder
     if isinstance(folder, Absent | Failed):
         return
-    moved = _moved(prefix) if environment.kind != "system Python" else None
+    moved = _broken_script(prefix) if environment.kind != "system Python" else None
     if _is_noexec(folder):
         message = f"{folder} is mounted noexec: no compiled module can be loaded from there"
         steps = ("Mount it with exec, or create the environment on another file system.",)
@@ -69,13 +69,13 @@ def _flaws(site: Site) -> Iterator[Finding]:
         message = f"{moved[0]} starts {moved[1]}, which does not exist: {prefix} was moved"
         steps = (f"Move it back, or create it again here: python -m venv --clear {prefix}",)
         yield Finding("error", message, "environment_moved", moved, steps)
-    if lacking := _lacking(environment):
+    if lacking := _missing_modules(environment):
         message = f"this Python was built without {', '.join(lacking)}"
         steps = (
             "Install what they need, such as liblzma-dev or libffi-dev, and build Python again.",
         )
         yield Finding("warning", message, "python_incomplete", (str(environment.home),), steps)
-    if fixed := _not_ours(site, folder):
+    if fixed := _unwritable_packages(site, folder):
         message = f"{len(fixed)} packages may not be changed by this user, such as {fixed[0]}"
         cause = "site_packages_permission_denied"
         yield of_cause(cause, "warning", message, evidence=fixed[:SHOWN])
@@ -91,7 +91,7 @@ def _flaws(site: Site) -> Iterator[Finding]:
 
 
 def _state(site: Site) -> Iterator[Finding]:
-    """Tell whether packages can be installed in an environment that nothing is wrong with."""
+    """Yield whether packages can be installed in an environment without problems."""
     environment, folder = site.environment, site.packages_folder
     if environment.refusal:
         yield Finding("ok", environment.refusal)
@@ -102,14 +102,14 @@ def _state(site: Site) -> Iterator[Finding]:
 
 
 def _is_noexec(folder: Path) -> bool:
-    flag = getattr(os, "ST_NOEXEC", 0)  # Linux has it
+    flag = getattr(os, "ST_NOEXEC", 0)  # Linux only
     return bool(flag and os.statvfs(folder).f_flag & flag)
 
 
-def _lacking(environment: PythonEnvironment) -> list[str]:
-    """Return modules of the standard library that a Python lacks, built where a library was not.
+def _missing_modules(environment: PythonEnvironment) -> list[str]:
+    """Return the standard library modules that a Python was built without.
 
-    A Python that has them built in keeps few others as files.
+    A Python with few files in ``lib-dynload`` has its modules built in and is not checked.
     """
     minor = ".".join(environment.version.split(".")[:2])
     above = environment.home.parent if environment.home else environment.prefix
@@ -118,13 +118,13 @@ def _lacking(environment: PythonEnvironment) -> list[str]:
 
 
 def _is_elsewhere(environment: PythonEnvironment, other: str) -> bool:
-    """Return whether a PYTHONHOME is not the Python that the environment was made of."""
+    """Return whether a PYTHONHOME is not the base Python of the environment."""
     home = environment.home
     return home is not None and Path(other.split(os.pathsep)[0]).resolve() != home.parent.resolve()
 
 
 def _left_behind(environment: PythonEnvironment) -> list[Path]:
-    """Return the packages of another Python, which made this environment before."""
+    """Return the packages of another Python that the environment was created with before."""
     if environment.kind != "virtual environment":
         return []
     found = environment.prefix.glob("lib/python3.*/site-packages/*.dist-info")
@@ -132,10 +132,10 @@ def _left_behind(environment: PythonEnvironment) -> list[Path]:
             and not path.name.startswith(("pip-", "setuptools-", "wheel-"))]  # fmt: skip
 
 
-def _moved(prefix: Path) -> tuple[str, str] | None:
-    """Return a script that starts a Python that is gone, and that Python; None if none does.
+def _broken_script(prefix: Path) -> tuple[str, str] | None:
+    """Return a script whose interpreter does not exist, and that interpreter; None if none does.
 
-    Scripts name the Python of their environment by its full path, and so work in one place only.
+    Scripts contain the full path of their environment's Python, so they break if it is moved.
     """
     found = []
     for path in sorted(prefix.glob("bin/*")):
@@ -146,12 +146,12 @@ def _moved(prefix: Path) -> tuple[str, str] | None:
     return next((script for script in found if "/bin/pip" in script[0]), next(iter(found), None))
 
 
-def _not_ours(site: Site, folder: Path) -> tuple[str, ...]:
-    """Return the packages that another user, mostly root, installed in a folder of this one."""
+def _unwritable_packages(site: Site, folder: Path) -> tuple[str, ...]:
+    """Return the packages in a folder that another user, usually root, installed."""
     infos = (one.info for one in site.distributions if one.folder == folder)
     return tuple(str(info) for info in infos if not _is_writable(info))
 
 
 def _is_writable(folder: Path) -> bool:
-    """Return whether the folder is writable by mode as well: root passes every access test."""
+    """Return whether a folder is writable, also by its mode, since root passes all access tests."""
     return os.access(folder, os.W_OK) and bool(folder.stat().st_mode & 0o222)

@@ -1,4 +1,4 @@
-"""Does what an environment adds to Python's search path still exist?"""
+"""Do the folders and modules that an environment adds to Python's import path still exist?"""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MAPPING = re.compile(r"^MAPPING\b[^=\n]*= (\{.*\})$", re.M)
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return each ``.pth`` file and each editable package that leads to nothing."""
+    """Yield each ``.pth`` file and editable package that refers to something missing."""
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
-    # The folder of an editable package is mostly named by a ``.pth`` file too: one finding will do.
+    # A ``.pth`` file usually names the folder of an editable package, too: report it only once.
     found = dict((*_lines(site), *_editable(site)))
     yield from found.values() or [Finding("ok", "everything on the search path exists")]
 
@@ -39,7 +39,7 @@ def _editable(site: Site) -> Iterator[tuple[str, Finding]]:
             table = json.loads(one.origin or "{}")
             url = urlsplit(table["url"]) if table.get("dir_info", {}).get("editable") else None
         except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # pip writes it for others and reads it by itself
+            continue  # pip writes this file only for other tools, so an unreadable one is harmless
         folder = Path(unquote(url.path)) if url and url.scheme == "file" else None
         if folder and not folder.is_dir():
             message = f"{one.name} is installed from {folder}, which does not exist"
@@ -59,7 +59,7 @@ def _editable(site: Site) -> Iterator[tuple[str, Finding]]:
 
 
 def _lost_tool(one: Distribution) -> str:
-    """Return the program that a loader of an editable package runs, if it is gone."""
+    """Return the build tool that the loader of an editable package runs, if it does not exist."""
     for file in (name for name in one.files if name.endswith("_editable_loader.py")):
         text = known(one.probe.read_text(str(one.folder / file))) or ""
         for path in re.findall(r"['\"](/[^'\"\n]*/bin/[^'\"\n]+)['\"]", text):
@@ -69,9 +69,9 @@ def _lost_tool(one: Distribution) -> str:
 
 
 def _lost_modules(one: Distribution) -> list[str]:
-    """Return the modules of an editable package that are not where it says that they are.
+    """Return the modules of an editable package that are not where its files say.
 
-    What installs it writes the folder of all modules, or a table with the path of each.
+    The build backend writes the folder of all modules, or a table with the path of each.
     """
     names, places = one.top_level, list[Path]()
     for file in (name for name in one.files if name.endswith((".pth", "_finder.py"))):
@@ -96,7 +96,7 @@ def _undecodable(content: bytes) -> str:
 
 
 def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
-    """Find the lines, of ``.pth`` files and of ``sitecustomize``, that lead to nothing."""
+    """Find lines in ``.pth`` files and ``sitecustomize`` that refer to something missing."""
     for folder in site.environment.folders:
         names = known(site.probe.list_dir(str(folder))) or ()
         hooks = [name for name in names if name.endswith(".pth") or name in CUSTOMISING]

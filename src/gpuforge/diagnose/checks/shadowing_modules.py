@@ -1,4 +1,4 @@
-"""Does a file of the project, or a folder of PYTHONPATH, hide a module of the same name?"""
+"""Does a file of the project, or a folder in PYTHONPATH, shadow a module of the same name?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuforge.facts import known
 
 SUMMARY = "no file or variable hides an installed module"
 
-# Names that projects use for folders and files of their own, and that nothing else imports.
+# Names of projects' own folders and files that nothing else imports.
 COMMON = {"test", "tests", "docs", "doc", "examples", "example", "scripts", "tools", "setup",
           "conftest", "benchmarks", "build", "src", "utils", "config", "main", "app"}  # fmt: skip
 PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
@@ -22,7 +22,7 @@ SHOWN = 5
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return each module of the current folder or PYTHONPATH that is imported in place of one."""
+    """Yield the modules in the current folder or PYTHONPATH that shadow installed ones."""
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
@@ -42,7 +42,7 @@ def check(site: Site) -> Iterator[Finding]:
 
 
 def _current() -> list[Path]:
-    """Return the current folder, which may be gone."""
+    """Return the current folder; empty if it was removed."""
     try:
         return [Path.cwd()]
     except OSError:
@@ -51,7 +51,7 @@ def _current() -> list[Path]:
 
 def _hiding(site: Site, folder: Path, modules: dict[str, str]) -> Iterator[Finding]:
     names = known(site.probe.list_dir(str(folder))) or ()
-    # A project that is installed as well is the same package, not another one.
+    # The source of an installed project is the same package, not another one.
     is_project = any(name in names for name in PROJECT_FILES)
     for name in names:
         module = name.removesuffix(".py")
@@ -67,14 +67,14 @@ def _hiding(site: Site, folder: Path, modules: dict[str, str]) -> Iterator[Findi
 
 
 def _is_whole(site: Site, module: str, source: Path) -> bool:
-    """Return whether a package works from its source: it is all Python, or was built there."""
+    """Return whether a package works from its source: pure Python, or built in place."""
     if not any(one.libraries for one in site.distributions if module in one.packages):
         return True
     return any(path.suffix in (".so", ".pyd") for path in source.rglob("*.*"))
 
 
 def _packages_of_the_user(site: Site) -> Iterator[Finding]:
-    """Find packages of ``pip install --user`` that come before those of an environment."""
+    """Find packages of ``pip install --user`` that shadow those of an environment."""
     environ, version = site.probe.environ, site.environment.version.split(".")[:2]
     if site.environment.kind == "virtual environment" or environ.get("PYTHONNOUSERSITE"):
         return
@@ -84,7 +84,7 @@ def _packages_of_the_user(site: Site) -> Iterator[Finding]:
 
 
 def _packages_of_others(site: Site, folder: Path, by: str) -> Iterator[Finding]:
-    """Find packages that come from elsewhere, before those of this environment."""
+    """Find packages in another folder that shadow those of this environment."""
     if not _holds_packages(folder) or folder in site.environment.folders:
         return
     hidden = sorted({
@@ -106,7 +106,7 @@ def _packages_of_others(site: Site, folder: Path, by: str) -> Iterator[Finding]:
 
 
 def _holds_packages(folder: Path, *ends: str) -> bool:
-    """Return whether packages are installed there; a project has an ``.egg-info`` of its own."""
+    """Return whether a folder has installed packages; projects have an ``.egg-info`` as well."""
     ends = ends or (".dist-info", ".egg-info")[: 1 + folder.name.endswith("-packages")]
     try:
         return any(name.endswith(ends) for name in os.listdir(folder))
@@ -115,5 +115,5 @@ def _holds_packages(folder: Path, *ends: str) -> bool:
 
 
 def _is_library(folder: Path, site: Site) -> bool:
-    """Return whether a folder is that of libraries itself, rather than one of a project."""
+    """Return whether a folder is a package folder, rather than one of a project."""
     return folder in site.environment.folders or folder.name in ("site-packages", "dist-packages")

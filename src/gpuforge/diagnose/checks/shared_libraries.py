@@ -1,4 +1,4 @@
-"""Do compiled modules find the shared libraries that they need, in the versions they need?"""
+"""Do compiled modules find the shared libraries that they need, in sufficient versions?"""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from gpuforge.facts import known
 
 SUMMARY = "compiled modules find the libraries that they need"
 
-# How many files are looked at, by the number of packages, for with more of them other checks take
-# longer; all of them where this check alone is asked for.
+# Budget of files to check, divided by the number of packages, because other checks take longer with
+# more packages; if this check is named, all files are checked.
 SHARED_FILES, LEAST_SHARES = 9000, 20
 CACHE = "/etc/ld.so.cache"
-# A package works without these, or loads its own before it needs them; GPUs have their own checks.
-# The last is what an optional module of Numba asks for.
+# Libraries that packages can do without or load themselves; GPU libraries have their own checks.
+# The last one is needed only by an optional module of Numba.
 _SPARED = re.compile(
     r"lib(?:cu|nv|nccl|roc|hip|hsa|amd|ze_|OpenCL|mpi|tbb|python|torch|c10|gomp\.so\.1\.0\.0)|ld-"
 )
 _MODULE = re.compile(r"(?!.*\.libs/)(?:.*/)?(?!lib)[^/]+\.so")
-# What people install most often for a library that is missing.
+# Debian packages of the most frequently missing libraries.
 DEBIAN = {"libGL.so.1": "libgl1", "libgthread-2.0.so.0": "libglib2.0-0", "libgomp.so.1": "libgomp1",
           "libglib-2.0.so.0": "libglib2.0-0", "libSM.so.6": "libsm6"}  # fmt: skip
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return each library that is missing or too old, with a module that needs it."""
+    """Yield each library that is missing or too old, with a module that needs it."""
     cached = known(site.probe.read_bytes(CACHE)) if site.live else None
     if not cached:
         yield Finding(
@@ -74,16 +74,16 @@ def _faults(site: Site, cached: bytes) -> list[Finding]:
                 elif at and at not in seen:
                     seen.add(at)
                     waiting += [at] if at in own else []
-                # What a wheel brings itself fits it.
+                # Libraries that a wheel bundles are not too old for it.
                 if at and at not in own and (fault := _too_old(owner, path, name, at, needs)):
                     found.setdefault(f"{name} {fault.cause}", fault)
     return list(found.values())
 
 
 def _modules(site: Site) -> list[tuple[int, str, str]]:
-    """Return place, package and path of compiled modules, the largest of each package first.
+    """Return rank, package and path of compiled modules, the largest of each package first.
 
-    Only what that one needs is missed for sure: modules of PyQt, say, need what few install.
+    Only the needs of that one are certain: other modules, of PyQt for example, may be optional.
     """
     ranked = []
     for one in site.distributions:
@@ -95,7 +95,7 @@ def _modules(site: Site) -> list[tuple[int, str, str]]:
 
 def _preloaded(site: Site, find: object) -> Iterator[tuple[str, Finding]]:
     for name in re.split(r"[:\s]+", site.probe.environ.get("LD_PRELOAD", "")):
-        if not name or "$" in name:  # the loader puts words of its own in the place of those
+        if not name or "$" in name:  # tokens such as $LIB, which the loader expands
             continue
         if not (os.path.exists(name) if "/" in name else find(name, ())):  # type: ignore[operator]
             message = f"LD_PRELOAD names {name}, which is not there: every program warns of it"
@@ -115,7 +115,7 @@ def _missing(owner: str, name: str, path: str) -> Finding:
 
 
 def _too_old(owner: str, path: str, name: str, at: str, needs: Needs) -> Finding | None:
-    """Return what is wrong with a library that lacks the newest interface that a module needs."""
+    """Return the finding of a library without the newest symbol version that a module needs."""
     newest: dict[str, str] = {}
     for interface in needs.interfaces.get(name, ()):
         kind = interface.partition("_")[0]
@@ -148,4 +148,4 @@ def _holds(path: str, interface: str) -> bool:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
             return held.find(f"{interface}\0".encode()) >= 0
     except (OSError, ValueError):
-        return True  # what cannot be read is another check's finding
+        return True  # unreadable files are another check's finding

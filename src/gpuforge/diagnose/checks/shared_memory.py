@@ -12,13 +12,13 @@ from gpuforge.units import format_bytes
 
 SUMMARY = "shared memory is large enough for data loaders"
 
-# Docker's default is 64 MiB; one worker that prefetches images passes that at once.
+# Docker's default is 64 MiB; a single worker that prefetches images exceeds it.
 SMALL_BYTES = 256 * 2**20
 FOLDER = Path("/dev/shm")
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Return whether /dev/shm is small or full."""
+    """Yield whether /dev/shm is too small or full."""
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
     elif not FOLDER.is_dir():

@@ -1,5 +1,5 @@
-"""The files a plan can be written as; one module a format, its name is the format's.
+"""The file formats to which a plan can be exported, one module per format, named after it.
 
-A format holds ``FILE_NAME`` and ``render(plan) -> str``. It raises `PlanRefused` for a plan that it
-cannot express.
+Each module defines ``FILE_NAME`` and ``render(plan) -> str``, which raises `PlanRefused` for a plan
+that the format cannot express.
 """

@@ -1,4 +1,4 @@
-"""Definition file of Apptainer: every word of a command is quoted for the shell."""
+"""Apptainer definition files; every word of a command is quoted for the shell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILE_NAME = "environment.def"
 
 
 def render(plan: Plan) -> str:
-    """Return the plan as a definition; run it with ``--nv`` or ``--rocm`` for the driver."""
+    """Return the plan as a definition file; ``--nv`` or ``--rocm`` brings the host's driver."""
     commands = [*system_commands(plan), pip_arguments(plan)]
     lines = [
         comment(plan.title),

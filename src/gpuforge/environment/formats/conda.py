@@ -1,7 +1,7 @@
 """``environment.yml`` for conda, mamba and micromamba.
 
-conda gives Python and checks the virtual packages; the wheels come by pip, because the facts about
-which device a build serves are facts about wheels (docs/decisions/0008).
+conda installs Python and checks the virtual packages; pip installs the wheels, because the facts
+about which build supports which device are about wheels (docs/decisions/0008).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ FILE_NAME = "environment.yml"
 
 
 def match_specs(plan: Plan) -> list[str]:
-    """Return what conda itself solves: Python, pip, and the least that the system must be."""
+    """Return what conda itself solves: Python, pip and the system requirements."""
     virtual = [f"{name} >={version}" for name, version in plan.virtual_packages.items()]
     return [f"python {plan.target.python}.*", "pip >=24", *virtual]
 

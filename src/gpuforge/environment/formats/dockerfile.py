@@ -1,4 +1,4 @@
-"""``Dockerfile``: commands as JSON lists, which no shell ever reads."""
+"""``Dockerfile``, with commands in exec form (JSON lists), which no shell interprets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FILE_NAME = "Dockerfile"
 
 
 def render(plan: Plan) -> str:
-    """Return the plan as an image; the driver comes from the machine that runs it."""
+    """Return the plan as a Dockerfile; the driver comes from the machine that runs the image."""
     lines = [
         comment(plan.title),
         f"FROM {base_image(plan)}",

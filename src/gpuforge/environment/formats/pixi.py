@@ -1,4 +1,4 @@
-"""``pixi.toml``: Python by conda, the wheels by pixi's own resolver of PyPI packages."""
+"""``pixi.toml``: Python from conda, the wheels from pixi's own resolver of PyPI packages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def render(
     Parameters
     ----------
     index, links
-        Address instead of the default index, and folders or pages of wheels.
+        URL that replaces the default index, and folders or pages of wheels.
     """
     lines = [
         comment(plan.title),
@@ -50,7 +50,7 @@ def _options(plan: Plan, index: str, links: tuple[str, ...]) -> list[str]:
         kinds = (("url" if "://" in link else "path", link) for link in links)
         lines.append(f"find-links = [{', '.join(f'{{ {k} = {quoted(v)} }}' for k, v in kinds)}]")
     if plan.indexes and plan.accelerator in ("rocm", "xpu"):
-        # Their wheels need further wheels that only their own index has.
+        # ROCm and XPU wheels depend on further wheels that only their own index has.
         lines += [f"extra-index-urls = {_array(plan.indexes)}"]
         lines.append('index-strategy = "unsafe-best-match"')
     return ["", "[pypi-options]", *lines] if lines else []

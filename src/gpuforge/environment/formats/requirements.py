@@ -9,7 +9,7 @@ FILE_NAME = "requirements.txt"
 
 
 def render(plan: Plan) -> str:
-    """Return the plan as requirements with the indexes they need."""
+    """Return the plan as a requirements file with its indexes."""
     lines = [
         comment(plan.title),
         comment(f"Python {plan.target.python} on {plan.target.platform}"),

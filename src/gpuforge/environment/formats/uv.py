@@ -1,4 +1,4 @@
-"""``pyproject.toml`` of a uv project: ``uv sync`` makes the environment."""
+"""``pyproject.toml`` of a uv project; ``uv sync`` creates the environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MARKERS = {
 
 
 def render(plan: Plan) -> str:
-    """Return the plan as a project; packages of the framework's own index come from it alone."""
+    """Return the plan as a project; an extra index is used only for the packages that need it."""
     lines = [comment(plan.title)]
     if plan.target.platform == "osx-arm64":
         lines.append(comment("uv takes macOS 13 for granted: set MACOSX_DEPLOYMENT_TARGET=14.0"))
@@ -30,7 +30,7 @@ def render(plan: Plan) -> str:
         "package = false",
         f"environments = [{quoted(_MARKERS[plan.target.platform])}]",
     ]
-    # ROCm and XPU wheels need further wheels that only their own index has.
+    # ROCm and XPU wheels depend on further wheels that only their own index has.
     alone = plan.accelerator not in ("rocm", "xpu")
     if plan.indexes and not alone:
         lines.append('index-strategy = "unsafe-best-match"')

@@ -1,1 +1,1 @@
-"""The rules: one module each, with ``find(subjects)``."""
+"""The rules that find anomalies: one module each, with ``find(subjects)``."""

@@ -1,8 +1,8 @@
-"""Errors that a device or its driver reported: Xid numbers and memory errors.
+"""Errors that a device or its driver reports: Xid errors and memory errors.
 
-It speaks when a counter of uncorrected memory errors or of an Xid number rose within what is
-watched, and when corrected errors come in by more than ten a minute. A counter that stands still
-is old news. Xids that a program's own mistake causes are named as such.
+Reports when a counter of uncorrected memory errors or of an Xid rose within the watched period, and
+when corrected errors come in at more than ten a minute. A constant counter is not reported. Xids
+that are usually caused by a program's own mistake are marked as such.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from gpuforge.monitor.anomaly import Anomaly
 from gpuforge.monitor.series import Series, Subject
 
 CORRECTED_PER_MINUTE = 10.0
-# Of NVIDIA's list of Xid errors: those that an application's fault usually causes.
-OF_PROGRAMS = {"13", "31", "43", "45"}
+# The Xid errors that, by NVIDIA's list, are usually caused by the application.
+PROGRAM_ERRORS = {"13", "31", "43", "45"}
 
 
 def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
@@ -23,7 +23,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
     for subject in subjects:
         for number, series in subject.starting("xids:"):
             if (times := _rise(series)) > 0:
-                program = number in OF_PROGRAMS
+                program = number in PROGRAM_ERRORS
                 yield Anomaly(
                     "device_errors", subject.name, "warning" if program else "error",
                     f"the driver reported Xid {number} ({times:.0f} times)"
@@ -47,7 +47,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
 
 
 def _rise(series: Series) -> float:
-    """Return what a counter rose by in all; one that begins again at 0 counts from there."""
+    """Return the total increase of a counter; after a reset it counts from 0."""
     return sum(
         max(0.0, after - before if after >= before else after)
         for (_, before), (_, after) in pairwise(series)

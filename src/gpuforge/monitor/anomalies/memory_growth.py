@@ -1,8 +1,8 @@
-"""Memory that grows without a plateau, and when it will be full.
+"""Memory use that grows without a plateau, and when memory will be full.
 
-It speaks when the floor of the memory in use, the least of each tenth of the last five minutes or
-more, rises beyond chance by at least 1 % of all memory and still rises at the end. It is silent for
-memory that comes and goes, for one that was loaded once, and for one whose growth levels off.
+Reports when the floor of the memory in use (the minimum of each tenth of the last five minutes or
+more) rises significantly, by at least 1 % of all memory, and still rises at the end. Memory that is
+allocated and freed again, loaded once, or whose growth levels off is not reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FORECAST_WITHIN_SECONDS = 86400.0
 
 
 def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
-    """Yield the devices and hosts whose memory grows."""
+    """Yield the devices, hosts and processes whose memory use grows."""
     for subject in subjects:
         total = subject.last("memory_total_bytes")
         used = subject.series.get("memory_used_bytes", ())

@@ -1,8 +1,7 @@
-"""A PCIe link that runs with fewer lanes than both of its ends have.
+"""A PCIe link that runs with fewer lanes than both of its ends support.
 
-It speaks when every reading of the last 30 s in which the GPU worked shows fewer lanes; some GPUs
-give up lanes while idle, so an idle one says nothing. Where no utilisation is shown, all readings
-count.
+Reports when every reading of the last 30 s in which the GPU was busy shows fewer lanes; some GPUs
+drop lanes while idle, so idle readings are ignored. Without a utilisation, all readings count.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ BUSY = 0.05
 
 
 def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
-    """Yield the GPUs whose link is narrower than it could be."""
+    """Yield the GPUs whose link has fewer lanes than it could."""
     for subject in subjects:
         width_now = subject.series.get("link_width", ())
         full = subject.last("link_width_max")

@@ -1,9 +1,8 @@
-"""A device that is slower than its equals.
+"""A device that is slower than others of the same model.
 
-It speaks when GPUs of one model are all busy, and the clock of one has been more than 10 % below
-the middle of the others for a minute; or more than 5 %, where it is four times as far below the
-lowest of at least two others as these are apart (Dixon's test). Idle devices clock down and are
-left out.
+Reports when the clock of a busy GPU has been more than 10 % below the median of the other busy GPUs
+of its model for a minute. 5 % is enough if it is four times as far below the lowest of at least two
+others as these are apart (Dixon's test). Idle devices lower their clocks and are ignored.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
 
 
 def _least(others: list[float]) -> float:
-    """Return the clock below which a device is slow, by those of its equals."""
+    """Return the clock below which a device is slow, given the clocks of the others."""
     least = BELOW * median(others)
     if len(others) < 2:
         return least

@@ -1,8 +1,8 @@
-"""A queue in which work waits and nothing finishes.
+"""A task queue in which work waits and nothing finishes.
 
-It speaks when tasks waited for all of the last 30 s, or for much longer than the longest pause
-between two of the process's tasks before, whichever is more, and none finished in that time. Much
-longer is three times; where pauses are alike, one and a half times.
+Reports when tasks have waited and none has finished for 30 s, or for much longer than the longest
+pause between two finished tasks so far, whichever is more. "Much longer" is three times, or one and
+a half times if the pauses are similar.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ALIKE_FROM = 3
 
 
 def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
-    """Yield the processes whose queue stands still."""
+    """Yield the processes whose queue is stalled."""
     for subject in subjects:
         finished = subject.series.get("tasks_finished", ())
         still, pauses = _pauses(finished)
@@ -37,7 +37,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
 
 
 def _pauses(finished: Series) -> tuple[float, list[float]]:
-    """Return how long a counter has stood still, and each time that it did so before."""
+    """Return for how long a counter has not changed, and the lengths of its earlier pauses."""
     if not finished:
         return 0.0, []
     (since, count), pauses = finished[0], []
@@ -49,9 +49,9 @@ def _pauses(finished: Series) -> tuple[float, list[float]]:
 
 
 def _usual(pauses: list[float]) -> float:
-    """Return how long a pause may be: the more pauses differ, the longer than the longest."""
+    """Return how long a pause may be: the more pauses vary, the further beyond the longest."""
     longest = max(pauses, default=0.0)
-    whole = pauses[1:]  # the first began before anybody looked
+    whole = pauses[1:]  # the first one began before the first sample
     if len(whole) < ALIKE_FROM:
         return PAUSES * longest
     beyond = 2 * (longest - median(whole))

@@ -1,9 +1,9 @@
-"""A device whose utilisation has fallen while work waits for it.
+"""A device whose utilisation has fallen while tasks wait.
 
-It looks at the time for which a process has had tasks waiting without a break. It speaks when a GPU
-was busy for a quarter of the time or more in the best quarter of that, and has been busy for less
-than half as much for 30 s, more than twice as long as ever before, while tasks finished: a queue in
-which none does is `stalled_queue`'s.
+Considers the period in which a process has continuously had waiting tasks. Reports when a GPU's
+utilisation was above 25 % in the best quarter of that period, and has been below half of that
+quarter's level for 30 s and more than twice as long as ever before, while tasks still finished. If
+none finishes, that is `stalled_queue`'s case.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SMOOTH = 5
 
 
 def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
-    """Yield the GPUs that idle while a process of this machine has work for them."""
+    """Yield the GPUs that are idle while a process on this machine has waiting tasks."""
     waiting = next(filter(_waits, subjects), None)
     if waiting is None:
         return
@@ -45,9 +45,9 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
 
 
 def _stretches(series: Series, before: float) -> list[float]:
-    """Return the seconds of each stretch with less use, the one that lasts until now at the end.
+    """Return the seconds of each stretch of low utilisation; the last one is that until now.
 
-    It is 0 where there is none now. Use has to come back nearly to what it was to end a stretch.
+    It is 0 if there is none now. A stretch ends when utilisation is nearly back to its old level.
     """
     found, since = [], None
     for n, (moment, _) in enumerate(series):

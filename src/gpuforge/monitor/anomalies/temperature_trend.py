@@ -1,9 +1,9 @@
-"""A temperature on its way to the limit.
+"""A temperature that rises towards the limit.
 
-It speaks when the temperature rises beyond chance over the last five minutes or more, by at least
-3 °C, still rises at the end, and would reach the limit at which the device slows down within half
-an hour. A device that warms up after a start levels off, and one far below its limit is not near
-it: both are silent. Where no limit is shown, 90 °C is taken and said.
+Reports when the temperature rises significantly over the last five minutes or more, by at least
+3 °C, still rises at the end, and would reach the limit at which the device throttles within half an
+hour. A device that levels off after warming up, or is far below its limit, is not reported. If no
+limit is shown, 90 °C is assumed, and the message says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ASSUMED_LIMIT = 90.0
 
 
 def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
-    """Yield the devices that get too hot soon."""
+    """Yield the devices that will soon reach their temperature limit."""
     for subject in subjects:
         series = subject.series.get("temperature_celsius", ())
         moved = drift(series, at_least_seconds=AT_LEAST_SECONDS)

@@ -1,9 +1,8 @@
-"""A GPU that holds its clock down.
+"""A GPU that throttles its clock.
 
-It speaks when a reason held for a fifth of the last minute or more, or has held without a break for
-ten seconds until now: heat, the power supply, or a brake of the hardware. The power limit alone is
-how a busy GPU ends where it is meant to: that is said only where the clock is more than 15 % below
-its highest.
+Reports a throttle reason (heat, the power supply, a hardware slowdown) that was active for at least
+a fifth of the last minute, or for all of the last ten seconds. A busy GPU normally runs at its
+power limit, so that reason is reported only if the clock is more than 15 % below its highest.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ STEPS = {
 
 
 def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
-    """Yield the GPUs that are throttled, one anomaly for each reason."""
+    """Yield the GPUs that are throttled, one anomaly per reason."""
     for subject in subjects:
         for reason, _ in subject.starting("throttle_reasons:"):
             held = subject.recent(f"throttle_reasons:{reason}", SECONDS)

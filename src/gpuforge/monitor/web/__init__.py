@@ -1,1 +1,1 @@
-"""The web dashboard: one page, one feed of samples that all viewers share, metrics, health."""
+"""The web dashboard: a page, a feed of samples shared by all viewers, metrics, and health."""

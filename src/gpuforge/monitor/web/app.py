@@ -1,4 +1,4 @@
-"""What the dashboard answers: the page, its feed, metrics, health."""
+"""The web application of the dashboard: the page, its feed, metrics, and health."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from gpuforge.monitor.web.feed import Feed
 from gpuforge.monitor.web.guard import Guard
 
 PAGE = Path(__file__).with_name("page")
-# Without a sample for so long, health is refused.
+# Without a new sample for so long, the health check fails.
 LATE_INTERVALS, LATE_SECONDS = 5.0, 3.0
-# A report is a page with scripts inside it, which may come from a foreign file: it has its own
-# policy, is no page of this origin, and so reaches neither the cookie nor the readings.
+# A report contains scripts and may come from an untrusted file. The sandbox gives it an origin of
+# its own, so it can access neither the cookie nor the readings.
 REPORT_POLICY = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -38,17 +38,17 @@ REPORT_POLICY = (
 
 
 class Reports(Protocol):
-    """Session files and what is shown of them."""
+    """The source of session files and their reports."""
 
     def recent(self) -> list[dict[str, Any]]:
-        """Return key, name, changed_at and size_bytes of the newest files."""
+        """Return the newest files, each with key, name, changed_at and size_bytes."""
 
     def report(self, key: str) -> str | None:
-        """Return the report of one file as HTML, None if there is none of this key."""
+        """Return the report of one file as HTML, or None if there is no file with this key."""
 
 
 class _Answers:
-    """What each address of the dashboard is answered with."""
+    """The request handlers."""
 
     def __init__(self, feed: Feed, reports: Reports | None) -> None:
         self.feed, self.reports = feed, reports
@@ -100,16 +100,16 @@ def application(
     port: int = 0,
     reports: Reports | None = None,
 ) -> Starlette:
-    """Return the dashboard of a feed, which it opens and closes.
+    """Return the dashboard for a feed, which it opens and closes.
 
     Parameters
     ----------
     reports
-        Session files to list.
+        The source of session files to list.
     token, names, any_address
-        As `gpuforge.monitor.web.guard.Guard` has them.
+        As for `gpuforge.monitor.web.guard.Guard`.
     port
-        Where it is served; part of the cookie's name.
+        The port of the server; part of the cookie's name.
     """
 
     @asynccontextmanager

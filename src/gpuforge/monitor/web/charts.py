@@ -1,4 +1,4 @@
-"""The charts of the page: what each shows, as columns over common moments."""
+"""The charts of the page, as columns of values over common times."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Chart:
 
     Attributes
     ----------
-    unit : one of the units that the page knows
-    highest : end of the axis; None where it follows the values
-    series : the line of a subject; empty where it has none
+    unit : one of the units that the page can format
+    highest : upper end of the axis; None if it adapts to the values
+    series : returns the line of a subject; empty if it has none
     """
 
     name: str
@@ -51,7 +51,7 @@ CHARTS = (
 
 
 def history(subjects: Sequence[Subject], moments: Sequence[float]) -> dict[str, Any]:
-    """Return all charts that have lines, each line with a value or None at each moment."""
+    """Return all charts with lines; each line has a value or None for each moment."""
     drawn = []
     for chart in CHARTS:
         lines = [(subject.name, dict(chart.series(subject))) for subject in subjects]
@@ -71,7 +71,7 @@ def history(subjects: Sequence[Subject], moments: Sequence[float]) -> dict[str, 
 
 
 def points(subjects: Sequence[Subject], moment: float) -> dict[str, dict[str, float | None]]:
-    """Return the newest values alone: chart to line to value."""
+    """Return the newest values by chart and line; None for a line without a value at `moment`."""
     found: dict[str, dict[str, float | None]] = {}
     for chart in CHARTS:
         for subject in subjects:

@@ -1,7 +1,7 @@
-"""One thread that samples, and any number of viewers that are sent what it found.
+"""A feed of samples: one thread takes them, and any number of viewers receive them.
 
-All that is sent is written once per sample, whoever looks. A viewer that is slow to read misses
-samples; it holds nothing up.
+Each message is serialized once per sample, whatever the number of viewers. A slow viewer misses
+samples, but does not delay the others.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _log = logger("serve")
 
 
 class Feed:
-    """What is known now, and who is told.
+    """Takes samples in a thread and sends them to viewers.
 
     Parameters
     ----------
     take
-        Returns a sample; called in a thread of its own.
+        Returns a sample; called in its own thread.
     facts
-        Returns what the page says of the machine; called once, in another thread, because checks
-        take seconds.
+        Returns the facts about the machine for the page; called once, in another thread, because
+        checks take seconds.
     interval_seconds
-        From one sample to the next.
+        Time between samples.
 
     Attributes
     ----------
-    sample : the newest; None before the first
-    anomalies : what the rules found last
-    problem : why the newest sample could not be taken; empty where it could
-    taken : samples taken so far
-    viewers : how many are sent the feed now
+    sample : the newest sample; None before the first
+    anomalies : the anomalies that the rules found last
+    problem : why the last sample could not be taken; empty if it could
+    taken : number of samples taken so far
+    viewers : number of connected viewers
     """
 
     def __init__(
@@ -75,34 +75,34 @@ class Feed:
         self._threads: list[threading.Thread] = []
 
     async def open(self) -> None:
-        """Begin to sample."""
+        """Start sampling."""
         self._loop = asyncio.get_running_loop()
         self._news: asyncio.Future[None] = self._loop.create_future()
-        for name, work in (("samples", self._sample), ("facts", self._tell_facts)):
+        for name, work in (("samples", self._sample), ("facts", self._publish_facts)):
             thread = threading.Thread(target=work, name=f"gpuforge-{name}", daemon=True)
             thread.start()
             self._threads.append(thread)
 
     def close(self) -> None:
-        """Cease to sample, and end what is sent to viewers; safe to call from a signal."""
+        """Stop sampling and end all streams to viewers; safe to call from a signal handler."""
         self._stop.set()
-        self._loop.call_soon_threadsafe(self._tell)
+        self._loop.call_soon_threadsafe(self._wake)
 
     def join(self, seconds: float) -> None:
-        """Wait for the threads, which may be in the middle of a reading, for so long at most."""
+        """Wait at most `seconds` for each thread, which may be in the middle of a reading."""
         for thread in self._threads:
             thread.join(seconds)
 
     def age_seconds(self) -> float | None:
-        """Return how long ago the newest sample was taken; None before the first."""
+        """Return the age of the newest sample; None before the first."""
         return None if self.sample is None else time.monotonic() - self._arrived
 
     def overhead_ratio(self) -> float:
-        """Return the CPU time of sampling and of all that follows, over the time it was for."""
+        """Return the CPU time of sampling and processing over the time between samples."""
         return sum(self._costs) / (len(self._costs) * self.interval_seconds) if self._costs else 0.0
 
     def now(self) -> dict[str, Any]:
-        """Return the newest sample and what was made of it."""
+        """Return the newest sample with its anomalies and pressure events as a JSON document."""
         told = document(self.sample) if self.sample else {}
         return {
             "schema_version": 1,
@@ -117,12 +117,12 @@ class Feed:
         }
 
     def exported(self) -> Now:
-        """Return what `gpuforge.monitor.prometheus` exports."""
+        """Return the data that `gpuforge.monitor.prometheus` exports."""
         throttled = self._watch.throttled_seconds.copy()
         return Now(self.sample, self.anomalies, self.overhead_ratio(), throttled)
 
     async def events(self) -> AsyncIterator[bytes]:
-        """Yield server-sent events: what was, then each new state, until the feed is closed."""
+        """Yield server-sent events: the history, then each new state, until the feed is closed."""
         self.viewers += 1
         try:
             yield self._history()
@@ -140,7 +140,7 @@ class Feed:
             self.viewers -= 1
 
     def _sample(self) -> None:
-        """Take samples until told to stop."""
+        """Take samples until the feed is closed."""
         while not self._stop.is_set():
             started, worked = time.monotonic(), time.thread_time()
             try:
@@ -155,7 +155,7 @@ class Feed:
                     self._looked = sample.taken_at
                 points = charts.points(self._watch.subjects(newest=True), sample.taken_at)
                 state = _event("state", {**self.now(), "points": points})
-            except Exception as error:  # noqa: BLE001 - whatever fails is shown, and tried again
+            except Exception as error:  # noqa: BLE001 - any failure is shown, then tried again
                 problem = f"no reading could be taken: {type(error).__name__}: {error}"
                 if problem != self.problem:
                     _log.warning("%s", problem)
@@ -165,7 +165,7 @@ class Feed:
             self._costs.append(time.thread_time() - worked)
             self._stop.wait(max(0.0, self.interval_seconds - (time.monotonic() - started)))
 
-    def _tell_facts(self) -> None:
+    def _publish_facts(self) -> None:
         try:
             facts = self._facts()
         except Exception as error:  # noqa: BLE001 - the live readings do not depend on it
@@ -175,21 +175,21 @@ class Feed:
         self._publish("facts", _event("facts", facts))
 
     def _publish(self, name: str, event: bytes) -> None:
-        """Send an event to all; it takes the place of the one of its name for who comes later."""
+        """Send an event to all viewers; later viewers receive the newest event of each name."""
         self._messages[name] = event
         if not self._stop.is_set():
-            self._loop.call_soon_threadsafe(self._tell)
+            self._loop.call_soon_threadsafe(self._wake)
 
     def _history(self) -> bytes:
-        """Return the charts until now as an event, one for all who come before the next."""
+        """Return the charts so far as an event, cached until the next sample."""
         if self._past[0] != self.taken:
             with self._lock:
                 subjects, moments = self._watch.subjects(), list(self._watch.moments)
             self._past = self.taken, _event("history", charts.history(subjects, moments))
         return self._past[1]
 
-    def _tell(self) -> None:
-        """Wake all viewers; runs in the loop's thread."""
+    def _wake(self) -> None:
+        """Wake all viewers; runs in the event loop's thread."""
         news, self._news = self._news, self._loop.create_future()
         if not news.done():
             news.set_result(None)
@@ -201,7 +201,7 @@ def _event(name: str, message: dict[str, Any]) -> bytes:
 
 
 def _anomaly(anomaly: Anomaly) -> dict[str, Any]:
-    """Return an anomaly as a document; seconds that are not finite are null."""
+    """Return an anomaly as a JSON document, with infinite seconds as null."""
     seconds = asdict(anomaly.forecast) if anomaly.forecast else {}
     finite = {name: value if math.isfinite(value) else None for name, value in seconds.items()}
     return {**asdict(anomaly), "forecast": finite or None}

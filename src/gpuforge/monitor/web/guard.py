@@ -1,8 +1,8 @@
-"""Who may see the dashboard: those who know its token and speak to it by its own name.
+"""Access control of the dashboard: requests need its token and one of its own host names.
 
-Any page in the user's browser, and any other user of the machine, can reach a port of loopback.
-The token keeps them out. The check of the Host header keeps out a page whose own name was made to
-point here (DNS rebinding): its requests carry that name.
+Any page in the user's browser, and any other user of the machine, can reach a loopback port; the
+token keeps them out. The check of the Host header prevents DNS rebinding, in which the name of a
+foreign page is made to resolve to this server: its requests carry that name.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ HEADERS = {
 
 
 class Guard:
-    """Lets requests through to `app` that carry the token and name this server.
+    """Passes requests on to `app` if they carry the token and a host name of this server.
 
     Parameters
     ----------
     token
-        In the cookie that ``/?token=...`` sets, or as ``Authorization: Bearer``.
+        Expected in the cookie that ``/?token=...`` sets, or as ``Authorization: Bearer``.
     names
         Host names of this server besides ``localhost``.
     any_address
-        Whether it also answers to any IP address, which no DNS name can stand for.
+        Whether any IP address is accepted as host name; DNS rebinding needs a DNS name.
     cookie
-        Name of the cookie; it should hold the port, which cookies do not tell apart.
+        Name of the cookie; it should contain the port, because cookies are shared between ports.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Guard:
         await answer(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """Return the answer to a request that does not reach the app, None for one that does."""
+        """Return the response to a request that is not passed on; None if it is."""
         headers, query = Headers(scope=scope), QueryParams(scope["query_string"])
         if not self._is_own_name(headers.get("host", "")):
             asked = repr(headers.get("host", ""))
@@ -76,18 +76,18 @@ class Guard:
             return PlainTextResponse(text, 403)
         if scope["path"] in OPEN:
             return None
-        if scope["path"] == "/" and self._right(query.get("token", "")):
+        if scope["path"] == "/" and self._is_token(query.get("token", "")):
             answer = RedirectResponse("/", 303)
             answer.set_cookie(self._cookie, self._token.decode(), httponly=True, samesite="strict")
             return answer
         scheme, _, given = headers.get("authorization", "").partition(" ")
         bearer = given.strip() if scheme.lower() == "bearer" else ""
-        if self._right(bearer) or self._right(_cookie(headers, self._cookie)):
+        if self._is_token(bearer) or self._is_token(_cookie(headers, self._cookie)):
             return None
         text = "The token is missing or wrong: open the address that 'gpuforge serve' printed.\n"
         return PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})
 
-    def _right(self, given: str) -> bool:
+    def _is_token(self, given: str) -> bool:
         return secrets.compare_digest(given.encode("utf-8", "surrogatepass"), self._token)
 
     def _is_own_name(self, host: str) -> bool:

@@ -1,4 +1,4 @@
-"""Serving the dashboard on a socket until the user ends it."""
+"""The HTTP server of the dashboard, its socket and its token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORTEST_TOKEN = 16
 
 
 class Server(uvicorn.Server):
-    """Ends what is sent to viewers before it waits for their connections."""
+    """Closes the feed before it waits for connections, whose streams would not end otherwise."""
 
     def __init__(self, app: Starlette, feed: Feed) -> None:
         super().__init__(
@@ -32,18 +32,18 @@ class Server(uvicorn.Server):
         self._feed = feed
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end."""
+        """Close the feed, then shut down."""
         self._feed.close()
         super().handle_exit(sig, frame)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound to an address of this machine.
+    """Return a socket that listens on an address of this machine.
 
     Raises
     ------
     InvalidSettings
-        If the address is none of this machine's, or the port is taken.
+        If the address does not belong to this machine, or the port is invalid or in use.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -54,7 +54,7 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
     except OSError as error:
         code = error.errno or 0
-        if code <= 0:  # of the resolver
+        if code <= 0:  # an error of the name resolver
             what, hint = "is not an address or a known name", "name an address of this machine"
         else:
             what = f"cannot be listened on at port {port}: {os.strerror(code)}"
@@ -64,12 +64,12 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def read_token(file: Path) -> str:
-    """Return the token in `file`; a new one is written there, for its owner only, if none is.
+    """Return the token in `file`; if it does not exist, create it, readable by its owner only.
 
     Raises
     ------
     InvalidSettings
-        If the file cannot be read or written, or holds no token of 16 characters or more.
+        If the file cannot be read or written, or its token is shorter than 16 characters.
     """
     try:
         if not file.exists():

@@ -1,7 +1,7 @@
-"""What could be changed in a program to make it finish sooner, found in its profile.
+"""Suggestions on how to make a program faster, found in its profile.
 
-Each rule of ``rules`` looks for one thing. What it suggests comes with what was measured and with
-the most that could be gained, which is no promise.
+Each rule in ``rules`` looks for one problem. A suggestion has measurements as evidence and an upper
+bound of the gain.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ __all__ = ["Suggestion", "suggestions"]
 
 RULES = "gpuforge.profiler.advise.rules"
 SMALLEST_SHARE, FEWEST_SAMPLES = 0.03, 30
-"""What could gain less of the wall time, or rests on fewer measurements, is not said."""
+"""Suggestions with a smaller bound (share of the wall time) or fewer measurements are dropped."""
 
 
 def suggestions(profile: Profile) -> list[Suggestion]:
-    """Return what could be changed in the program of `profile`, the largest gain first.
+    """Return suggestions for the program of `profile`, largest possible gain first.
 
     Returns
     -------
     list of Suggestion
-        Empty where no rule finds anything, and where the profile holds too little to say it. A rule
-        that cannot be loaded is named in the first ones, without a bound.
+        Empty if no rule finds anything or the profile has too few measurements. Rules that cannot
+        be loaded are listed first, as suggestions without a bound.
     """
     facts = Facts(profile)
     loaded = registry.load(RULES)

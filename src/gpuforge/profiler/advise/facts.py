@@ -1,4 +1,4 @@
-"""What the rules look at: a profile, gone through once."""
+"""The view of a profile that all rules share, computed in one pass."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Found = Iterator[Suggestion]
 
 @dataclass
 class Calls:
-    """The placed calls of one function that ran on one backend.
+    """The calls of one function on one backend.
 
     Attributes
     ----------
-    function, name : with the module, and short
-    spans : places of the calls, in order
-    inside : places of the spans within them, by name
-    work : places of what a device computed for them
-    label_ns : own time of each of `LABELS` in the calls and within
+    function, name : full name with the module, and short name
+    spans : indices of the calls' spans, in order
+    inside : indices of the spans inside them, by name
+    work : indices of the device's spans for them
+    label_ns : own time by label (`LABELS`) of the calls and the spans inside
     """
 
     function: str
@@ -47,17 +47,17 @@ class Calls:
 
 
 def short(name: str) -> str:
-    """Return a function's name without the function that it is written in."""
+    """Return a function's name without the functions that enclose its definition."""
     return name.rpartition("<locals>.")[2]
 
 
 class Move(NamedTuple):
-    """One array on its way to a device or back.
+    """One move of an array to a device or back.
 
     Attributes
     ----------
-    array : where its data lies on the host, its bytes, and a sample of its contents
-    ns : its part of the transfer's time, by its part of the bytes
+    array : identity of the array: backend, host address, bytes, and a sample of its contents
+    ns : its share of the transfer's time, in proportion to its bytes
     """
 
     place: int
@@ -68,15 +68,15 @@ class Move(NamedTuple):
 
 
 class Facts:
-    """A profile as the rules see it: spans are named by their places in its columns.
+    """A profile as the rules see it; spans are identified by their index (`place`).
 
     Attributes
     ----------
-    calls : by function and backend
-    called : by each span that is a call
-    transfers : spans that move bytes
-    devices : what each device computed: the spans of a lane, by its place
-    owner : for each span the call that it belongs to, `NO_PARENT` where it belongs to none
+    calls : calls by function and backend
+    called : the `Calls` of each span that is a call
+    transfers : the spans that move bytes
+    devices : the computations of each device: the spans of a lane, by its index
+    owner : for each span the call that it belongs to, or `NO_PARENT`
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -88,9 +88,9 @@ class Facts:
         self.devices: dict[int, list[int]] = defaultdict(list)
         self.owner: list[int] = []
         self.own = own_ns(profile)
-        self._go_through()
+        self._collect()
 
-    def _go_through(self) -> None:
+    def _collect(self) -> None:
         spans, names, owner = self.spans, self.spans.names, self.owner
         attributes, lanes = spans.attributes, self.profile.lanes
         for index, (parent, label, name) in enumerate(
@@ -100,7 +100,7 @@ class Facts:
             said = attributes.get(index)
             function = said.get("function") if said else None
             if said and label == HOST and "backend" in said and "function" not in said:
-                function = names[name]  # of a program that was too short to load anything
+                function = names[name]  # short programs record no "function" attribute
             if label == DEVICE:
                 if not lanes[spans.lane[index]].name.endswith(" copy"):
                     self.devices[spans.lane[index]].append(index)
@@ -123,48 +123,48 @@ class Facts:
 
     @property
     def placed(self) -> Iterator[Calls]:
-        """The calls that did not run as written on NumPy."""
+        """The calls that ran on another backend than NumPy."""
         return (calls for calls in self.calls.values() if calls.backend != NUMPY)
 
     @property
     def as_written(self) -> Iterator[Calls]:
-        """The calls that ran as written on NumPy."""
+        """The calls that ran on NumPy."""
         return (calls for calls in self.calls.values() if calls.backend == NUMPY)
 
-    # ---------------------------------------------------------------- of several spans
+    # ---------------------------------------------------------------- sums over spans
 
     def count(self, places: Iterable[int]) -> int:
-        """Return how many spans these stand for: merged ones for all that were merged."""
+        """Return the number of spans, counting each merged span as all that it merges."""
         return sum(map(self.spans.count.__getitem__, places))
 
     def time(self, places: Iterable[int]) -> int:
-        """Return their time together, in nanoseconds."""
+        """Return their total duration in nanoseconds."""
         return sum(map(self.spans.duration.__getitem__, places))
 
     def bytes(self, places: Iterable[int]) -> int:
-        """Return what they moved together."""
+        """Return the total bytes that they moved."""
         return sum(map(self.spans.bytes.__getitem__, places))
 
     def each(self, place: int) -> float:
-        """Return the nanoseconds of one of the spans that this one stands for."""
+        """Return the mean duration in nanoseconds of the spans merged into this one."""
         return self.spans.duration[place] / max(self.spans.count[place], 1)
 
     def usual(self, places: Iterable[int]) -> float:
-        """Return the nanoseconds of a usual one: the median; 0 where there is none."""
+        """Return the median duration in nanoseconds; 0 for no spans."""
         return median(times) if (times := list(map(self.each, places))) else 0.0
 
     def fastest(self, places: Iterable[int]) -> float:
-        """Return the nanoseconds of the shortest."""
+        """Return the shortest duration in nanoseconds."""
         return min(map(self.each, places))
 
     def end(self, place: int) -> int:
-        """Return when it ended."""
+        """Return when a span ended, in nanoseconds since the profile began."""
         return self.spans.start[place] + self.spans.duration[place]
 
-    # ---------------------------------------------------------------- what was said
+    # ---------------------------------------------------------------- attributes
 
     def said(self, place: int, key: str, default: Any = None) -> Any:
-        """Return what was said of a span, or of the nearest one around it of which it was said."""
+        """Return an attribute of a span, or of its nearest ancestor that has it."""
         attributes, parent = self.spans.attributes, self.spans.parent
         while place != NO_PARENT:
             found = attributes.get(place, {}).get(key)
@@ -178,12 +178,12 @@ class Facts:
         return short(self.spans.names[self.spans.name[place]])
 
     def caller(self, place: int) -> str:
-        """Return the short name of the function to whose call a span belongs."""
+        """Return the short name of the function whose call a span belongs to."""
         owner = self.owner[place]
         return "the program" if owner == NO_PARENT else self.called[owner].name
 
     def backend(self, place: int) -> str:
-        """Return the backend of a span; that of a device's lane begins the lane's name."""
+        """Return the backend of a span, for device lanes the first word of the lane's name."""
         if self.owner[place] != NO_PARENT:
             return str(self.spans.attributes[self.owner[place]].get("backend", NUMPY))
         lane = self.profile.lanes[self.spans.lane[place]]
@@ -191,22 +191,22 @@ class Facts:
         return str(self.said(place, "backend", given))
 
     def peak(self, place: int) -> float:
-        """Return the bytes per second that the link reaches in its direction; 0: not measured."""
+        """Return the link's peak in bytes per second in the span's direction; 0 if unknown."""
         found = rate(self.profile, self.backend(place), str(self.said(place, "direction", "")))
         return 0.0 if isinstance(found, Absent) else found.per_second
 
     def least_ns(self, place: int) -> float:
-        """Return the nanoseconds that the bytes of a transfer take at the link's peak."""
+        """Return the nanoseconds that a transfer would take at the link's peak; 0 if unknown."""
         peak = self.peak(place)
         return self.spans.bytes[place] / peak * 1e9 if peak else 0.0
 
     def gpu(self, place: int) -> dict[str, Any]:
-        """Return what ``detect`` says of the GPU that a span ran on; empty if it is none."""
+        """Return the detected facts about the GPU that a span ran on; empty if none is known."""
         return gpu_of(self.profile.header, self.backend(place))
 
     @cached_property
     def worked(self) -> dict[str, tuple[dict[str, Any], list[int]]]:
-        """What each GPU that did anything is, and what it computed, by the name of its readings."""
+        """The facts and spans of each GPU that computed anything, by the name of its readings."""
         found: dict[str, tuple[dict[str, Any], list[int]]] = {}
         for places in self.devices.values():
             if gpu := self.gpu(places[0]):
@@ -214,7 +214,7 @@ class Facts:
         return found
 
     def series(self, device: str, name: str) -> dict[int, float]:
-        """Return the readings of a device by their times; empty where there are none."""
+        """Return the readings of a device by time; empty if there are none."""
         found = (s for s in self.profile.series if s.device == device and s.name == name)
         return {t: v for one in found for t, v in zip(one.times_ns, one.values, strict=True)}
 
@@ -226,7 +226,7 @@ class Facts:
         return f"{name} ({os.path.basename(file)}:{line})" if file else name
 
     def told(self, places: Sequence[int], what: str = "") -> str:
-        """Return a row of evidence: which spans, how many, how long, and how fast they moved."""
+        """Return a line of evidence: the spans, their number, time, bytes and speed."""
         time, moved = self.time(places), self.bytes(places)
         text = f"{what or self.at(places[0])}: {self.count(places)} in {format_ns(time)}"
         if moved and time:
@@ -240,7 +240,7 @@ class Facts:
         return f"{format_ns(ns)} ({ns / max(self.wall_ns, 1):.0%} of the wall time)"
 
     def again(self, *flags: str) -> str:
-        """Return the command that records the program again, with options of ``gpuforge run``."""
+        """Return the command that records the program again, with flags for ``gpuforge run``."""
         words = self.profile.command
         if words and os.path.basename(words[0]).startswith("python"):
             words = words[1:]
@@ -251,7 +251,7 @@ class Facts:
         self, title: str, evidence: Sequence[str], bound_ns: float, advice: str, samples: int,
         at: int = NO_PARENT, check: str = "",
     ) -> Suggestion:  # fmt: skip
-        """Return a suggestion whose bound is never more than the wall time."""
+        """Return a suggestion, with its bound limited to the wall time."""
         bound = max(0.0, min(bound_ns, self.wall_ns))
         return Suggestion(
             "", title, list(evidence), bound / 1e9, bound / max(self.wall_ns, 1), advice,
@@ -259,11 +259,11 @@ class Facts:
             samples,
         )  # fmt: skip
 
-    # ---------------------------------------------------------------- in order of time
+    # ---------------------------------------------------------------- ordered by time
 
     @cached_property
     def moves(self) -> list[Move]:
-        """The large arrays that were moved, in the order in which that began."""
+        """The moves of large arrays, ordered by start."""
         found = []
         for place in sorted(self.transfers, key=self.spans.start.__getitem__):
             said = self.spans.attributes.get(place, {})
@@ -275,7 +275,7 @@ class Facts:
 
     @cached_property
     def gaps(self) -> dict[int, list[tuple[int, int]]]:
-        """Return when each GPU had nothing to do between its first and its last work."""
+        """The idle periods of each GPU between its first and its last computation, by lane."""
         return {
             lane: list(self._gaps(places))
             for lane, places in self.devices.items()

@@ -1,4 +1,4 @@
-"""One suggestion, with what it rests on."""
+"""The data class of a suggestion."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Something that could be changed, and the most that it could gain.
+    """A possible change to a program, and an upper bound of its gain.
 
     Attributes
     ----------
     rule : name of the rule that found it
-    title : what was seen, in one line
-    evidence : the measurements it rests on, one text each
-    bound_seconds : time that goes away at best; what remains is never less than the rest
-    bound_share : the same as a share of the wall time, 0 to 1
+    title : what was found, in one line
+    evidence : the measurements that support it, one text each
+    bound_seconds : the most time that the change could save
+    bound_share : the same as a share of the wall time, from 0 to 1
     advice : what to change
     check_command : the command that shows whether the change helped
-    file, line : the place in the user's code; empty and 0 where there is none
-    samples : measurements that it rests on
+    file, line : the place in the user's code; empty and 0 if unknown
+    samples : number of measurements that support it
     """
 
     rule: str

@@ -1,1 +1,1 @@
-"""Functions ``bench_*`` of a file: measured, kept, compared with another version of the code."""
+"""Benchmarks (``bench_*`` functions of a file): measuring, storing and comparing them."""

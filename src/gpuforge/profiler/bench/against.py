@@ -1,8 +1,8 @@
-"""The benchmarks of a file on two versions of the code: the working tree, and a git ref beside it.
+"""Comparing the benchmarks of a file on the working tree with those on a git ref (the base).
 
-Both sides time the same file, that of the working tree, in processes of their own. A fresh pair of
-processes makes one round: where things lie in memory and how texts are hashed differs from process
-to process, by some percent, and only new processes average that out.
+Both sides time the same file, that of the working tree, each in its own process. Every round uses a
+fresh pair of processes: memory layout and string hashing change times by some percent from process
+to process, and only new processes average that out.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from gpuforge.profiler.compare.comparison import MINIMAL, Comparison
 from gpuforge.profiler.compare.interleaved import Rounds
 
 MOST_TURNS, BLOCK_SAMPLES = 24, 5
-"""In a process, a benchmark is timed in so many turns at most, of four blocks of so many samples:
-half a millisecond each, because a processor that others use changes its speed every few of them.
-Where time is short there are fewer turns, as rounds are worth more."""
+"""Most turns of a benchmark in a process, of four blocks each, and the samples of a block. A block
+takes half a millisecond, because the speed of a shared processor changes every few milliseconds. If
+time is short there are fewer turns, as more rounds are worth more."""
 ROUNDS_WANTED = 16
 
 
 @dataclass
 class Benchmark:
-    """What was measured of one function.
+    """The measurements of one function.
 
     Attributes
     ----------
-    rounds : base and working tree, in turns
-    loops, samples : of a block; 0 before the first
-    problem : why it cannot be compared, and on which side; empty where it can
-    failed_here : whether that is because of the working tree
-    comparison : the verdict; None where it cannot be compared
+    rounds : interleaved measurements of base and working tree
+    loops, samples : calls per sample and samples per block; 0 before the first block
+    problem : why it cannot be compared, and on which side; empty if it can
+    failed_here : whether the problem is on the working tree's side
+    comparison : the verdict; None if it cannot be compared
     """
 
     rounds: Rounds = field(default_factory=Rounds)
@@ -52,12 +52,12 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Against:
-    """What came of a comparison with a ref.
+    """The result of a comparison with a ref.
 
     Attributes
     ----------
-    commit : what the base is
-    benchmarks : by name, in the order of the file
+    commit : the commit of the base
+    benchmarks : benchmarks by name, in file order
     """
 
     commit: str
@@ -67,17 +67,17 @@ class Against:
 def side_environment(
     root: Path, here: Path, folder: Path, base: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return variables with which Python imports what it imports here from another tree.
+    """Return environment variables that make Python import from another tree instead of this one.
 
     Parameters
     ----------
     root
         The tree to import from.
     here
-        The working tree: its folders on Python's path are replaced by those of `root`. An
-        environment that lies in it is left as it is.
+        The working tree: its folders on Python's path are replaced by those of `root`, except a
+        virtual environment inside it.
     folder
-        That of the benchmarks, the first on the path.
+        The folder of the benchmarks, which comes first on the path.
     base
         The variables of this process.
     """
@@ -108,21 +108,21 @@ def compare_with(
     Parameters
     ----------
     ref
-        A commit, tag or branch of the repository that `path` lies in.
+        A commit, tag or branch of the repository that contains `path`.
     path
-        The file with functions ``bench_*``.
+        The file with the ``bench_*`` functions.
     only
-        The one benchmark to measure; all by default.
+        The name of the only benchmark to measure; all by default.
     seconds
-        The time limit of the rounds; one that has begun is finished, and one begins in any case.
+        The time limit; a round that has begun is finished, and at least one is measured.
     minimal
-        The smallest change that counts, a ratio.
+        The smallest change that counts, as a ratio.
 
     Raises
     ------
     WorkloadError
-        If the file lies in no repository, does not load on the working tree, or imports code of
-        the working tree on both sides.
+        If the file is not in a repository, does not load on the working tree, or makes the base
+        import code of the working tree.
     UnknownName
         If there is no such ref or benchmark.
     """
@@ -130,7 +130,7 @@ def compare_with(
     here = Path(git(path.parent, "rev-parse", "--show-toplevel")).resolve()
     with checked_out(here, ref) as (commit, tree):
         end = perf_counter() + seconds
-        contest = _Contest(path, only, here, tree, minimal)
+        contest = _Interleaving(path, only, here, tree, minimal)
         turns, took = MOST_TURNS // 2, 0.0
         now = perf_counter()
         while not contest.is_over() and (not contest.count or now + took < end):
@@ -148,8 +148,8 @@ def compare_with(
     return Against(commit, contest.benchmarks)
 
 
-class _Contest:
-    """Rounds of a base tree and the working tree, until each benchmark is known or cannot be."""
+class _Interleaving:
+    """Measures rounds on both trees until each benchmark has a verdict or cannot have one."""
 
     def __init__(self, path: Path, only: str, here: Path, tree: Path, minimal: float) -> None:
         self._path, self._only, self._here, self._minimal = path, only, here, minimal
@@ -158,11 +158,11 @@ class _Contest:
         self.benchmarks: dict[str, Benchmark] = {}
 
     def is_over(self) -> bool:
-        """Return whether no benchmark is left to be measured."""
+        """Return whether all benchmarks are done."""
         return self.count > 0 and all(map(self._is_settled, self.benchmarks.values()))
 
     def round(self, turns: int) -> None:
-        """Measure every open benchmark in a fresh process of each side."""
+        """Measure every unfinished benchmark in a fresh process for each side."""
         self.count += 1
         with ExitStack() as stack:
             new = stack.enter_context(closing(self._worker("working tree")))
@@ -181,7 +181,7 @@ class _Contest:
                     self._measure(name, benchmark, (base, new), turns)
                 except WorkloadError as error:
                     benchmark.problem, benchmark.failed_here = str(error), new.failed
-                except WorkerDied as error:  # the other benchmarks go on in the next round
+                except WorkerDied as error:  # the other benchmarks continue in the next round
                     benchmark.problem, benchmark.failed_here = str(error), new.failed
                     return
             if self.count == 1:
@@ -199,7 +199,7 @@ class _Contest:
     def _measure(
         self, name: str, benchmark: Benchmark, sides: tuple[Worker, Worker], turns: int
     ) -> None:
-        """Add a round of one benchmark."""
+        """Measure a round of one benchmark."""
         for side in sides:
             if name not in side.names:
                 raise WorkloadError(f"the {side.label} has no such function")
@@ -211,7 +211,7 @@ class _Contest:
         benchmark.rounds.add(lambda side: sides[side].block(name, loops, samples), turns)
 
     def _check_imports(self, base: Worker) -> None:
-        """Raise `WorkloadError` if the base side has loaded code of the working tree."""
+        """Raise `WorkloadError` if the base has loaded code of the working tree."""
         mine = {str(self._path), os.path.realpath(PROGRAM)}
         prefix = Path(sys.prefix).resolve()
         for file in base.files():

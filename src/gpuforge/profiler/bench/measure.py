@@ -1,4 +1,4 @@
-"""The benchmarks of a file, measured in a process of their own, their blocks in turns."""
+"""Measuring the benchmarks of a file in a separate process, alternating between their blocks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gpuforge.profiler.compare.evidence import median_interval
 
 BLOCKS_AT_LEAST, BLOCKS_AT_MOST = 10, 200
 PRECISION = 0.02
-"""A benchmark is known once the interval of its median is no wider than this ratio of it."""
+"""Measuring ends when the confidence interval of the median is no wider than this share of it."""
 MAY_BE_RUNNING = "its result may be of work that a device still does: wait for it in the function"
 
 
 @dataclass
 class _Timed:
-    """One function on its way."""
+    """The measurements of one function so far."""
 
     name: str
     loops: int = 0
@@ -35,7 +35,7 @@ class _Timed:
     problem: str = ""
 
     def is_over(self) -> bool:
-        """Return whether it needs no more blocks."""
+        """Return whether no more blocks are needed."""
         count = len(self.blocks)
         if self.problem or count < BLOCKS_AT_LEAST:
             return bool(self.problem)
@@ -44,7 +44,7 @@ class _Timed:
 
 
 def chosen(names: list[str], only: str, path: Path) -> list[str]:
-    """Return the benchmarks of a file that are asked for.
+    """Return the selected benchmarks of a file.
 
     Raises
     ------
@@ -59,20 +59,20 @@ def chosen(names: list[str], only: str, path: Path) -> list[str]:
 def measure(
     path: Path, only: str, conditions: Conditions, *, seconds: float
 ) -> tuple[BenchResult, dict[str, str]]:
-    """Measure the benchmarks of a file; what they print goes to standard error.
+    """Measure the benchmarks of a file; their output goes to stderr.
 
     Parameters
     ----------
     path, only
-        The file, and the name of one benchmark in it; empty for all.
+        The file, and the name of the only benchmark to measure; empty for all.
     conditions
-        Those that hold.
+        The current conditions.
     seconds
-        The time limit; one block of each is measured in any case.
+        The time limit; at least one block of each benchmark is measured.
 
     Returns
     -------
-    The result, and the benchmarks that failed with the reason.
+    The result, and the reasons of the benchmarks that failed, by name.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def measure(
         while left := [one for one in timed if not one.is_over()]:
             if perf_counter() >= end and all(one.blocks for one in left):
                 break
-            for one in left:  # in a new process, a benchmark is warmed up again first
+            for one in left:  # in a new process a benchmark is first warmed up again
                 if not one.blocks or perf_counter() < end:
                     process.time(one)
     home = identity(path)
@@ -103,7 +103,7 @@ def measure(
 
 
 class _Process:
-    """What times the benchmarks of a file: a process, and a new one where a benchmark ended it."""
+    """The process that times the benchmarks, which is replaced if a benchmark ends it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -124,7 +124,7 @@ class _Process:
         self._worker.close()
 
     def time(self, one: _Timed) -> None:
-        """Warm a benchmark up, the first time in a process; then add a block of it."""
+        """Add a block of a benchmark; on its first turn in a process, warm it up instead."""
         try:
             if one.name in self._warm:
                 one.blocks.append(median(self._worker.block(one.name, one.loops, one.samples)))
@@ -143,7 +143,7 @@ class _Process:
 
 
 def identity(path: Path) -> str:
-    """Return the name of a file in histories: its folders from that of its repository on."""
+    """Return the name of a file in the history: its path from the repository's folder on."""
     path = path.resolve()
     try:
         root = Path(git(path.parent, "rev-parse", "--show-toplevel")).resolve()
@@ -153,7 +153,7 @@ def identity(path: Path) -> str:
 
 
 def version(path: Path) -> str:
-    """Return what git calls the code in the folder of a file; empty where it does not say."""
+    """Return git's description of the code in the folder of a file; empty if there is none."""
     try:
         return git(path.resolve().parent, "describe", "--always", "--dirty", "--tags")
     except WorkloadError:

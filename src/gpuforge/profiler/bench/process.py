@@ -1,4 +1,4 @@
-"""A process that times the benchmarks of a file, asked for one block at a time."""
+"""A worker process that times the benchmarks of a file, one block per request."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from gpuforge.profiler import names
 from gpuforge.profiler.bench import worker
 
 ANSWER_SECONDS = 60.0
-"""A process that takes longer to load its file, or to warm up or time a block, is ended."""
+"""Time limit for loading the file, a warm-up or a block, after which the process is killed."""
 PROGRAM = worker.__file__
 _END_SECONDS = 5.0
 
 
 class Worker:
-    """One process, which `close` ends with all it started.
+    """A worker process; `close` ends it and everything that it started.
 
     Parameters
     ----------
     path
-        The file with functions ``bench_*``.
+        The file with the ``bench_*`` functions.
     environment
-        The variables it runs with.
+        Its environment variables.
     folder
-        Where it runs.
+        Its working folder.
     label
-        The side that errors name; empty where there is but one.
+        The side that errors mention; empty if there is only one.
     limited
-        Whether a process is ended whose answer takes longer than `ANSWER_SECONDS`.
+        Whether the process is killed if an answer takes longer than `ANSWER_SECONDS`.
 
     Attributes
     ----------
     names : the benchmarks of the file
-    failed : whether the last question was answered by an error
+    failed : whether the last answer was an error
 
     Raises
     ------
     WorkloadError
-        If the file does not load: the message is its exception.
+        If the file does not load; the message is its exception.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Worker:
         self._where = f"on the {label}: " if label else ""
         self.failed = self._late = False
         self._process = subprocess.Popen(
-            # -P: the folder of the worker's own file must not hide modules of the same names
+            # -P keeps the worker's own folder off sys.path, where it could shadow modules
             [sys.executable, "-P", PROGRAM, str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -74,7 +74,7 @@ class Worker:
             raise
 
     def warm_up(self, name: str, *, plan: bool = False) -> dict[str, Any]:
-        """Call a function until it is warm; with `plan`, say how a block of it is to be timed.
+        """Call a function until it is warm; with `plan`, also determine the size of its blocks.
 
         Raises
         ------
@@ -84,17 +84,17 @@ class Worker:
         return self._ask(name=name, plan=plan)
 
     def block(self, name: str, loops: int, samples: int) -> list[float]:
-        """Return the seconds of a call, `samples` times the mean over `loops` calls."""
+        """Return `samples` times the seconds of a call, each the mean over `loops` calls."""
         found: list[float] = self._ask(name=name, loops=loops, samples=samples)["seconds"]
         return found
 
     def files(self) -> list[str]:
-        """Return the files of all modules that are loaded there."""
+        """Return the files of all modules that the process has loaded."""
         found: list[str] = self._ask(files=True)["files"]
         return found
 
     def close(self) -> None:
-        """End the process and collect it."""
+        """End the process and collect its status."""
         process = self._process
         assert process.stdin and process.stdout
         with suppress(OSError):
@@ -119,7 +119,7 @@ class Worker:
 
     def _ask(self, **request: Any) -> dict[str, Any]:
         assert self._process.stdin
-        with suppress(BrokenPipeError):  # it has ended: the answer, which is none, says so
+        with suppress(BrokenPipeError):  # the process has ended, which `_answer` reports
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
         return self._answer()

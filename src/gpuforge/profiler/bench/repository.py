@@ -1,4 +1,4 @@
-"""The git repository that benchmarks lie in: what it says, and another version of its tree."""
+"""The git repository that contains the benchmarks, and checking out another version of it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _GIT_SECONDS = 120.0
 
 
 def git(root: Path, *arguments: str) -> str:
-    """Return what a git command prints.
+    """Return the output of a git command.
 
     Raises
     ------
     WorkloadError
-        If git is not there or fails.
+        If git is not installed or fails.
     """
     output = LiveProbe().run(["git", "-C", str(root), *arguments], timeout=_GIT_SECONDS)
     if isinstance(output, Absent | Failed):

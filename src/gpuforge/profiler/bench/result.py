@@ -1,4 +1,4 @@
-"""Results of a bench: kept in a file, read again, and exported for pyperf."""
+"""Results of ``gpuforge bench``: saving, reading, and exporting them for pyperf."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Measured:
 
     Attributes
     ----------
-    name : of its file and its own: ``bench_ops.py::bench_sum``
-    loops : calls of a sample
-    blocks : seconds of a call, the median of the samples of each block, in their order
-    notes : what a reader must be told of them
+    name : file and function: ``bench_ops.py::bench_sum``
+    loops : calls in a sample
+    blocks : seconds of a call, the median of each block's samples, in order
+    notes : what a reader must know about the times
     """
 
     name: str
@@ -35,18 +35,18 @@ class Measured:
 
     @property
     def seconds(self) -> Interval:
-        """The median over the blocks."""
+        """The median over the blocks, with its confidence interval."""
         return median_interval(self.blocks)
 
 
 @dataclass(frozen=True)
 class BenchResult:
-    """What one run of ``gpuforge bench`` measured.
+    """The result of one run of ``gpuforge bench``.
 
     Attributes
     ----------
     started : seconds since 1970
-    version : of the code, as ``git describe --always --dirty`` says; empty where it is not known
+    version : the code's version by ``git describe --always --dirty``; empty if unknown
     """
 
     started: float
@@ -59,7 +59,7 @@ _KINDS = {kind.__name__: kind for kind in (BenchResult, Measured, Conditions)}
 
 
 def save(result: BenchResult, path: Path, file_format: str = "gpuforge") -> None:
-    """Write a result, as gpuforge reads it again or as pyperf reads it.
+    """Write a result in gpuforge's or pyperf's format.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def read(path: Path) -> BenchResult:
     Raises
     ------
     WorkloadError
-        If the file cannot be read, is too large, or is something else.
+        If the file cannot be read, is too large, or is not a bench result.
     """
     hint = "name a file that 'gpuforge bench --save FILE' wrote"
     try:
@@ -106,7 +106,7 @@ def read(path: Path) -> BenchResult:
 
 
 def pyperf_document(result: BenchResult) -> dict[str, Any]:
-    """Return a result in pyperf's JSON format, version 1.0: each block is a run of one value."""
+    """Return a result in pyperf's JSON format, version 1.0; each block is a run with one value."""
     from datetime import UTC, datetime
 
     facts = {f"gpuforge_{name.replace(' ', '_')}": v for name, v in result.conditions.facts.items()}

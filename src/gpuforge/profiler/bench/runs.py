@@ -1,4 +1,4 @@
-"""Runs of benchmarks in the store: kept, and read again as what times vary by from run to run."""
+"""The history of benchmark runs, which shows how much times vary from run to run."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from gpuforge.profiler.bench.result import BenchResult
 
 
 def open_history(machine: str) -> History:
-    """Return the store of one machine; without the setting ``history`` it keeps nothing.
+    """Return the history of one machine; without the setting ``history`` it stores nothing.
 
     Parameters
     ----------
     machine
-        The digest in the conditions of a result.
+        The digest of the machine in a result's conditions.
     """
     loaded = settings.load().settings
     return History(settings.cache_folder(loaded) if loaded.history else None, machine)
 
 
 def keep(result: BenchResult) -> History:
-    """Keep the medians of a result, and return the store, which says whether that failed."""
+    """Store the medians of a result; return the history, whose ``problem`` says if that failed."""
     history = open_history(result.conditions.machine)
     history.keep_runs(
         BenchmarkRun(one.name, result.started, result.version, one.seconds.value)

@@ -1,7 +1,7 @@
-"""Times functions ``bench_*`` of a file; run as a program, in blocks that another process asks for.
+"""The program of the worker process: times the ``bench_*`` functions of a file on request.
 
-It needs nothing but the standard library: the code that is measured may be another version of
-gpuforge, or know nothing of it.
+It uses only the standard library, because the measured code may be another version of gpuforge or
+run without it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from typing import Any
 
 PREFIX = "bench_"
 SAMPLE_SECONDS, BLOCK_SECONDS, WARM_UP_SECONDS = 100e-6, 10e-3, 10e-3
-"""A sample is long against the clock's error and short against the time slices of the system, so
-that most samples of a block are taken undisturbed."""
+"""A sample is long compared with the clock's resolution and short compared with the scheduler's
+time slices, so most samples of a block are undisturbed."""
 MOST_SAMPLES = 100
 
 
 class NotABenchmark(Exception):
-    """A function that cannot be called again and again without arguments."""
+    """A function that cannot be called repeatedly without arguments."""
 
 
 def load(path: str) -> dict[str, Callable[[], Any]]:
-    """Import a file as Python runs it, and return its functions ``bench_*`` in their order."""
+    """Import a file, and return its ``bench_*`` functions in order of definition."""
     file = Path(path).resolve()
-    name = f"_{file.stem}"  # not that of a module that others import
+    name = f"_{file.stem}"  # must not clash with a module of that name
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
@@ -47,12 +47,12 @@ def load(path: str) -> dict[str, Callable[[], Any]]:
 
 
 def warm_up(function: Callable[[], Any]) -> Any:
-    """Call a function until what happens once is over; return its result.
+    """Call a function until one-time costs are over; return its result.
 
     Raises
     ------
     NotABenchmark
-        If it needs arguments, or is a coroutine function, whose call does nothing.
+        If it needs arguments, or is a coroutine or generator function, whose call does nothing.
     """
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise NotABenchmark("calling it does not run its body: make it a plain function")
@@ -68,7 +68,7 @@ def warm_up(function: Callable[[], Any]) -> Any:
 
 
 def plan(function: Callable[[], Any]) -> tuple[int, int]:
-    """Return how many calls make a sample, and how many samples a block."""
+    """Return the number of calls in a sample, and of samples in a block."""
     loops = 1
     while (seconds := min(block(function, loops, 3)) * loops) < SAMPLE_SECONDS:
         loops *= max(2, min(10, int(SAMPLE_SECONDS / max(seconds, 1e-9))))
@@ -76,9 +76,9 @@ def plan(function: Callable[[], Any]) -> tuple[int, int]:
 
 
 def block(function: Callable[[], Any], loops: int, samples: int) -> list[float]:
-    """Return the seconds of a call, `samples` times the mean over `loops` calls.
+    """Return `samples` times the seconds of a call, each the mean over `loops` calls.
 
-    No garbage is collected meanwhile: it would be that of what was measured before.
+    Garbage collection is off, because it would also collect what was measured before.
     """
     found, collects = [], gc.isenabled()
     gc.disable()
@@ -95,14 +95,14 @@ def block(function: Callable[[], Any], loops: int, samples: int) -> list[float]:
 
 
 def may_be_running(result: Any) -> bool:
-    """Return whether a result may be of a call that is still running on a device."""
+    """Return whether a result suggests that the call may still be running on a device."""
     home = type(result).__module__.partition(".")[0]
     on_device = bool(getattr(result, "is_cuda", False) or getattr(result, "is_mps", False))
     return on_device or hasattr(result, "block_until_ready") or home in ("cupy", "mlx", "dpnp")
 
 
 def answers(functions: dict[str, Callable[[], Any]], request: dict[str, Any]) -> dict[str, Any]:
-    """Return what one request asks for."""
+    """Return the answer to one request."""
     if "files" in request:
         files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
         return {"files": [os.path.realpath(file) for file in files if file]}
@@ -115,9 +115,9 @@ def answers(functions: dict[str, Callable[[], Any]], request: dict[str, Any]) ->
 
 
 def serve(path: str) -> None:
-    """Load a file and answer requests, each one line of JSON, until standard input ends."""
+    """Load a file and answer requests, one line of JSON each, until stdin ends."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what the functions print is not an answer
+    os.dup2(2, 1)  # output of the functions goes to stderr, as stdout carries the answers
 
     def attempt(make: Callable[[], dict[str, Any]]) -> None:
         try:

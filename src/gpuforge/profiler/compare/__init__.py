@@ -1,6 +1,6 @@
-"""Comparing measured times: two callables, two stored results, two profiles, the runs of a history.
+"""Comparing measured times: of two callables, two stored results, two profiles, or past runs.
 
-`compare` measures two callables of this process in turns and returns a `Comparison`.
+`compare` measures two callables in this process alternately and returns a `Comparison`.
 """
 
 from gpuforge.profiler.compare.comparison import Comparison as Comparison

@@ -1,9 +1,9 @@
-"""Where the times of a benchmark changed over its stored runs: the Potts functional, then a test.
+"""Finding where the times of a benchmark changed over its stored runs.
 
-The times are cut into segments such that their distances from the median of their segment, plus a
-price for each cut, are least (an L1 Potts functional, solved exactly by dynamic programming). One
-odd run is cheaper to bear than to cut out. A cut stays where the Mann-Whitney test of the segments
-beside it is significant and their medians differ enough.
+The times are divided into segments so as to minimize the sum of the distances from the segments'
+medians plus a penalty for each cut (an L1 Potts functional, solved exactly by dynamic programming).
+A single outlier costs less than cutting it out. A cut is kept if the Mann-Whitney test of the
+adjacent segments is significant and their medians differ enough.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gpuforge.profiler.compare.comparison import MINIMAL
 from gpuforge.profiler.compare.evidence import mann_whitney
 
 SEGMENT_AT_LEAST = 4
-"""Fewer runs than these cannot be told from chance."""
+"""Shorter segments cannot be distinguished from chance."""
 SIGNIFICANT = 0.01
 _PRICE = 5.0
-"""Of a cut, in standard deviations. With the test it found a false change in 1 to 5 of a hundred
-simulated histories of 100 runs, and steps of two deviations in 80 of a hundred of 30 runs."""
-_SPREAD_OF_DIFFERENCES = 0.954  # median of the distance of two normal values, in deviations
+"""Penalty for a cut, in standard deviations. With the test it found a false change in 1 to 5 % of
+simulated histories of 100 runs, and steps of two deviations in 80 % of histories of 30 runs."""
+_SPREAD_OF_DIFFERENCES = 0.954  # median distance of two normal values, in standard deviations
 
 
 class ChangePoint(NamedTuple):
@@ -32,10 +32,10 @@ class ChangePoint(NamedTuple):
 
     Attributes
     ----------
-    place : of the first run after it, from 0
+    place : index of the first run after the change
     before, after : medians of the runs on either side, up to the next change
-    ratio : after over before, less 1
-    p : of the Mann-Whitney test of the two sides
+    ratio : ``after / before - 1``
+    p : p-value of the Mann-Whitney test of the two sides
     """
 
     place: int
@@ -46,7 +46,7 @@ class ChangePoint(NamedTuple):
 
 
 def change_points(times: Sequence[float], *, minimal: float = MINIMAL) -> list[ChangePoint]:
-    """Return where positive `times`, in the order of their runs, changed by at least `minimal`."""
+    """Return the changes by at least `minimal` (a ratio) in positive `times`, in order of runs."""
     logs = [log(time) for time in times]
     cuts = _cuts(logs)
     while cuts:
@@ -67,7 +67,7 @@ def _between(logs: Sequence[float], start: int, place: int, end: int) -> ChangeP
 
 
 def _cuts(values: Sequence[float]) -> list[int]:
-    """Return where the cheapest cut into segments begins a new one."""
+    """Return the starts of all segments but the first in the cheapest segmentation."""
     count = len(values)
     if count < 2 * SEGMENT_AT_LEAST:
         return []
@@ -90,12 +90,12 @@ def _cuts(values: Sequence[float]) -> list[int]:
 
 
 def _costs(values: Sequence[float], start: int) -> list[tuple[int, float]]:
-    """Return for each end of a segment from `start` the distances from its median together."""
+    """Return, for each end of a segment from `start`, the sum of distances from its median."""
     ordered: list[float] = []
     found, cost = [], 0.0
     for end in range(start, len(values)):
         value, size = values[end], len(ordered)
-        if size:  # the distance from the lower or upper median, 0 between them
+        if size:  # the distance from the lower or upper median; 0 between them
             low, high = ordered[(size - 1) // 2], ordered[size // 2]
             cost += max(low - value, value - high, 0.0)
         insort(ordered, value)

@@ -1,4 +1,4 @@
-"""Two measured things and the verdict on them: faster, slower, the same, or not known."""
+"""The verdict on two measured alternatives: faster, slower, the same, or inconclusive."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from gpuforge.units import format_seconds, significant
 Verdict = Literal["faster", "slower", "same", "inconclusive"]
 
 SIGNIFICANT = 0.002
-"""A difference is believed where this or less is its probability by chance."""
+"""Significance level: a difference counts if its p-value is below this."""
 MINIMAL = 0.03
-"""A smaller change is none."""
+"""A smaller relative change counts as none."""
 ROUNDS_AT_LEAST = 10
-"""The signed ranks of fewer rounds cannot be significant."""
+"""With fewer rounds the signed-rank test cannot be significant."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a measurement says of a new thing beside a base one.
+    """The comparison of a new alternative with a base.
 
     Attributes
     ----------
-    verdict : of the new one; ``same`` means that it differs by less than what was asked for
+    verdict : on the new one; ``same``: it differs by less than the minimal change
     reason : why the verdict is ``inconclusive``; empty otherwise
     base, new : seconds of a call, the median over the rounds
-    change : new seconds over base ones, less 1: 0.05 is 5 % slower
-    p : probability of such a difference by chance
-    delta : effect size, Cliff's delta: -1 every new time is shorter, 1 every one is longer
-    rounds : in which both were measured, one beside the other
+    change : new seconds over base seconds, minus 1: 0.05 is 5 % slower
+    p : p-value of the paired test
+    delta : effect size, Cliff's delta: -1 if every new time is shorter, 1 if every one is longer
+    rounds : number of rounds in which both were measured
     """
 
     verdict: Verdict
@@ -50,7 +50,7 @@ class Comparison:
     rounds: int
 
     def __str__(self) -> str:
-        """One line, as ``gpuforge bench --against REF`` prints it."""
+        """Return one line, as ``gpuforge bench --against REF`` prints it."""
         low, high = percent(self.change.low), percent(self.change.high)
         times = f"{format_seconds(self.base.value)} → {format_seconds(self.new.value)}"
         text = f"{self.verdict}  {times}  {percent(self.change.value)}"
@@ -71,16 +71,16 @@ def judge(
     *,
     minimal: float = MINIMAL,
 ) -> Comparison:
-    """Return the verdict on rounds in which both sides were measured in turns.
+    """Return the verdict on rounds in which both sides were measured alternately.
 
     Parameters
     ----------
     logs
-        Of each round: the logarithm of the new seconds over the base ones; at least one.
+        For each round, the logarithm of new seconds over base seconds; at least one.
     base, new
-        Of each round, the seconds of either side.
+        For each round, the seconds of that side.
     minimal
-        The smallest change that counts, a ratio.
+        The smallest change that counts, as a ratio.
     """
     change, test = paired_change(logs), paired_test(logs)
     verdict, reason = _verdict(len(logs), change, test.p, minimal)

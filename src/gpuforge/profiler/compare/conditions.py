@@ -1,4 +1,4 @@
-"""What times depend on besides the code: machine, drivers, libraries, clocks, power caps."""
+"""The conditions that times depend on besides the code: machine, drivers, libraries, clocks."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ CPU_FILES = {
 
 @dataclass(frozen=True)
 class Conditions:
-    """Facts that times depend on, as text, and why others are not known.
+    """Facts that times depend on, as text, and the reasons why others are unknown.
 
     Attributes
     ----------
-    machine : digest of CPU, cores and GPUs: times of different ones are never of one series
-    facts : name to value, such as ``cpu governor`` to ``performance``
-    unknown : name to the reason
+    machine : digest of CPU, cores and GPUs; times of different machines are never combined
+    facts : values by name, such as ``cpu governor``: ``performance``
+    unknown : reasons by name
     """
 
     machine: str = ""
@@ -42,12 +42,12 @@ class Conditions:
 
 
 def read_conditions(probe: Probe | None = None, machine: Machine | None = None) -> Conditions:
-    """Return the conditions that hold now.
+    """Return the current conditions.
 
     Parameters
     ----------
     probe, machine
-        Another machine to read and what was detected there; this one by default.
+        Another machine to read, and the facts detected there; this one by default.
     """
     probe = probe or LiveProbe()
     machine = machine or read_machine(probe)
@@ -113,7 +113,7 @@ def _gpu_readings(probe: Probe, machine: Machine) -> dict[str, Reading[str]]:
         }
         found |= {f"gpu {device.index} {name}": _text(value) for name, value in values.items()}
         reasons = device.throttle_reasons
-        # A GPU at work is at its power cap as a rule; the cap is a condition by itself.
+        # A busy GPU is usually at its power cap, and the cap is a condition of its own.
         found[f"gpu {device.index} throttled"] = (
             reasons
             if isinstance(reasons, Absent | Failed)
@@ -123,7 +123,7 @@ def _gpu_readings(probe: Probe, machine: Machine) -> dict[str, Reading[str]]:
 
 
 def differences(base: Conditions, new: Conditions) -> list[str]:
-    """Return in what two conditions differ, a sentence each: what is unknown on one side, too."""
+    """Return the differences, one line each, including facts that are unknown on one side."""
     found = []
     for name in dict.fromkeys([*base.facts, *new.facts]):
         before, after = base.facts.get(name), new.facts.get(name)

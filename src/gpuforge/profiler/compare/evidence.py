@@ -1,6 +1,6 @@
-"""What measured times are evidence of: medians, their intervals, and whether two sets differ.
+"""Statistics of measured times: medians, confidence intervals, and tests of differences.
 
-Nothing here supposes a distribution: times have long tails, and a mean or a t-test believes them.
+All methods are distribution-free, because times have long tails that distort means and t-tests.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from statistics import NormalDist, median
 from typing import NamedTuple
 
 CONFIDENCE = 0.99
-"""That of every interval for which no other is asked."""
+"""Default confidence level of intervals."""
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-_EXACT_AT_MOST = 40  # values up to which all ways to sign the ranks are counted
+_EXACT_AT_MOST = 40  # number of values up to which the exact distribution is computed
 
 
 class Interval(NamedTuple):
-    """A value, and between which two the true one is with a probability of `CONFIDENCE`."""
+    """An estimate and its confidence interval."""
 
     value: float
     low: float
@@ -27,12 +27,12 @@ class Interval(NamedTuple):
 
 
 class RankTest(NamedTuple):
-    """Whether values of one kind are larger than those of another.
+    """The result of a rank test of new values against base values.
 
     Attributes
     ----------
-    p : probability of a difference at least as large where there is none
-    delta : Cliff's: how much more often a new value is above a base one than below, -1 to 1
+    p : p-value
+    delta : Cliff's delta, -1 to 1: how much more often a new value is above a base value than below
     """
 
     p: float
@@ -40,9 +40,9 @@ class RankTest(NamedTuple):
 
 
 def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """Return the median of at least one value, its interval by order statistics.
+    """Return the median of at least one value, and its interval by order statistics.
 
-    By default, that of fewer than 8 values is infinite: none of them bounds the median so surely.
+    At the default confidence, the interval of fewer than 8 values is infinite.
     """
     ordered, count = sorted(values), len(values)
     place, outside = -1, 0.0
@@ -57,9 +57,9 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
 
 
 def mann_whitney(base: Sequence[float], new: Sequence[float]) -> RankTest:
-    """Return the two-sided Mann-Whitney test of values that do not belong together in pairs.
+    """Return the two-sided Mann-Whitney test of unpaired values.
 
-    By the normal approximation, with ties and continuity.
+    It uses the normal approximation with corrections for ties and continuity.
     """
     ordered, total = sorted(base), len(base) + len(new)
     wins = sum(bisect_left(ordered, value) + bisect_right(ordered, value) for value in new) / 2
@@ -72,25 +72,25 @@ def mann_whitney(base: Sequence[float], new: Sequence[float]) -> RankTest:
 
 
 def paired_test(logs: Sequence[float]) -> RankTest:
-    """Return the two-sided Mann-Whitney test of values in pairs, from the logs of their ratios.
+    """Return the two-sided rank test of paired values, from the logarithms of their ratios.
 
-    What both values of a pair share, such as the speed of the processor at that moment, is divided
-    out of both. Under no difference the two may then be swapped within each pair, which makes the
-    distribution of U that of Wilcoxon's signed ranks. Pairs of equal values count for neither.
+    The ratio cancels what both values of a pair share, such as the current speed of the processor.
+    Under the null hypothesis the values of a pair may be swapped, so that U has the distribution of
+    Wilcoxon's signed-rank statistic. Pairs of equal values count for neither side.
     """
     differing = sorted((log for log in logs if log), key=abs)
     count = len(differing)
     above = sum(rank for rank, log in enumerate(differing, 1) if log > 0)
     most = count * (count + 1) // 2
     pairs = len(logs) ** 2
-    # U counts each Walsh mean twice, but those of a value with itself.
+    # U counts each Walsh average twice, except those of a value with itself.
     wins = 2 * above - sum(log > 0 for log in differing)
     losses = 2 * (most - above) - sum(log < 0 for log in differing)
     return RankTest(_signed_rank_p(count, min(above, most - above)), (wins - losses) / pairs)
 
 
 def _signed_rank_p(count: int, smaller: int) -> float:
-    """Return how probable so small a sum of the ranks of one sign, or a smaller one, is."""
+    """Return the two-sided p-value of Wilcoxon's signed-rank statistic."""
     if count > _EXACT_AT_MOST:
         middle, spread = count * (count + 1) / 4, count * (count + 1) * (2 * count + 1) / 24
         return min(1.0, erfc((middle - smaller - 0.5) / sqrt(2 * spread)))
@@ -102,9 +102,9 @@ def _signed_rank_p(count: int, smaller: int) -> float:
 
 
 def paired_change(logs: Sequence[float]) -> Interval:
-    """Return by which ratio values changed, less 1, from the logs of the ratios: 0.05 is 5 % more.
+    """Return the relative change (0.05 is 5 % more) from the logarithms of the ratios.
 
-    The estimate is that of Hodges and Lehmann, the interval that of Wilcoxon's signed ranks.
+    This is the Hodges-Lehmann estimate, with the interval of Wilcoxon's signed-rank test.
     """
     means = sorted((x + y) / 2 for place, x in enumerate(logs) for y in logs[place:])
     count = len(logs)

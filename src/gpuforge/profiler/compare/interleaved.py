@@ -1,4 +1,4 @@
-"""Two callables of this process, measured in turns."""
+"""Comparing two callables by measuring them alternately in this process."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from gpuforge.profiler.compare.comparison import (
 from gpuforge.profiler.compare.evidence import paired_change
 
 ABBA = (0, 1, 1, 0)
-"""The order within a turn: what drifts evenly falls on both sides alike."""
+"""Order of the sides in a turn, so that a linear drift affects both alike."""
 ROUND_SECONDS, LEAST_SECONDS = 4e-3, 0.25
-MOST_ROUNDS, LOOK_EVERY = 300, 20
+MOST_ROUNDS, CHECK_EVERY = 300, 20
 OF_PLACE = 1.5
-"""Equal calls over equal arrays differ by up to 1.44 times, by where these lie (decision 26)."""
+"""The same call on equal arrays varies by up to 1.44 times with their addresses (decision 26)."""
 _PLAIN = (type(None), bool, int, float, complex, str, ModuleType)
 
 
 class Rounds:
-    """What was measured of two sides in turns, 0 the base and 1 the new one.
+    """Interleaved measurements of two sides: 0 is the base, 1 the new one.
 
     Attributes
     ----------
-    logs : of each round, the logarithm of the new seconds over the base ones
-    times : of each side and round, the seconds of a call
+    logs : for each round, the logarithm of new seconds over base seconds
+    times : for each side and round, the seconds of a call
     """
 
     def __init__(self) -> None:
@@ -45,12 +45,12 @@ class Rounds:
         self.times: tuple[list[float], list[float]] = ([], [])
 
     def add(self, time: Callable[[int], list[float]], turns: int) -> None:
-        """Measure a round: in each turn both sides in the order `ABBA`, or its mirror image.
+        """Measure a round: in each turn, both sides in the order `ABBA` or its mirror image.
 
         Parameters
         ----------
         time
-            Times one side and returns seconds of a call.
+            Measures one side and returns seconds of a call.
         """
         logs = []
         middles: tuple[list[float], list[float]] = ([], [])
@@ -67,7 +67,7 @@ class Rounds:
             self.times[side].append(median(middles[side]))
 
     def are_enough(self, minimal: float) -> bool:
-        """Return whether the change is known to half of `minimal`, or to an eighth of itself."""
+        """Return whether the change is known to within half of `minimal` or an eighth of itself."""
         count = len(self.logs)
         if count < ROUNDS_AT_LEAST or count >= MOST_ROUNDS:
             return count >= MOST_ROUNDS
@@ -75,7 +75,7 @@ class Rounds:
         return change.high - change.low <= max(minimal, abs(change.value) / 4)
 
     def verdict(self, minimal: float) -> Comparison:
-        """Return what at least one round says."""
+        """Return the verdict; needs at least one round."""
         return judge(self.logs, *self.times, minimal=minimal)
 
 
@@ -87,32 +87,34 @@ def compare(
     minimal: float = MINIMAL,
     remake: bool = False,
 ) -> Comparison:
-    """Return whether `new` is faster or slower than `base`, measured in turns in this process.
+    """Return whether `new` is faster or slower than `base`, measured alternately in this process.
 
     Both are called without arguments, many times, in the order base, new, new, base and its mirror
-    image. Measuring ends once the change is known to half of `minimal` or to an eighth of itself,
-    or at the time limit.
+    image. Measuring ends when the change is known to within half of `minimal` or an eighth of
+    itself, or at the time limit.
 
     Parameters
     ----------
     base, new
-        What is compared. Each must return only when its work is done: wait for a device inside.
+        The callables to compare. Each must return only when its work is done, so synchronize
+        devices inside.
     seconds
         The time limit; at least one round is measured.
     minimal
-        The smallest change that counts, a ratio: 0.02 is 2 %.
+        The smallest change that counts, as a ratio: 0.02 is 2 %.
     remake
-        Whether `base` and `new` return what is compared, with its data. Each round makes both
-        anew, the first by lot, so that where their data lies favours neither. Without it, changes
-        by less than `OF_PLACE` of two that each hold data of their own are inconclusive.
+        Whether `base` and `new` are factories of the callables to compare, with their data. They
+        are called again for each round in random order, so that memory layout favours neither.
+        Otherwise, if each callable holds data of its own, changes below `OF_PLACE` times are
+        inconclusive.
 
     Raises
     ------
     NotABenchmark
-        If what is compared cannot be called without arguments, or is a coroutine function.
+        If a callable needs arguments, or is a coroutine or generator function.
     """
     start, lot = perf_counter(), Random()
-    sides = _made(base, new, lot) if remake else [base, new]
+    sides = _build(base, new, lot) if remake else [base, new]
     for side in (0, 1):
         warm_up(sides[side])
     loops, _ = plan(sides[0])
@@ -121,15 +123,15 @@ def compare(
     while True:
         rounds.add(lambda side: block(sides[side], loops, 1), turns)
         elapsed = perf_counter() - start
-        look = elapsed > LEAST_SECONDS and len(rounds.logs) % LOOK_EVERY == 0
+        look = elapsed > LEAST_SECONDS and len(rounds.logs) % CHECK_EVERY == 0
         if elapsed >= seconds or (look and rounds.are_enough(minimal)):
             break
         if remake:
-            sides.clear()  # what is made next may lie where these did
-            sides.extend(_made(base, new, lot))
+            sides.clear()  # frees the old data, so that the new data may get its addresses
+            sides.extend(_build(base, new, lot))
             for side in (0, 1):
                 block(sides[side], loops, 1)
-    found, data = rounds.verdict(minimal), [_data(side) for side in (base, new)]
+    found, data = rounds.verdict(minimal), [_held_data(side) for side in (base, new)]
     own = not remake and data[0] - data[1] and data[1] - data[0]
     if own and found.verdict != "inconclusive" and 1 / OF_PLACE < 1 + found.change.value < OF_PLACE:
         reason = "they hold different data, whose place in memory may do as much: see remake="
@@ -137,8 +139,8 @@ def compare(
     return found
 
 
-def _made(base: Callable[[], Any], new: Callable[[], Any], lot: Random) -> list[Callable[[], Any]]:
-    """Return what both make, the first by lot, each behind a gap of its own width."""
+def _build(base: Callable[[], Any], new: Callable[[], Any], lot: Random) -> list[Callable[[], Any]]:
+    """Call both factories in random order, each after allocating a gap of random size."""
     made, gaps = {}, []
     for side, maker in lot.sample(((0, base), (1, new)), 2):
         gaps.append(bytearray(lot.randrange(512, 8192)))
@@ -146,8 +148,8 @@ def _made(base: Callable[[], Any], new: Callable[[], Any], lot: Random) -> list[
     return [made[0], made[1]]
 
 
-def _data(function: Any, deep: int = 2) -> set[int]:
-    """Return the ids of the data that a callable holds, itself or in callables that it holds."""
+def _held_data(function: Any, deep: int = 2) -> set[int]:
+    """Return the ids of the data that a callable holds, also through callables that it holds."""
     parts = [getattr(function, "__self__", None), *(getattr(function, "__defaults__", None) or ())]
     parts += gc.get_referents(*(getattr(function, "__closure__", None) or ()))
     if isinstance(function, partial):
@@ -155,4 +157,4 @@ def _data(function: Any, deep: int = 2) -> set[int]:
     if deep == 2 and (code := getattr(function, "__code__", None)):
         parts += [function.__globals__.get(name) for name in code.co_names]
     found = {id(part) for part in parts if not (callable(part) or isinstance(part, _PLAIN))}
-    return found.union(*(_data(part, deep - 1) for part in parts if deep and callable(part)))
+    return found.union(*(_held_data(part, deep - 1) for part in parts if deep and callable(part)))

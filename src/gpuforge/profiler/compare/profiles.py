@@ -1,4 +1,4 @@
-"""Two profiles: what each call path took in either, and which paths explain the change."""
+"""Comparing two profiles call path by call path."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class PathChange:
 
     Attributes
     ----------
-    names : its steps
+    names : the names of its steps
     lane_kind : ``thread`` or ``device``
-    base_ns, new_ns : own time of each of `LABELS`, without that of the paths below
-    base_count, new_count : spans
+    base_ns, new_ns : own time of each of `LABELS`, without the paths below
+    base_count, new_count : number of spans
     """
 
     names: tuple[str, ...]
@@ -30,26 +30,26 @@ class PathChange:
 
     @property
     def change_ns(self) -> int:
-        """How much longer it takes itself."""
+        """Change of its own time."""
         return sum(self.new_ns) - sum(self.base_ns)
 
     @property
     def largest_label(self) -> str:
-        """The label whose time changed most."""
+        """The label whose own time changed most."""
         changes = [abs(new - base) for base, new in zip(self.base_ns, self.new_ns, strict=True)]
         return LABELS[changes.index(max(changes))]
 
 
 @dataclass(frozen=True)
 class ProfileDifference:
-    """What differs between two profiles; each is one run, so it is weak evidence.
+    """The difference of two profiles; weak evidence, because each is a single run.
 
     Attributes
     ----------
-    base_wall_ns, new_wall_ns : of the whole recordings
-    base_ns, new_ns : own time of each of `LABELS`, all paths together
-    paths : every call path of either, the one whose own time changed most first
-    differences : in what the conditions of the two runs differ
+    base_wall_ns, new_wall_ns : wall times of the recordings
+    base_ns, new_ns : total own time of each of `LABELS`
+    paths : all call paths of both, those whose own time changed most first
+    differences : how the conditions of the two runs differ
     """
 
     base_wall_ns: int
@@ -61,11 +61,11 @@ class ProfileDifference:
 
     @property
     def change(self) -> float | None:
-        """New wall time over the base's, less 1; None where the base recorded none."""
+        """New wall time over the base's, minus 1; None if the base recorded no time."""
         return self.new_wall_ns / self.base_wall_ns - 1 if self.base_wall_ns else None
 
     def share(self, path: PathChange) -> float | None:
-        """Return which part of all changes in its direction, on lanes of its kind, a path is."""
+        """Return a path's share of all changes in its direction on lanes of its kind."""
         up = path.change_ns > 0
         whole = sum(
             other.change_ns
@@ -112,10 +112,10 @@ def _header_differences(base: Profile, new: Profile) -> Iterator[str]:
 
 
 def folded(difference: ProfileDifference) -> Iterator[str]:
-    """Yield lines of ``difffolded.pl``: a path, its own microseconds before and after.
+    """Yield lines as ``difffolded.pl`` does: a path, its own microseconds before and after.
 
-    A flame graph of them is wide as the new profile and coloured by the change. Devices stand
-    below a step ``device`` of their own.
+    Their flame graph has the widths of the new profile and is coloured by the change. Paths of
+    devices begin with the step ``device``.
     """
     for path in sorted(difference.paths, key=lambda path: path.names):
         times = [round(sum(side) / 1000) for side in (path.base_ns, path.new_ns)]

@@ -1,8 +1,8 @@
-"""Two stored results of a bench: unpaired, so only as sure as runs are known to agree.
+"""Comparing two stored bench results, which are unpaired: the history shows how runs vary.
 
-Times of one run are alike and those of the next run all differ: a test of the times in two files
-finds a difference between runs of the same code in half of the cases. What runs of a benchmark
-differ by is known from its history alone.
+Times within a run are similar, but whole runs differ: a test of the times in two files finds a
+difference between runs of the same code in half of the cases. Only the history of a benchmark shows
+how much its runs differ.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _Z = NormalDist().inv_cdf(1 - SIGNIFICANT / 2)
 
 @dataclass(frozen=True)
 class Difference:
-    """What two files say of one benchmark.
+    """The difference of one benchmark in two files.
 
     Attributes
     ----------
-    verdict : ``inconclusive`` unless the history says what runs differ by
-    reason : why it is ``inconclusive``; empty otherwise
+    verdict : ``inconclusive`` unless the history shows how much runs differ
+    reason : why the verdict is ``inconclusive``; empty otherwise
     base, new : seconds of a call
-    change : new over base, less 1
-    test : Mann-Whitney's, of the times in the files; not what the verdict rests on
-    runs : in the history, since the last change there
-    noise : a ratio that two runs of the same code seldom differ by; None where it is not known
+    change : new over base, minus 1
+    test : Mann-Whitney test of the times in the files; the verdict does not use it
+    runs : number of runs in the history since the last change there
+    noise : ratio by which two runs of the same code rarely differ; None if unknown
     """
 
     verdict: Verdict
@@ -54,16 +54,16 @@ def difference(
     *,
     minimal: float = MINIMAL,
 ) -> Difference:
-    """Return what two sets of times say, given those of earlier runs.
+    """Compare two sets of times, given those of earlier runs.
 
     Parameters
     ----------
     base, new
         Seconds of a call, at least one each.
     runs
-        Medians of earlier runs on this machine, the oldest first.
+        Medians of earlier runs on this machine, oldest first.
     minimal
-        The smallest change that counts, a ratio.
+        The smallest change that counts, as a ratio.
     """
     before, after = median_interval(base), median_interval(new)
     change = after.value / before.value - 1
@@ -76,11 +76,11 @@ def difference(
 
 
 def _noise(runs: Sequence[float]) -> float | None:
-    """Return what two runs differ by with a probability of `SIGNIFICANT`: Student's t, of logs."""
+    """Return the log ratio that two runs exceed with probability `SIGNIFICANT` (Student's t)."""
     if len(runs) < RUNS_AT_LEAST:
         return None
     free = len(runs) - 1
-    # The quantile by its expansion in that of the normal distribution, 4 % low for 5 runs.
+    # Expansion of the t quantile in the normal quantile; 4 % too low for 5 runs.
     third = (3 * _Z**7 + 19 * _Z**5 + 17 * _Z**3 - 15 * _Z) / (384 * free**3)
     second = (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * free**2)
     quantile = _Z + (_Z**3 + _Z) / (4 * free) + second + third

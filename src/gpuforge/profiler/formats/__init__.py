@@ -1,7 +1,7 @@
-"""What a profile can be written as; one module a format, whose name is the format's.
+"""The formats in which a profile can be written, one module per format, named after it.
 
-A format holds ``SUMMARY`` (one line for the list of choices), ``SUFFIX`` (of its files) and
-``render(profile) -> str``. A ``_`` in a module's name is a ``-`` in its format's.
+Each module defines ``SUMMARY`` (one line for the list of formats), ``SUFFIX`` (of its files) and
+``render(profile) -> str``. A ``_`` in a module's name is a ``-`` in the format's name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpuforge.profiler.model import Profile
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of the formats, sorted."""
+    """Return the sorted names of the formats."""
     return tuple(name.replace("_", "-") for name in registry.names(__name__))
 
 

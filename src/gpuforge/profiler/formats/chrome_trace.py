@@ -1,7 +1,7 @@
 """Chrome's trace events with the names of PyTorch's Kineto, which Perfetto, HTA and others read.
 
-Of more than `MOST_SPANS` spans the longest are written, with those around them;
-``gpuforge.left_out`` in the file says how many are not there.
+Of more than `MOST_SPANS` spans only the longest and their ancestors are written;
+``gpuforge.left_out`` in the file is the number of the others.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ SUFFIX = ".trace.json"
 
 MOST_SPANS = 200_000
 MOST_READINGS = 10_000
-"""Of one series."""
+"""Most readings of one series."""
 _COPIES = {"to device": "Memcpy HtoD", "from device": "Memcpy DtoH"}
 _Event = dict[str, Any]
 
 
 class Tracks:
-    """Which process, thread and stream of the trace a lane of the profile is.
+    """Maps lanes of the profile to processes, threads and streams of the trace.
 
-    As in Kineto, the process of a device queue is the number of its device, and its thread that of
-    the stream. Devices are numbered in the order of their lanes.
+    As in Kineto, the process id of a device queue is the number of its device, and its thread id is
+    that of the stream. Devices are numbered in the order of their lanes.
     """
 
     def __init__(self, profile: Profile, found: list[Row]) -> None:
@@ -45,7 +45,7 @@ class Tracks:
         return self.lanes[lane].kind == "device"
 
     def process(self, lane: int) -> int:
-        """Return the number of the process; that of a thread is none of a device's."""
+        """Return the process id of a lane; those of threads differ from those of devices."""
         name, _, process = self.lanes[lane]
         if self.is_device(lane):
             return self.devices.index(name.rpartition(" ")[0] or name)
@@ -90,7 +90,7 @@ def _events(profile: Profile, found: list[Row], tracks: Tracks) -> Iterator[_Eve
     host: dict[int, tuple[int, int, int]] = {}
     titles = row_names(profile, found)
     yield from _process_names(found, tracks, profile)
-    # Threads first, so that what a device's span was begun by is known.
+    # Threads first, so that the call that started a device's span is known.
     order = sorted(range(len(found)), key=lambda number: tracks.is_device(found[number].lane))
     for number in order:
         row = found[number]
@@ -146,7 +146,7 @@ def _category(span: Span) -> str:
 
 
 def _flow(start: tuple[int, int, int] | None, event: _Event, number: int) -> Iterator[_Event]:
-    """Return the arrow from the call on a thread to what the device did for it."""
+    """Yield the flow arrow from a call on a thread to the device's work for it."""
     if start is None:
         return
     flow = {"cat": "ac2g", "name": "ac2g", "id": number}
@@ -168,7 +168,7 @@ def _process_names(found: list[Row], tracks: Tracks, profile: Profile) -> Iterat
     }
     for process, title in titles.items():
         yield _about("process_name", process, 0, name=title)
-        # Programs above devices.
+        # Show programs above devices.
         sort = process if process >= len(tracks.devices) else process + 10**6
         yield _about("process_sort_index", process, 0, sort_index=sort)
 
@@ -178,7 +178,7 @@ def _about(kind: str, process: int, thread: int, **args: object) -> _Event:
 
 
 def _counters(series: Series, process: int) -> Iterator[_Event]:
-    """Return the readings of a series, every second, third or nth where there are too many."""
+    """Yield the readings of a series, only every nth of them if there are too many."""
     name = names.line(f"{series.device} {series.name}")
     step = -(-len(series.values) // MOST_READINGS) or 1
     for time, value in zip(series.times_ns[::step], series.values[::step], strict=False):

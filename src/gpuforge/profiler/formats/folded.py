@@ -1,7 +1,7 @@
-"""Folded stacks, a line for each call path and the nanoseconds it took itself.
+"""Folded stacks: a line for each call path with its own time in nanoseconds.
 
-The first frame is ``thread`` or ``device``: what devices did overlaps with what threads did. A last
-frame in brackets is a label other than ``host``.
+The first frame is ``thread`` or ``device``, as devices and threads work concurrently. A last frame
+in brackets is a label other than ``host``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MOST_FRAMES = 200
 
 
 def render(profile: Profile) -> str:
-    """Return the lines, longest first; a profile without spans has none.
+    """Return the lines, longest first; empty for a profile without spans.
 
-    The paths behind the first `MOST_PATHS` are one, ``(other paths)``, and what is deeper than
-    `MOST_FRAMES` is ``(deeper)``, so that every sum is right.
+    Paths beyond the first `MOST_PATHS` are combined as ``(other paths)``, and frames deeper than
+    `MOST_FRAMES` as ``(deeper)``, so that all sums are right.
     """
     everything = list(paths(profile))
     own = [max(path.own_label_ns) for path in everything]

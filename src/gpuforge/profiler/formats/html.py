@@ -1,4 +1,4 @@
-"""One page for a browser, complete in itself: graphs, tables, suggestions. It loads nothing."""
+"""A self-contained page for a browser, with graphs, tables and suggestions."""
 
 from __future__ import annotations
 

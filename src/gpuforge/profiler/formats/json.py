@@ -1,7 +1,7 @@
-"""One JSON document for programs: seconds and bytes, and null with its reason for what is unknown.
+"""One JSON document for programs, in seconds and bytes; unknown values are null, with the reason.
 
-Call paths always stand there as a whole up to `MOST_PATHS`; of the spans the longest, up to
-`MOST_SPANS`, with those around them. ``left_out`` says how many of each are not there.
+It contains up to `MOST_PATHS` call paths and the `MOST_SPANS` longest spans, with their ancestors.
+``left_out`` has the numbers of the others.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def render(profile: Profile) -> str:
 
 
 def _unknown(profile: Profile) -> dict[str, str]:
-    """Return why each field that is null is not known."""
+    """Return the reason for each field that is null."""
     found = dict(profile.said("unknown"))
     for name in ("program", "started"):
         if json_text.clean(profile.header.get(name)) is None:
@@ -94,7 +94,7 @@ def _by_label(label_ns: tuple[int, ...] | list[int]) -> dict[str, float]:
 
 
 def _path_rows(root: Path) -> list[dict[str, Any]]:
-    """Return the paths, each behind the one above it, which its ``parent`` is the place of."""
+    """Return the paths, parents first; ``parent`` is the index of the parent."""
     place = {id(root): NO_PARENT}
     found: list[dict[str, Any]] = []
     for path in largest(root, MOST_PATHS):
@@ -117,7 +117,7 @@ def _path_rows(root: Path) -> list[dict[str, Any]]:
 
 
 def _spans(profile: Profile, shown: list[int]) -> dict[str, Any]:
-    """Return the columns of `shown` spans; ``parent`` and ``attributes`` name places in them."""
+    """Return `shown` spans as columns; ``parent`` and the keys of ``attributes`` are indices."""
     spans = profile.spans
     place = {index: new for new, index in enumerate(shown)}
     place[NO_PARENT] = NO_PARENT

@@ -1,7 +1,7 @@
-"""A dated analysis for a pull request: scope, findings with evidence, source lines, what to change.
+"""A dated analysis for a pull request: scope, findings with evidence, source lines and changes.
 
-It is written to ``docs/analysis/<program>-YYYY-MM-DD.md`` unless another file is named, and never
-over one that is there: somebody may have added to it.
+By default it is written to ``docs/analysis/<program>-YYYY-MM-DD.md``. An existing file is never
+overwritten, because somebody may have edited it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SHOWN = 15
 """Rows of each table."""
 SHOWN_SOURCES = 3
 HIGH_SHARE, MEDIUM_SHARE = 0.2, 0.1
-"""Of the wall time: what could gain as much has this priority."""
+"""Shares of the wall time from which a possible gain has high and medium priority."""
 
 
 def default_path(profile: Profile) -> Path:
-    """Return where the analysis is written unless another file is named."""
+    """Return the path of the analysis if no other file is named."""
     name = re.sub(r"[^\w.-]+", "-", PurePath(_program(profile)).stem).strip(".-")[:60]
     return Path("docs", "analysis", f"{name or 'program'}-{_date(profile)}.md")
 
@@ -106,7 +106,7 @@ def _finding(profile: Profile, number: int, one: Suggestion) -> Iterator[str]:
 
 
 def _sources(profile: Profile) -> Iterator[str]:
-    """Return the lines where the most time was spent."""
+    """Yield the source lines where the most time was spent."""
     found = [(one.file, one.line) for one in bottlenecks(profile, SHOWN) if one.file]
     if found:
         yield "## The lines that took the most time"
@@ -116,7 +116,7 @@ def _sources(profile: Profile) -> Iterator[str]:
 
 
 def _source(profile: Profile, file: str, line: int) -> Iterator[str]:
-    """Return the lines of the user's code around one, marked by ``>``."""
+    """Yield the user's source lines around one, which is marked with ``>``."""
     found = source(profile, file, line)
     changed = "the file was changed after the recording began" if found.changed else ""
     about = found.absent or changed

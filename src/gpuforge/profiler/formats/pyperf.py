@@ -1,8 +1,8 @@
-"""pyperf's JSON: the whole program, and the call paths that took longest, as benchmarks.
+"""pyperf's JSON format: the whole program and the longest call paths as benchmarks.
 
-A value is the duration of one span. Of a path with more than `MOST_VALUES` spans every second,
-third or nth is taken. A merged span is one value, the mean of its spans. pyperf takes no value of
-0.
+A value is the duration of one span; a merged span is one value, the mean of its spans. Of a path
+with more than `MOST_VALUES` spans only every nth is written. Durations of 0 are left out, because
+pyperf does not accept them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def render(profile: Profile) -> str:
     Raises
     ------
     WorkloadError
-        If nothing took any time: pyperf reads no file without values.
+        If nothing took any time, because pyperf does not read files without values.
     """
     found = heapq.nlargest(MOST_PATHS, _durations(profile), key=lambda row: row[0].total_ns)
     benchmarks: dict[str, dict[str, Any]] = {}
@@ -55,7 +55,7 @@ def render(profile: Profile) -> str:
 
 
 def _durations(profile: Profile) -> list[tuple[Path, array[float]]]:
-    """Return each call path with the durations of its spans, those of 0 left out."""
+    """Return each call path with the durations of its spans, except those of 0."""
     spans = profile.spans
     found: dict[int, tuple[Path, array[float]]] = {}
     for index, path in enumerate(paths_of_spans(profile)[1]):
@@ -66,7 +66,7 @@ def _durations(profile: Profile) -> list[tuple[Path, array[float]]]:
 
 
 def _unique(name: str, taken: dict[str, dict[str, Any]]) -> str:
-    """Return `name`, with a number where a cut or cleaned name is there already."""
+    """Return `name`, with a number appended if the truncated name is already taken."""
     found, number = name, 1
     while found in taken:
         number += 1
@@ -91,7 +91,7 @@ def _metadata(profile: Profile) -> dict[str, Any]:
         "command": profile.program,
     }
     found: dict[str, Any] = {"unit": "second"}
-    # pyperf takes no text that is empty or has several lines.
+    # pyperf does not accept empty or multi-line text.
     found |= {key: names.line(said[key]).strip() for key in said if said[key]}
     began = started(profile)
     if began is not None:

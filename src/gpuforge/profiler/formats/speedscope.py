@@ -1,7 +1,7 @@
-"""The file of speedscope.app: a profile for each thread and device queue, and one of its bytes.
+"""The format of speedscope.app: a profile for each thread and device queue, and one of its bytes.
 
-Of more than `MOST_SPANS` spans the longest are written, with those around them; the name of the
-file says so.
+Of more than `MOST_SPANS` spans only the longest and their ancestors are written; the file's name
+field says so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_SPANS = 200_000
 
 
 class Frames:
-    """The frames that profiles share, by the span's name and where its code stands."""
+    """The table of frames that all profiles share, by the name of a span and its source line."""
 
     def __init__(self, spans: Spans) -> None:
         self.spans = spans
@@ -31,7 +31,7 @@ class Frames:
         self._places: dict[tuple[int, str, int], int] = {}
 
     def place(self, span: int) -> int:
-        """Return the place of a span's frame, made where it is new."""
+        """Return the index of a span's frame, adding it if it is new."""
         name = self.spans.name[span]
         file, number = where_written(self.spans.attributes.get(span, {}))
         place = self._places.setdefault((name, file, number), len(self.rows))
@@ -66,7 +66,7 @@ def render(profile: Profile) -> str:
 
 
 def _steps(row: Row) -> Iterator[tuple[str, Bar]]:
-    """Return each opening (``O``) and closing (``C``) of a span, in order and balanced."""
+    """Yield the opening (``O``) and closing (``C``) of each span, in order and balanced."""
     opened: list[Bar] = []
     for bar in row.bars:
         while opened and opened[-1].end_ns <= bar.start_ns:
@@ -87,7 +87,7 @@ def _timed(name: str, row: Row, frames: Frames) -> dict[str, Any]:
 
 
 def _moved(name: str, row: Row, frames: Frames) -> dict[str, Any]:
-    """Return the same calls over the bytes that were moved instead of the time."""
+    """Return the same calls on an axis of moved bytes instead of time."""
     events: list[dict[str, Any]] = []
     at = 0
     for kind, bar in _steps(row):

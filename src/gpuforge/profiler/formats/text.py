@@ -1,4 +1,4 @@
-"""What a reader at a terminal wants to know, the most important first, in 80 columns."""
+"""A report for the terminal in 80 columns, most important first."""
 
 from __future__ import annotations
 

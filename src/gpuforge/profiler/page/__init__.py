@@ -1,5 +1,5 @@
-"""The page of a profile in HTML: its columns, its sections, and what draws its graphs.
+"""The HTML page of a profile: its data columns, its sections, and the scripts for its graphs.
 
-The sections are written here and can be read without scripts; the scripts draw the graphs from the
-columns, and make the tables sortable.
+The sections are rendered in Python and readable without scripts; the scripts draw the graphs from
+the columns and make the tables sortable.
 """

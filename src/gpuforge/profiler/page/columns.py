@@ -1,6 +1,6 @@
-"""What a page draws, in columns: call paths, spans and readings, as many as a browser can hold.
+"""The data of a page in columns: call paths, spans and readings, as many as a browser can handle.
 
-Where there is more, the small is merged with its like, and a note says what was.
+Beyond that, small items are merged with similar ones, and a note says so.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from gpuforge.units import format_ns
 
 MOST_PATHS = 20_000
 MOST_SPANS = 100_000
-"""Spans of the timeline. Above it the longest are kept, and the others are merged by call path."""
+"""Most spans in the timeline. Of more, the longest are kept and the others merged by call path."""
 KEPT_SPANS = 50_000
 EXACT_SPANS = 20_000
-"""Above it the timeline has no nanoseconds, which take two of the eight bytes of a span."""
+"""With more spans, the timeline has a coarser resolution than nanoseconds, which saves two of the
+eight bytes of a span."""
 MOST_PARTS = 1000
-"""Of the recording's time, within each of which spans of one call path are merged."""
+"""Number of equal parts of the recording within which spans of a call path are merged."""
 MOST_POINTS = 1000
 LONGEST_NAME = 300
 MERGED = "(smaller call paths)"
 
 
 class Texts:
-    """Texts by number, each held once, as one line."""
+    """A table of texts, each stored once and referred to by number."""
 
     def __init__(self) -> None:
         self.places: dict[str, int] = {}
@@ -45,16 +46,16 @@ class Texts:
 
 
 class Row(NamedTuple):
-    """A call path of the page and the row of the one above it."""
+    """A call path of the page and the row of its parent."""
 
     path: Path
     above: int
 
 
 def path_rows(root: Path, notes: list[str]) -> tuple[list[Row], dict[int, int]]:
-    """Return at most about `MOST_PATHS` call paths, and for the ``id`` of every path its row.
+    """Return at most about `MOST_PATHS` call paths, and the row of every path by its ``id``.
 
-    The largest are kept; the others of each parent become one row, which holds all below them.
+    The largest are kept; the others of each parent are merged into one row, with all paths below.
     """
     everything, kept = list(root), {id(path) for path in largest(root, MOST_PATHS)}
     rows: list[Row] = []
@@ -85,7 +86,7 @@ def path_rows(root: Path, notes: list[str]) -> tuple[list[Row], dict[int, int]]:
 
 
 def add(sums: Path, path: Path) -> None:
-    """Add to `sums` what `path` has of its own."""
+    """Add the own figures of `path`, without those of its children, to `sums`."""
     sums.count += path.count
     sums.own_ns += path.own_ns
     sums.bytes += _own_bytes(path)
@@ -99,9 +100,9 @@ def _own_bytes(path: Path) -> int:
 
 
 def path_columns(rows: list[Row], said: list[dict[str, Any]], texts: Texts) -> dict[str, list[Any]]:
-    """Return what call paths are; ``up`` is how many rows before it the one above stands.
+    """Return the columns that describe call paths; ``up`` is the distance in rows to the parent.
 
-    `said` holds the attributes of a span of each.
+    `said` contains the attributes of a span of each path.
     """
     return {
         "name": [texts(path.name) for path, _ in rows],
@@ -113,7 +114,7 @@ def path_columns(rows: list[Row], said: list[dict[str, Any]], texts: Texts) -> d
 
 
 def figures(found: list[Path]) -> dict[str, list[int]]:
-    """Return what each path has of its own; ``own0`` to ``own4`` are its times by label."""
+    """Return the own figures of each path; ``own0`` to ``own4`` are its times by label."""
     return {
         "count": [path.count for path in found],
         "bytes": [_own_bytes(path) for path in found],
@@ -152,7 +153,8 @@ def span_columns(
 ) -> dict[str, Any]:
     """Return the spans of the timeline by lane, with their times in units of ``unit`` nanoseconds.
 
-    ``gap`` is the time since the start of the one before; ``size`` is how many each lane has.
+    ``gap`` is the time since the start of the previous span; ``size`` has the number of spans of
+    each lane.
     """
     spans = profile.spans
     everything = map(Bar._make, zip(
@@ -164,7 +166,7 @@ def span_columns(
     unit = 1 if len(spans) <= EXACT_SPANS else 100
     if unit > 1:
         notes.append(f"Times of the timeline are in steps of {unit} ns.")
-    bars.sort(key=itemgetter(0, 1))  # those of one start stay in order, the outer ones first
+    bars.sort(key=itemgetter(0, 1))  # stable: of equal starts, parents stay first
     size, gaps, durations = [0] * len(profile.lanes), [], []
     last, lane = 0, -1
     for bar in bars:
@@ -180,7 +182,7 @@ def span_columns(
 def _bounded(
     everything: Iterable[Bar], profile: Profile, rows: list[Row], notes: list[str]
 ) -> list[Bar]:
-    """Return the longest spans, and the others merged by lane, call path and part of the time."""
+    """Return the longest spans, and the others merged by part of the time, lane and call path."""
     kept = set(longest(profile.spans, KEPT_SPANS))
     parts = min(max((MOST_SPANS - KEPT_SPANS) // len(rows), 50), MOST_PARTS)
     part_ns = max(profile.wall_ns, 1) / parts
@@ -206,11 +208,11 @@ def _bounded(
         + (f", and the {left:,} shortest of these sums are left out." if left else ".")
         + " The flame graph and its table count all spans."
     )
-    return bars + _in_turn(merged, rows, part_ns)
+    return bars + _one_after_another(merged, rows, part_ns)
 
 
-def _in_turn(merged: list[Bar], rows: list[Row], part_ns: float) -> list[Bar]:
-    """Let the merged spans of one part, lane and depth follow each other, as they ran in turns."""
+def _one_after_another(merged: list[Bar], rows: list[Row], part_ns: float) -> list[Bar]:
+    """Place the merged spans of one part, lane and depth one after the other."""
     depth: list[int] = []
     for _, above in rows:
         depth.append(0 if above == NO_PARENT else depth[above] + 1)
@@ -225,7 +227,7 @@ def _in_turn(merged: list[Bar], rows: list[Row], part_ns: float) -> list[Bar]:
 
 
 def series_columns(series: Series, notes: list[str]) -> dict[str, Any]:
-    """Return the readings of a series, at most `MOST_POINTS`, with its lowest and highest ones."""
+    """Return at most `MOST_POINTS` readings of a series, keeping local minima and maxima."""
     points = [
         (time, value)
         for time, value in zip(series.times_ns, series.values, strict=True)
@@ -251,6 +253,6 @@ def series_columns(series: Series, notes: list[str]) -> dict[str, Any]:
 
 
 def pack(columns: dict[str, Any]) -> str:
-    """Return `columns` as JSON, compressed, in base64: safe inside of any element."""
+    """Return `columns` as compressed JSON in base64, which is safe inside any element."""
     text = json.dumps(columns, allow_nan=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

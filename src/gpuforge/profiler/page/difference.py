@@ -1,4 +1,4 @@
-"""The page of two profiles: their call paths in one flame graph, by how much each changed."""
+"""The page that compares two profiles in a differential flame graph."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from gpuforge.profiler.tables import percent
 from gpuforge.units import format_ns
 
 Pair = tuple[Path, Path | None, Path | None]
-"""A call path of both profiles together, of the base, and of the new one."""
+"""A call path in both profiles combined, in the base, and in the new profile."""
 
 
 def render_difference(base: Profile, new: Profile, remarks: Sequence[str] = ()) -> str:
-    """Return a page on which the width of a call path is its time, and its sign the change.
+    """Return a page with a flame graph of both profiles, and the change of each call path.
 
     Parameters
     ----------
     base, new
-        Two recordings of one program. Whether they can be compared, and whether a difference is
-        more than chance, is not decided here.
+        Two recordings of one program. Whether they are comparable, and differences significant, is
+        not decided here.
     remarks
-        What is known about that; it stands above everything.
+        Remarks on that, shown above everything else.
     """
-    root, pairs = _together(paths(base), paths(new))
+    root, pairs = _combined(paths(base), paths(new))
     runs = {"base": base, "new": new}
     notes = [*remarks, *(f"{name}: {text}" for name in runs for text in recording(runs[name]))]
     rows, row_of = columns.path_rows(root, notes)
@@ -63,8 +63,8 @@ def render_difference(base: Profile, new: Profile, remarks: Sequence[str] = ()) 
     )
 
 
-def _together(base: Path, new: Path) -> tuple[Path, list[Pair]]:
-    """Return the root of the call paths of both, and each with those it stands for."""
+def _combined(base: Path, new: Path) -> tuple[Path, list[Pair]]:
+    """Return the root of the combined call paths, and each with its paths in base and new."""
     root = Path("")
     pairs: list[Pair] = []
     todo: list[Pair] = [(root, base, new)]
@@ -85,7 +85,7 @@ def _own(path: Path | None) -> int:
 
 
 def _lead(base: Profile, new: Profile, pairs: list[Pair]) -> str:
-    """Return by how much the new run is longer or shorter, and where most of it is."""
+    """Return the sentence on the change of the wall time and where most of it is."""
     before, after = base.wall_ns, new.wall_ns
     text = f"{format_ns(after)} in the new run, {format_ns(before)} in the base"
     if before and after != before:
@@ -106,7 +106,7 @@ def _more(change: int) -> str:
 
 
 def _table(pairs: list[Pair]) -> str:
-    """Return the call paths that changed most themselves."""
+    """Return the table of the call paths whose own time changed most."""
     ordered = sorted(pairs, key=lambda pair: -abs(_own(pair[2]) - _own(pair[1])))
     rows: list[list[sections.Cell]] = []
     for both, *found in ordered[: sections.MOST_PATHS]:

@@ -1,4 +1,4 @@
-"""A page as one file: the template with its style, its script and its columns."""
+"""Assembling a page as one file from the template, the style, the scripts and the columns."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ def _asset(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """Return what a content security policy calls an inline element of this text."""
+    """Return the source expression of a content security policy for an inline element."""
     found = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return f"'sha256-{found}'"

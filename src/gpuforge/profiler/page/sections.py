@@ -1,4 +1,4 @@
-"""The parts of a page that can be read without scripts: sentences, facts and tables."""
+"""The parts of a page that are readable without scripts: sentences, facts and tables."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ WORDS = {
 MOST_PATHS = 25
 MOST_PLACEMENTS = 500
 MOST_HEADER = 20_000
-"""Characters of the recording's header."""
+"""Most characters of the recording's header."""
 
 Cell = str | tuple[float, str]
-"""Text, or a number to sort by and the text that shows it."""
+"""Text, or a number to sort by and its text."""
 
 
 def html(value: object, longest: int = LONGEST_NAME) -> str:
@@ -41,7 +41,7 @@ def html(value: object, longest: int = LONGEST_NAME) -> str:
 
 
 def lead(profile: Profile, rows: Sequence[Row]) -> str:
-    """Return the sentence that says where the time went."""
+    """Return the sentence on where the time went."""
     where = where_time(profile)
     if where is None:
         return f"{format_ns(profile.wall_ns)}, of which nothing is known: no span was recorded."
@@ -56,7 +56,7 @@ def lead(profile: Profile, rows: Sequence[Row]) -> str:
 
 
 def _largest_place(profile: Profile, rows: Sequence[Row]) -> tuple[str, float] | None:
-    """Return the user's function with the most time in it and in what gpuforge did for it."""
+    """Return the user's function that took the most time, gpuforge's work for it included."""
     places: list[str] = []
     sums: dict[str, int] = {}
     for path, above in rows:
@@ -73,7 +73,7 @@ def _largest_place(profile: Profile, rows: Sequence[Row]) -> tuple[str, float] |
 
 
 def parts_section(profile: Profile) -> str:
-    """Return the bar of the longest thread's time, and a table of each thread and device."""
+    """Return a bar of the longest thread's time, and a table of all threads and devices."""
     where = where_time(profile)
     drawn = ""
     if where is not None:
@@ -119,7 +119,7 @@ def _bytes(count: int) -> Cell:
 
 
 def suggestions_section(found: Sequence[Suggestion]) -> str:
-    """Return what to change, the most promising first."""
+    """Return the suggestions, most promising first."""
     text = "<p>No rule found anything to suggest.</p>"
     if found:
         text = (
@@ -147,7 +147,7 @@ def _suggestion(one: Suggestion) -> str:
 
 
 def placements_section(profile: Profile) -> str:
-    """Return the choices of backends, those that cost most first."""
+    """Return the table of placements, those that lost most first."""
     found = regrets(profile)
     if not found:
         return ""
@@ -170,7 +170,7 @@ def placements_section(profile: Profile) -> str:
 
 
 def _placement(key: tuple[str, ...], found: list[Regret]) -> list[Cell]:
-    """Return the row of choices that are alike."""
+    """Return the row of identical choices."""
     function, signature, backend, best, reason = key
     calls = sum(regret.placement.calls for regret in found)
     took = sum(regret.placement.seconds for regret in found) / calls
@@ -187,7 +187,7 @@ def _placement(key: tuple[str, ...], found: list[Regret]) -> list[Cell]:
 
 
 def transfers_section(profile: Profile) -> str:
-    """Return how fast bytes moved to and from each device, against what its link reaches."""
+    """Return the table of transfers by device, with their speed as a share of the link's peak."""
     found = transfers(profile)
     rows: list[list[Cell]] = [
         [
@@ -205,7 +205,7 @@ def transfers_section(profile: Profile) -> str:
 
 
 def paths_table(rows: Sequence[Row]) -> str:
-    """Return the call paths with the most time of their own; the script puts all in their place."""
+    """Return the call paths with the most own time; the script replaces them with all paths."""
     largest = sorted(rows, key=lambda row: -row.path.own_ns)[:MOST_PATHS]
     cells: list[list[Cell]] = [
         [
@@ -221,13 +221,13 @@ def paths_table(rows: Sequence[Row]) -> str:
 
 
 def facts(rows: dict[str, str]) -> str:
-    """Return names and what is known of them."""
+    """Return a definition list."""
     told = "".join(f"<dt>{name}</dt><dd>{html(text, 2000)}</dd>" for name, text in rows.items())
     return f'<dl class="facts">{told}</dl>'
 
 
 def what_ran(profile: Profile) -> str:
-    """Return when it ran, with what, and on what."""
+    """Return the start, versions and machine of the run."""
     header, began = profile.header, started(profile)
     own = {"gpuforge": header.get("gpuforge"), "Python": header.get("python")}
     known = own | profile.said("versions")
@@ -242,7 +242,7 @@ def _machine(header: dict[str, Any]) -> list[object]:
     machine = header.get("machine")
     try:
         host, devices = dict(machine["host"]), list(machine["devices"])  # type: ignore[index]
-    except (TypeError, KeyError, ValueError):  # what is recorded of it is not what detect writes
+    except (TypeError, KeyError, ValueError):  # not in the format that detect writes
         return [header.get("platform")]
     memory = host.get("memory_total_bytes")
     return [
@@ -255,13 +255,13 @@ def _machine(header: dict[str, Any]) -> list[object]:
 
 
 def notes(found: Sequence[str]) -> str:
-    """Return what a reader must know of the recording and of the page."""
+    """Return the list of notes about the recording and the page."""
     items = "".join(f"<li>{html(note, 1000)}</li>" for note in found)
     return f'<ul class="notes" aria-label="Notes">{items}</ul>' if items else ""
 
 
 def header_section(profile: Profile) -> str:
-    """Return all that the recording says of the program, the libraries and the machine."""
+    """Return the section with the header of the recording."""
     known = {
         "Peaks": "; ".join(f"{name} {what}: {rate}" for name, what, rate, _ in told(profile)),
         "Not known": "; ".join(f"{what}: {why}" for what, why in profile.said("unknown").items()),
@@ -289,12 +289,12 @@ def table(
     name: str, caption: str, titles: Sequence[str], rows: Sequence[Sequence[Cell]], *,
     first: int = 1, last: int = 99,
 ) -> str:  # fmt: skip
-    """Return a table that the script can sort; columns `first` to `last` hold numbers."""
+    """Return a table that the script can sort; columns `first` to `last` contain numbers."""
     number = [' class="number"' if first <= at <= last else "" for at in range(len(titles))]
     head = "".join(
         f'<th scope="col"{kind}>{title}</th>' for kind, title in zip(number, titles, strict=True)
     )
-    # The ends of rows and cells are left out, as HTML allows.
+    # HTML allows the end tags of rows and cells to be omitted.
     body = "".join(
         f'<tr><th scope="row">{html(row[0])}{"".join(map(_cell, row[1:], number[1:]))}'
         for row in rows

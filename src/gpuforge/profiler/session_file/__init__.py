@@ -1,8 +1,9 @@
-"""The session file (``.gfp``): what was recorded of a program, flushed as it runs.
+"""The session file (``.gfp``): the recording of a program, flushed while it runs.
 
-A magic number and a version, then chunks (`chunk`): each is compressed, has a checksum and stands
-for itself, so a file is readable up to its last whole chunk, whatever ended the program. Numbers
-stand in columns, all else is JSON; nothing in it is ever executed. `docs/decisions/0034` says why.
+It consists of a magic number, a version and chunks (`chunk`). Each chunk is compressed, has a
+checksum and is self-contained, so a file is readable up to its last complete chunk, whatever ended
+the program. Numbers are stored in columns, everything else as JSON; nothing in a file is ever
+executed. `docs/decisions/0034` gives the reasons.
 """
 
 from gpuforge.profiler.session_file.reader import read

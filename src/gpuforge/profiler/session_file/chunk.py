@@ -11,30 +11,30 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any, NamedTuple
 
 VERSION, READINGS_VERSION = 2, 1
-"""Of the file, and of its chunks of readings: a reader passes over those of a later one. In files
-of version 1, what was said of spans stands once for each of them."""
+"""Versions of the file and of its chunks of readings; readers skip readings of a later version.
+Files of version 1 store the attributes of each span separately."""
 MAX_CHUNK_BYTES = 64 << 20
-"""What a chunk may hold once it is decompressed; a writer stays far below."""
+"""Limit of a decompressed chunk; writers stay far below it."""
 LEVEL = 1
-"""Of the compression: a higher one takes longer than all else that a recording does."""
+"""Compression level; a higher one would take longer than everything else in a recording."""
 _FRAME = struct.Struct("<4sII")
 _HEAD = struct.Struct("<I")
 HEADER, SPANS, BESIDE, READINGS, END = b"HEAD", b"SPAN", b"MORE", b"READ", b"DONE"
-"""Kinds of chunk: what ran; spans; placements; readings over time; how it came to its end."""
+"""Kinds of chunk: header; spans; placements; series of readings; end of the recording."""
 
 
 class Damaged(ValueError):
-    """A chunk is cut off, or not what was written."""
+    """A chunk is truncated or corrupt."""
 
 
 class Chunk(NamedTuple):
-    """What one chunk says.
+    """The content of one chunk.
 
     Attributes
     ----------
-    kind : one of `HEADER`, `SPANS`, `BESIDE`, `READINGS` and `END`; a reader passes over others
-    fields : of the JSON
-    columns : by name
+    kind : one of `HEADER`, `SPANS`, `BESIDE`, `READINGS` and `END`; readers skip other kinds
+    fields : the JSON fields
+    columns : the columns by name
     """
 
     kind: bytes
@@ -43,7 +43,7 @@ class Chunk(NamedTuple):
 
 
 def encode(kind: bytes, fields: dict[str, Any], columns: Mapping[str, array[Any]]) -> bytes:
-    """Return a chunk as it stands in the file. Values that JSON does not know become text."""
+    """Return the bytes of a chunk. Values that JSON cannot represent become text."""
     described = [[name, column.typecode, len(column)] for name, column in columns.items()]
     text = json.dumps({**fields, "columns": described}, default=str).encode("ascii")
     parts = [_HEAD.pack(len(text)), text, *(_little(c).tobytes() for c in columns.values())]
@@ -52,7 +52,7 @@ def encode(kind: bytes, fields: dict[str, Any], columns: Mapping[str, array[Any]
 
 
 def checksum(kind: bytes, payload: bytes) -> int:
-    """Return the checksum of a chunk, which covers its kind."""
+    """Return the checksum of a chunk, which includes its kind."""
     return zlib.crc32(payload, zlib.crc32(kind))
 
 
@@ -62,8 +62,8 @@ def decode(file: IO[bytes], most_bytes: int) -> Iterator[Chunk]:
     Raises
     ------
     Damaged
-        At a chunk that is cut off, changed, or larger than a writer makes them, or once all of them
-        together hold more than `most_bytes`.
+        At a chunk that is truncated, corrupt or too large, or when all decompressed chunks together
+        exceed `most_bytes`.
     """
     while frame := file.read(_FRAME.size):
         if len(frame) < _FRAME.size:

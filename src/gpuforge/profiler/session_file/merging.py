@@ -1,4 +1,4 @@
-"""Spans beyond a number are merged by call path, so that a recording stays bounded."""
+"""Merging spans beyond a limit by call path, so that the size of a recording is bounded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from gpuforge.trace import Span
 
 MAX_ROWS = 50_000
-"""Call paths kept apart; what comes after them is merged into one row per lane and label."""
+"""Number of separate call paths; later ones are merged into one row per lane and label."""
 OTHER = "(other calls)"
 
 
@@ -19,9 +19,9 @@ class Row:
 
     Attributes
     ----------
-    number : below 0; that of a span is above
-    parent : the number of the row or span around it, 0 where there is none
-    longest_ns : of the span whose attributes are kept
+    number : a negative number; those of spans are positive
+    parent : the number of the row or span around it; 0 for none
+    longest_ns : duration of the longest span, whose attributes are kept
     """
 
     name: str
@@ -38,7 +38,7 @@ class Row:
     changed: bool = True
 
     def as_span(self) -> Span:
-        """Return the row as one span, whose duration is that of all."""
+        """Return the row as one span with the total duration."""
         end_ns = self.start_ns + self.duration_ns
         return Span(
             self.name, self.label, self.number, self.parent, self.start_ns, end_ns, self.thread,
@@ -52,8 +52,8 @@ class Merging:
     Parameters
     ----------
     raw_spans
-        Spans whose number is at most this stay as they are. Numbers are given at the beginning of a
-        span, so whatever lies around a span that stays, stays too.
+        Spans with numbers up to this one are not merged. Spans are numbered when they begin, so the
+        ancestors of such a span are not merged either.
     """
 
     def __init__(self, raw_spans: int) -> None:
@@ -63,7 +63,7 @@ class Merging:
         self._by_key: dict[tuple[int, str, int, int], Row] = {}
 
     def merge(self, finished: Sequence[Span], opened: Iterable[Span]) -> None:
-        """Take in spans that have ended; `opened` are all that stand open."""
+        """Merge finished spans; `opened` are all spans that are open now."""
         around = {span[2]: span for span in (*finished, *opened)}
         above: dict[int, int] = {}
         by_key = self._by_key
@@ -84,9 +84,9 @@ class Merging:
         self.merged += len(finished)
 
     def _above(self, number: int, around: dict[int, Span]) -> int:
-        """Return the number of the span that stays, or of the row, that stands for `number`.
+        """Return the number of the unmerged span or the row that represents span `number`.
 
-        A span that ended before those inside it, in an earlier flush, is not known any more.
+        A span that ended before its children, in an earlier flush, is no longer known.
         """
         way = []
         while number > self.raw_spans:
@@ -112,7 +112,7 @@ class Merging:
         return row
 
     def take_changed(self) -> list[Row]:
-        """Return the rows that took in spans since this was last asked."""
+        """Return the rows that changed since the last call."""
         found = [row for row in self.rows if row.changed]
         for row in found:
             row.changed = False

@@ -1,4 +1,4 @@
-"""Reads a session file, whoever wrote it and however it ended."""
+"""Reading session files, including untrusted and incomplete ones."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from gpuforge.profiler.session_path import MAGIC
 from gpuforge.units import counted
 
 MOST_BYTES = 2 << 30
-"""What all chunks together may hold once they are decompressed."""
+"""Limit of all decompressed chunks together."""
 _LATER = "it holds readings of a later gpuforge, which are left out"
 
 
 def read(source: str | os.PathLike[str] | IO[bytes], *, most_bytes: int = MOST_BYTES) -> Profile:
-    """Return what a session file holds, up to the last chunk that is whole.
+    """Return the profile in a session file, up to the last complete chunk.
 
     Parameters
     ----------
     source
         A path, or a file open for reading bytes.
     most_bytes
-        What it may hold at most once it is decompressed; a reader stops there, and says so.
+        Limit of the decompressed data; beyond it the file is read in part, with a note.
 
     Raises
     ------
     WorkloadError
-        If it cannot be read, is no session file, or is one of a later version.
+        If it cannot be read, is not a session file, or is one of a later version.
     """
     if not isinstance(source, str | os.PathLike):
         return _read(source, "the session file", most_bytes)
@@ -81,7 +81,7 @@ def _read(file: IO[bytes], called: str, most_bytes: int) -> Profile:
 
 
 class _Reading:
-    """The columns of all chunks so far; rows are put in order once all are there."""
+    """The columns of all chunks read so far; rows are ordered at the end."""
 
     def __init__(self) -> None:
         self.profile = Profile(complete=False)
@@ -91,7 +91,7 @@ class _Reading:
         self.last_ns = 0
 
     def take(self, chunk: Chunk) -> None:
-        """Take in one chunk; what is not understood of it is damage."""
+        """Add one chunk; raise `Damaged` if it cannot be understood."""
         try:
             if chunk.kind == HEADER:
                 self.profile.header = dict(chunk.fields["header"])
@@ -163,7 +163,7 @@ class _Reading:
         profile.complete = True
 
     def finish(self) -> Profile:
-        """Return the profile: rows in order, each behind the one around it."""
+        """Return the profile, with spans ordered by start and parents first."""
         profile = self.profile
         profile.series = list(self.series.values())
         if not profile.complete:
@@ -177,7 +177,7 @@ class _Reading:
         return profile
 
     def _order(self) -> None:
-        """Put the last word on each span into the profile, in order of the starts."""
+        """Add the latest row of each span to the profile, ordered by start."""
         columns, spans = self.columns, self.profile.spans
         number, start, duration = columns["number"], columns["start"], columns["duration"]
         last = {n: row for row, n in enumerate(number)}

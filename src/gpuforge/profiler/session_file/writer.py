@@ -1,4 +1,4 @@
-"""Writes a session file while the program runs."""
+"""Writing a session file while the program runs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ T = TypeVar("T")
 RAW_SPANS = 1_000_000
 CHUNK_SPANS = 50_000
 OPEN_NS = -1
-"""The duration in the file of a span that stood open when it was flushed."""
+"""The duration in the file of a span that was open at the flush."""
 _MERGED_EVERY = 20
-"""Flushes after which merged rows that changed are written again."""
+"""Number of flushes after which changed merged rows are written again."""
 
 
 class Writer:
-    """A session file on its way.
+    """A session file that is being written.
 
     Parameters
     ----------
@@ -46,18 +46,18 @@ class Writer:
     header
         See `gpuforge.profiler.model.Profile`.
     begin_ns
-        ``time.perf_counter_ns()`` at the beginning.
+        ``time.perf_counter_ns()`` at the beginning of the recording.
     raw_spans
-        Spans that are kept as they are; what begins after so many is merged by call path.
+        Number of spans that are kept as they are; later ones are merged by call path.
 
     Raises
     ------
     WorkloadError
-        If the file cannot be written, or what is there is something else than a session file.
+        If the file cannot be written, or an existing file is not a session file.
 
     Notes
     -----
-    A process forked off writes nothing: the file is its parent's.
+    A forked child writes nothing, because the file belongs to its parent.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Writer:
             raise unwritable(Path(str(target)), error) from None
 
     def tell(self, header: Mapping[str, Any]) -> None:
-        """Write the header, in place of the one before: some is known at the end only."""
+        """Write a header that replaces the previous one; some facts are known only at the end."""
         self._put(HEADER, {"header": dict(header)})
         self.file.flush()
 
@@ -91,18 +91,18 @@ class Writer:
         lanes: Mapping[int, Lane] | None = None, placements: Iterable[Placement] = (),
         series: Iterable[Series] = (),
     ) -> None:  # fmt: skip
-        """Append what was recorded since the last time, and give it to the operating system.
+        """Append new data and flush the file.
 
         Parameters
         ----------
         finished
-            Spans that have ended, in any order; tuples of the same parts serve as well.
+            Finished spans in any order, or plain tuples with the same fields.
         opened
-            Every span that stands open now, whatever its end.
+            All spans that are open now.
         lanes
-            The thread of a span to its lane; a thread that is not there is named by its number.
+            Lanes by thread; a thread without a lane is named after its number.
         placements, series
-            Choices and readings that are new; their times are since the beginning already.
+            New placements and readings, with times relative to the beginning.
         """
         if os.getpid() != self._process:
             return
@@ -118,7 +118,7 @@ class Writer:
     def close(
         self, wall_ns: int, cost_ns: int, counts: Mapping[str, int], notes: Iterable[str]
     ) -> None:
-        """Write what is left, and that the recording came to its end."""
+        """Write the remaining data and the end of the recording."""
         if os.getpid() != self._process:
             return
         self._put_spans([], self.merging.take_changed(), {})
@@ -135,7 +135,7 @@ class Writer:
         self.file.flush()
 
     def _divide(self, finished: Sequence[Span], opened: Sequence[Span]) -> list[Span]:
-        """Return the spans that stay, and those of them that stand open; merge the others."""
+        """Return the finished and newly opened spans below the limit; merge the others."""
         limit = self.merging.raw_spans
         raw = [span for span in finished if span[2] <= limit]
         if len(raw) < len(finished):
@@ -178,7 +178,7 @@ class Writer:
         columns["said"], fields["said"] = _said(said)
         try:
             self._put(SPANS, fields, columns)
-        except OSError:  # the names in it are told again
+        except OSError:  # the new names were not written, so the next chunk must repeat them
             for name in new_names:
                 del self._names[name]
             for thread in new_lanes:
@@ -186,7 +186,7 @@ class Writer:
             raise
 
     def _put_readings(self, read: Sequence[Series]) -> None:
-        """Write the readings of all series behind each other, the times as differences."""
+        """Write the readings of all series concatenated, with times as differences."""
         times = array("q", chain.from_iterable(one.times_ns for one in read))
         values = array("d", chain.from_iterable(one.values for one in read))
         columns = {"time": array("q", map(sub, times, (0, *times[:-1]))), "value": values}
@@ -201,7 +201,7 @@ class Writer:
         try:
             while left:
                 left = left[self.file.write(left) :]
-        except OSError:  # what comes after a part of a chunk could not be read
+        except OSError:  # remove the partial chunk, after which nothing could be read
             with suppress(OSError):
                 self.file.truncate(self._size)
                 self.file.seek(self._size)
@@ -210,7 +210,7 @@ class Writer:
 
 
 def _places(known: dict[T, int], values: Sequence[T]) -> tuple[list[int], list[T]]:
-    """Return the place of each value, and the values that were not known before."""
+    """Return the number of each value, and the values that are new in `known`."""
     new = [value for value in dict.fromkeys(values) if value not in known]
     for value in new:
         known[value] = len(known)
@@ -218,9 +218,9 @@ def _places(known: dict[T, int], values: Sequence[T]) -> tuple[list[int], list[T
 
 
 def _said(abouts: Sequence[dict[str, Any] | None]) -> tuple[array[int], list[dict[str, Any]]]:
-    """Return the place, from 1, of what was said of each span, 0 for nothing; and what was said.
+    """Return the number of each span's attributes (from 1, 0 for none), and the attributes.
 
-    What is one object stands there once: that of all calls that were made by one choice.
+    Identical objects are stored once, such as those shared by all calls of one choice.
     """
     places: dict[int, int] = {}
     said: list[dict[str, Any]] = []

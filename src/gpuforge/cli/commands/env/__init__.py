@@ -10,7 +10,7 @@ from gpuforge.errors import EnvironmentMismatch, PlanRefused
 
 SUMMARY = "plan, export, create and verify Python environments for this hardware"
 REFUSED = 1
-# Sub-command, the module that runs it, what it does.
+# Subcommand, the module that implements it, its summary.
 _ACTIONS = (
     ("list", "advise", "list the profiles and how well each fits this machine"),
     ("show", "advise", "show the packages of a profile"),
@@ -28,14 +28,14 @@ _ACTIONS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands; only the named one's module is imported when it runs."""
+    """Declare the subcommands; only the module of the one that runs is imported."""
     from gpuforge.cli.commands.env import arguments
 
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, module, summary in _ACTIONS:
         one = actions.add_parser(name, help=summary, description=summary)
         arguments.declare(name, one)
-        # As the command itself has it, so that it may stand at the end as well.
+        # The command itself has this option, too; here it can also follow the subcommand.
         one.add_argument(
             "--verbose",
             action="store_true",
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(found: argparse.Namespace) -> int:
-    """Run one sub-command; what is refused ends with status 1."""
+    """Run one subcommand; return 1 if the plan is refused."""
     module = importlib.import_module(f"{__name__}.{found.module}")
     try:
         status: int = getattr(module, found.action)(found)

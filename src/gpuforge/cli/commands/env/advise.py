@@ -1,4 +1,4 @@
-"""``env list``, ``show``, ``recommend``, ``plan`` and ``export``: what gpuforge advises."""
+"""``env list``, ``show``, ``recommend``, ``plan`` and ``export``: commands that only advise."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gpuforge.environment.profile import Profile, choose
 FINE, REFUSED = 0, 1
 
 
-def list(found: argparse.Namespace) -> int:  # noqa: A001 - the sub-command's name
-    """Show all profiles, the best fit first."""
+def list(found: argparse.Namespace) -> int:  # noqa: A001 - the subcommand's name
+    """Show all profiles, best fit first."""
     machine, cpu_only = machine_of(found), loaded(found).cpu_only
     profiles = advice.profiles()
     fits = advice.fit_all(machine, profiles, cpu_only=cpu_only)
@@ -81,7 +81,7 @@ def plan(found: argparse.Namespace) -> int:
 
 
 def export(found: argparse.Namespace) -> int:
-    """Write the plan as a file of another tool."""
+    """Export the plan as a file for another tool."""
     module = advice.format_module(found.format)
     made = plan_of(found)
     text = advice.export(made, found.format)
@@ -97,7 +97,7 @@ def export(found: argparse.Namespace) -> int:
 
 
 def describe(made: Plan) -> str:
-    """Return a plan as text: what, for what, each package with its reason."""
+    """Return a plan as text: a title, then each package with its reason."""
     build = made.build
     title = f"{made.profile} on {made.framework}"
     if build is not None:
@@ -109,7 +109,7 @@ def describe(made: Plan) -> str:
 
 
 def warn(made: Plan) -> None:
-    """Say what is to be known about a plan."""
+    """Print the warnings of a plan."""
     for warning in made.warnings:
         render.message(f"warning: {warning}")
 

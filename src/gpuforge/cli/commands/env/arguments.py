@@ -1,4 +1,4 @@
-"""The flags of each sub-command of ``env``, and what they mean together."""
+"""The flags of each ``env`` subcommand, and the settings and plans that they result in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ASKING_INDEXES = (*_INSTALLING.split(), "refresh")
 _PLANNED = f"recommend plan export {_INSTALLING}"
 _INSTALLER = "installer (default: uv if it is installed, else pip)"
 _ON = {"action": "store_true"}
-# One row a flag: the sub-commands that take it, its names, what argparse is told and the help.
+# One row per flag: the subcommands that accept it, its names, argparse options, and its help.
 _FLAGS: tuple[tuple[str, str, dict[str, Any], str], ...] = (
     ("show new edit", "name", {"metavar": "NAME"}, "name of the profile"),
     (f"{_PLANNED} list", "--cpu-only", _ON, "plan for the CPU"),
@@ -64,14 +64,14 @@ _FLAGS: tuple[tuple[str, str, dict[str, Any], str], ...] = (
 
 
 def declare(action: str, parser: argparse.ArgumentParser) -> None:
-    """Add the flags of one sub-command."""
+    """Add the flags of one subcommand."""
     for actions, names, options, text in _FLAGS:
         if action in actions.split():
             parser.add_argument(*names.split(), **options, help=text)
 
 
 def machine_of(found: argparse.Namespace) -> Machine:
-    """Return the facts of the machine that the flags name."""
+    """Return the machine that the flags select: this one or a recorded one."""
     from gpuforge.detect import read_machine
     from gpuforge.probe import SnapshotProbe
 
@@ -81,7 +81,7 @@ def machine_of(found: argparse.Namespace) -> Machine:
 
 
 def loaded(found: argparse.Namespace) -> settings.Settings:
-    """Return the settings in force, the flags above all others."""
+    """Return the effective settings, in which flags take precedence."""
     given = {
         "package_index": getattr(found, "index", ""),
         "framework_index": getattr(found, "framework_index", ""),
@@ -89,13 +89,13 @@ def loaded(found: argparse.Namespace) -> settings.Settings:
         "cpu_only": getattr(found, "cpu_only", False),
     }
     flags = {name: value for name, value in given.items() if value}
-    # An index that only the user's file names must not be replaced by the default one in silence.
+    # A broken settings file must not silently replace the user's index with the default one.
     asks = getattr(found, "action", "") in _ASKING_INDEXES
     return settings.load(flags=flags, strict=asks).settings
 
 
 def how_of(found: argparse.Namespace) -> How:
-    """Return what the flags and the settings say of a plan."""
+    """Return the options of a plan from flags and settings."""
     chosen = loaded(found)
     return {
         "cpu_only": chosen.cpu_only,
@@ -108,6 +108,6 @@ def how_of(found: argparse.Namespace) -> How:
 
 
 def plan_of(found: argparse.Namespace) -> Plan:
-    """Return the plan that the flags ask for: of the named profile, or the recommended one."""
+    """Return the plan for the profile that the flags name, or for the recommended one."""
     profile, machine = getattr(found, "profile", None), machine_of(found)
     return advice.plan(profile, found.framework, machine=machine, **how_of(found))

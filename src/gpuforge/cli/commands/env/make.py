@@ -35,11 +35,11 @@ def create(found: argparse.Namespace) -> int:
     warn(made)
     _confirm(found, f"Create {found.path}?")
     created = _create(found, made, found.path)
-    return _prove(found, created)
+    return _verify_created(found, created)
 
 
 def verify(found: argparse.Namespace) -> int:
-    """Compute something in an environment, and compare it with NumPy."""
+    """Run computations in an environment, and compare the results with NumPy's."""
     with _progress(quiet=found.json) as report:
         report("verifying", 0, 1)
         result = verify_environment(found.path or _active())
@@ -48,32 +48,32 @@ def verify(found: argparse.Namespace) -> int:
 
 
 def _active() -> Path:
-    """Return the environment that is active in this shell, else the usual one of a project."""
+    """Return the folder of the environment active in this shell, else ``.venv``."""
     named = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
     return Path(named) if named else Path(".venv")
 
 
 def switch(found: argparse.Namespace) -> int:
-    """Make, or find, the same profile on another framework; the old one stays usable."""
+    """Create or reuse an environment for another framework; the current one is kept."""
     path, record = switched_path(found.path, found.framework)
     found.profile = record.profile
     found.python = found.python or record.python
     found.cpu_only = found.cpu_only or record.accelerator == "cpu"
-    # Of conda's family the same again; uv and pip make the same environment.
+    # Keep a conda-family installer; uv and pip are interchangeable.
     found.installer = found.installer or (record.installer if record.installer in PROGRAMS else "")
     there = read_record(path) if is_environment(path) else None
     if there is not None and there.framework == found.framework and not found.replace:
-        return _prove(found, Created(path, there, reused=True))
+        return _verify_created(found, Created(path, there, reused=True))
     made = plan_of(found)
     made.check()
     warn(made)
     _confirm(found, f"Create {path}?")
     created = _create(found, made, path, base=record.base)
-    return _prove(found, created)
+    return _verify_created(found, created)
 
 
 def fetch(found: argparse.Namespace) -> int:
-    """Download all packages of a plan ahead."""
+    """Download all packages of a plan in advance."""
     made = plan_of(found)
     made.check()
     sources = _sources(found, made)
@@ -100,7 +100,7 @@ def _installer(found: argparse.Namespace) -> Installer:
 
 def _sources(found: argparse.Namespace, made: Plan) -> Sources:
     chosen = loaded(found)
-    # Wheels of one Python and platform do not serve another.
+    # Wheels for one Python and platform do not work for another.
     kept = f"python{made.target.python}-{made.target.platform}"
     return Sources(
         wheelhouse=found.wheelhouse or cache_folder(chosen) / "wheelhouse" / kept,
@@ -124,7 +124,7 @@ def _confirm(found: argparse.Namespace, question: str) -> None:
         raise PlanRefused("not confirmed; nothing was changed")
 
 
-def _prove(found: argparse.Namespace, created: Created) -> int:
+def _verify_created(found: argparse.Namespace, created: Created) -> int:
     found.path = created.folder
     status = verify(found)
     if not found.json:
@@ -138,7 +138,7 @@ def _prove(found: argparse.Namespace, created: Created) -> int:
 
 
 def _activation(created: Created) -> str:
-    """Return the command that activates an environment, as its maker has it."""
+    """Return the command that activates an environment, which depends on its installer."""
     folder, program = shlex.quote(str(created.folder)), created.record.installer
     if program == "pixi":
         return f"pixi shell --manifest-path {folder}/pixi.toml"
@@ -162,10 +162,10 @@ def _show(found: argparse.Namespace, result: Verification) -> None:
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Report]:
-    """Give a function that shows on a terminal what is being done, and how far it is."""
+    """Yield a function that shows the current step and its progress on a terminal."""
     from tqdm import tqdm
 
-    # None: shown on a terminal only.
+    # None makes tqdm show the bar on a terminal only.
     hidden = True if quiet else None
     with tqdm(total=1, unit="package", leave=False, dynamic_ncols=True, disable=hidden) as bar:
 

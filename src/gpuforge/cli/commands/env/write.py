@@ -1,4 +1,4 @@
-"""``env new``, ``edit`` and ``refresh``: profiles of one's own, and newer releases."""
+"""``env new``, ``edit`` and ``refresh``: the user's own profiles, and newer releases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ packages = []
 
 
 def new(found: argparse.Namespace) -> int:
-    """Write a profile to start from, where users' profiles are looked for."""
+    """Create a template for a profile in the user's or the project's folder of profiles."""
     parse_profile(found.name, {}, "the command line", {})
     folder = PROJECT_FOLDER.absolute() if found.project else user_file().parent / "profiles"
     path = folder / f"{found.name}.toml"
@@ -53,7 +53,7 @@ def new(found: argparse.Namespace) -> int:
 
 
 def edit(found: argparse.Namespace) -> int:
-    """Open a profile of one's own in the editor, then check it."""
+    """Open one of the user's own profiles in the editor, then check it."""
     path = own_file(found.name)
     if path is None:
         choose(advice.profiles(), found.name)
@@ -76,13 +76,13 @@ def edit(found: argparse.Namespace) -> int:
 
 
 def own_file(name: str) -> Path | None:
-    """Return the file of a profile of one's own that is in force, even a broken one."""
+    """Return the effective file of one of the user's own profiles, even a broken one."""
     places = [folder / f"{name}.toml" for folder in folders(user_file().parent)]
     return next((path for path in reversed(places) if os.path.isfile(path)), None)
 
 
 def refresh(found: argparse.Namespace) -> int:
-    """Ask the index for newer releases and keep the answers for plans to come."""
+    """Query the index for newer releases, and cache the answers for later plans."""
     chosen = loaded(found)
     today = datetime.now(UTC).date()
     newest = refresh_releases(cache_folder(chosen), today, index=chosen.package_index)
