@@ -156,7 +156,7 @@ def terminal(own_home: Path) -> Iterator[Callable[[str], Terminal]]:
 
 
 def shows(text: str) -> bool:
-    return "own cost" in text and "q quits" in text
+    return "% of a core" in text and "q quits" in text
 
 
 def test_in_a_terminal_values_change_and_q_quits(terminal: Callable[..., Terminal]) -> None:

@@ -77,10 +77,10 @@ print(counted.explain(x))
 
 def test_a_second_run_neither_loads_nor_tries_what_was_refused(torch: Any, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
-    assert "nothing in it runs there" in run(program, FIRST, "torch")
+    assert "none of its operations run there" in run(program, FIRST, "torch")
     told = run(program, SECOND, "")
     assert "as only NumPy's own can be used" in told
-    assert "no candidate: nothing in it runs there" in told
+    assert "not a candidate: none of its operations run there" in told
 
 
 def run(program: Path, body: str, backend: str) -> str:
@@ -106,7 +106,7 @@ def test_a_refusal_is_forgotten_with_another_version_of_the_library(
 
     with gf.session(cache_folder=str(tmp_path)):
         gf.offload(backend="torch")(counted)(X)
-    assert refused() == {"torch:cpu": "nothing in it runs there"}
+    assert refused() == {"torch:cpu": "none of its operations run there"}
     monkeypatch.setattr("gpuforge.runtime.libraries.installed_version", lambda name: "another")
     assert refused() == {}
 

@@ -43,7 +43,7 @@ from gpuforge.runtime.session import current_session
 s = current_session()
 s.kept.keep(s.openings._devices_key(s.libraries["torch"]), ["torch:cpu"])
 """
-"""The library is not tried in a process of its own: it was open on this machine before."""
+"""The library is not tested in a separate process: it was open on this machine before."""
 
 
 def test_the_order_learned_in_one_run_is_used_in_the_next(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_library_that_hangs_is_met_in_another_process(tmp_path: Path) -> None:
         tmp_path, variables={"HANGS": "1"},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "False tried in a process of its own False\n"
+    assert done.stdout == "False tested in a separate process False\n"
 
 
 def test_the_program_ends_although_an_import_hangs_in_it(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class Place:
         finally:
             shutil.rmtree(part, ignore_errors=True)
         raise PlanRefused(
-            f"no name is free beside {self.path} to build it under: {self.staging} is taken",
+            f"cannot build {self.path}: the temporary folder {self.staging} already exists",
             hint=f"move {self.staging} away, or choose another folder with --path",
         )
 
@@ -137,7 +137,7 @@ class Place:
             return
         if owner != str(os.getpid()) and process_lives(owner):
             raise PlanRefused(
-                f"process {owner} is creating {self.path} now", hint="wait until it has ended"
+                f"process {owner} is creating {self.path} now", hint="wait until it has finished"
             )
         # Renamed first: an installer that is still writing there loses its way.
         aside = Path(tempfile.mkdtemp(prefix=".gpuforge-", dir=staging.parent))

@@ -485,7 +485,7 @@ def _innermost(function: Any) -> Any:
 
 def _lazy(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a coroutine or generator function as written: its body runs between others' calls."""
-    reason = "a coroutine or generator runs piece by piece: offload the functions it calls"
+    reason = "a coroutine or generator runs in steps: offload the functions it calls"
 
     def explain(*args: Any, **kwargs: Any) -> Explanation:
         from gpuforge.runtime.execution.explanation import Explanation

@@ -16,7 +16,9 @@ from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 
-SUMMARY = "environment variables hide no GPU and no library, and name a compiler that nvcc accepts"
+SUMMARY = (
+    "environment variables do not hide GPUs or libraries or select a compiler that nvcc rejects"
+)
 
 UNSET = ("# gpuforge: the environment brings its own CUDA libraries", "unset LD_LIBRARY_PATH")
 # What a cause that the user named asks for; nothing on the machine shows that it is needed.
@@ -70,7 +72,7 @@ def _wanted(site: Site) -> Iterator[Finding]:
             name = name.replace("PYTORCH_CUDA", "PYTORCH_HIP")
         if set_to := site.probe.environ.get(name):
             state: State = "ok" if value in set_to else "warning"
-            yield Finding(state, f"{name} is set to {set_to}; against {cause} it should be {value}")
+            yield Finding(state, f"{name} is set to {set_to}; set it to {value} to avoid {cause}")
         else:
             yield _by_activation(site, cause, (f"export {name}={value}",), f"{name} is not set")
 
@@ -102,9 +104,9 @@ def _outranked(site: Site) -> Iterator[Finding]:
         for folder in folders[: folders.index(own)]:
             found = [name for name in ("python", "pip") if os.access(f"{folder}/{name}", os.X_OK)]
             if found and not os.path.samefile(folder, own):
-                message = f"PATH names {folder} before {own}: {' and '.join(found)} are of there"
+                message = f"PATH names {folder} before {own}: {' and '.join(found)} come from there"
                 yield Finding("warning", message, "another_python_first", (f"{folder}/{found[0]}",),
-                              (f"Activate again, or take {folder} out of PATH.",))  # fmt: skip
+                              (f"Activate it again, or remove {folder} from PATH.",))  # fmt: skip
 
 
 def _redirecting(site: Site) -> Iterator[Finding]:
@@ -116,7 +118,7 @@ def _redirecting(site: Site) -> Iterator[Finding]:
             settings |= {f"{m[1]} in {folder}/pip.conf": m[2] for m in _SET.finditer(text)}
         for name, value in settings.items():
             if value and value.lower() not in ("0", "false", "no", "off"):
-                message = f"{name} makes pip install elsewhere than in {site.environment.prefix}"
+                message = f"{name} makes pip install outside {site.environment.prefix}"
                 yield Finding("warning", message, "pip_installs_elsewhere", (f"{name}={value}",),
                               (f"Unset {name} while this environment is active.",))  # fmt: skip
 
@@ -137,7 +139,9 @@ def _misset(site: Site) -> Iterator[Finding]:
                 told.add(name)
                 steps = (f"Unset {name}, or correct it.",)
                 if name not in site.probe.environ:
-                    steps = (f"Set {name} to what is installed, or install what it stands for.",)
+                    steps = (
+                        f"Set {name} to something that is installed, or install what it refers to.",
+                    )
                 cause = entry.get("cause") or "named_file_gone" if "names" in entry else MISSET
                 yield Finding("warning", fault, cause, (f"{name}={value}",), steps)
 
@@ -172,10 +176,12 @@ def _fault(site: Site, entry: dict[str, Any], name: str, value: str) -> str:
     ):
         return f"packages cannot use {name}={value}"
     if unknown := _unknown_flag(site, entry, value):
-        return f"{entry['packages'][0]} knows no flag {unknown}, which {name} sets, and ends there"
+        return (
+            f"{name} sets the flag {unknown}, which {entry['packages'][0]} does not know: it exits"
+        )
     if lacking:
         return f"{name}={value} needs {' or '.join(lacking[:2])}, which is not installed"
-    return f"{name} names {named}" if named else ""
+    return f"{name} points to {named}" if named else ""
 
 
 def _is_codec(entry: dict[str, Any], value: str) -> bool:
@@ -223,7 +229,7 @@ def _contradicting(site: Site) -> Iterator[Finding]:
     both = [v for v in ("ONEAPI_DEVICE_SELECTOR", "ZE_AFFINITY_MASK") if site.probe.environ.get(v)]
     if len(both) == 2:
         evidence = tuple(f"{name}={site.probe.environ[name]}" for name in both)
-        message = "two variables select Intel devices; together they may leave none"
+        message = "two variables select Intel devices; together they may select none"
         yield of_cause("xpu_not_available", "warning", message, evidence=evidence)
 
 

@@ -136,12 +136,12 @@ def open_devices() -> list[Backend]:
         If SYCL has no device, or the current folder is gone: its import would never end there.
     """
     if not os.path.exists(os.curdir):
-        raise RuntimeError("the current folder is gone")
+        raise RuntimeError("the current folder no longer exists")
     with _vendors_of_the_wheel():
         devices = import_module("dpctl").get_devices()
         dpnp = import_module("dpnp")
     if not devices:
-        raise RuntimeError("SYCL has no device: pip install intel-opencl-rt gives it the CPU")
+        raise RuntimeError("SYCL has no device: 'pip install intel-opencl-rt' adds the CPU")
     found: list[Backend] = []
     for device in devices:
         place = "gpu" if device.is_gpu else "cpu" if device.is_cpu else "accelerator"

@@ -72,7 +72,9 @@ class Compilation:
             self.program.compiled = self.backend.restored(data)
         except Exception as error:  # noqa: BLE001 - then it is compiled here
             _log.info(
-                "%s: a program of another process does not load: %r", self.backend.name, error
+                ("%s: a program compiled by another process cannot be loaded: %r"),
+                self.backend.name,
+                error,
             )
             return False
         self.program.is_untried = True

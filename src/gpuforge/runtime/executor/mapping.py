@@ -149,7 +149,7 @@ class Mapping:
             raise TaskTimeout(
                 f"{self.name} took longer than {format_seconds(self._timeout)}:"
                 f" {self._done}{of} items finished",
-                hint="give it more time; the error's done holds what finished",
+                hint="raise the timeout; the error's attribute 'done' has the finished results",
             )
 
     # -- how the items are called ------------------------------------------------------------------
@@ -327,7 +327,7 @@ def _on_cluster(
         if name not in _OF_CLUSTERS:
             raise InvalidSettings(
                 f"{name}= does not hold inside 'with gpuforge.cluster(...)', which sends chunks",
-                hint="leave it out, or map outside of the block",
+                hint="remove it, or call map outside the block",
             )
     return workers.map(partial(_spread, call) if spread else call, items, **options)
 

@@ -97,7 +97,7 @@ class Home:
                 return "its worker process was closed with its session"
             if self._worker is None:
                 if monotonic() < self._due:
-                    return f"its worker process {self._ending}; it is left out for a while"
+                    return f"its worker process {self._ending}; it is not used for a while"
                 self.begin()
             if self._is_back():
                 return ""
