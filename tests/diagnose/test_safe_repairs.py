@@ -439,7 +439,7 @@ def test_change_that_still_runs_is_not_undone(
 
     record = apply_plan(appended(environment))
     monkeypatch.setattr(lock, "WAIT_SECONDS", 0.05)
-    running = pytest.raises(PlanRefused, match="another repair .* is still running")
+    running = pytest.raises(PlanRefused, match=r"another repair .* is still running")
     with lock.sole_change(), running:
         undo(record.id)
     undo(record.id)

@@ -154,7 +154,7 @@ def test_libraries_run_the_same_batch(name: str, other: str) -> None:
     def run(graph: Any, given: list[Any]) -> list[Any]:
         for operation, places, _ in graph.entries:
             if places and backend.lowering.refusal(operation, np.dtype(float)):
-                pytest.skip(f"{other} does not do {operation} as NumPy does")
+                pytest.skip(f"{other} does not compute {operation} as NumPy does")
         engine = BackendEngine(backend, NumpyBackend(), Programs(), comparing=True)
         tape = Tape()
         tape.entries, tape.inputs = list(graph.entries), given
@@ -174,7 +174,7 @@ def test_libraries_run_the_same_batch(name: str, other: str) -> None:
     [
         (lambda x: np.linalg.lstsq(x, x, rcond=None)[0], "lstsq takes one item at a time"),
         (lambda x: np.convolve(x[0], x[1]), "convolve takes one item at a time"),
-        (lambda x: x[:, x.argmax(axis=0)], "places of each item's own behind other axes"),
+        (lambda x: x[:, x.argmax(axis=0)], "indices of each item behind other axes"),
         (lambda x: x.argmax() + 1, "whole numbers as scalars"),
     ],
 )  # fmt: skip

@@ -140,10 +140,12 @@ def lowering(cupy: Any) -> Lowering:
         guards=GUARDS,
         result_guards=dict.fromkeys(COMPLEX_GUARDED, not_finite),
         refused={
-            **dict.fromkeys(NOT_COMPLEX, only("biuf", "CuPy's complex function is not NumPy's")),
-            **dict.fromkeys(("argmax", "argmin"), only("iuf", "CuPy orders other dtypes")),
-            "reciprocal": only("fc", "CuPy's of whole numbers is not NumPy's"),
-            "absolute": never("?", "CuPy's of bool is not NumPy's"),
+            **dict.fromkeys(NOT_COMPLEX, only("biuf", ("CuPy's complex function differs from "
+                "NumPy's"))),
+            **dict.fromkeys(("argmax", "argmin"), only("iuf", ("CuPy does not order this dtype as "
+                "NumPy does"))),
+            "reciprocal": only("fc", "CuPy's result for integers differs from NumPy's"),
+            "absolute": never("?", "CuPy's result for bool differs from NumPy's"),
         },
         reusing=REUSING,
         views=VIEWS,

@@ -335,15 +335,17 @@ def lowering(torch: Any, device: Any) -> Lowering:
         "PyTorch", functions, frozenset("?bBhiqlefdFD"),
         guards=GUARDS,
         refused={
-            **dict.fromkeys(NOT_COMPLEX, only("biuf", "PyTorch's complex function is not NumPy's")),
-            **dict.fromkeys(("argmax", "argmin"), only("iuf", "PyTorch orders other dtypes")),
+            **dict.fromkeys(NOT_COMPLEX, only("biuf", ("PyTorch's complex function differs from "
+                "NumPy's"))),
+            **dict.fromkeys(("argmax", "argmin"), only("iuf", ("PyTorch does not order this dtype as "
+                "NumPy does"))),
             **dict.fromkeys(("rint", "floor", "ceil", "trunc", "signbit"),
-                            only("f", "PyTorch rounds floating-point numbers only")),
-            "matmul": only("iufc", "PyTorch has no product of them"),
-            "absolute": never("?", "PyTorch has none of bool"),
-            "einsum": only("fc", "PyTorch sums whole numbers in int64"),
-            "reciprocal": only("fc", "PyTorch's of whole numbers is no whole number"),
-            "nextafter": never("e", "PyTorch has none of float16"),
+                            only("f", "PyTorch rounds only floating-point numbers")),
+            "matmul": only("iufc", "PyTorch has no matrix product for this dtype"),
+            "absolute": never("?", "PyTorch has no absolute value for bool"),
+            "einsum": only("fc", "PyTorch sums integers in int64"),
+            "reciprocal": only("fc", "PyTorch's result for integers is not an integer"),
+            "nextafter": never("e", "PyTorch has no nextafter for float16"),
         },
         result_guards=dict.fromkeys(COMPLEX_GUARDED, _complex_not_finite)
         | dict.fromkeys(("matmul", "einsum", "sum", "prod"), _not_finite),
