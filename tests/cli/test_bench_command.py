@@ -216,7 +216,7 @@ def test_profiles_side_by_side(call: Any, tmp_path: Path) -> None:
         "  transfer  0 ns   5 ms   +5 ms",
         "call paths whose own time changed the most",
         "  +9 ms  wait      1 → 1 spans  64 % of the total increase   step > solve",
-        "  -5 ms  host      1 → 1 spans  100 % of what got shorter  step",
+        "  -5 ms  host      1 → 1 spans  100 % of the total decrease  step",
         "  +5 ms  transfer  0 → 1 spans  36 % of the total increase   step > copy;?[2J",
     ]
     assert call("diff", base, new, "--fail-on", "12")[0] == 1

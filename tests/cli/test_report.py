@@ -28,8 +28,7 @@ python heat.py; {day}; gpuforge 0.1; Python 3.12.1; Linux
 8 spans; recording them took about 20 µs (0.0 %)
 31.2 KiB moved; devices busy for 0 ns
 
-What took the most time. The time of a step itself, without that of the steps
-  inside it.
+Steps that took the most time. Times exclude the steps inside a step.
 step         time  of wall  mostly    spans  written in
 step > put  24 ms   48.0 %  transfer      4
 step        16 ms   32.0 %  host          4
@@ -158,7 +157,9 @@ def test_a_crash_of_the_program_is_said(
     said = "note: the recording ended early; this report shows what was written before that\n"
     assert err == ("" if name == "text" else said)
     if name == "text":
-        assert "incomplete: this is what was written before the recording ended early" in out
+        assert (
+            "incomplete: the recording ended early; only what was written before that is shown"
+        ) in out
 
 
 def test_a_damaged_file_is_reported_up_to_the_damage(

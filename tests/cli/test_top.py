@@ -29,8 +29,8 @@ busy [|                   ]   3 %  9.09 W  38 °C  - MHz
 mem  [||||||||||||||||||| ]  96 %  491 MiB of 512 MiB  pressure: high
      PCIe 4 x16
 
-    PID   CPU   MEMORY  GPU MEM   CALLS QUEUE RUN BATCH  PROGRAM, what it does
-no gpuforge process of this user is running
+    PID   CPU   MEMORY  GPU MEM   CALLS QUEUE RUN BATCHPROGRAM AND ACTIVITY
+no gpuforge processes of this user are running
 """
 
 

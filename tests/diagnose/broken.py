@@ -577,7 +577,7 @@ MADE = [
            variables={"PYTHONPATH": "{beside}/work"}),
     Broken("user_packages_hide_those_of_conda", ("pip install --user", "numpy 1.24.0"),
            made=(("numpy", "2.4.6", ()),), breaks=install_for_the_user, variables=CONDA),
-    Broken("pip_over_conda", ("numpy 2.4.6 of conda",), made=(("numpy", "1.26.4", ()),),
+    Broken("pip_over_conda", ("pip replaced conda's numpy 2.4.6",), made=(("numpy", "1.26.4", ()),),
            breaks=replace_by_pip, variables=CONDA),
     Broken("editable_project_gone", ("mine is installed from",), made=(("mine", "1.0", ()),),
            files={"mine": {"__editable___mine_1_0_finder.py": "", "__editable__.mine-1.0.pth":
@@ -678,7 +678,7 @@ MADE = [
            variables={"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "cpp"}),
     Broken("socks_proxy_without_socks", ("needs socksio",), made=(("httpx", "0.28.1", ()),),
            variables={"ALL_PROXY": "socks5://127.0.0.1:7890"}),
-    Broken("cache_folder_cannot_be_made", ("HF_HOME names",),
+    Broken("cache_folder_cannot_be_made", ("HF_HOME points to",),
            variables={"HF_HOME": "/proc/huggingface"}),
     Broken("threading_layer_gone", ("NUMBA_THREADING_LAYER=tbb needs",),
            made=(("numba", "0.68.1", ()),), variables={"NUMBA_THREADING_LAYER": "tbb"}),

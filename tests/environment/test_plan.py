@@ -617,9 +617,7 @@ def test_advice_to_step_forward_brings_what_it_names(
 ) -> None:
     found = plan(machine, framework=framework, python=python)
     for warning in found.warnings:
-        advised = re.search(
-            r"is possible: use Python (\S+): (\S+ \S+ \(\S+\)) can be used", warning
-        )
+        advised = re.search(r"is possible: choose Python (\S+) to use (\S+ \S+ \(\S+\))", warning)
         if advised is None or found.build is None:
             continue
         again = plan(machine, framework=framework, python=advised[1])

@@ -355,7 +355,7 @@ def test_a_profile_is_exported(tmp_path: Path) -> None:
 
 def test_one_profile_at_a_time() -> None:
     with gf.profile() as p:
-        with pytest.raises(WorkloadError, match="being profiled already"):
+        with pytest.raises(WorkloadError, match="already being profiled"):
             gf.profile().start()
         with pytest.raises(WorkloadError, match="not been recorded yet"):
             p.summary()

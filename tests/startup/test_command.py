@@ -73,7 +73,7 @@ def test_deferred_imports_are_told_and_measured(
     done = started(*RUN, "--lazy-imports", "program.py", folder=tmp_path)
     assert "imports that were not needed: sympy" in done.stderr
     assert "run 'gpuforge startup --measure' to see what that saves" in done.stderr
-    assert "scipy was imported when it was used, at" in done.stderr
+    assert "scipy was imported when it was first used, at" in done.stderr
     assert "program.py:3" in done.stderr
     status, found = document(capsys)
     sympy, scipy = found["imports"]

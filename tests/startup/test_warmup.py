@@ -117,7 +117,7 @@ def test_the_most_used_library_of_the_last_run_is_first(monkeypatch: Any, tmp_pa
 def test_nothing_is_warmed_up_for_a_program_that_is_not_known() -> None:
     with gf.session(history=False):
         made = gf.warmup()
-        assert made.wait() and made.stats == {} and "name some" in made.reason
+        assert made.wait() and made.stats == {} and "name one" in made.reason
 
 
 def test_a_name_that_means_nothing_is_an_error() -> None:

@@ -335,10 +335,10 @@ def lowering(torch: Any, device: Any) -> Lowering:
         "PyTorch", functions, frozenset("?bBhiqlefdFD"),
         guards=GUARDS,
         refused={
-            **dict.fromkeys(NOT_COMPLEX, only("biuf", ("PyTorch's complex function differs from "
-                "NumPy's"))),
-            **dict.fromkeys(("argmax", "argmin"), only("iuf", ("PyTorch does not order this dtype as "
-                "NumPy does"))),
+            **dict.fromkeys(NOT_COMPLEX,
+                            only("biuf", "PyTorch's complex function differs from NumPy's")),
+            **dict.fromkeys(("argmax", "argmin"),
+                            only("iuf", "PyTorch does not order this dtype as NumPy does")),
             **dict.fromkeys(("rint", "floor", "ceil", "trunc", "signbit"),
                             only("f", "PyTorch rounds only floating-point numbers")),
             "matmul": only("iufc", "PyTorch has no matrix product for this dtype"),
