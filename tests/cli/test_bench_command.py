@@ -116,7 +116,7 @@ def test_what_changed_while_it_was_measured_is_said(
     ("arguments", "message"),
     [
         (("no.py",), "no file 'no.py'"),
-        ((), "no bench_*.py or benchmarks/bench_*.py in this folder"),
+        ((), "no bench_*.py or benchmarks/bench_*.py here"),
         (("--fail-on", "0"), "--fail-on 0 is not a positive percentage"),
         (("--fail-on", "x"), "invalid float value: 'x'"),
         (("--save", "a", "--history"), "--save cannot be combined"),

@@ -131,10 +131,10 @@ def test_what_cannot_be_written_is_said(
         ("no.gfp", "error: 'no.gfp' cannot be read: No such file or directory\n"
                    "hint: check the path\n"),
         ("folder", "error: 'folder' cannot be read: Is a directory\nhint: check the path\n"),
-        ("text.gfp", "error: 'text.gfp' is not a session file: it does not start with the "
-                     "signature of one\nhint: record one with 'gpuforge run --save FILE SCRIPT'\n"),
-        ("empty.gfp", "error: 'empty.gfp' is not a session file: it does not start with the "
-                      "signature of one\n"
+        ("text.gfp", "error: 'text.gfp' is not a session file: its signature is "
+                     "missing\nhint: record one with 'gpuforge run --save FILE SCRIPT'\n"),
+        ("empty.gfp", "error: 'empty.gfp' is not a session file: its signature is "
+                      "missing\n"
                       "hint: record one with 'gpuforge run --save FILE SCRIPT'\n"),
     ],
 )  # fmt: skip
@@ -154,12 +154,10 @@ def test_a_crash_of_the_program_is_said(
 ) -> None:
     assert main(["report", "crashed.gfp", "--format", name, "-o", "-"]) == 0
     out, err = capfd.readouterr()
-    said = "note: the recording ended early; this report shows what was written before that\n"
+    said = "note: the recording ended early; what was written before that is shown\n"
     assert err == ("" if name == "text" else said)
     if name == "text":
-        assert (
-            "incomplete: the recording ended early; only what was written before that is shown"
-        ) in out
+        assert ("incomplete: the recording ended early; what was written before is shown") in out
 
 
 def test_a_damaged_file_is_reported_up_to_the_damage(

@@ -29,7 +29,7 @@ busy [|                   ]   3 %  9.09 W  38 °C  - MHz
 mem  [||||||||||||||||||| ]  96 %  491 MiB of 512 MiB  pressure: high
      PCIe 4 x16
 
-    PID   CPU   MEMORY  GPU MEM   CALLS QUEUE RUN BATCHPROGRAM AND ACTIVITY
+    PID   CPU   MEMORY  GPU MEM   CALLS QUEUE RUN BATCH  PROGRAM AND ACTIVITY
 no gpuforge processes of this user are running
 """
 

@@ -59,7 +59,7 @@ def test_a_lattice_can_be_pickled() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"size": -1}, "size is -1; expected a whole number from 1 on"),
+        ({"size": -1}, "size is -1; expected an integer of at least 1"),
         ({"size": 0}, "size is 0"),
         ({"size": 2.0}, "size is 2.0"),
         ({"size": True}, "size is True"),

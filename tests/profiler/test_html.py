@@ -88,7 +88,7 @@ def test_the_page_says_first_where_the_time_went() -> None:
 def test_a_profile_without_spans_makes_a_page() -> None:
     text = html.render(Profile(complete=False, wall_ns=5 * MS))
     assert "5 ms, but no spans were recorded" in text
-    assert "incomplete: this is what was written" in text
+    assert "incomplete: the recording ended early" in text
 
 
 def test_only_the_script_of_the_page_may_run() -> None:

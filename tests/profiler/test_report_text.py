@@ -162,7 +162,7 @@ step   step      1            0 B
   wall time)
    - 4 MB each | `x`
 """
-    rest = found[found.index("\nWhat took") :]
+    rest = found[found.index("\nSteps that took") :]
     assert rest.startswith(expected), rest
     assert "two spans were merged" in found
     assert "check: gpuforge report run.gfp" in found

@@ -86,8 +86,7 @@ class Comparison:
             verdict = "the times overlap: no gain is shown"
         return (
             f"{self.question}: {result}\n  without {_spread(self.baseline)}, with"
-            f" {_spread(self.optimised)}, {runs} {'run' if runs == 1 else 'runs'} of "
-            "each, alternating:"
+            f" {_spread(self.optimised)}, {runs} {'run' if runs == 1 else 'runs'} each:"
             f" {verdict}"
         )
 

@@ -57,9 +57,7 @@ def in_child(vendor: str, seconds: float, left: list[Path]) -> Seen:
         if isinstance(found, Seen):
             for path in left:
                 path.unlink(missing_ok=True)
-            found.notes.append(
-                f"{vendor} was detected in a child process, because its last detection crashed"
-            )
+            found.notes.append(f"{vendor} runs in a child process: its last detection crashed")
             return found
     seen = Seen()
     if isinstance(output, Output):

@@ -15,10 +15,7 @@ def differences(before: Machine, after: Machine) -> list[str]:
         if was != now:
             found.append(f"{_name(new[key])}: driver changed from {was} to {now}")
     faults, seen = ({(f.vendor, f.kind): f.message for f in m.failures} for m in (before, after))
-    found += [
-        (f"{vendor} works again ({kind} is resolved)")
-        for vendor, kind in faults.keys() - seen.keys()
-    ]
+    found += [f"{vendor}: {kind} is resolved" for vendor, kind in faults.keys() - seen.keys()]
     found += [f"{key[0]} fails: {key[1]}: {seen[key]}" for key in seen.keys() - faults.keys()]
     return sorted(found)
 

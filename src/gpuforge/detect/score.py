@@ -136,12 +136,9 @@ def _compute(row: dict[str, Any]) -> Part:
 
 
 def _framework(row: dict[str, Any]) -> Part:
-    words = {
-        1: "supported by current PyTorch builds",
-        0.5: ("supported only by older builds or with an override"),
-    }
+    words = {1: "in current PyTorch builds", 0.5: "only in older builds or with an override"}
     value = float(row.get("framework", 0.0))
-    return Part("framework", value, words.get(value, "not supported by any PyTorch build"))
+    return Part("framework", value, words.get(value, "in no PyTorch build"))
 
 
 def bandwidth_of(device: Device) -> int | None:

@@ -37,10 +37,7 @@ def _full(match: Match) -> str:
         lines.append(f"  {where}: {evidence.text}")
     lines += ["", "What to do:", *numbered(match.steps)]
     if match.safe_fix:
-        lines.append(
-            f"  If this is the affected machine, 'gpuforge doctor {match.cause} --fix' "
-            "can repair it."
-        )
+        lines.append(f"  To repair it on this machine: gpuforge doctor {match.cause} --fix")
     return "\n".join([*lines, f"Source: {match.source}"])
 
 

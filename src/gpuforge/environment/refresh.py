@@ -52,8 +52,7 @@ def refresh_releases(cache: Path, today: date, *, index: str = "") -> dict[str, 
         stored.write(cache / FILE, text, parents=True)
     except OSError as error:
         raise PlanRefused(
-            f"the list of releases cannot be saved: {error}",
-            hint="choose another folder with the setting cache_folder",
+            f"the list of releases cannot be saved: {error}", hint="set cache_folder to another one"
         ) from None
     return found
 

@@ -117,9 +117,7 @@ def metrics(*, every: float | None = None) -> Metrics:
         If `every` is negative or not a number.
     """
     if every is not None and not (isinstance(every, int | float) and 0 <= every < float("inf")):
-        raise InvalidSettings(
-            (f"every={every!r} is not a number of seconds"), hint="use a number such as 1.0"
-        )
+        raise InvalidSettings(f"every={every!r} is not a number of seconds", hint="use 1.0")
     if every is not None:
         _watch.repeat(every)
     return _watch.look()

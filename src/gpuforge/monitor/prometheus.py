@@ -45,9 +45,7 @@ _TOLD = {
     "gpuforge_host_memory_total_bytes": "Main memory, or the limit of the control group",
     "gpuforge_host_memory_available_bytes": "Main memory available to programs",
     "gpuforge_host_swap_used_bytes": "Swap in use",
-    "gpuforge_host_pressure_ratio": (
-        "Share of ten seconds in which some task waited for this resource"
-    ),
+    "gpuforge_host_pressure_ratio": ("Share of ten seconds in which a task waited for it"),
     "gpuforge_process_resident_bytes": "Main memory used by a program",
     "gpuforge_process_cpu_ratio": "CPU time of a program divided by wall time",
     "gpuforge_process_tasks": "Current tasks of a program's executors",
@@ -57,12 +55,8 @@ _TOLD = {
     "gpuforge_process_transfer_seconds_total": "Time spent moving arrays for calls",
     "gpuforge_process_transfer_bytes_total": "Bytes of arrays moved for calls",
     "gpuforge_process_compared_calls_total": "Calls for which the time on another backend is known",
-    "gpuforge_process_regret_seconds_total": (
-        "Extra time of these calls over the best known backend"
-    ),
-    "gpuforge_process_memory_events_total": (
-        "Number of times that a backend's device was short of memory"
-    ),
+    "gpuforge_process_regret_seconds_total": ("Extra time over the best known backend"),
+    "gpuforge_process_memory_events_total": ("Times that a device was short of memory"),
     "gpuforge_process_released_bytes_total": "Memory released by a library",
     "gpuforge_process_settled_total": "Calls that NumPy had to compute again",
     "gpuforge_anomaly": "An anomaly is detected",

@@ -48,7 +48,7 @@ def screen(
     lines = [paint(fit(title + keys, width), "7")]
     body = [*_host(sample.host), *_devices(sample, height)]
     lines += [paint(fit(text, width), code) if code else fit(text, width) for text, code in body]
-    heading = "".join(f"{name:>{size}}" for name, size in _COLUMNS) + "PROGRAM AND ACTIVITY"
+    heading = "".join(f"{name:>{size}}" for name, size in _COLUMNS) + "  PROGRAM AND ACTIVITY"
     lines += ["", paint(fit(heading, width), "1")]
     lines += [fit(text, width) for text in _processes(sample, height - len(lines))]
     return lines[:height]

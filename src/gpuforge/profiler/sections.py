@@ -165,8 +165,7 @@ def _feeds(profile: Profile, shown: int) -> Table:
     ]
     said = (
         "Inferred from the order of spans inside one span: the second step probably uses "
-        "the result of the "
-        "first."
+        "the result of the first."
     )
     heading = ("first", "then", "times", "moved between")
     return Table("Data flow between operations", heading, rows, (0, 1), said)

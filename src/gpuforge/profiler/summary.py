@@ -14,7 +14,7 @@ from gpuforge.profiler.paths import Path, paths
 from gpuforge.profiler.tables import percent
 from gpuforge.units import counted, format_bytes, format_ns, format_seconds
 
-INCOMPLETE = "incomplete: the recording ended early; only what was written before that is shown"
+INCOMPLETE = "incomplete: the recording ended early; what was written before is shown"
 NS = 1e9
 _VERSIONS = {"gpuforge": "gpuforge ", "python": "Python ", "platform": ""}
 

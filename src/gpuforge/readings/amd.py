@@ -147,9 +147,7 @@ def _errors(probe: Probe, folder: str) -> dict[str, Reading[int]]:
     """Return corrected (``ce``) and uncorrected (``ue``) errors of the memory."""
     text = probe.read_text(f"{folder}/ras/umc_err_count")
     if not isinstance(text, str):
-        return dict.fromkeys(
-            ("ce", "ue"), Absent("the driver does not count memory errors on this GPU")
-        )
+        return dict.fromkeys(("ce", "ue"), Absent("the driver counts no memory errors"))
     counts = {key: whole(value) for key, value in re.findall(r"^(ce|ue): (\d+)", text, re.M)}
     none = Failed(f"{folder}/ras/umc_err_count contains no count")
     return {key: none if counts.get(key) is None else counts[key] or 0 for key in ("ce", "ue")}

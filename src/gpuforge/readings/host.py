@@ -81,18 +81,14 @@ class HostReader:
         if isinstance(text, Failed):
             return text
         found = re.search(r"^some avg10=(\d+\.\d+)", text, re.M)
-        return (
-            float(found[1]) / 100 if found else Failed(f"/proc/pressure/{what} contains no average")
-        )
+        return float(found[1]) / 100 if found else Failed(f"/proc/pressure/{what} has no average")
 
 
 def _load(text: Reading[str]) -> Reading[tuple[float, ...]]:
     if not isinstance(text, str):
         return text
     found = re.match(r"(\d+\.\d+) (\d+\.\d+) (\d+\.\d+) ", text)
-    return (
-        tuple(map(float, found.groups())) if found else Failed("/proc/loadavg contains no averages")
-    )
+    return tuple(map(float, found.groups())) if found else Failed("/proc/loadavg has no averages")
 
 
 @dataclass(frozen=True)

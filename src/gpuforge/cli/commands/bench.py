@@ -98,11 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _only_file() -> str:
     found = [str(path) for pattern in PATTERNS for path in sorted(Path().glob(pattern))]
     if len(found) != 1:
-        what = (
-            f"several files: {', '.join(found)}"
-            if found
-            else f"no {' or '.join(PATTERNS)} in this folder"
-        )
+        what = f"several files: {', '.join(found)}" if found else f"no {' or '.join(PATTERNS)} here"
         raise WorkloadError(what, hint="name one: gpuforge bench FILE")
     return found[0]
 

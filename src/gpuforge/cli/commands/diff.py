@@ -54,9 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only.add_argument(
         "--folded",
         action="store_true",
-        help=(
-            "print folded stacks with microseconds before and after, for a differential flame graph"
-        ),
+        help="print stacks with microseconds before and after, for a differential flame graph",
     )
 
 
@@ -70,8 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     suffix = Path(arguments.output or "").suffix
     if suffix not in ("", ".html", ".htm"):
         raise UnknownName(
-            f"gpuforge diff: -o writes an HTML page, not {suffix!r}",
-            hint="use a file name that ends in .html",
+            f"gpuforge diff: -o writes an HTML page, not {suffix!r}", hint="name a .html file"
         )
     base, new = (_read(Path(name)) for name in (arguments.base, arguments.new))
     if isinstance(base, Profile) and isinstance(new, Profile):
@@ -136,9 +133,7 @@ def _results(base: BenchResult, new: BenchResult, arguments: argparse.Namespace)
     unknown = [name for name, one in found.items() if one.verdict == "inconclusive"]
     if unknown or not found:
         render.message(f"inconclusive: {', '.join(unknown) or 'the files share no benchmark'}")
-        render.message(
-            "hint: 'gpuforge bench FILE --against REF' measures both versions alternately"
-        )
+        render.message("hint: 'gpuforge bench FILE --against REF' measures both alternately")
         return NOTHING
     return FINE
 

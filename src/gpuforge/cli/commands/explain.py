@@ -34,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a log file, '-' for standard input, a cause, or the error text in quotes",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument(
-        "--snapshot", metavar="DIR", help="the recorded machine that the log comes from"
-    )
+    parser.add_argument("--snapshot", metavar="DIR", help="the recorded machine the log comes from")
     parser.add_argument(
         "--here",
         action="store_true",
@@ -49,9 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Explain a log, or print the page of a cause."""
     subject = arguments.subject
     if not subject.strip():
-        raise WorkloadError(
-            "the text is empty", hint="name a file, '-' for standard input, or the error text"
-        )
+        raise WorkloadError("the text is empty", hint="name a file, '-' for stdin, or a text")
     if subject in causes() and not Path(subject).exists():
         return _page(subject, as_json=arguments.json)
     text = _read(subject)

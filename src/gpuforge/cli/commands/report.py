@@ -74,15 +74,12 @@ def _by_suffix(output: str | None) -> str:
 def _note(profile: Profile, module: ModuleType) -> None:
     """Say what a reader of the file may not see in it."""
     if not profile.complete:
-        render.message(
-            "note: the recording ended early; this report shows what was written before that"
-        )
+        render.message("note: the recording ended early; what was written before that is shown")
     most = getattr(module, "MOST_SPANS", len(profile.spans))
     if len(profile.spans) > most:
         render.message(
-            f"note: only the {most:,} longest of {len(profile.spans):,} spans are "
-            "written, with the spans "
-            "that contain them"
+            f"note: only the {most:,} longest of {len(profile.spans):,} spans are written, "
+            "with the spans that contain them"
         )
 
 

@@ -30,9 +30,7 @@ LONGEST_PRODUCT_WORD = 16
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "-o", dest="output", metavar="FILE", help="write to FILE instead of standard output"
-    )
+    parser.add_argument("-o", dest="output", metavar="FILE", help="write to FILE instead of stdout")
     parser.add_argument("--json", action="store_true", help="print JSON (the only format)")
 
 

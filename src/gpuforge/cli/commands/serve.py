@@ -30,10 +30,7 @@ SHORTEST_SECONDS = 0.1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "--port",
-        type=int,
-        default=PORT,
-        help=f"port to listen on; 0 picks a free one (default: {PORT})",
+        "--port", type=int, default=PORT, help=f"port, or 0 for a free one (default: {PORT})"
     )
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: this machine only)"

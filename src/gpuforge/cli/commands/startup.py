@@ -75,20 +75,14 @@ def _import(one: dict[str, Any], known: dict[str, float]) -> dict[str, Any]:
     made = {**one, "saved_seconds": saved}
     if saved is None:
         inside = "." in one["module"]
-        why = (
-            "it is part of a library"
-            if inside
-            else "its import has not been measured: use --measure"
-        )
+        why = "it is part of a library" if inside else "its import was not measured: use --measure"
         made["unknown"] = {"saved_seconds": why}
     return made
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
     if document["ended"] is None:
-        lines = [
-            "no start-up has been recorded yet: gpuforge records one when a program opens a library"
-        ]
+        lines = ["no start-up has been recorded yet: a program records it when it opens a library"]
         lines.append("or defers an import (gpuforge run --lazy-imports SCRIPT)")
     else:
         ago = format_seconds(time.time() - document["ended"])

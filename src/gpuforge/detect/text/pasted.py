@@ -40,26 +40,16 @@ class PastedProbe(Probe):
         return self._recorded.platform if self._recorded else "unknown"
 
     def read_bytes(self, path: str) -> Reading[bytes]:
-        return (
-            self._recorded.read_bytes(path)
-            if self._recorded
-            else Absent("a text contains no files")
-        )
+        return self._recorded.read_bytes(path) if self._recorded else Absent("a text has no files")
 
     def list_dir(self, path: str) -> Reading[tuple[str, ...]]:
-        return (
-            self._recorded.list_dir(path)
-            if self._recorded
-            else Absent("a text contains no folders")
-        )
+        return self._recorded.list_dir(path) if self._recorded else Absent("a text has no folders")
 
     def read_link(self, path: str) -> Reading[str]:
-        return (
-            self._recorded.read_link(path) if self._recorded else Absent("a text contains no links")
-        )
+        return self._recorded.read_link(path) if self._recorded else Absent("a text has no links")
 
     def find_program(self, name: str) -> Reading[str]:
-        return Absent(f"a text contains no program {name}")
+        return Absent(f"a text has no program {name}")
 
     def run(self, argv: Sequence[str], *, timeout: float = 0.0) -> Reading[Output]:
         if self._recorded:
@@ -72,7 +62,7 @@ class PastedProbe(Probe):
         return (*(base or ()), *own)
 
     def load_library(self, name: str) -> Reading[ctypes.CDLL]:
-        return Absent(f"a text contains no library {name}")
+        return Absent(f"a text has no library {name}")
 
     def clock(self) -> float:
         return time.monotonic()

@@ -16,9 +16,7 @@ from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 
-SUMMARY = (
-    "environment variables do not hide GPUs or libraries or select a compiler that nvcc rejects"
-)
+SUMMARY = "no environment variable hides GPUs or libraries or selects a wrong compiler"
 
 UNSET = ("# gpuforge: the environment brings its own CUDA libraries", "unset LD_LIBRARY_PATH")
 # What a cause that the user named asks for; nothing on the machine shows that it is needed.
@@ -139,9 +137,7 @@ def _misset(site: Site) -> Iterator[Finding]:
                 told.add(name)
                 steps = (f"Unset {name}, or correct it.",)
                 if name not in site.probe.environ:
-                    steps = (
-                        f"Set {name} to something that is installed, or install what it refers to.",
-                    )
+                    steps = (f"Set {name} to what is installed, or install what it refers to.",)
                 cause = entry.get("cause") or "named_file_gone" if "names" in entry else MISSET
                 yield Finding("warning", fault, cause, (f"{name}={value}",), steps)
 
@@ -176,9 +172,7 @@ def _fault(site: Site, entry: dict[str, Any], name: str, value: str) -> str:
     ):
         return f"packages cannot use {name}={value}"
     if unknown := _unknown_flag(site, entry, value):
-        return (
-            f"{name} sets the flag {unknown}, which {entry['packages'][0]} does not know: it exits"
-        )
+        return f"{name} sets {unknown}, a flag that {entry['packages'][0]} rejects"
     if lacking:
         return f"{name}={value} needs {' or '.join(lacking[:2])}, which is not installed"
     return f"{name} points to {named}" if named else ""

@@ -232,8 +232,7 @@ def _cupy(site: Site) -> Iterator[Finding]:
     if have > served or (fitting and have not in _cupy_majors(capability) and have > fitting[0]):
         evidence = (
             wheels[0],
-            f"the driver supports at most CUDA {served}; the GPU has compute capability "
-            f"{capability}",
+            f"the driver supports at most CUDA {served}; the GPU has capability {capability}",
         )
         repair: tuple[RunPip, ...] = ()
         if fitting:

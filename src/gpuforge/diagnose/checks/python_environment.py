@@ -94,9 +94,7 @@ def _state(site: Site) -> Iterator[Finding]:
     if environment.refusal:
         yield Finding("ok", environment.refusal)
     if not environment.has_pip and not environment.made_by_uv and "conda" not in environment.kind:
-        steps = (
-            f"Install it: {environment.python} -m ensurepip; or use uv, which does not need it.",
-        )
+        steps = (f"Install it: {environment.python} -m ensurepip; or use uv instead.",)
         yield Finding("warning", "the environment has no pip", "pip_missing", (str(folder),), steps)
     yield Finding("ok", f"packages can be installed in {environment.prefix}")
 

@@ -94,9 +94,7 @@ def _preloaded(site: Site, find: object) -> Iterator[tuple[str, Finding]]:
         if not name or "$" in name:  # the loader puts words of its own in the place of those
             continue
         if not (os.path.exists(name) if "/" in name else find(name, ())):  # type: ignore[operator]
-            message = (
-                f"LD_PRELOAD names {name}, which does not exist: every program prints a warning"
-            )
+            message = f"LD_PRELOAD names {name}, which does not exist: every program warns"
             steps = ("Unset LD_PRELOAD, or name the library by its full path.",)
             yield (
                 name,
@@ -106,9 +104,7 @@ def _preloaded(site: Site, find: object) -> Iterator[tuple[str, Finding]]:
 
 def _missing(owner: str, name: str, path: str) -> Finding:
     known_as = f"apt install {DEBIAN[name]}" if name in DEBIAN else f"apt-file search {name}"
-    steps: tuple[str, ...] = (
-        f"Install the package that contains it: {known_as}, or dnf install '*/{name}'",
-    )
+    steps: tuple[str, ...] = (f"Install its package: {known_as}, or dnf install '*/{name}'",)
     steps += ("Or use opencv-python-headless, which does not need it.",) * ("opencv" in owner)
     message = f"{owner} needs {name}, which this system does not have"
     return Finding("error", message, "library_missing", (path,), steps)

@@ -34,8 +34,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
             yield Anomaly(
                 "device_errors", subject.name, "error",
                 f"{times:.0f} memory errors could not be corrected: results may be wrong",
-                "stop the programs on this GPU, run 'gpuforge doctor gpu_health', then "
-                "start them again",
+                "stop the programs on this GPU, then run 'gpuforge doctor gpu_health'",
             )  # fmt: skip
         corrected = subject.series.get("ecc_corrected", ())
         minutes = (corrected[-1][0] - corrected[0][0]) / 60 if corrected else 0.0

@@ -37,8 +37,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
         )
         yield Anomaly(
             "memory_growth", subject.name, "warning", reason,
-            "look for arrays that a list, a cache or a closure keeps alive; the list of "
-            "processes shows"
+            "look for arrays that a list, a cache or a closure keeps; the list of processes shows"
             " which of them grows",
             forecast if soon else None,
         )  # fmt: skip

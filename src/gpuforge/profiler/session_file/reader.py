@@ -62,8 +62,7 @@ def _read(file: IO[bytes], called: str, most_bytes: int) -> Profile:
     start = file.read(len(MAGIC) + 1)
     if start[: len(MAGIC)] != MAGIC or len(start) <= len(MAGIC):
         raise WorkloadError(
-            f"{called} is not a session file: it does not start with the signature of a "
-            "session file",
+            f"{called} is not a session file: its signature is missing",
             hint="record one with 'gpuforge run --save FILE SCRIPT'",
         )
     if not 1 <= start[-1] <= VERSION:

@@ -103,8 +103,7 @@ def lowering(dpnp: Any, queue: Any, *, double: bool) -> Lowering:
         guards=GUARDS | {"astype": beyond},
         result_guards=dict.fromkeys(COMPLEX_GUARDED, not_finite),
         refused={
-            **dict.fromkeys(NOT_COMPLEX, only("biuf", ("dpnp's complex function differs from "
-                "NumPy's"))),
+            **dict.fromkeys(NOT_COMPLEX, only("biuf", "dpnp's complex function differs")),
             "floor_divide": only("iu", "dpnp's result for this dtype differs from NumPy's"),
             "reciprocal": only("f", "dpnp's result for this dtype differs from NumPy's"),
         },

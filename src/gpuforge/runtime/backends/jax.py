@@ -355,7 +355,7 @@ def lowering(jax: Any) -> Lowering:
         "einsum": lambda *given: xp.einsum(given[-1], *given[:-1], precision="highest"),
         "matmul": lambda a, b: xp.matmul(a, b, precision="highest"),
     }  # fmt: skip
-    real = only("biuf", "JAX's complex function differs from NumPy's")
+    real = only("biuf", "JAX's complex function differs")
     plain = Lowering(
         "JAX", functions, frozenset("?bBhHiIlLqQefdFD"),
         guards=GUARDS,

@@ -146,12 +146,10 @@ def lowering(mx: Any) -> Lowering:
         guards=GUARDS,
         result_guards=dict.fromkeys(COMPLEX_GUARDED, _not_finite(mx)),
         refused={
-            **dict.fromkeys(NOT_COMPLEX, only("biuf", ("MLX's complex function differs from "
-                "NumPy's"))),
+            **dict.fromkeys(NOT_COMPLEX, only("biuf", "MLX's complex function differs")),
             "floor_divide": only("iu", "MLX's result for this dtype differs from NumPy's"),
             "reciprocal": only("f", "MLX's result for this dtype differs from NumPy's"),
-            **dict.fromkeys(("matmul", "einsum"), only("fc", ("MLX has no matrix product for this "
-                "dtype"))),
+            **dict.fromkeys(("matmul", "einsum"), only("fc", "MLX has no product for this dtype")),
         },
         finite=lambda x: mx.isfinite(x).all(),
     )  # fmt: skip

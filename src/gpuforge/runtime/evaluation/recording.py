@@ -88,9 +88,7 @@ def record(
     if type(function) is FunctionType and "shuffle" in written(function.__code__).co_names:
         raise StartAgain(SHUFFLE, NotRecordable)  # while nothing was drawn yet
     if _reaches_otherwise(function, (*args, *kwargs.values())):
-        raise StartAgain(
-            ("the memory of an argument is also reachable through another name"), NotRecordable
-        )
+        raise StartAgain(("the memory of an argument is aliased"), NotRecordable)
     recorder = Recorder(engine)
     results = _Results(recorder)
     body = substituted(function, Namespace(recorder, creates=creates))

@@ -267,8 +267,7 @@ class _Answer:
     def short(self, base: Estimate) -> Benefit:
         """Return that a call as short as this gains nothing elsewhere."""
         reason = (
-            f"NumPy takes {format_seconds(base.seconds)}; the overhead of a call to "
-            "another library is"
+            f"NumPy takes {format_seconds(base.seconds)}; a call to another library costs"
             f" about {format_seconds(UNPROMISING_SECONDS)}"
         )
         return self._of(
@@ -323,9 +322,8 @@ class _Answer:
         if first > 0:
             calls = ceil(first / max(base.seconds - best.seconds, 1e-9))
             advice.append(
-                f"the first call there takes {format_seconds(first)} longer, to compile, "
-                "which pays off"
-                f" after {calls} calls"
+                f"the first call there takes {format_seconds(first)} longer, to compile; it pays"
+                f" off after {calls} calls"
             )
         return advice
 

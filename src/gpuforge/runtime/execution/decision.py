@@ -122,9 +122,7 @@ def too_large(call: Call, name: str) -> str:
     if not limit or device_of(name) == "cpu":
         return ""
     given = call.signature.nbytes
-    over = (
-        f"its arguments take {format_bytes(given)}, more than memory_limit ({format_bytes(limit)})"
-    )
+    over = f"its arguments take {format_bytes(given)}; memory_limit is {format_bytes(limit)}"
     return over if given > limit else ""
 
 

@@ -175,15 +175,9 @@ def _what_is_in_the_way(call: Call, name: str) -> str:
     if session.plan is not None:
         return "the recorded plan names another backend"
     if not curve.verified:
-        return (
-            "its result must first be compared with NumPy's, which is done when it is likely "
-            "to pay off"
-        )
+        return "its result must first be compared with NumPy's, when that is likely to pay off"
     candidate = next((one for one in session.candidates() if one.name == name), None)
     if candidate is not None and candidate.compiles and not curve.cell(call.key).ready:
         price = format_seconds(call.record.kind.compile_seconds(candidate))
-        return (
-            f"compiling for these shapes takes about {price}, which is done when it is "
-            "likely to pay off"
-        )
+        return f"compiling for these shapes takes about {price}: done when it is likely to pay off"
     return "it has too few measurements; it is tried when that is likely to pay off"

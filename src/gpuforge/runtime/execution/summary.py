@@ -150,8 +150,7 @@ def _notes(session: Session) -> list[str]:
         )
     if heap.kept_bytes:
         notes.append(
-            f"up to {format_bytes(heap.kept_bytes)} of freed memory is kept for reuse by "
-            "later arrays"
+            f"up to {format_bytes(heap.kept_bytes)} of freed memory is kept for later arrays"
         )
     return notes + _thread_notes(session)
 
@@ -182,10 +181,7 @@ def _next_step(functions: list[FunctionSummary], informed: bool) -> str:
     only_numpy = all(name == NUMPY for f in functions for name, *_ in f.placements)
     busy = sum(f.seconds for f in functions)
     if functions and not informed and only_numpy and busy > WORTH_TELLING_SECONDS:
-        return (
-            "run 'gpuforge calibrate' to measure the installed backends, so that runs start "
-            "with known speeds"
-        )
+        return "run 'gpuforge calibrate' once, so that programs start with measured speeds"
     if functions and busy <= WORTH_TELLING_SECONDS:
         return "nothing to do: the offloaded calls are already short"
     return "to see the evidence for one call, use print(function.explain(*arguments))"

@@ -60,10 +60,7 @@ class TaskFuture(Future[R]):
         """End in a forked child, where whoever held the lock of this future may be gone."""
         self._condition = threading.Condition()
         self._waiters.clear()
-        text = (
-            f"task {self._task.name!r} belongs to the parent process, from which this one "
-            "was forked"
-        )
+        text = f"task {self._task.name!r} belongs to the parent of this forked process"
         self.set_exception(TaskCancelled(text, hint="submit it in this process, too"))
 
     def _cancelled(self) -> BaseException:

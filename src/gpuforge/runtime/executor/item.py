@@ -158,9 +158,7 @@ def _item(
         raise Unsupported("results that share their memory")
     needed = _needed(entries, outputs)
     if any(row.kind not in _QUIET and p not in needed for p, (row, _, _) in enumerate(entries)):
-        raise Unsupported(
-            "it computes something its result does not need, for which NumPy may warn"
-        )
+        raise Unsupported("it computes something its result does not need; NumPy may warn")
     sources = {
         place: noted.sources[id(value)] for place, value in inputs.items()
         if id(value) in noted.sources

@@ -44,9 +44,7 @@ def extended(lowering: Lowering, jax: Any) -> Lowering:
     results |= dict.fromkeys(("cumsum", "cumprod"), partial(_scan_not_finite, xp))
     refused = {
         **dict.fromkeys(("sort", "argsort", "searchsorted"), _ORDER),
-        **dict.fromkeys(
-            ("cummax", "cummin"), only("iuf", ("JAX has no cumulative extremes for this dtype"))
-        ),
+        **dict.fromkeys(("cummax", "cummin"), only("iuf", "JAX has no cumulative extremes")),
         **dict.fromkeys(("cumsum", "cumprod"), _running_sums),
     }
     return replace(

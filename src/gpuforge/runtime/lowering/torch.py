@@ -43,9 +43,7 @@ def extended(lowering: Lowering, torch: Any) -> Lowering:
     refused = {
         **dict.fromkeys(("sort", "argsort", "unique"), _ORDER),
         "searchsorted": only("iuf", "PyTorch has no searchsorted for this dtype"),
-        **dict.fromkeys(
-            ("cummax", "cummin"), only("iuf", ("PyTorch has no cumulative extremes for this dtype"))
-        ),
+        **dict.fromkeys(("cummax", "cummin"), only("iuf", "PyTorch has no cumulative extremes")),
         **dict.fromkeys(("cumsum", "cumprod"), _running_sums),
     }
     return replace(

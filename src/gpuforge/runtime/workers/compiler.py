@@ -89,9 +89,7 @@ class Compilers:
         except (EOFError, OSError) as error:
             if self._closed.is_set():
                 raise
-            _log.info(
-                ("%s is compiled in this process: its compiler process ended (%r)"), library, error
-            )
+            _log.info(("%s is compiled here: its compiler process ended (%r)"), library, error)
             self._end(library)
             return None
 

@@ -59,7 +59,7 @@ def call_isolated(
     """
     if timeout is not None and not timeout >= 0:
         raise InvalidSettings(
-            f"timeout={timeout!r} is not a number of seconds from 0 on",
+            f"timeout={timeout!r} is not a non-negative number of seconds",
             hint="pass a number of seconds, or None for no limit",
         )
     name = name_of(function)

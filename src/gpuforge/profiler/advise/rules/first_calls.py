@@ -26,7 +26,7 @@ def look(facts: Facts) -> Found:
         rows = [facts.told([first], "first call"), facts.told(later, "later calls")]
         if longest != first:
             rows.append(
-                f"largest part of the first call: {facts.name(longest)}, "
+                f"mostly in the first call: {facts.name(longest)}, "
                 f"{facts.share(facts.own[longest])}"
             )
         yield facts.suggest(
@@ -34,9 +34,8 @@ def look(facts: Facts) -> Found:
             f"{format_ns(facts.each(first))}, later calls {format_ns(usual)}",
             rows,
             facts.each(first) - usual,
-            "Record the program again: compiled code is kept for the next process. To "
-            "move the remaining "
-            "cost to the start of the program, make a call with small arrays there.",
+            "Record the program again: compiled code is kept for the next process. To move the "
+            "rest to the start of the program, make a call with small arrays there.",
             facts.count(later),
             first,
         )

@@ -38,8 +38,7 @@ def look(facts: Facts) -> Found:
             f"{function} and {name} wait for each other",
             [facts.told(firsts), facts.told(calls)],
             min(facts.time(firsts), facts.time(calls)),
-            f"If {name} does not need the result of the previous call, run it for the "
-            "next piece in a "
+            f"If {name} does not need the previous result, run it for the next piece in a "
             f"thread, or start the call with {function}.submit and fetch its result later.",
             facts.count(firsts),
             firsts[0],

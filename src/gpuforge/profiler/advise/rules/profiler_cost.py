@@ -23,8 +23,7 @@ def look(facts: Facts) -> Found:
         "Recording takes a noticeable share of the time",
         [f"cost of recording: {facts.share(cost)}", f"{made} spans"],
         cost,
-        "Remove spans from inner loops: recording makes short spans and the spans around "
-        "them look too long.",
+        "Remove spans from inner loops: short spans, and those around them, look too long.",
         made,
         often,
     )

@@ -28,8 +28,7 @@ def look(facts: Facts) -> Found:
             f"{calls.backend}",
             [*rows, facts.told(small, "reads")] if small else rows,
             facts.time(small) + extra * facts.fastest(runs),
-            "Express conditions with np.where, keep sums and flags as arrays, and read "
-            "them once after "
+            "Use np.where for conditions, keep sums and flags as arrays, and read them once after "
             "the loop.",
             extra,
             calls.spans[0],

@@ -40,8 +40,7 @@ def _look(facts: Facts, device: str, gpu: dict[str, Any], busy: int) -> Found:
             f"its work: {facts.share(busy)}",
         ],
         busy * share * (1 - clock / highest),
-        "Check its cooling and its power limit. Runs with and without throttling cannot "
-        "be compared.",
+        "Check its cooling and power limit. Throttled and other runs cannot be compared.",
         len(flags),
         check="gpuforge doctor gpu_health",
     )
