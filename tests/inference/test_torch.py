@@ -192,7 +192,7 @@ class TestBatches:
         close(predict(x), x / x.sum())
         assert predict.report.batch is None
         assert any("depend on the whole batch" in note for note in predict.report.notes)
-        with pytest.raises(WorkloadError, match="other results for parts"):
+        with pytest.raises(WorkloadError, match="different results for parts"):
             gf.inference(Share(), batch=10)(x)
 
     def test_arrays_of_other_lengths_are_not_split(self) -> None:

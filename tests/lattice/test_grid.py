@@ -91,7 +91,7 @@ def test_states_that_do_not_fit_are_refused(states: object) -> None:
         ((0, 3), r"node \[0, 3\] is not in the lattice"),
         ((-1, 0), "is not in the lattice"),
         ((1, 1, 1), "are no nodes"),
-        (1.0, "are no nodes: a node is an index or 2 coordinates"),
+        (1.0, "are not nodes: a node is an index or 2 integer coordinates"),
         ("1", "are no nodes"),
         (None, "are no nodes"),
         (True, "are no nodes"),

@@ -198,7 +198,7 @@ def test_peaks_of_the_host_are_measured(tmp_path: Path, monkeypatch: pytest.Monk
     assert found["float64"]["per_second"] == pytest.approx(2 * 128**3 / TICK)
     assert not list(peaks.measure(history, host, host)), "all are kept"
     told = peaks.known(history, {"numpy": host}, measure=False)["numpy"]
-    assert "nothing is moved" in told["to device"]["unknown"]
+    assert "nothing is transferred" in told["to device"]["unknown"]
 
 
 @pytest.mark.parametrize("way", WAYS)

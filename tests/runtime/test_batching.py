@@ -175,7 +175,7 @@ def test_libraries_run_the_same_batch(name: str, other: str) -> None:
         (lambda x: np.linalg.lstsq(x, x, rcond=None)[0], "lstsq takes one item at a time"),
         (lambda x: np.convolve(x[0], x[1]), "convolve takes one item at a time"),
         (lambda x: x[:, x.argmax(axis=0)], "indices of each item behind other axes"),
-        (lambda x: x.argmax() + 1, "whole numbers as scalars"),
+        (lambda x: x.argmax() + 1, "integer scalars"),
     ],
 )  # fmt: skip
 def test_what_has_no_rule_takes_one_item_at_a_time(function: Function, reason: str) -> None:

@@ -520,7 +520,7 @@ class TestCoalescing:
         assert max(sizes) >= 16
         stats = gf.executor().stats()
         assert max(stats.batches) == max(sizes)
-        assert "were made together" in str(stats)
+        assert "were batched" in str(stats)
 
     def test_a_batch_that_fails_as_a_whole_is_told_to_each(
         self, monkeypatch: pytest.MonkeyPatch, gate: Gate

@@ -86,7 +86,7 @@ def test_what_cannot_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heap, "_set", lambda most: False)
     assert heap.keep(2**20) == "the C library rejected it"
     monkeypatch.setattr(heap, "read_free_memory", lambda: None)
-    assert "does not say" in heap.keep(2**20)
+    assert "does not report" in heap.keep(2**20)
     monkeypatch.setattr(heap.sys, "platform", "win32")
     assert heap.keep(2**20) == "it needs glibc"
     assert heap.kept_bytes == 0
