@@ -149,7 +149,7 @@ def test_the_reason_is_named_where_the_fastest_is_not_chosen(torch: Any) -> None
     text = str(explained)
     assert explained.choice == "numpy"
     assert "torch:cpu is expected to be faster, but its result must first be compared" in text
-    assert "400 times the" in text and "% of" not in text
+    assert "400 times as long as" in text and "% of" not in text
 
 
 class SlowLibrary:
