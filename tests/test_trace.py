@@ -158,7 +158,7 @@ def test_a_call_shows_its_way() -> None:
     def stays(x: np.ndarray) -> np.ndarray:
         return x + 1
 
-    warnings.resetwarnings()  # where they are errors, calls are made as written
+    warnings.resetwarnings()  # where they are errors, functions are called directly
     x = np.arange(64.0)
     pinned(x)
     trace.drain()
@@ -179,8 +179,8 @@ def test_a_call_shows_its_way() -> None:
     assert found["run"].attributes["backend"] == "torch:cpu"
     stays(x)
     found = by_name()
-    assert {"sign", "decide", "as written"} < set(found) and len(found) == 4
-    assert found["as written"].label == trace.HOST
+    assert {"sign", "decide", "direct call"} < set(found) and len(found) == 4
+    assert found["direct call"].label == trace.HOST
     trace.enable(False)
     pinned(x + 1)
     assert nothing_kept()

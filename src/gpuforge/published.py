@@ -355,7 +355,7 @@ def folder(*, make: bool = False) -> Path:
     found = os.lstat(path)
     mine = os.name != "posix" or (found.st_uid == user and not found.st_mode & 0o077)
     if not stat.S_ISDIR(found.st_mode) or not mine:
-        raise PermissionError(f"{path} is not a folder that only its user can enter")
+        raise PermissionError(f"{path} is not a folder that only its owner can access")
     return path
 
 

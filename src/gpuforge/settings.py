@@ -37,7 +37,7 @@ def shown(value: Any) -> str:
     try:
         text = repr(value)
     except (ValueError, RecursionError):
-        text = f"a value of type {type(value).__name__} too large to show"
+        text = f"a value of type {type(value).__name__}, too large to show"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -120,27 +120,27 @@ class Settings:
     enabled: bool = setting(
         True,
         parse_flag,
-        "place calls of offloaded functions; if false, they are called exactly as written",
+        "choose where offloaded functions run; if false, they are called directly",
     )
     cpu_only: bool = setting(False, parse_flag, "use only backends that run on the CPU")
     backend: str = setting(
-        "", parse_text, "run every offloaded function on this backend where it is exact there"
+        "",
+        parse_text,
+        "run offloaded functions on this backend, unless results would differ",
     )
     backends: tuple[str, ...] = setting(
-        (), parse_names, "backends that may be used; empty: all that are found"
+        (), parse_names, "backends that may be used; empty: all installed ones"
     )
     forbid: tuple[str, ...] = setting((), parse_names, "backends that are never used")
     device: str = setting(
         "", parse_text, "use backends on this device only: 'cpu', 'cuda', 'mps', ..."
     )
-    fallback: bool = setting(
-        False, parse_flag, "use NumPy when a backend that was asked for is missing"
-    )
+    fallback: bool = setting(False, parse_flag, "use NumPy when a requested backend is missing")
     numerics: str = setting(
         "strict",
         one_of("strict", "exact", "relaxed"),
-        "strict: NumPy's results within rounding; exact: nothing that could differ for any value;"
-        " relaxed: warnings may be missing, precision may be the backend's own",
+        "strict: NumPy's results within rounding; exact: only what never differs from NumPy;"
+        " relaxed: warnings may be missing, and precision may depend on the backend",
     )
     deterministic: bool = setting(
         False,
@@ -161,7 +161,7 @@ class Settings:
     explore_share: float = setting(
         0.03,
         number(0, 1),
-        "largest share of the calls' time that trying other backends may cost beyond what it gains",
+        "largest share of the calls' time that trying other backends may cost, minus what it gains",
     )
     min_elements: int = setting(
         0, number(0, 2**62, int), "calls with fewer array elements than this stay on NumPy"
@@ -169,7 +169,7 @@ class Settings:
     compiler_process: bool = setting(
         True,
         parse_flag,
-        "compile graphs in a process of its own, where there is a second core and no GPU",
+        "compile graphs in a separate process, on machines with a second core and no GPU",
     )
     warmup: bool = setting(
         False,
@@ -177,10 +177,10 @@ class Settings:
         "after the first call, open the libraries that the last run of the program used",
     )
     lazy_imports: bool = setting(
-        False, parse_flag, "let heavy imports of a program wait until they are used"
+        False, parse_flag, "defer imports of large libraries until they are used"
     )
     kernel_caches: bool = setting(
-        True, parse_flag, "set the caches of compiled kernels that libraries leave unset"
+        True, parse_flag, "set cache folders for compiled kernels where libraries have none"
     )
     plugins: bool = setting(
         False,
@@ -191,13 +191,13 @@ class Settings:
     tame_threads: bool = setting(
         True,
         parse_flag,
-        "let idle threads of NumPy's BLAS sleep, not spin, while other libraries compute",
+        "let idle threads of NumPy's BLAS sleep instead of spin while other libraries compute",
     )
     kept_memory: int = setting(
         256 * 2**20,
         parse_bytes,
-        "host memory of freed arrays that the process keeps for the next ones, in bytes; never more"
-        " than 1/32 of the machine's; 0: as the C library does (only glibc can be told)",
+        "memory of freed arrays that the process keeps for reuse, in bytes; never more"
+        " than 1/32 of main memory; 0: the C library's default (only with glibc)",
     )
     history: bool = setting(
         True, parse_flag, "keep learned timings on disk, shared between processes"
@@ -237,30 +237,34 @@ class Settings:
     auto_install: bool = setting(
         False,
         parse_flag,
-        "create environments and make repairs without asking, as with --yes",
+        "create environments and apply repairs without asking, as with --yes",
         trusted_only=True,
     )
     memory_limit: int = setting(
         0,
         parse_bytes,
-        "memory of each GPU that may be used, in bytes; 0: all of it",
+        "largest amount of each GPU's memory to use, in bytes; 0: all of it",
     )
     memory_strategy: str = setting(
         "pooled",
         one_of("pooled", "lazy", "eager"),
-        "when a library gives back memory that it keeps for later calls: pooled, once an allocation"
+        "when cached memory of a library is released: pooled, after an allocation"
         " failed; lazy, also after calls under pressure (pressure_warning); eager, after each call",
     )
     worker_memory: int = setting(
         0,
         parse_bytes,
-        "memory that a worker process of a library on the CPU may take, in bytes; 0: what is free"
+        "largest memory of a worker process on the CPU, in bytes; 0: the memory that is free"
         " when it starts",
     )
     pressure_warning: float = setting(
-        0.95, number(0, 1), "share of memory used: doctor warns, 'lazy' memory is given back"
+        0.95,
+        number(0, 1),
+        "share of memory in use: doctor warns, 'lazy' releases memory",
     )
-    pressure_critical: float = setting(0.99, number(0, 1), "share of memory used: doctor's error")
+    pressure_critical: float = setting(
+        0.99, number(0, 1), "share of memory in use: doctor reports an error"
+    )
     profiler: bool = setting(True, parse_flag, "print a summary at the end of 'gpuforge run'")
     monitor_interval: float = setting(
         2.0,

@@ -190,9 +190,9 @@ def test_what_plans_advise_of_recorded_machines_is_taken(
 
 def _advised_flags(said: str) -> Iterator[tuple[str, ...]]:
     for hint in re.findall(r"^hint: (.*)$", said, re.M):
-        if found := re.match(r"use Python (\S+):", hint):
+        if found := re.match(r"choose Python (\S+) to use", hint):
             yield ("--python", found[1])
-        elif found := re.match(r"use (pytorch|tensorflow|jax):", hint):
+        elif found := re.match(r"choose (pytorch|tensorflow|jax) to use", hint):
             yield ("--framework", found[1])
         elif found := re.search(r"'gpuforge env plan (.*)'", hint):
             yield tuple(shlex.split(found[1]))

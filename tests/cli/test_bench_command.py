@@ -59,8 +59,8 @@ BROKEN = Benchmark(problem="on the working tree: OSError: no disk", failed_here=
         ({"a": SLOWER}, ("--fail-on", "5"), 1, "slower by 5 % or more: a"),
         ({"a": SAME, "b": UNKNOWN}, (), 3, "inconclusive: b"),
         ({"a": ABSENT}, (), 3, "inconclusive: a"),
-        ({"a": SLOWER, "b": BROKEN}, (), 2, "failed on the working tree: b"),
-        ({}, (), 3, "inconclusive: there is no function bench_*"),
+        ({"a": SLOWER, "b": BROKEN}, (), 2, "failed in the working tree: b"),
+        ({}, (), 3, "inconclusive: there are no bench_* functions"),
     ],
 )
 def test_status_of_a_comparison(
@@ -107,7 +107,7 @@ def test_what_changed_while_it_was_measured_is_said(
     monkeypatch.setattr(bench, "compare_with", lambda *_, **__: Against("c0", {"a": SAME}))
     (tmp_path / "bench_a.py").touch()
     err = call("bench", tmp_path / "bench_a.py", "--against", "v1")[2]
-    assert err == "warning: this changed while it was measured: " + (
+    assert err == "warning: this changed during the measurement: " + (
         "cpu boost: unknown (no file) → 1\n"
     )
 
@@ -151,10 +151,10 @@ def test_history_shows_where_times_changed(call: Any) -> None:
     status, out, err = call("bench", "--history")
     lines = out.splitlines()
     assert status == 0 and err == ""
-    assert lines[0] == "p/ops.py::bench_a: 20 runs, the last 2 ms"
+    assert lines[0] == "p/ops.py::bench_a: 20 runs, last 2 ms"
     assert lines[1].startswith("  +99.9 % since 1970-01-01 ")
     assert "(v10): 1 ms → 2 ms, p=" in lines[1]
-    assert lines[2:] == ["p/ops.py::bench_b: 1 run, the last 2 s"]
+    assert lines[2:] == ["p/ops.py::bench_b: 1 run, last 2 s"]
     document = json.loads(call("bench", "--history", "--json")[1])
     assert document["benchmarks"][0]["changes"][0]["first_run"] == 10
     assert document["benchmarks"][1]["runs"] == [{"started": 1.0, "version": None, "seconds": 2.0}]
@@ -214,10 +214,10 @@ def test_profiles_side_by_side(call: Any, tmp_path: Path) -> None:
         "  host      50 ms  45 ms  -5 ms",
         "  wait      20 ms  29 ms  +9 ms",
         "  transfer  0 ns   5 ms   +5 ms",
-        "call paths whose own time changed most",
-        "  +9 ms  wait      1 → 1 spans  64 % of what got longer    step > solve",
-        "  -5 ms  host      1 → 1 spans  100 % of what got shorter  step",
-        "  +5 ms  transfer  0 → 1 spans  36 % of what got longer    step > copy;?[2J",
+        "call paths whose own time changed the most",
+        "  +9 ms  wait      1 → 1 spans  64 % of the total increase   step > solve",
+        "  -5 ms  host      1 → 1 spans  100 % of the total decrease  step",
+        "  +5 ms  transfer  0 → 1 spans  36 % of the total increase   step > copy;?[2J",
     ]
     assert call("diff", base, new, "--fail-on", "12")[0] == 1
     assert call("diff", base, new, "--fail-on", "13")[0] == 0
@@ -236,7 +236,7 @@ def test_a_page_of_two_profiles(call: Any, tmp_path: Path) -> None:
     new = profile(tmp_path / "b.gfp", 29, extra="copy", numpy="2.5")
     page = tmp_path / "d.html"
     status, out, err = call("diff", base, new, "-o", page)
-    assert status == 0 and out.startswith("wall ") and f"written to {page}\n" in err
+    assert status == 0 and out.startswith("wall ") and f"wrote {page}\n" in err
     assert "<li>not fully comparable: numpy: 2.4 → 2.5</li>" in page.read_text(encoding="utf-8")
     assert call("diff", base, new, "-o", tmp_path)[0] == 2
     assert "an HTML page, not '.txt'" in call("diff", base, new, "-o", tmp_path / "d.txt")[2]

@@ -91,7 +91,7 @@ def test_a_program_beside_a_gpuforge_py_gets_its_summary(tmp_path: Path) -> None
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "done\n")
-    assert "no offloaded function was called" in done.stderr and "Traceback" not in done.stderr
+    assert "no offloaded functions were called" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_plan_is_written_and_shown_as_json(

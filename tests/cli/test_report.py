@@ -28,8 +28,7 @@ python heat.py; {day}; gpuforge 0.1; Python 3.12.1; Linux
 8 spans; recording them took about 20 µs (0.0 %)
 31.2 KiB moved; devices busy for 0 ns
 
-What took the most time. The time of a step itself, without that of the steps
-  inside it.
+Steps that took the most time. Times exclude the steps inside a step.
 step         time  of wall  mostly    spans  written in
 step > put  24 ms   48.0 %  transfer      4
 step        16 ms   32.0 %  host          4
@@ -87,7 +86,7 @@ def test_every_format_is_printed_and_written(
     end = formats.module(name).SUFFIX
     assert main(["report", "run.gfp", "-o", f"a{end}"]) == 0
     assert Path(f"a{end}").read_bytes().rstrip() == out.rstrip()
-    assert capfdbinary.readouterr() == (b"", f"written to a{end}\n".encode())
+    assert capfdbinary.readouterr() == (b"", f"wrote a{end}\n".encode())
 
 
 def test_the_analysis_is_dated_and_written_to_its_folder(
@@ -96,7 +95,7 @@ def test_the_analysis_is_dated_and_written_to_its_folder(
     first = "docs/analysis/heat-2023-11-14.md"
     for path in (first, first.replace(".md", "-2.md"), first.replace(".md", "-3.md")):
         assert main(["report", "run.gfp", "--format", "markdown"]) == 0
-        assert capsys.readouterr() == ("", f"written to {path}\n")
+        assert capsys.readouterr() == ("", f"wrote {path}\n")
         Path(path).write_text("my own notes")
     assert Path(first).read_text() == "my own notes"
 
@@ -107,13 +106,13 @@ def test_the_analysis_is_dated_and_written_to_its_folder(
         (["--format", "speedscop"], "error: unknown format 'speedscop'\n"
                                     "hint: did you mean 'speedscope'?\n"),
         (["-o", "folder"], "error: 'folder' is a folder\nhint: name a file in it with -o\n"),
-        (["-o", "x.xyz"], "error: gpuforge report: no format has files '.xyz'\n"
+        (["-o", "x.xyz"], "error: gpuforge report: no format uses the suffix '.xyz'\n"
                           "hint: name the format with --format; 'gpuforge report --help' lists "
                           "them\n"),
         (["-o", "no/run.json"], "error: 'no/run.json' cannot be written: No such file or "
                                 "directory\nhint: name another file\n"),
-        (["-o", "mine.md"], "error: 'mine.md' exists and is not replaced: somebody may have "
-                            "edited it\nhint: name another file with -o\n"),
+        (["-o", "mine.md"], "error: 'mine.md' already exists and may have been edited; "
+                            "it was not overwritten\nhint: choose another file with -o\n"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_written_is_said(
@@ -132,10 +131,10 @@ def test_what_cannot_be_written_is_said(
         ("no.gfp", "error: 'no.gfp' cannot be read: No such file or directory\n"
                    "hint: check the path\n"),
         ("folder", "error: 'folder' cannot be read: Is a directory\nhint: check the path\n"),
-        ("text.gfp", "error: 'text.gfp' is not a session file: it does not start with the "
-                     "signature of one\nhint: record one with 'gpuforge run --save FILE SCRIPT'\n"),
-        ("empty.gfp", "error: 'empty.gfp' is not a session file: it does not start with the "
-                      "signature of one\n"
+        ("text.gfp", "error: 'text.gfp' is not a session file: its signature is "
+                     "missing\nhint: record one with 'gpuforge run --save FILE SCRIPT'\n"),
+        ("empty.gfp", "error: 'empty.gfp' is not a session file: its signature is "
+                      "missing\n"
                       "hint: record one with 'gpuforge run --save FILE SCRIPT'\n"),
     ],
 )  # fmt: skip
@@ -155,10 +154,10 @@ def test_a_crash_of_the_program_is_said(
 ) -> None:
     assert main(["report", "crashed.gfp", "--format", name, "-o", "-"]) == 0
     out, err = capfd.readouterr()
-    said = "note: the recording ended early; this is what was written until then\n"
+    said = "note: the recording ended early; what was written before that is shown\n"
     assert err == ("" if name == "text" else said)
     if name == "text":
-        assert "incomplete: this is what was written before the recording ended early" in out
+        assert ("incomplete: the recording ended early; what was written before is shown") in out
 
 
 def test_a_damaged_file_is_reported_up_to_the_damage(
@@ -217,7 +216,9 @@ def test_what_is_left_out_is_said(
     assert main(["report", "run.gfp", "--format", "chrome-trace"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["gpuforge"]["left_out"] == 5
-    assert err == "note: of 8 spans the 3 longest are written, with those around them\n"
+    assert (
+        err == "note: only the 3 longest of 8 spans are written, with the spans that contain them\n"
+    )
 
 
 def test_a_file_is_replaced_as_a_whole(folder: Path) -> None:

@@ -370,7 +370,7 @@ def test_a_profile_is_kept_of_what_was_placed(tmp_path: Path) -> None:
         "os.chdir('/')\n"
     )
     status, _, err = start([*RUN, "--save", "a.gfp", "program.py"], tmp_path)
-    assert status == 0 and b"see it with 'gpuforge report a.gfp'" in err
+    assert status == 0 and b"show it with 'gpuforge report a.gfp'" in err
     profile = read(tmp_path / "a.gfp")
     assert profile.complete
     assert profile.header["program"][-1] == "program.py"
@@ -537,7 +537,7 @@ def test_the_summary_comes_last_and_once(tmp_path: Path) -> None:
     )
     lines = done.stdout.decode().splitlines()
     assert sorted(lines[:2]) == ["exit", "out"] and lines[2].startswith("gpuforge: ")
-    assert lines[2].endswith("no offloaded function was called") and len(lines) == 4
+    assert lines[2].endswith("no offloaded functions were called") and len(lines) == 4
 
 
 def test_a_call_that_raised_is_in_the_summary(tmp_path: Path) -> None:
@@ -550,7 +550,7 @@ def test_a_call_that_raised_is_in_the_summary(tmp_path: Path) -> None:
     )
     status, _, err = start([*RUN, "program.py"], tmp_path)
     assert status == 1
-    assert b"LookupError: no" in err and b"no offloaded function was called" not in err
+    assert b"LookupError: no" in err and b"no offloaded functions were called" not in err
     assert re.search(rb"refuse +1 .*numpy 1\xc3\x97", err), err
 
 

@@ -25,7 +25,7 @@ def test_every_part_is_there() -> None:
         "gpuforge: 2 s total, 1.5 s of it in 1 offloaded function",
         "  function  calls  time   ran on",
         "  whiten    12     1.5 s  torch 9× 1.2 s, numpy 1× 300 ms, "
-        "as written 2× (tensors need gradients)",
+        "called directly 2× (tensors need gradients)",
         "  whiten: torch: measured 133 ms, numpy 300 ms",
         "note: environment variables set for this run: OMP_WAIT_POLICY=PASSIVE",
         "note: threads fought",

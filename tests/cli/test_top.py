@@ -29,8 +29,8 @@ busy [|                   ]   3 %  9.09 W  38 °C  - MHz
 mem  [||||||||||||||||||| ]  96 %  491 MiB of 512 MiB  pressure: high
      PCIe 4 x16
 
-    PID   CPU   MEMORY  GPU MEM   CALLS QUEUE RUN BATCH  PROGRAM, what it does
-no gpuforge process of this user is running
+    PID   CPU   MEMORY  GPU MEM   CALLS QUEUE RUN BATCH  PROGRAM AND ACTIVITY
+no gpuforge processes of this user are running
 """
 
 
@@ -156,7 +156,7 @@ def terminal(own_home: Path) -> Iterator[Callable[[str], Terminal]]:
 
 
 def shows(text: str) -> bool:
-    return "own cost" in text and "q quits" in text
+    return "% of a core" in text and "q quits" in text
 
 
 def test_in_a_terminal_values_change_and_q_quits(terminal: Callable[..., Terminal]) -> None:

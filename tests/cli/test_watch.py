@@ -34,14 +34,14 @@ def test_what_changed_is_one_sentence_each(machine: Machine) -> None:
     driver = replace(device.driver, version="999.1")  # type: ignore[type-var]
     both = replace(machine, devices=(device, other))
     assert differences(machine, machine) == []
-    assert differences(machine, both) == ["Other at 0000:99:00.0 came"]
-    assert differences(both, machine) == ["Other at 0000:99:00.0 went"]
+    assert differences(machine, both) == ["Other at 0000:99:00.0 appeared"]
+    assert differences(both, machine) == ["Other at 0000:99:00.0 disappeared"]
     newer = replace(machine, devices=(replace(device, driver=driver),))
     (said,) = differences(machine, newer)
     assert "999.1" in said and "driver" in said
     failed = replace(machine, failures=(VendorFailure("nvidia", "timeout", "no answer"),))
     assert differences(machine, failed) == ["nvidia fails: timeout: no answer"]
-    assert differences(failed, machine) == ["nvidia works again, no timeout"]
+    assert differences(failed, machine) == ["nvidia: timeout is resolved"]
 
 
 def test_live_readings_are_no_change(machine: Machine) -> None:
@@ -101,7 +101,7 @@ def test_a_driver_that_breaks_and_is_mended_is_said_once_each(
                 return line[9:].strip()
 
     assert "version_mismatch" in become(BROKEN) + process.stdout.readline()
-    assert "came" in become(GOOD) + process.stdout.readline()
+    assert "appeared" in become(GOOD) + process.stdout.readline()
     process.send_signal(signal.SIGINT)
     rest, _ = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -271,7 +271,7 @@ def spread(x, y):
     apart = x[:, None] - y[None, :]
     return gf.namespace(x).sum(apart * apart, axis=1)
 small, large = (np.linspace(0, 1, n, dtype=np.float32) for n in (64, 40_000))
-other = large.copy()  # arguments that overlap in memory are called as written
+other = large.copy()  # arguments that overlap in memory are called directly
 with gf.session(history=False) as session:
     placed = gf.offload(backend=name, fallback=True)(spread)
     for _ in range(3):

@@ -97,7 +97,7 @@ def test_memory_limit_keeps_large_arguments_off_devices_with_memory_of_their_own
         before = account.put_bytes
         assert np.array_equal(pinned(large), doubled(large))
         assert account.put_bytes == before
-        assert "its arguments take 32 KiB, memory_limit is 1 KiB" in str(pinned.explain(large))
+        assert "its arguments take 32 KiB; memory_limit is 1 KiB" in str(pinned.explain(large))
 
 
 KEPT_BYTES = {

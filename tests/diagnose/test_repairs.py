@@ -470,7 +470,7 @@ def test_the_repair_that_is_named_repairs(
 ) -> None:
     main(["doctor", "gpu_memory_fragmentation"])
     shown = capsys.readouterr().out
-    command = next(line for line in shown.splitlines() if "safe repair" in line)
+    command = next(line for line in shown.splitlines() if "to repair it" in line)
     main([*command.split("gpuforge ")[1].split(), "--yes"])
     assert "repaired" in capsys.readouterr().out
 

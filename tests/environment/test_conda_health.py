@@ -46,7 +46,7 @@ def states() -> dict[str, str]:
 def test_a_record_that_conda_calls_corrupted_is_found_and_the_step_mends_it(
     active: Path, channel: str
 ) -> None:
-    assert states()["pip works and finds every requirement met"] == "ok"
+    assert states()["pip works and finds all requirements met"] == "ok"
     assert not [message for message in states() if "damaged" in message]
     (record,) = (active / "conda-meta").glob("pip-*.json")
     record.write_bytes(record.read_bytes()[:100])

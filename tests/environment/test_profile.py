@@ -77,7 +77,7 @@ def test_an_override_extends_what_it_overrides(tmp_path: Path) -> None:
         ("[frameworks.pytroch]\npackages = []", "frameworks.pytroch", "pytorch"),
         ("[accelerators.cud]\npackages = []", "accelerators.cud", "cuda"),
         ('extends = "learnign"', "does not exist", "learning"),
-        ('extends = "mine"', "in a circle", ""),
+        ('extends = "mine"', "in a cycle", ""),
         ('packages = "numpy"', "not a list", "numpy"),
         ('packages = ["num py"]', "not a package requirement", "numpy>=2.0"),
         ("minimum_memory_gb = -1", "minimum_memory_gb", ""),
@@ -102,7 +102,7 @@ def test_a_mistake_is_named_with_its_file(
 def test_two_profiles_that_extend_each_other_are_refused(tmp_path: Path) -> None:
     folder = written(tmp_path, "one", 'extends = "two"')
     written(tmp_path, "two", 'extends = "one"')
-    with pytest.raises(InvalidSettings, match="in a circle"):
+    with pytest.raises(InvalidSettings, match="in a cycle"):
         load_profiles([folder])
 
 

@@ -95,9 +95,9 @@ def test_equal_graphs_are_analysed_once() -> None:
     [
         ("paint", UnknownName, "unknown operation 'paint'"),
         (("build",), UnknownName, "unknown operation 'build'"),
-        ((), WorkloadError, "is no operation"),
-        ((1, 2), WorkloadError, "is no operation"),
-        (7, WorkloadError, "is no operation"),
+        ((), WorkloadError, "is not an operation"),
+        ((1, 2), WorkloadError, "is not an operation"),
+        (7, WorkloadError, "is not an operation"),
         (("shortest_path", 0, 99), WorkloadError, "node 99 is not in the lattice"),
         (("xor_transform", 0.5), WorkloadError, "dtype float64"),
         (("analyze", 3), TypeError, "argument"),

@@ -59,7 +59,7 @@ def test_a_lattice_can_be_pickled() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"size": -1}, "size is -1; expected a whole number from 1 on"),
+        ({"size": -1}, "size is -1; expected an integer of at least 1"),
         ({"size": 0}, "size is 0"),
         ({"size": 2.0}, "size is 2.0"),
         ({"size": True}, "size is True"),
@@ -90,12 +90,12 @@ def test_states_that_do_not_fit_are_refused(states: object) -> None:
         (9, "node 9 is not in the lattice"),
         ((0, 3), r"node \[0, 3\] is not in the lattice"),
         ((-1, 0), "is not in the lattice"),
-        ((1, 1, 1), "are no nodes"),
-        (1.0, "are no nodes: a node is an index or 2 coordinates"),
-        ("1", "are no nodes"),
-        (None, "are no nodes"),
-        (True, "are no nodes"),
-        (2**80, "are no nodes"),
+        ((1, 1, 1), "are not nodes"),
+        (1.0, "are not nodes: a node is an index or 2 integer coordinates"),
+        ("1", "are not nodes"),
+        (None, "are not nodes"),
+        (True, "are not nodes"),
+        (2**80, "are not nodes"),
     ],
 )
 def test_a_node_that_is_not_there_is_refused(node: object, said: str) -> None:
@@ -107,7 +107,7 @@ def test_a_node_that_is_not_there_is_refused(node: object, said: str) -> None:
 
 @pytest.mark.parametrize("removed", [[9], [(0, 3)], [0, (1, 1)], [0.5], 3, "ab", [[1, 1, 1]]])
 def test_removed_nodes_that_are_not_there_are_refused(removed: object) -> None:
-    with pytest.raises(WorkloadError, match=r"is not in the lattice|are no nodes"):
+    with pytest.raises(WorkloadError, match=r"is not in the lattice|are not nodes"):
         Lattice(2, 3, removed=removed)  # type: ignore[arg-type]
 
 

@@ -55,9 +55,9 @@ def test_values_change_and_nothing_is_asked_of_others(look: Look) -> None:
     look.page.wait_for_function(
         "was => document.querySelector('#processes').innerText !== was", arg=shown
     )
-    for title in ("Busy share of the time", "Memory in use, share of all", "Temperature", "Power"):
+    for title in ("Busy share of the time", "Share of memory in use", "Temperature", "Power"):
         assert title in look.text("#charts")
-    look.says("#anomalies", "held down for temperature")
+    look.says("#anomalies", "slowed down by temperature")
     look.says("#anomalies", "the PCIe link has 4 lanes of 16")
     assert look.asked
     assert all(url.startswith((look.dashboard.address, "data:,")) for url in look.asked)
@@ -73,11 +73,11 @@ def test_hostile_names_are_text(look: Look) -> None:
 
 
 def test_pressure_is_a_list_of_events_that_outlives_its_program(look: Look) -> None:
-    look.says("#pressure", "ran out, NumPy made the call")
+    look.says("#pressure", "ran out; NumPy ran the call")
     look.says("#pressure", "5 GiB")
-    look.says("#pressure", "Of the programs that run")
+    look.says("#pressure", "Totals of running programs")
     look.dashboard.producer.programs = 0
-    look.says("#processes", "No gpuforge process of yours runs.")
+    look.says("#processes", "None of your gpuforge processes are running.")
     look.page.wait_for_function(
         "() => !document.querySelector('#pressure').innerText.includes('that run')"
     )
@@ -135,7 +135,7 @@ def test_it_survives_a_dead_producer(look: Look) -> None:
         "() => !document.querySelector('#processes').innerText.includes('(4712)')"
     )
     producer.programs = 0
-    look.says("#processes", "No gpuforge process of yours runs.")
+    look.says("#processes", "None of your gpuforge processes are running.")
     producer.fails = True
     look.says("#connection", "no reading could be taken: OSError: the driver does not answer")
     assert look.page.get_attribute("#connection", "data-state") == "lost"
@@ -159,7 +159,7 @@ def test_it_survives_the_server(chromium: Any, serve: Callable[..., Dashboard]) 
     look.says("#connection", "live")
     second.stop()
     serve(Producer(), port=first.port, token="another-token-of-24-chars")
-    look.says("#connection", "the server was started again: open the address that it printed")
+    look.says("#connection", "the server was restarted: open the address that it printed")
     context.close()
 
 

@@ -124,7 +124,7 @@ def test_a_log_that_cannot_be_written_is_an_error_now_and_a_message_later(
     folder.rmdir()
     gf.metrics()
     gf.metrics()
-    assert caplog.text.count("is not written any more") == 1
+    assert caplog.text.count("is no longer written") == 1
 
 
 def test_a_thread_looks_only_when_asked_and_ends(tmp_path: Path) -> None:

@@ -37,10 +37,10 @@ def test_what_rose_is_an_event_and_what_stands_still_is_none() -> None:
     events.add(seen(Pressure(warnings=1, last_at=10.0), Pressure()))
     events.add(seen(Pressure(1, 1, 2, 1, 4096, 12.0), Pressure(exhausted=1, last_at=11.0)))
     assert told(events) == [
-        (12.0, "torch:cuda:0", "kept memory given back", 1, 4096),
-        (12.0, "torch:cuda:0", "ran out, NumPy made the call", 2, 0),
+        (12.0, "torch:cuda:0", "cached memory released", 1, 4096),
+        (12.0, "torch:cuda:0", "ran out; NumPy ran the call", 2, 0),
         (12.0, "torch:cuda:0", "above the critical level", 1, 0),
-        (11.0, "jax:gpu:1", "ran out, NumPy made the call", 1, 0),
+        (11.0, "jax:gpu:1", "ran out; NumPy ran the call", 1, 0),
         (10.0, "torch:cuda:0", "above the warning level", 1, 0),
     ]
 

@@ -275,7 +275,7 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
     [
         (["--interval", "0"], "--interval 0 is below 0.1 s"),
         (["--interval", "soon"], "--interval 'soon' is not a duration"),
-        (["--host", "192.0.2.1"], "'192.0.2.1' cannot be listened on at port 0"),
+        (["--host", "192.0.2.1"], "'192.0.2.1' cannot be used for listening on port 0"),
         (["--port", "70000"], "--port 70000 is not a port number"),
         (["--host", "999.1.1.1"], "'999.1.1.1' is not an address or a known name"),
         (["--sessions", "/nonexistent"], "--sessions '/nonexistent' is not a folder"),
@@ -301,7 +301,7 @@ def test_a_token_that_is_too_short_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "token"
     for content in ("", "short", "ü" * 24, "a b\x00" * 8):
         file.write_text(content, encoding="utf-8")
-        with pytest.raises(InvalidSettings, match="does not hold a token"):
+        with pytest.raises(InvalidSettings, match="does not contain a token"):
             read_token(file)
 
 

@@ -23,7 +23,7 @@ busy [|||||||||||||       ]  65 %  142 of 320 W  71 °C  1950 of 2100 MHz
 mem  [||||||||||||||||||  ]  90 %  9 GiB of 10 GiB  pressure: moderate
      PCIe 4 x16  in 1 GiB/s  out 0 B/s
 
-    PID   CPU   MEMORY  GPU MEM   CALLS QUEUE RUN BATCH  PROGRAM, what it does
+    PID   CPU   MEMORY  GPU MEM   CALLS QUEUE RUN BATCH  PROGRAM AND ACTIVITY
       7 125 %  256 MiB    1 GiB     12k     3   1     5  train.py on torch:cuda:"""
 
 

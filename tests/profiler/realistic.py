@@ -27,7 +27,7 @@ def realistic(steps: int = 60, seed: int = 7) -> Profile:
             "to device": {"per_second": 55e9, "source": "measured"},
             "from device": {"per_second": 52e9, "source": "measured"},
         }},
-        unknown={"cloud_instance": "no file names an instance type"},
+        unknown={"cloud_instance": "no file shows an instance type"},
     )  # fmt: skip
     lanes = [0, making.lane("loader-0"), making.lane("loader-1")]
     compute = making.lane("torch:cuda:0 compute", "device")

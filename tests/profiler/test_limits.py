@@ -54,7 +54,7 @@ def test_limits_are_exceeded_by_more_and_by_what_is_not_known() -> None:
     assert exceeded(profile, {"calls": 6, "transfer_bytes": 1 << 20, "device_bytes": 1 << 30}) == [
         "7 calls, more than the limit of 6",
         "3.81 MiB transfer bytes, more than the limit of 1 MiB",
-        "device bytes could not be read: no backend that ran tells its memory",
+        "device bytes could not be read: no backend that ran reports its memory",
     ]
 
 

@@ -59,14 +59,14 @@ def test_readings_before_a_crash_are_read() -> None:
 def test_readings_that_do_not_fit_are_damage(told: Any) -> None:
     columns = {"time": array("q", [1]), "value": array("d", [1.0])}
     found = read(file_with(encode(READINGS, {"version": 1, "series": told}, columns)))
-    assert any("read in part" in note for note in found.notes)
+    assert any("only part of the file" in note for note in found.notes)
     assert found.series == [CLOCK, HEAT]
 
 
 def test_readings_of_a_later_version_are_passed_over() -> None:
     found = read(file_with(encode(READINGS, {"version": 2, "what": "ever"}, {})))
     assert found.series == [CLOCK, HEAT]
-    assert any("later gpuforge" in note for note in found.notes)
+    assert any("newer gpuforge" in note for note in found.notes)
 
 
 def test_what_goes_wrong_with_the_readings_is_said(
@@ -184,7 +184,7 @@ def test_times_that_disagree_give_no_peak(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(peaks, "perf_counter", ends.__next__)
     monkeypatch.setattr(probes, "STEADY_FACTOR", 1.1)
     found = dict(peaks.measure(History(tmp_path, "here"), NumpyBackend(), Apart()))
-    assert "its times disagree" in found["to device"]["unknown"]
+    assert "its times vary too much" in found["to device"]["unknown"]
 
 
 @pytest.mark.usefixtures("ticking")
@@ -198,7 +198,7 @@ def test_peaks_of_the_host_are_measured(tmp_path: Path, monkeypatch: pytest.Monk
     assert found["float64"]["per_second"] == pytest.approx(2 * 128**3 / TICK)
     assert not list(peaks.measure(history, host, host)), "all are kept"
     told = peaks.known(history, {"numpy": host}, measure=False)["numpy"]
-    assert "nothing is moved" in told["to device"]["unknown"]
+    assert "nothing is transferred" in told["to device"]["unknown"]
 
 
 @pytest.mark.parametrize("way", WAYS)

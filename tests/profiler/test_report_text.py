@@ -83,7 +83,7 @@ def test_the_first_line_adds_up() -> None:
     assert first_line(example()) == (
         "15 ms: host 47 %, wait 27 %, transfer 20 %, overhead 6 %, unexplained 0 %"
     )
-    assert first_line(Profile(wall_ns=2 * MS)) == "2 ms: no span was recorded"
+    assert first_line(Profile(wall_ns=2 * MS)) == "2 ms: no spans were recorded"
 
 
 @settings(max_examples=40)
@@ -116,8 +116,7 @@ def test_the_text_says_the_most_important_first(suggested: Profile) -> None:
         "40 ms: host 20 %, wait 40 %, transfer 20 %, overhead 10 %, unexplained 10 %"
     )
     expected = """
-What took the most time. The time of a step itself, without that of the steps
-  inside it.
+Steps that took the most time. Times exclude the steps inside a step.
 step                 time  of wall  mostly    spans  written in
 step > solve > run  16 ms   40.0 %  wait          2
 step > put           8 ms   20.0 %  transfer      2
@@ -125,7 +124,7 @@ step                 4 ms   10.0 %  host          2  heat.py:5
 step > solve         4 ms   10.0 %  overhead      2
 step > norm          4 ms   10.0 %  host          2
 
-Threads. From the first span of each to its last.
+Threads. Each from its first to its last span.
 thread       wall  host   wait  transfer  overhead  unexplained
 MainThread  38 ms  8 ms  16 ms      8 ms      4 ms         2 ms
 
@@ -141,9 +140,9 @@ Peaks
 backend  of         at most  source
 torch    to device   2 GB/s  measured
 
-Placements. Placed calls took 24 ms. You lost 8.3 % of it (2 ms) against the
-  best backend known for each call. For 2 of the calls no other backend is
-  known.
+Placements. Placed calls took 24 ms; 8.3 % of it (2 ms) was lost compared with
+  the best known backend for each call. For 2 of the calls, no other backend has
+  been measured.
 call                  ran on  calls   each  predicted  best               lost
 solve (8, 8) float64  torch       2  10 ms       8 ms  numpy (predicted)  2 ms
 norm (8,) float64     numpy       2   2 ms       2 ms  numpy              0 ns
@@ -153,8 +152,8 @@ during        on            bytes
 memory        torch:cuda:0  5 MiB
 step > solve  torch         3 MiB
 
-Which operation feeds which. From the order of the spans inside one span: what
-  the first makes is likely what the second uses.
+Data flow between operations. Inferred from the order of spans inside one span:
+  the second step probably uses the result of the first.
 first  then  times  moved between
 solve  norm      2            0 B
 step   step      1            0 B
@@ -163,7 +162,7 @@ step   step      1            0 B
   wall time)
    - 4 MB each | `x`
 """
-    rest = found[found.index("\nWhat took") :]
+    rest = found[found.index("\nSteps that took") :]
     assert rest.startswith(expected), rest
     assert "two spans were merged" in found
     assert "check: gpuforge report run.gfp" in found
@@ -181,7 +180,7 @@ def test_what_was_recorded_of_a_crashed_program_says_so() -> None:
     profile = example()
     profile.complete = False
     for name in ("text", "markdown"):
-        assert "incomplete: this is what was written before" in str(formats.render(profile, name))
+        assert "incomplete: the recording ended early" in str(formats.render(profile, name))
 
 
 @pytest.mark.parametrize("name", ["text", "markdown"])
@@ -193,7 +192,7 @@ def test_a_rule_that_fails_does_not_cost_the_report(
 
     monkeypatch.setattr(sections, "suggestions", fail)
     found = str(formats.render(example(), name))
-    assert "no rule could be asked: IndexError: too odd" in found
+    assert "the rules could not be run: IndexError: too odd" in found
     assert "step > solve > run" in found
 
 
@@ -225,7 +224,7 @@ def test_the_analysis_is_fit_for_a_pull_request(suggested: Profile, tmp_path: Pa
     finding = f"""
 ### 1. The same array is copied to the device 2 times
 
-Priority: high. At most 8 ms (20.0 % of the wall time) could be gained; no promise. Rule: `copies`.
+Priority: high. At most 8 ms (20.0 % of the wall time) could be saved. Rule: `copies`.
 
 - 4 MB each \\| \\`x\\`
 
@@ -243,7 +242,7 @@ Check: `gpuforge report run.gfp`
 """
     assert finding in found, found
     assert "| `solve` | `norm` | 2 | 0 B |" in found
-    assert "You lost 8.3 % of it (2 ms) against the best" in found
+    assert "8.3 % of it (2 ms) was lost compared with" in found
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -306,7 +305,7 @@ def test_what_differs_from_call_to_call_is_no_regret() -> None:
 def test_calls_without_another_backend_are_told() -> None:
     profile = Profile(placements=[Placement(0, "f", "a", "torch", 6.0, 3, {"torch": 1.0})])
     assert regrets(profile)[0].alone
-    assert "For 3 of the calls no other backend is known." in str(
+    assert "For 3 of the calls, no other backend has been measured." in str(
         formats.render(profile, "markdown")
     )
 
@@ -366,14 +365,14 @@ def test_only_lines_of_python_files_are_read(tmp_path: Path) -> None:
     secret.write_text("secret")
     code = tmp_path / "a.py"
     code.write_text("x = 1\ny = 2\n")
-    assert source(profile, str(secret), 1).absent == "it is no Python file"
+    assert source(profile, str(secret), 1).absent == "it is not a Python file"
     found = source(profile, str(code), 2)
     assert found.lines == ((1, "x = 1"), (2, "y = 2"))
     assert found.changed
-    assert source(profile, str(code), 9).absent == "it has no such line any more"
+    assert source(profile, str(code), 9).absent == "it no longer has this line"
     assert "FileNotFoundError" in source(profile, str(tmp_path / "b.py"), 1).absent
     os.mkfifo(tmp_path / "c.py")
-    assert source(profile, str(tmp_path / "c.py"), 1).absent == "it is no file of an ordinary size"
+    assert source(profile, str(tmp_path / "c.py"), 1).absent == "it is not a file of a usual size"
     code.write_bytes(b"# coding: nonsense\n")
     assert "SyntaxError" in source(profile, str(code), 1).absent
     assert source(profile, "\0.py", 1).absent
@@ -382,10 +381,10 @@ def test_only_lines_of_python_files_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "width", "shown"),
     [
-        ("program > solve > as written", 28, "program > solve > as written"),
-        ("program > solve > as written", 27, "… > solve > as written"),
-        ("program > solve > as written", 20, "… > as written"),
-        ("program > solve > as written", 10, "pro…ritten"),
+        ("program > solve > direct call", 29, "program > solve > direct call"),
+        ("program > solve > direct call", 27, "… > solve > direct call"),
+        ("program > solve > direct call", 20, "… > direct call"),
+        ("program > solve > direct call", 10, "pro…t call"),
         ("/home/somebody/work/program.py", 14, "/hom…rogram.py"),
     ],
 )

@@ -100,7 +100,9 @@ def test_a_suggestion_cites_what_it_rests_on() -> None:
     [one] = of("repeated_transfer", MADE["repeated_transfer"][0]())
     assert (one.file, one.line, one.samples) == ("program.py", 7, 39)
     assert one.bound_seconds == pytest.approx(0.039)
-    assert one.evidence[0] == ("39 moves of arrays that were moved before: 372 MiB in 39 ms")
+    assert one.evidence[0] == (
+        "39 transfers of arrays that had already been transferred: 372 MiB in 39 ms"
+    )
     assert one.check_command == "gpuforge run --save after.gfp program.py"
 
 

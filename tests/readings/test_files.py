@@ -113,7 +113,7 @@ def test_an_amd_card_at_its_highest_clock_is_not_throttled(copy: Any) -> None:
 @pytest.mark.parametrize(
     ("content", "word"),
     [(metrics(0, 0, (2, 1)), "2.1"), (b"", "nothing"), (b"x" * 50, "version"),
-     (metrics(2**64 - 1, 2**64 - 1), "leaves it out")],
+     (metrics(2**64 - 1, 2**64 - 1), "does not contain it")],
 )  # fmt: skip
 def test_other_tables_of_metrics_are_absent(content: bytes, word: str) -> None:
     for reading in parse_metrics(content):

@@ -154,7 +154,7 @@ def test_libraries_run_the_same_batch(name: str, other: str) -> None:
     def run(graph: Any, given: list[Any]) -> list[Any]:
         for operation, places, _ in graph.entries:
             if places and backend.lowering.refusal(operation, np.dtype(float)):
-                pytest.skip(f"{other} does not do {operation} as NumPy does")
+                pytest.skip(f"{other} does not compute {operation} as NumPy does")
         engine = BackendEngine(backend, NumpyBackend(), Programs(), comparing=True)
         tape = Tape()
         tape.entries, tape.inputs = list(graph.entries), given
@@ -174,8 +174,8 @@ def test_libraries_run_the_same_batch(name: str, other: str) -> None:
     [
         (lambda x: np.linalg.lstsq(x, x, rcond=None)[0], "lstsq takes one item at a time"),
         (lambda x: np.convolve(x[0], x[1]), "convolve takes one item at a time"),
-        (lambda x: x[:, x.argmax(axis=0)], "places of each item's own behind other axes"),
-        (lambda x: x.argmax() + 1, "whole numbers as scalars"),
+        (lambda x: x[:, x.argmax(axis=0)], "indices of each item behind other axes"),
+        (lambda x: x.argmax() + 1, "integer scalars"),
     ],
 )  # fmt: skip
 def test_what_has_no_rule_takes_one_item_at_a_time(function: Function, reason: str) -> None:

@@ -81,7 +81,7 @@ def test_every_truncation_is_refused(measured: History, here: History, tmp_path:
     whole = path.read_bytes().rstrip()
     for length in range(0, len(whole), 7):
         path.write_bytes(whole[:length])
-        with pytest.raises(WorkloadError, match="no complete JSON"):
+        with pytest.raises(WorkloadError, match="not a complete JSON"):
             import_constants(here, path)
     assert here.constant(CONSTANT) is None
 

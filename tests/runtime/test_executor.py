@@ -172,10 +172,10 @@ class TestSubmit:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"timeout": -1}, "timeout=-1 is not a duration above 0"),
+            ({"timeout": -1}, "timeout=-1 is not a positive duration"),
             ({"timeout": 0}, "timeout=0 is not"),
             ({"timeout": "soon"}, "timeout='soon' is not"),
-            ({"priority": "high"}, "priority='high' is not a whole number from -100 to 100"),
+            ({"priority": "high"}, "priority='high' is not an integer from -100 to 100"),
             ({"priority": 1.5}, "priority=1.5 is not"),
             ({"priority": 101}, "priority=101 is not"),
             ({"priority": False}, "priority=False is not"),
@@ -520,7 +520,7 @@ class TestCoalescing:
         assert max(sizes) >= 16
         stats = gf.executor().stats()
         assert max(stats.batches) == max(sizes)
-        assert "were made together" in str(stats)
+        assert "were batched" in str(stats)
 
     def test_a_batch_that_fails_as_a_whole_is_told_to_each(
         self, monkeypatch: pytest.MonkeyPatch, gate: Gate

@@ -50,7 +50,7 @@ def test_arrays_take_memory_that_is_there() -> None:
     plain, kept, most = map(int, figures.split())
     assert plain > 1000 > 10 * kept
     assert 0 < most <= 256 * 2**20
-    assert again == "it was set before"
+    assert again == "it was already set"
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_a_small_machine_keeps_a_small_part(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_cannot_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heap, "kept_bytes", 0)
     monkeypatch.setattr(heap, "_set", lambda most: False)
-    assert heap.keep(2**20) == "the C library refused it"
+    assert heap.keep(2**20) == "the C library rejected it"
     monkeypatch.setattr(heap, "read_free_memory", lambda: None)
-    assert "does not say" in heap.keep(2**20)
+    assert "does not report" in heap.keep(2**20)
     monkeypatch.setattr(heap.sys, "platform", "win32")
     assert heap.keep(2**20) == "it needs glibc"
     assert heap.kept_bytes == 0

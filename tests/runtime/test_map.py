@@ -475,7 +475,7 @@ def test_a_batch_that_differs_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
     items = matrices()
     same([normalised(x) for x in items], offloaded.map(items, batch=8))
     (reason,) = offloaded.stats().mapped.refused.values()
-    assert "differ from those of single calls" in reason
+    assert "differ from single calls" in reason
     assert batches(offloaded) == 0
 
 

@@ -193,7 +193,7 @@ class TestCheck:
     def test_other_bits_bar_it(self) -> None:
         backend = Backend(Careless().lane)
         staging.check(backend)
-        assert all("brought other bits" in why for why in backend.staging.refused.values())
+        assert all("changed the data" in why for why in backend.staging.refused.values())
 
     def test_a_library_without_page_locked_memory_copies_plainly(self) -> None:
         def lane() -> Any:

@@ -213,7 +213,7 @@ def test_a_forked_child_has_lanes_of_its_own_and_its_parents_tasks_end() -> None
                 try:
                     future.result(10)
                 except TaskCancelled as error:
-                    assert "left to the parent" in str(error), error
+                    assert "belongs to the parent" in str(error), error
                 else:
                     os._exit(2)
             assert quick.submit(X).result(10).tolist() == [1, 1, 1, 1]

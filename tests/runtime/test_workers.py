@@ -92,12 +92,12 @@ def test_a_call_whose_worker_dies_is_made_by_numpy(session: Any, death: str) -> 
     assert any(death in note for note in session.notes), session.notes
     assert any(
         "roots.<locals>.function: WorkerDied: the worker process of fragile" in note
-        and note.endswith("NumPy made the call")
+        and note.endswith("NumPy ran the call")
         for note in session.notes
     )
     assert np.array_equal(function(values()), [8, 3, 4])
     assert places(function) == {"fragile:cpu:worker": 1, "numpy": 2}
-    assert "left out for a while" in str(function.explain(values()))
+    assert "not used for a while" in str(function.explain(values()))
 
 
 def test_what_is_known_of_a_death_survives_pickling() -> None:

@@ -27,7 +27,7 @@ def test_what_the_user_set_is_left_alone(installed: None, tmp_path: Path) -> Non
     environ = dict.fromkeys(VARIABLES, "mine")
     assert caches.prepare(tmp_path, environ) == {}
     assert environ == dict.fromkeys(VARIABLES, "mine")
-    assert {one.reason for one in caches.plan(tmp_path, environ)} == {"you set it"}
+    assert {one.reason for one in caches.plan(tmp_path, environ)} == {"already set"}
 
 
 def test_an_empty_variable_is_a_choice_too(installed: None, tmp_path: Path) -> None:

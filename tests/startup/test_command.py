@@ -39,7 +39,7 @@ def test_before_any_run_nothing_is_known(capsys: pytest.CaptureFixture[str]) -> 
     assert found["program"] is None and found["unknown"]["program"]
     assert {one["variable"] for one in found["caches"]} > {"CUDA_MODULE_LOADING"}
     assert main(["startup"]) == 3
-    assert "no start-up is recorded yet" in capsys.readouterr().out
+    assert "no start-up has been recorded yet" in capsys.readouterr().out
 
 
 def test_a_run_is_told_afterwards(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_run_is_told_afterwards(capsys: pytest.CaptureFixture[str], tmp_path: 
     )
     main(["startup"])
     text = capsys.readouterr().out
-    assert "program.py, which ended" in text and "not used" in text
+    assert "program.py, ended" in text and "not used" in text
 
 
 def test_deferred_imports_are_told_and_measured(
@@ -71,19 +71,21 @@ def test_deferred_imports_are_told_and_measured(
     pytest.importorskip("sympy")
     (tmp_path / "program.py").write_text("import sympy\nimport scipy\nprint(scipy.__version__)\n")
     done = started(*RUN, "--lazy-imports", "program.py", folder=tmp_path)
-    assert "imports that were never needed: sympy" in done.stderr
-    assert "'gpuforge startup --measure' says what that saves" in done.stderr
-    assert "scipy was imported when it was used, at" in done.stderr
+    assert "imports that were not needed: sympy" in done.stderr
+    assert "run 'gpuforge startup --measure' to see what that saves" in done.stderr
+    assert "scipy was imported when it was first used, at" in done.stderr
     assert "program.py:3" in done.stderr
     status, found = document(capsys)
     sympy, scipy = found["imports"]
     assert status == 0 and (sympy["module"], scipy["module"]) == ("sympy", "scipy")
-    assert sympy["saved_seconds"] is None and "never measured" in sympy["unknown"]["saved_seconds"]
+    assert (
+        sympy["saved_seconds"] is None and "was not measured" in sympy["unknown"]["saved_seconds"]
+    )
     assert scipy["saved_seconds"] == 0.0 and scipy["used_at"].endswith("program.py:3")
     _, found = document(capsys, "--measure")
     assert found["imports"][0]["saved_seconds"] > 0
     again = started(*RUN, "--lazy-imports", "program.py", folder=tmp_path)
-    assert "never needed: sympy; importing them took" in again.stderr
+    assert "not needed: sympy; importing them took" in again.stderr
 
 
 def test_lazy_imports_by_a_variable_and_in_code(tmp_path: Path) -> None:
@@ -106,7 +108,7 @@ def test_lazy_imports_by_a_variable_and_in_code(tmp_path: Path) -> None:
 
 
 def test_a_library_that_must_not_be_deferred_is_refused_with_the_reason() -> None:
-    with pytest.raises(InvalidSettings, match="mpi4py cannot be deferred: MPI begins"):
+    with pytest.raises(InvalidSettings, match="mpi4py cannot be deferred: MPI starts"):
         gf.lazy_imports(["mpi4py"])
 
 
@@ -138,17 +140,20 @@ def test_validation_compares_in_turns_and_ends_in_time(capsys: pytest.CaptureFix
     for one in found:
         assert not one.differs
         assert len(one.baseline) - len(one.optimised) in (0, 1)
-    assert "does not use it" in found[0].text()
+    assert "without using it" in found[0].text()
 
 
 def test_validation_says_what_it_could_not_do() -> None:
-    late = Comparison("something", reason="time was up before both forms had run")
-    assert late.text() == "something: not measured: time was up before both forms had run"
+    late = Comparison("something", reason="the time limit was reached before both forms had run")
+    assert (
+        late.text()
+        == "something: not measured: the time limit was reached before both forms had run"
+    )
     assert late.document()["same_result"] is None
     apart = Comparison("it", [2.0, 3.0, 3.0], [1.0, 1.5, 1.0], {"same"})
-    assert "3 runs of each in turns: faster in every run" in apart.text()
+    assert "3 runs each: faster in every run" in apart.text()
     once = Comparison("it", [2.0], [1.0], {"same"})
-    assert "1 run of each in turns: too few runs to show a gain" in once.text()
+    assert "1 run each: too few runs to show a gain" in once.text()
     overlap = Comparison("it", [2.0, 3.0, 3.0], [1.0, 2.5, 1.0], {"a", "b"})
     assert "no gain is shown" in overlap.text() and "DIFFERENT results" in overlap.text()
 

@@ -100,7 +100,7 @@ class RunPip:
             if "no such option" not in str(error):
                 raise
             hint = f"upgrade it: {self.argv[0]} -m pip install --upgrade pip"
-            raise PlanRefused("pip before 22.2 cannot tell what it would do", hint=hint) from None
+            raise PlanRefused("pip before 22.2 cannot show what it would do", hint=hint) from None
         return tuple(
             Resolved(
                 item["metadata"]["name"],

@@ -102,7 +102,7 @@ def _keep_state(plan: Plan) -> UndoRecord:
         existing = next(p for p in (home, *home.parents) if p.exists())
         if (free := shutil.disk_usage(existing).free) < size:
             raise PlanRefused(
-                f"not enough disk space to make this undoable: {format_bytes(size)} are needed "
+                f"not enough disk space for an undo copy: {format_bytes(size)} are needed "
                 f"on the disk of {existing}, {format_bytes(free)} are free",
                 hint="free some space there, then run the command again",
             )
@@ -126,7 +126,7 @@ def _check_kept(record: UndoRecord) -> None:
         if not Path(store).is_dir():
             raise PlanRefused(
                 f"the saved copy of {target} is missing from {store}",
-                hint="the environment was probably removed or created anew",
+                hint="the environment was probably removed or recreated",
             )
 
 
@@ -139,7 +139,7 @@ def _check_unchanged(record: UndoRecord) -> None:
         raise PlanRefused(
             f"{target} was changed by something else after the repair"
             + (f" ({shown})" if shown else " (files were removed)"),
-            hint="add --yes to undo the repair anyway and lose those changes",
+            hint="add --yes to undo the repair and lose those changes",
         )
 
 

@@ -99,7 +99,7 @@ class PythonEnvironment:
             return gone or f"{self.prefix} contains no Python"
         own = self.python.resolve().is_relative_to(self.prefix.resolve())
         if self.kind == "system Python" and (self.prefix / "bin/activate").is_file() and not own:
-            return f"{self.prefix} has no pyvenv.cfg: its Python does not see its packages"
+            return f"{self.prefix} has no pyvenv.cfg, so its Python cannot import its packages"
         target = re.search(r"python(3\.\d+)", self.python.resolve().name)
         written = ".".join(self.version.split(".")[:2])
         if target and written and target[1] != written:

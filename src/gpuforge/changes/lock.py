@@ -31,7 +31,7 @@ def change_lock() -> Iterator[int]:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise PlanRefused(f"the record of repairs cannot be written in {folder}: {error}") from None
+        raise PlanRefused(f"cannot record repairs in {folder}: {error}") from None
     try:
         _lock(descriptor)
         yield descriptor
@@ -52,7 +52,7 @@ def _lock(descriptor: int) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise PlanRefused(
-                    "another repair is still running: pip, or another gpuforge doctor",
+                    "another repair (pip or gpuforge doctor) is still running",
                     hint="wait until it has finished, then run the command again",
                 ) from None
             time.sleep(_STEP_SECONDS)

@@ -100,7 +100,7 @@ def find_record(name: str) -> UndoRecord:
         raise WorkloadError(f"{path} cannot be read: {error.strerror}", hint=hint) from None
     except ValueError as error:
         hint = (
-            "gpuforge cannot undo this repair; what it kept of the state before is in "
+            "gpuforge cannot undo this repair; the saved state is in "
             f"{path.parent}: copy it back by hand, or delete that folder if the environment works"
         )
         raise WorkloadError(f"{path} is damaged: {error}", hint=hint) from None

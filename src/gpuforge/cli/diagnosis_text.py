@@ -23,13 +23,13 @@ def render_short(answer: Explanation) -> str:
         return ""
     lines = [f"gpuforge: {match.title} ({match.confidence:.0%} sure)"]
     lines += [f"  {step}" for step in match.steps[:STEPS_IN_SHORT]]
-    return "\n".join([*lines, f"  more: gpuforge explain {match.cause}"])
+    return "\n".join([*lines, f"more: gpuforge explain {match.cause}"])
 
 
 def render_page(error: KnownError, steps: tuple[str, ...]) -> str:
     """Return the text about one cause."""
-    repair = f"repaired by: gpuforge doctor {error.cause} --fix"
-    fix = repair if error.repaired_by else "doctor has no repair for it"
+    repair = f"repair: gpuforge doctor {error.cause} --fix"
+    fix = repair if error.repaired_by else "no automatic repair"
     head = [error.title, f"{error.cause}, {error.area}, {error.severity}; {fix}", "", error.summary]
     return "\n".join([*head, "", *numbered(steps), "", f"Source: {error.source}"])
 
@@ -41,7 +41,7 @@ def render_report(report: Report) -> str:
     counts = [
         f"{len(found)} {state}" for state in SEVEREST_FIRST if (found := report.having(state))
     ]
-    network = "" if report.network_checked else "; the network was not checked (--network)"
+    network = "" if report.network_checked else "; the network was not checked (use --network)"
     return "\n".join([*blocks, "", f"{', '.join(counts) or 'nothing was checked'}{network}"])
 
 
@@ -59,7 +59,7 @@ def _finding(finding: Finding) -> str:
     lines += [f"         {text}" for text in finding.evidence]
     lines += [f"         {line.strip()}" for line in numbered(finding.steps)]
     if finding.repair:
-        lines.append(f"         safe repair: gpuforge doctor --fix {_repaired_as(finding)}")
+        lines.append(f"         to repair it: gpuforge doctor --fix {_repaired_as(finding)}")
     return "\n".join(lines)
 
 

@@ -44,7 +44,7 @@ def _without_module(error: ModuleNotFoundError) -> GpuForgeError:
         text = f"gpuforge needs the package {package}, which is not installed"
         return GpuForgeError(text, hint=f"run 'python -m pip install {package}'")
     if home and error.name in sys.stdlib_module_names:
-        text = f"{error}: PYTHONHOME={home} names the library of another Python"
+        text = f"{error}: PYTHONHOME={home} points to the standard library of another Python"
         return GpuForgeError(text, hint="unset PYTHONHOME")
     raise error
 
@@ -105,7 +105,7 @@ def _open_log(*, verbose: bool, strict: bool) -> None:
         loaded = settings.load(flags=flags, strict=strict)
     except InvalidSettings as error:
         log.open_log(settings.Settings(verbose=verbose))
-        log.logger().info("settings left out: %s", error)
+        log.logger().info("settings not used: %s", error)
         return
     log.open_log(loaded.settings)
     for problem in loaded.problems:

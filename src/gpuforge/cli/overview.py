@@ -48,7 +48,7 @@ def health(machine: Machine) -> str:
         return f"{machine.error.vendor}: {machine.error.message}"
     if machine.failures:
         names = ", ".join(sorted({failure.vendor for failure in machine.failures}))
-        return f"the GPUs shown work; the {names} driver could not be read"
+        return f"the listed GPUs work; the {names} driver could not be read"
     if machine.hidden and not machine.devices:
         return f"all GPUs are hidden by {', '.join(machine.visibility)}"
     return "no problem found" if machine.devices else "no GPU found; programs run on the CPU"

@@ -126,7 +126,7 @@ def replace_this_process(program: Program, variables: Mapping[str, str]) -> NoRe
     """
     if sys.flags.ignore_environment:
         raise WorkloadError(
-            "'python -E' and 'python -I' ignore the environment variables that gpuforge needs",
+            "'python -E' and 'python -I' ignore environment variables that gpuforge needs",
             hint="start gpuforge without these options",
         )
     command = [sys.executable, *interpreter_options(sys.orig_argv), *program.arguments]

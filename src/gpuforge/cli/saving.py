@@ -20,7 +20,7 @@ def begin(path: str, *, peaks: bool = False) -> None:
     try:
         recording.start()
     except GpuForgeError as error:
-        render.last_words(f"gpuforge: no profile is kept: {error}")
+        render.last_words(f"gpuforge: no profile was saved: {error}")
         return
     atexit.register(_end, recording, path, os.path.relpath(path), os.getpid())
 
@@ -32,7 +32,7 @@ def _end(recording: Recording, path: str, shown: str, process: int) -> None:
     said = recording.problem
     if not said:
         try:
-            said = f"{format_bytes(os.path.getsize(path))}; see it with 'gpuforge report {shown}'"
+            said = f"{format_bytes(os.path.getsize(path))}; show it with 'gpuforge report {shown}'"
         except OSError as error:
-            said = f"{shown} is not there any more: {error.strerror}"
+            said = f"{shown} no longer exists: {error.strerror}"
     render.last_words(f"gpuforge: profile: {said}")

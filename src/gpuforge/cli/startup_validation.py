@@ -83,10 +83,10 @@ class Comparison:
         elif max(self.optimised) < min(self.baseline):
             verdict = "faster in every run"
         else:
-            verdict = "the runs overlap: no gain is shown"
+            verdict = "the times overlap: no gain is shown"
         return (
             f"{self.question}: {result}\n  without {_spread(self.baseline)}, with"
-            f" {_spread(self.optimised)}, {runs} {'run' if runs == 1 else 'runs'} of each in turns:"
+            f" {_spread(self.optimised)}, {runs} {'run' if runs == 1 else 'runs'} each:"
             f" {verdict}"
         )
 
@@ -119,7 +119,7 @@ def measure_imports(names: list[str]) -> dict[str, float]:
 
 def _lazy_imports(folder: Path, ends: float) -> Comparison:
     name = next((name for name in IMPORTS if name in HEAVY and find_spec(name)), "")
-    made = Comparison(f"a program that imports {name or 'a library'} and does not use it")
+    made = Comparison(f"a program that imports {name or 'a library'} without using it")
     if not name:
         made.reason = f"none of {', '.join(IMPORTS)} is installed"
         return made
@@ -137,7 +137,7 @@ def _lazy_imports(folder: Path, ends: float) -> Comparison:
 
 def _warmup(folder: Path, ends: float) -> Comparison:
     name = next((name for name in LIBRARIES if find_spec(name)), "")
-    made = Comparison(f"the first call on {name or 'a library'}, warmed up or not")
+    made = Comparison(f"the first call on {name or 'a library'}, with and without warm-up")
     if not name:
         made.reason = f"none of {', '.join(LIBRARIES)} is installed"
         return made
@@ -161,7 +161,7 @@ def _alternate(made: Comparison, ends: float, baseline: Any, optimised: Any) -> 
                 made.outputs.add(out)
                 times.append(seconds)
     except subprocess.TimeoutExpired:
-        made.reason = "time was up before both forms had run"
+        made.reason = "the time limit was reached before both forms had run"
     except subprocess.CalledProcessError as error:
         made.outputs.add(f"exit status {error.returncode}")
         made.reason = f"a program failed: {(error.stderr or '').strip()[-200:]}"

@@ -46,18 +46,18 @@ def render_imports() -> list[str]:
     saved = [known[name] for name in unused if name in known]
     lines = []
     if unused:
-        text = f"imports that were never needed: {', '.join(unused)}"
+        text = f"imports that were not needed: {', '.join(unused)}"
         if saved:
             text += f"; importing {_these(unused, known)} took {format_seconds(sum(saved))} before"
         if len(saved) < len(unused):
-            text += "; 'gpuforge startup --measure' says what that saves"
+            text += "; run 'gpuforge startup --measure' to see what that saves"
         lines.append(text)
     for name, one in libraries.items():
         if one.failure:
-            lines.append(f"{name} failed when it was first used, at {one.used_at}: {one.failure};"
-                         " it is imported at once from now on")  # fmt: skip
+            lines.append(f"the deferred import of {name} failed at {one.used_at}: {one.failure};"
+                         "from now on it is not deferred")  # fmt: skip
         elif one.seconds is not None:
-            lines.append(f"{name} was imported when it was used, at {one.used_at}"
+            lines.append(f"{name} was imported when it was first used, at {one.used_at}"
                          f" ({format_seconds(one.seconds)})")  # fmt: skip
     return lines
 
@@ -114,12 +114,12 @@ def render_nothing_placed(wall_seconds: float, *, accelerated: bool = False) -> 
     """Return the text for a program that called no offloaded function."""
     if accelerated:
         return (
-            f"gpuforge: {format_seconds(wall_seconds)}; none of the program's own functions that "
-            "could be placed was called with NumPy arrays"
+            f"gpuforge: {format_seconds(wall_seconds)};the program called none of its  "
+            "functions that gpuforge can accelerate with NumPy arrays"
         )
     return (
-        f"gpuforge: {format_seconds(wall_seconds)}; no offloaded function was called\n"
-        "next: decorate a function that computes with arrays with @gpuforge.offload"
+        f"gpuforge: {format_seconds(wall_seconds)}; no offloaded functions were called\n"
+        "next: add the decorator @gpuforge.offload to a function that computes with arrays"
     )
 
 
@@ -161,5 +161,5 @@ def _placed(function: FunctionSummary) -> str:
         f"{backend} {calls}× {format_seconds(seconds)}"
         for backend, calls, seconds in function.placements
     ]
-    parts += [f"as written {calls}× ({reason})" for reason, calls in function.as_written]
+    parts += [f"called directly {calls}× ({reason})" for reason, calls in function.as_written]
     return ", ".join(parts) or "-"

@@ -82,7 +82,7 @@ def _cached(probe: LiveProbe, settings: Settings, refresh: bool) -> Machine:
         return replace(machine, elapsed_seconds=probe.clock() - started)
     machine = _detect(probe, settings, crumbs=folder)
     if cache.rebuilt:
-        note = "the cache was damaged and was rebuilt"
+        note = "the cache was damaged and has been rebuilt"
         machine = replace(machine, notes=(*machine.notes, note))
     if settings.detect_cache and not machine.failures:
         cache.put(probe, machine)

@@ -35,7 +35,7 @@ _PAIR = re.compile(
     r'"(\w[\w-]+)"\s*:\s*"([^"\n]{1,200})"|<key>(\w[\w-]+)</key>\s*<string>([^<]{1,200})'
 )
 UNIFIED = Absent("shared with the CPU")
-CEILING = Absent("only a ceiling on shared memory is shown")
+CEILING = Absent("only a limit on shared memory is shown")
 
 
 def detect(probe: Probe) -> Seen:

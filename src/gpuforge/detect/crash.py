@@ -57,7 +57,7 @@ def in_child(vendor: str, seconds: float, left: list[Path]) -> Seen:
         if isinstance(found, Seen):
             for path in left:
                 path.unlink(missing_ok=True)
-            found.notes.append(f"{vendor} ran in a child process: its last probe died")
+            found.notes.append(f"{vendor} runs in a child process: its last detection crashed")
             return found
     seen = Seen()
     if isinstance(output, Output):

@@ -8,14 +8,14 @@ from gpuforge.facts import Device, Machine, known
 def differences(before: Machine, after: Machine) -> list[str]:
     """Return a sentence for each change that matters to programs; live readings are ignored."""
     old, new = _devices(before), _devices(after)
-    found = [f"{_name(old[key])} went" for key in old if key not in new]
-    found += [f"{_name(new[key])} came" for key in new if key not in old]
+    found = [f"{_name(old[key])} disappeared" for key in old if key not in new]
+    found += [f"{_name(new[key])} appeared" for key in new if key not in old]
     for key in old.keys() & new.keys():
         was, now = _driver(old[key]), _driver(new[key])
         if was != now:
-            found.append(f"{_name(new[key])}: driver {was} became {now}")
+            found.append(f"{_name(new[key])}: driver changed from {was} to {now}")
     faults, seen = ({(f.vendor, f.kind): f.message for f in m.failures} for m in (before, after))
-    found += [f"{vendor} works again, no {kind}" for vendor, kind in faults.keys() - seen.keys()]
+    found += [f"{vendor}: {kind} is resolved" for vendor, kind in faults.keys() - seen.keys()]
     found += [f"{key[0]} fails: {key[1]}: {seen[key]}" for key in seen.keys() - faults.keys()]
     return sorted(found)
 

@@ -151,7 +151,7 @@ def _cloud_instance(probe: Probe) -> Reading[str]:
     match = re.search(
         r'"(?:instance[_-]type|vmSize|machine[_-]type|shape)"\s*:\s*"([^"]{1,80})"', text
     )
-    return match[1].rpartition("/")[2] if match else Absent("no file names an instance type")
+    return match[1].rpartition("/")[2] if match else Absent("no file shows an instance type")
 
 
 def _mac(probe: Probe) -> Host:

@@ -82,7 +82,7 @@ def detect_machine(
     for task in tasks.values():
         task.join(max(0.0, deadline - probe.clock()))
     seen = [task.result(vendor_seconds) for name, task in tasks.items() if name != "host"]
-    lost = [f"detector {one.name} does not load: {one.reason}" for one in loaded.failures]
+    lost = [f"cannot load detector {one.name}: {one.reason}" for one in loaded.failures]
     seen.append(Seen(notes=lost))
     machine = assemble(seen, memory, host.found if isinstance(host.found, Host) else Host())
     timings = {name: task.seconds for name, task in tasks.items() if task.seconds is not None}

@@ -53,7 +53,7 @@ def _ask_nvml(seen: Seen, probe: Probe) -> bool:
             try:
                 return NVIDIA.add(seen, nvml.read(library), "nvml")
             except ImportError as error:
-                seen.notes.append(f"NVML was not asked: {error}")
+                seen.notes.append(f"NVML was not used: {error}")
                 return False
     return False
 

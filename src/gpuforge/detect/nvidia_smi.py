@@ -27,7 +27,7 @@ from gpuforge.detect.notation import (
 from gpuforge.detect.report import Report, first_error
 from gpuforge.facts import Absent
 
-UNIFIED = Absent("shared with the CPU: nvidia-smi shows no memory of the GPU's own")
+UNIFIED = Absent("shared with the CPU: nvidia-smi shows no dedicated GPU memory")
 GPUS_AT_MOST = 1024
 PRODUCT = re.compile(r"\b(NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|RTX|GTX)\b")
 

@@ -117,7 +117,7 @@ def _partitions(nvml: Any, handle: Any) -> tuple[str, ...] | Failed | None:
         return ()
     count = _query(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle)
     if count is None:
-        return Failed("NVML does not say how many MIG devices there are")
+        return Failed("NVML does not report the number of MIG devices")
     names = []
     for index in range(min(count, PARTS_AT_MOST)):
         part = _query(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)

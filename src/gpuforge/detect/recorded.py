@@ -26,5 +26,5 @@ def detect(probe: Probe) -> Seen:
                     reader.read(output.stdout, output.source, seen)
                 except Exception as error:  # noqa: BLE001 - one reader must not hide the others
                     seen.notes.append(f"reader {name} failed: {type(error).__name__}: {error}")
-    seen.notes += [f"reader {one.name} does not load: {one.reason}" for one in readers.failures]
+    seen.notes += [(f"cannot load reader {one.name}: {one.reason}") for one in readers.failures]
     return seen

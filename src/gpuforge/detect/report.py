@@ -68,7 +68,7 @@ class Teller:
                 said = f"{output.source}: status {output.status}: {words[:200]}"
                 report.error = ("tool_failed", said)
             elif words and not re.search(self.speech, text):
-                said = f"{output.source} is no output of the tool: {words[:200]}"
+                said = f"{output.source} is not output of the tool: {words[:200]}"
                 report.error = ("tool_failed", said)
         return self.add(seen, report, output.source)
 

@@ -136,9 +136,9 @@ def _compute(row: dict[str, Any]) -> Part:
 
 
 def _framework(row: dict[str, Any]) -> Part:
-    words = {1: "current PyTorch builds serve it", 0.5: "older builds or an override only"}
+    words = {1: "in current PyTorch builds", 0.5: "only in older builds or with an override"}
     value = float(row.get("framework", 0.0))
-    return Part("framework", value, words.get(value, "no PyTorch build serves it"))
+    return Part("framework", value, words.get(value, "in no PyTorch build"))
 
 
 def bandwidth_of(device: Device) -> int | None:
@@ -157,7 +157,7 @@ def _bandwidth(device: Device) -> Part:
         return Part("bandwidth", value, f"{rate} GB/s")
     if known(device.integrated) is True:
         return Part("bandwidth", 0.0, "shares the memory bus of the CPU")
-    return Part("bandwidth", None, "not in the table, left out")
+    return Part("bandwidth", None, "not in the table; not counted")
 
 
 def _health(device: Device) -> Part:
@@ -166,8 +166,8 @@ def _health(device: Device) -> Part:
         return Part("health", 0.1, driver.reason)
     if isinstance(driver, Absent):
         apple = device.vendor == "apple"
-        return Part("health", 1.0 if apple else 0.9, "macOS's own" if apple else driver.reason)
+        return Part("health", 1.0 if apple else 0.9, "part of macOS" if apple else driver.reason)
     if driver.name in IDLE_DRIVERS:
-        return Part("health", 0.1, f"{driver.name} does not compute")
+        return Part("health", 0.1, f"{driver.name} cannot be used for computing")
     version = known(driver.version)
     return Part("health", 1.0, f"{driver.name} {version or '(version not shown)'}")

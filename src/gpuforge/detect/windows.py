@@ -33,7 +33,7 @@ CLASS_KEY = r"HKLM\SYSTEM\CurrentControlSet\Control\Class\{4d36e968-e325-11ce-bf
 CIM = "Get-CimInstance Win32_VideoController | ConvertTo-Json"
 # Drivers saturate the 32-bit field at the last MiB or page below 4 GiB.
 CAPPED_FROM_BYTES = 2**32 - 2**21
-CAPPED = Absent("AdapterRAM holds at most 4 GiB: the size may be larger")
+CAPPED = Absent("AdapterRAM shows at most 4 GiB: the memory may be larger")
 SHARED = Absent("shared with the CPU")
 # A listing of adapters has at least one of these; other WMI listings have none.
 KEYS = {"PNPDeviceID", "AdapterRAM", "VideoProcessor", "Name", "Caption"}

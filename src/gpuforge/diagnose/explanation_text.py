@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gpuforge.diagnose.explanation import Explanation, Match
 
-NOT_NAMED = "No known cause is recognised in the text."
-EMPTY = "The text is empty, or binary: there is nothing to explain."
+NOT_NAMED = "No known cause was found in the text."
+EMPTY = "The text is empty or binary; there is nothing to explain."
 
 
 def render_explanation(answer: Explanation) -> str:
@@ -19,11 +19,11 @@ def render_explanation(answer: Explanation) -> str:
         lines = "line" if answer.lines_read == 1 else "lines"
         return f"{NOT_NAMED} ({answer.lines_read} {lines} read)"
     named = answer.matches[0] if answer.cause else None
-    parts = [_full(named)] if named else [f"{NOT_NAMED} The nearest ones:"]
+    parts = [_full(named)] if named else [f"{NOT_NAMED}The closest:"]
     others = answer.matches[1:] if named else answer.matches
     if others:
         parts.append("\n".join(
-            [*(["Less likely, or a consequence:"] if named else []),
+            [*(["Less likely, or consequences:"] if named else []),
              *(f"  {m.confidence:4.0%}  {m.cause}: {m.title}" for m in others)]
         ))  # fmt: skip
     return "\n\n".join(parts)
@@ -37,7 +37,7 @@ def _full(match: Match) -> str:
         lines.append(f"  {where}: {evidence.text}")
     lines += ["", "What to do:", *numbered(match.steps)]
     if match.safe_fix:
-        lines.append(f"  'gpuforge doctor {match.cause} --fix' repairs it if it finds it here.")
+        lines.append(f"  To repair it on this machine: gpuforge doctor {match.cause} --fix")
     return "\n".join([*lines, f"Source: {match.source}"])
 
 

@@ -81,7 +81,7 @@ def _offered(finding: Finding, site: Site) -> Finding:
     # Commands that would change a system Python are not shown.
     commands = "; ".join(action.command for action in finding.repair)
     by_hand = "" if site.environment.refusal else f" By hand: {commands}"
-    step = f"gpuforge does not repair this: {reason}.{by_hand}"
+    step = f"gpuforge cannot repair this: {reason}.{by_hand}"
     return replace(finding, repair=(), steps=(*finding.steps, step))
 
 
@@ -100,7 +100,7 @@ def _causes_among(
 
 
 def _not_checkable(cause: str) -> Finding:
-    message = f"no check looks for {cause}; only error messages show it: gpuforge explain LOG"
+    message = f"no check detects {cause}; find it in an error message with: gpuforge explain LOG"
     return Finding("skipped", message, cause, check="known causes")
 
 
@@ -121,9 +121,9 @@ def _is_slow(check: ModuleType) -> bool:
 
 def _run(name: str, check: ModuleType, site: Site, *, named: bool) -> list[Finding]:
     if getattr(check, "NETWORK", False) and not site.network:
-        return [Finding("skipped", "not checked: needs --network", check=name)]
+        return [Finding("skipped", "not checked: it needs the network; add --network", check=name)]
     if _is_slow(check) and not named and not site.network:
-        reason = f"not checked: takes seconds, run 'gpuforge doctor {name}'"
+        reason = f"not checked: it takes seconds; run 'gpuforge doctor {name}'"
         return [Finding("skipped", reason, check=name)]
     started = site.probe.clock()
     with log.phase(f"check {name}"):
@@ -147,5 +147,5 @@ def _within(seconds: float, name: str, answers: Iterator[Finding]) -> list[Findi
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
-        return [Finding("unknown", f"no answer within {seconds:g} s")]
-    return found or [Finding("unknown", "the check gave no answer")]
+        return [Finding("unknown", f"the check did not finish within {seconds:g} s")]
+    return found or [Finding("unknown", "the check returned no result")]

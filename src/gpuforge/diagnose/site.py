@@ -18,7 +18,7 @@ from gpuforge.probe import LiveProbe, Probe
 if TYPE_CHECKING:
     from gpuforge.diagnose.requirement import Requirements, Unmet
 
-NOT_RECORDED = Absent("a recorded machine does not show it")
+NOT_RECORDED = Absent("a recording of a machine does not contain this")
 
 
 class BuildPlanner(Protocol):
@@ -78,7 +78,7 @@ class Site:
         if not self.live:
             return NOT_RECORDED
         folders = self.environment.folders
-        return folders[0] if folders else Absent(f"{self.environment.prefix} holds no packages")
+        return folders[0] if folders else Absent(f"{self.environment.prefix} contains no packages")
 
     @cached_property
     def distributions(self) -> tuple[Distribution, ...]:

@@ -122,7 +122,7 @@ def _best(machine: Machine, wanted: str, *, cpu_only: bool) -> tuple[Profile, Fi
         return choose(there, wanted), fits[wanted]
     met = [p for p in there.values() if fits[p.name].met]
     if not met:
-        raise EnvironmentMismatch("this machine has too little memory for every profile")
+        raise EnvironmentMismatch("this machine has too little memory for all profiles")
     best = min(met, key=lambda p: (-fits[p.name].score, -p.minimum_memory_gb, p.name))
     return best, fits[best.name]
 

@@ -98,7 +98,7 @@ def _place(
     suffix = _CUDA_SUFFIX.search(key)
     if suffix and build.cuda_major is None:
         return (
-            f"{requirement} is left out: it is for CUDA, the environment is for {build.accelerator}"
+            f"{requirement} is omitted: it is for CUDA, the environment is for {build.accelerator}"
         )
     if suffix and int(suffix[1]) != build.cuda_major:
         return Refusal(
@@ -146,11 +146,11 @@ def _of_torch(
     """Return a package restricted to releases that work with this torch, or why it is left out."""
     if target.platform not in pair.get("platforms", (target.platform,)):
         return (
-            f"{requirement} is left out: the releases for torch {build.version} "
+            f"{requirement} is omitted: the releases for torch {build.version} "
             f"have no wheel for {target.platform}"
         )
     chosen = _bounded(parse_requirement(pair["requirement"]), requirement)
-    return Package(str(chosen), f"the releases that work with torch {build.version}")
+    return Package(str(chosen), f"a release that works with torch {build.version}")
 
 
 def _companion_name(key: str) -> str | None:
@@ -179,7 +179,7 @@ def _companion(
         )
         return Package(str(chosen), f"{by_table} ({entry['source']})" if changed else by_table)
     why = "; ".join(dict.fromkeys(reasons)) or f"it has no build for {build.accelerator}"
-    return f"{requirement} is left out: {why}"
+    return f"{requirement} is omitted: {why}"
 
 
 def _kind(build: Build) -> str:
@@ -250,7 +250,7 @@ def _keep_one_wheel_a_module(found: Gathered) -> None:
         for name in present[1:]:
             found.packages = [p for p in found.packages if p.key != name]
             found.warnings.append(
-                f"{name} is left out: it and {present[0]} both install the module {entry['name']}"
+                f"{name} is omitted: it and {present[0]} both install the module {entry['name']}"
             )
 
 

@@ -124,7 +124,7 @@ def _resolve_both(
         try:
             return _resolve(installer, folder, both, sources), ""
         except EnvironmentMismatch as error:
-            without = f"the plan resolves only without it ({error})"
+            without = f"the packages can be resolved only without it ({error})"
     return _resolve(installer, folder, plan, sources), without
 
 

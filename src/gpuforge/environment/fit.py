@@ -57,7 +57,7 @@ def _on_device(machine: Machine, device: Device, profile: Profile) -> Fit:
     memory = shown if shown is not None else _least_memory(device)
     share = memory / need if need else 2.0
     told = "" if shown is not None else "at least "
-    amount = f"{told}{memory / _GB:.3g} GB of {name}, {profile.minimum_memory_gb:g} GB needed"
+    amount = f"{name} has {told}{memory / _GB:.3g} GB, {profile.minimum_memory_gb:g} GB needed"
     if share < 1:
         return Fit(int(_UNMET_LIMIT * share), False, name, f"too little memory: {amount}")
     score = 50 + 25 * min(1.0, share - 1) + _generation(device)

@@ -76,8 +76,8 @@ def checks(operations: Operations) -> list[tuple[str, Callable[[], str]]]:
     def memory() -> str:
         last = float(operations.allocate(MEMORY_BYTES // 4))
         if last != 1.0:
-            raise ArithmeticError(f"memory that was filled with 1 holds {last}")
-        return f"{MEMORY_BYTES} bytes filled and read"
+            raise ArithmeticError(f"memory filled with 1 contains {last}")
+        return f"filled and read {MEMORY_BYTES} bytes"
 
     named = {"kernel": kernel, "convolution": convolution, "memory": memory}
     return [("device", operations.device), *named.items()]

@@ -42,7 +42,7 @@ def obstacle(build: Build | None, python: str) -> str:
     if parse_version(python) < parse_version(_LEAST_PYTHON):
         return f"it needs Python {_LEAST_PYTHON} or newer"
     if not requirements():
-        return "nothing tells what this copy of it needs"
+        return "the requirements of this copy are unknown"
     ours = next((text for text in requirements() if text.startswith("numpy")), "")
     bound = re.search(r"<([\d.]+)", build.numpy) if build else None
     if build and bound and parse_version(bound[1]) <= parse_version(ours):

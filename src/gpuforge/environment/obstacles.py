@@ -132,7 +132,7 @@ def _nvidia(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:
     elif major not in cuda.majors(driver, kind):
         if at_least(driver, need):
             need = cuda.minimum_driver(major or 0, kind) or need
-        yield Obstacle("driver", f"driver {driver} does not run CUDA {major}", need)
+        yield Obstacle("driver", f"driver {driver} does not support CUDA {major}", need)
     yield from _kernels(build, device, driver, kind)
     for have in capabilities(device) if major and build.cudnn not in ("", "any") else ():
         last = cuda.last_cudnn(have, major or 0)
@@ -165,16 +165,16 @@ def _kernels_for(
             yield Obstacle("driver", f"driver {driver} is too old to compile its PTX", need)
         else:
             held = ", ".join(build.codes)
-            yield Obstacle("device", f"no kernels for compute capability {have} (it has {held})")
+            yield Obstacle("device", f"no kernels for compute capability {have}, only for {held}")
     elif not build.capability_min:
         yield Obstacle("device", f"it is unknown which GPUs {build.variant} was compiled for")
     elif not at_least(have, build.capability_min):
         yield Obstacle(
             "device",
-            f"compute capability {have} is below the {build.capability_min} that it needs",
+            f"it needs compute capability {build.capability_min} or higher; the GPU has {have}",
         )
     elif not cuda.runs_code(have, f"{have.split('.')[0]}.0", build.cuda):
-        yield Obstacle("device", f"server builds do not run on this Jetson ({have})")
+        yield Obstacle("device", f"builds for servers do not run on this Jetson ({have})")
 
 
 def _amd(build: Build, device: Device, target: Target) -> Iterator[Obstacle]:

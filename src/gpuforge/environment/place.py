@@ -124,7 +124,7 @@ class Place:
         finally:
             shutil.rmtree(part, ignore_errors=True)
         raise PlanRefused(
-            f"no name is free beside {self.path} to build it under: {self.staging} is taken",
+            f"cannot build {self.path}: the temporary folder {self.staging} already exists",
             hint=f"move {self.staging} away, or choose another folder with --path",
         )
 
@@ -141,7 +141,7 @@ class Place:
             return
         if owner != str(os.getpid()) and process_lives(owner):
             raise PlanRefused(
-                f"process {owner} is creating {self.path} now", hint="wait until it has ended"
+                f"process {owner} is creating {self.path} now", hint="wait until it has finished"
             )
         # Renamed first, so that an installer that is still running cannot write into it.
         aside = Path(tempfile.mkdtemp(prefix=".gpuforge-", dir=staging.parent))

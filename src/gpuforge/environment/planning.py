@@ -278,7 +278,7 @@ def _choose_accelerator(
     found = chosen(wish.framework, "cpu", (), target, wish.version)
     if isinstance(found, Refusal):
         return "cpu", found, []
-    unused = [f"CPU, not {a}: {r.reason}" for a, r in refused.items()]
+    unused = [f"the plan is for the CPU, not for {a}: {r.reason}" for a, r in refused.items()]
     if not machine.devices and machine.status == "driver_error":
         unused += [
             f"the {failure.vendor} GPU could not be read, and {wish.framework} has no build for it"

@@ -90,7 +90,7 @@ def _files_in(folder: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        logger("environment").warning("the profiles in %s are left out: %s", folder, error)
+        logger("environment").warning("the profiles in %s are not used: %s", folder, error)
         return []
 
 
@@ -172,7 +172,7 @@ def _extended(
         return table
     if base_name in seen or base_name == name:
         raise InvalidSettings(
-            f"{origin}: profiles extend each other in a circle: {' -> '.join((*seen, base_name))}"
+            f"{origin}: profiles extend each other in a cycle: {' -> '.join((*seen, base_name))}"
         )
     if base_name not in known:
         raise InvalidSettings(

@@ -54,7 +54,7 @@ def refresh_releases(cache: Path, today: date, *, index: str = "") -> dict[str, 
         stored.write(cache / FILE, text, parents=True)
     except OSError as error:
         raise PlanRefused(
-            f"the answers cannot be kept: {error}", hint="choose another folder with 'cache_folder'"
+            f"the list of releases cannot be saved: {error}", hint="set cache_folder to another one"
         ) from None
     return found
 

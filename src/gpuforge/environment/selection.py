@@ -33,11 +33,11 @@ ACCELERATOR_OF: dict[str, Accelerator] = {
     "apple": "metal",
 }
 _INSTRUCTIONS = {
-    "python": "use Python {need}",
-    "version": "use version {need}",
+    "python": "choose Python {need}",
+    "version": "choose version {need}",
     "driver": "install driver {need} or newer",
-    "system": "use a system with {need}",
-    "framework": "use {need}",
+    "system": "choose a system with {need}",
+    "framework": "choose {need}",
 }
 _EASIEST = ("python", "version", "framework", "driver", "system")
 
@@ -53,7 +53,7 @@ class Change:
     def __str__(self) -> str:
         if self.kind == "repair":
             return f"run '{self.need}' to find out why, then plan again"
-        return f"{_INSTRUCTIONS[self.kind].format(need=self.need)}: {self.brings} can be used then"
+        return f"{_INSTRUCTIONS[self.kind].format(need=self.need)} to use {self.brings}"
 
 
 @dataclass(frozen=True)

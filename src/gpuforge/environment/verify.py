@@ -95,7 +95,7 @@ def _framework_in(folder: Path) -> str:
     for framework in FRAMEWORKS:
         if PACKAGE[framework] in present:
             return framework
-    raise EnvironmentMismatch(f"{folder} holds none of {', '.join(PACKAGE.values())}")
+    raise EnvironmentMismatch(f"{folder} contains none of {', '.join(PACKAGE.values())}")
 
 
 def _ask(folder: Path, code: str, *arguments: str) -> Any:

@@ -41,7 +41,7 @@ class Pipeline:
         for step in self.steps:
             if not callable(step) or isinstance(step, type):
                 raise InvalidSettings(
-                    f"a pipeline is made of steps, not {step!r}", hint="write for example Flip()"
+                    f"a pipeline consists of steps, not {step!r}", hint="write for example Flip()"
                 )
         chosen = self.steps
 

@@ -61,10 +61,10 @@ def predictor_of(
         If ONNX Runtime is not installed, or the device is not available.
     """
     if numerics not in ("strict", "relaxed"):
-        raise InvalidSettings(f"numerics={numerics!r} is none of 'strict' and 'relaxed'")
+        raise InvalidSettings(f"numerics={numerics!r} is not 'strict' or 'relaxed'")
     whole = isinstance(batch, int) and not isinstance(batch, bool) and batch > 0
     if not (whole or batch == "auto"):
-        raise InvalidSettings(f"batch={batch!r} is neither 'auto' nor a number of items above 0")
+        raise InvalidSettings(f"batch={batch!r} is neither 'auto' nor a positive number of items")
     size = batch if isinstance(batch, int) else None
     return Inference(_open_model(model, device), _way_names(optimize), size, numerics == "relaxed")
 

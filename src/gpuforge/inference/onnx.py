@@ -44,7 +44,7 @@ class OnnxModel:
         if self._provider not in there:
             raise BackendUnavailable(
                 f"ONNX Runtime has no provider for device {device!r}; it has {', '.join(there)}",
-                hint="leave device= out, or install a build of ONNX Runtime for it",
+                hint="remove device=, or install a build of ONNX Runtime for it",
             )
         self.name = f"ONNX {Path(path).name} on {device or 'cpu'}"
         self._plain = self._session({})

@@ -151,7 +151,7 @@ class Inference:
     ) -> bool:
         """Return whether to predict these inputs in parts."""
         if count is None:
-            self._note("inputs are not split: their arrays do not agree on a number of items")
+            self._note("inputs are not split: their arrays have different numbers of items")
             return False
         if self._model.fixed_batch:
             return 0 < count != self._model.fixed_batch
@@ -161,8 +161,8 @@ class Inference:
             kind.splits = self._splits(kind, args, kwargs)
         if not kind.splits and self._requested_batch:
             raise WorkloadError(
-                f"{self._model.name} gives other results for parts of a batch than for the whole",
-                hint="leave batch= out: it then gets all items at once",
+                f"{self._model.name} gives different results for parts of a batch than for all",
+                hint="remove batch=: the model then gets all items at once",
             )
         return kind.splits
 
@@ -174,7 +174,7 @@ class Inference:
             alone = [self._plain(*tree.part(two, slice(at, at + 1))) for at in (0, 1)]
         except Exception as error:  # noqa: BLE001 - what it raises for the whole is the result
             if is_exhausted(error):
-                self._note("parts were not compared with a whole: memory is short for two items")
+                self._note("parts were not compared with the whole: two items need too much")
                 return True
             self._note(f"inputs are not split: two items alone fail ({type(error).__name__})")
             return False
@@ -197,7 +197,7 @@ class Inference:
         if count is None:
             raise DeviceOutOfMemory(
                 f"{self._model.name} has too little memory for these inputs: {trouble}",
-                hint="give it arrays of equal length, which can be split into parts",
+                hint="pass arrays of equal length, which can be split into parts",
             ) from trouble
         self._halve(kind, count, trouble)
         if not self._may_split(kind, args, kwargs, count):
@@ -248,7 +248,7 @@ class Inference:
     def _run(self, kind: _Kind) -> Run:
         """Return the function in use; the plain one if parameters changed since optimization."""
         if kind.way and kind.state != self._model.state():
-            self._note("parameters were changed since it was optimized: predicted plainly")
+            self._note("parameters changed after optimizing: the original model is used")
             kind.way, kind.run = {}, self._plain
         return kind.run
 

@@ -121,7 +121,7 @@ def _on(module: torch.nn.Module, device: str) -> torch.nn.Module:
         place = torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise BackendUnavailable(
-            f"PyTorch cannot use device {device!r}: {error}", hint="leave device= out"
+            f"PyTorch cannot use device {device!r}: {error}", hint="remove device="
         ) from error
     if all(one.device == place for one in (*module.parameters(), *module.buffers())):
         return module

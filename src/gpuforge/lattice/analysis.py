@@ -150,11 +150,11 @@ def computed(graph: Any, removed: NDArray[np.int64]) -> Analysis:
     if nodes > SOLVED_NODES:
         unknown["spectrum"] = _too_many(nodes, SOLVED_NODES)
     if components > 1:
-        unknown["diameter"] = f"the lattice falls into {components} pieces"
+        unknown["diameter"] = f"the lattice consists of {components} separate parts"
     elif nodes > SPREAD_NODES:
         unknown["diameter"] = _too_many(nodes, SPREAD_NODES)
     if components == 1 and nodes > 1:
-        unknown["connectivity"] = "it is computed for lattices without removed nodes only"
+        unknown["connectivity"] = "it is computed only for lattices without removed nodes"
     spectrum = None
     if nodes <= SOLVED_NODES:
         spectrum = _read_only(_eigenvalues(np.diag(degrees.astype(float)) - part.toarray()))

@@ -171,7 +171,7 @@ def batch(lattices: Iterable[Lattice], max_batch: int = 16) -> Batch:
     except TypeError:
         most = 0
     if most < 1:
-        raise InvalidSettings(f"max_batch is {max_batch!r}; expected a whole number from 1 on")
+        raise InvalidSettings(f"max_batch is {max_batch!r}; expected an integer of at least 1")
     return Batch(found, most)
 
 
@@ -179,7 +179,7 @@ def _parsed(operation: Operation) -> tuple[str, tuple[Any, ...], dict[str, Any]]
     parts = operation if isinstance(operation, tuple | list) else (operation,)
     if not parts or not isinstance(parts[0], str):
         raise WorkloadError(
-            f"{operation!r} is no operation: expected a name, or a tuple of a name and arguments",
+            f"{operation!r} is not an operation: expected a name or a tuple (name, arguments...)",
             hint="for instance ('shortest_path', 0, 99)",
         )
     name, *args = parts

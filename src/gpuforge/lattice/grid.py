@@ -66,9 +66,9 @@ class Lattice:
         self.removed: NDArray[np.int64] = np.unique(self.shape.several(removed))
         self.removed.flags.writeable = False
         if len(self.removed) == self.shape.nodes:
-            raise InvalidSettings("every node is removed; expected one left at least")
+            raise InvalidSettings("every node is removed; expected at least one to be left")
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise InvalidSettings(f"seed is {seed!r}; expected a whole number from 0 on")
+            raise InvalidSettings(f"seed is {seed!r}; expected an integer of at least 0")
         self._seed = seed
         if states is not None:
             self.states = _checked_states(states, self.shape)

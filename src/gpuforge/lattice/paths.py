@@ -50,6 +50,6 @@ def graph_path(graph: Any, start: int, end: int, *, weighted: bool) -> Path:
         if found[-1] == NOWHERE:
             raise WorkloadError(
                 f"there is no path from node {start} to node {end}: removed nodes separate them",
-                hint="analyze().components says into how many pieces the lattice falls",
+                hint="analyze().components is the number of separate parts of the lattice",
             )
     return Path(np.array(found[::-1], np.int64), int(costs[end]) if weighted else len(found) - 1)

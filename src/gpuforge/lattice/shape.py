@@ -42,7 +42,7 @@ class Shape:
         if made.nodes > MOST_NODES:
             raise InvalidSettings(
                 f"a lattice of {size}^{dimensions} nodes is too large: at most {MOST_NODES:,}",
-                hint="take fewer dimensions or a smaller size",
+                hint="use fewer dimensions or a smaller size",
             )
         return made
 
@@ -89,8 +89,8 @@ class Shape:
         wide = found.ndim == 2 and found.shape[1] == self.dimensions
         if found.dtype.kind not in "iu" or not (found.ndim == 1 or wide):
             raise WorkloadError(
-                f"{nodes!r} are no nodes: a node is an index or {self.dimensions} coordinates, all "
-                "whole numbers"
+                f"{nodes!r} are not nodes: a node is an index or {self.dimensions} integer "
+                "coordinates"
             )
         outside = (found < 0) | (found >= (self.size if wide else self.nodes))
         if outside.any():
@@ -117,5 +117,5 @@ def _count(name: str, value: Any) -> int:
     except TypeError:
         found = -1
     if found < 1:
-        raise InvalidSettings(f"{name} is {value!r}; expected a whole number from 1 on")
+        raise InvalidSettings(f"{name} is {value!r}; expected an integer of at least 1")
     return found

@@ -72,12 +72,12 @@ def _key(key: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     else:
         found = _integers("a key", key)
     if found.size == 0:
-        raise WorkloadError("the key is empty: expected one integer at least")
+        raise WorkloadError("the key is empty: expected at least one integer")
     if isinstance(key, (np.ndarray, np.generic, *BYTES)):
         if found.dtype != dtype:
             raise WorkloadError(
                 f"the key has dtype {found.dtype}, the data {dtype}: expected the same",
-                hint=f"key.astype({str(dtype)!r}), if its numbers fit",
+                hint=f"use key.astype({str(dtype)!r}) if its numbers fit",
             )
         return found
     limits = np.iinfo(dtype)

@@ -28,7 +28,7 @@ _VENDORS = {
     "cuda": ("nvidia", "amd"), "rocm": ("amd",), "mps": ("apple",), "xpu": ("intel",),
     "gpu": ("nvidia", "amd", "apple", "intel"),
 }  # fmt: skip
-NO_ARRAYS = Absent("no array of a finished call stays on a device")
+NO_ARRAYS = Absent("arrays of finished calls do not stay on a device")
 ORDER = Absent("which of several GPUs a backend's number means is certain only with"
                " CUDA_DEVICE_ORDER=PCI_BUS_ID and no visible-device variable")  # fmt: skip
 
@@ -117,7 +117,7 @@ def metrics(*, every: float | None = None) -> Metrics:
         If `every` is negative or not a number.
     """
     if every is not None and not (isinstance(every, int | float) and 0 <= every < float("inf")):
-        raise InvalidSettings(f"every={every!r} is not a number of seconds", hint="use 1.0, say")
+        raise InvalidSettings(f"every={every!r} is not a number of seconds", hint="use 1.0")
     if every is not None:
         _watch.repeat(every)
     return _watch.look()
@@ -178,7 +178,7 @@ class _Watch:
             from gpuforge.log import logger
 
             self._logs.discard(path)
-            logger("monitor").warning("%s is not written any more: %s", path, error)
+            logger("monitor").warning("%s is no longer written: %s", path, error)
 
     def repeat(self, seconds: float) -> None:
         """Take a sample every so many seconds from now on; 0 stops that."""

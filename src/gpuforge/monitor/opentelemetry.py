@@ -73,7 +73,7 @@ def start_export(newest: Callable[[], Sample | None]) -> MeterProvider:
         from opentelemetry.sdk.resources import Resource
     except ImportError as error:
         raise BackendUnavailable(
-            f"{VARIABLES[0]} is set, and OpenTelemetry cannot be imported: {error}",
+            f"{VARIABLES[0]} is set, but OpenTelemetry cannot be imported: {error}",
             hint=f"install it: {INSTALL}",
         ) from None
     reader = PeriodicExportingMetricReader(OTLPMetricExporter())

@@ -12,8 +12,8 @@ MOST_EVENTS = 50
 KINDS = {
     "warnings": "above the warning level",
     "criticals": "above the critical level",
-    "exhausted": "ran out, NumPy made the call",
-    "released": "kept memory given back",
+    "exhausted": "ran out; NumPy ran the call",
+    "released": "cached memory released",
 }
 
 

@@ -48,7 +48,7 @@ def screen(
     lines = [paint(fit(title + keys, width), "7")]
     body = [*_host(sample.host), *_devices(sample, height)]
     lines += [paint(fit(text, width), code) if code else fit(text, width) for text, code in body]
-    heading = "".join(f"{name:>{size}}" for name, size in _COLUMNS) + "  PROGRAM, what it does"
+    heading = "".join(f"{name:>{size}}" for name, size in _COLUMNS) + "  PROGRAM AND ACTIVITY"
     lines += ["", paint(fit(heading, width), "1")]
     lines += [fit(text, width) for text in _processes(sample, height - len(lines))]
     return lines[:height]
@@ -66,7 +66,7 @@ def _devices(sample: Sample, height: int) -> list[tuple[str, str]]:
 def _processes(sample: Sample, room: int) -> list[str]:
     """Return the lines of the processes, busiest first, and the number of those not shown."""
     if not sample.processes:
-        return ["no gpuforge process of this user is running"]
+        return ["no gpuforge processes of this user are running"]
     ones = sorted(sample.processes, key=lambda one: -(known(one.cpu_ratio) or 0.0))
     most = room if len(ones) <= room else max(0, room - 1)
     lines = [_process(one, sample.devices) for one in ones[:most]]

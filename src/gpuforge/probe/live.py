@@ -45,7 +45,7 @@ class LiveProbe(Probe):
         try:
             return os.readlink(path)
         except (OSError, ValueError) as error:
-            return Absent(f"{path} is no link: {error}")
+            return Absent(f"{path} is not a link: {error}")
 
     def find_program(self, name: str) -> Reading[str]:
         import shutil
@@ -72,7 +72,7 @@ class LiveProbe(Probe):
         try:
             return ctypes.CDLL(name)
         except OSError as error:
-            return Absent(f"library {name} does not load: {error}")
+            return Absent(f"the library {name} cannot be loaded: {error}")
 
     def clock(self) -> float:
         return time.monotonic()

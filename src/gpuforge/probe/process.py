@@ -47,7 +47,7 @@ def run(
         status = None
     if status is None or any(stream.is_alive() for stream in streams):
         _end(process)
-        return Failed(f"{name} did not end within {timeout:g} s", kind="timeout")
+        return Failed(f"{name} did not finish within {timeout:g} s", kind="timeout")
     out, error_text = (stream.text() for stream in streams)
     cut = any(stream.cut for stream in streams)
     return Output(status, out, error_text, cut, " ".join((name, *argv[1:])))

@@ -83,7 +83,7 @@ class RecordingProbe(Probe):
 
     def load_library(self, name: str) -> Reading[ctypes.CDLL]:
         if not self._libraries:
-            return Absent("a recording opens no libraries")
+            return Absent("libraries cannot be opened while recording")
         return self._probe.load_library(name)
 
     def clock(self) -> float:

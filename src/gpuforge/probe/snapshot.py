@@ -151,7 +151,7 @@ class SnapshotProbe(Probe):
             links += 1
             target = target.strip(" \r\n\0")
             if links > LINK_LIMIT or "\0" in target:
-                return Absent(f"{path} leads in a circle")
+                return Absent(f"{path} is a link that leads back to itself")
             done = [] if target.startswith("/") else done
             todo += [step for step in reversed(target.split("/")) if step not in ("", ".")]
         found = self._sysroot.joinpath(*done)

@@ -39,7 +39,7 @@ def exceeded(profile: Profile, limits: Mapping[str, int]) -> list[str]:
             continue
         words = name.replace("_", " ")
         if shown is None:
-            found.append(f"{words} could not be read: no backend that ran tells its memory")
+            found.append(f"{words} could not be read: no backend that ran reports its memory")
         elif shown > limit:
             number = format_bytes if name.endswith("bytes") else "{:,}".format
             found.append(f"{number(shown)} {words}, more than the limit of {number(limit)}")

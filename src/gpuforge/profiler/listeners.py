@@ -38,7 +38,7 @@ def _nvtx() -> trace.Listener | None:
     try:
         nvtx: Any = import_module("nvtx")
     except ImportError as error:
-        trace.tell(f"Nsight watches, but hears of no spans ({error}): pip install nvtx")
+        trace.tell(f"Nsight is active but receives no spans ({error}): pip install nvtx")
         return None
     return (lambda name: nvtx.start_range(message=name, domain="gpuforge")), nvtx.end_range, None
 
@@ -51,7 +51,7 @@ def _torch() -> trace.Listener | None:
     try:
         record, is_on = torch.profiler.record_function, torch.autograd._profiler_enabled
     except AttributeError:
-        trace.tell("PyTorch was being loaded as the profile began: its profiler hears of no spans")
+        trace.tell("PyTorch was still loading at the start: its profiler receives no spans")
         return None
 
     def begin(name: str) -> Any:

@@ -38,7 +38,7 @@ class _WithoutTools(LiveProbe):
     """This machine, read without starting any tool."""
 
     def run(self, argv: Sequence[str], *, timeout: float = 0.0) -> Reading[Output]:
-        return Absent("no tool is started within a program that is profiled")
+        return Absent("no tools are run inside a program that is being profiled")
 
 
 def machine_now() -> Machine:

@@ -89,8 +89,8 @@ class Recording:
         _running[:] = [one for one in _running if one._process == os.getpid()]  # after a fork
         if _running:
             raise WorkloadError(
-                "this process is being profiled already",
-                hint="end that profile before starting another",
+                "this process is already being profiled",
+                hint="stop that profile before starting another",
             )
         self._process, self._begun_by = os.getpid(), threading.get_ident()
         self._lock = threading.Lock()
@@ -370,10 +370,10 @@ def _measure_cost() -> int:
 def _read_memory() -> int | str:
     """Return the resident memory of this process in bytes, or why it is unknown."""
     if sys.platform != "linux":
-        return f"memory of the process was not read: nothing here tells it on {sys.platform}"
+        return f"the memory of the process was not read: this is not supported on {sys.platform}"
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:
             pages = int(file.read().split()[1])
     except OSError as error:
-        return f"memory of the process was not read: {error.strerror or error}"
+        return f"the memory of the process was not read: {error.strerror or error}"
     return pages * os.sysconf("SC_PAGE_SIZE")

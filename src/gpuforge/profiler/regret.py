@@ -78,8 +78,8 @@ def lost_told(found: list[Regret]) -> str:
     took = format_seconds(sum(regret.placement.seconds for regret in found))
     lost = format_seconds(sum(regret.lost_seconds for regret in found))
     return (
-        f"Placed calls took {took}. You lost {percent(lost_share(found) or 0)} of it ({lost}) "
-        "against the best backend known for each call."
+        f"Placed calls took {took}; {percent(lost_share(found) or 0)} of it ({lost}) was lost "
+        "compared with the best known backend for each call."
     )
 
 

@@ -26,7 +26,7 @@ def advice(profile: Profile) -> list[Suggestion]:
     try:
         return suggestions(profile)
     except Exception as error:  # noqa: BLE001 - the report says it
-        return [Suggestion("", f"no rule could be asked: {type(error).__name__}: {error}")]
+        return [Suggestion("", f"the rules could not be run: {type(error).__name__}: {error}")]
 
 
 def sections(profile: Profile, shown: int) -> list[Table]:
@@ -56,7 +56,7 @@ def _threads(profile: Profile, parts: list[Breakdown], shown: int) -> Table:
         for part in parts[:shown]
     ]
     heading = ("thread", "wall", *LABELS[:DEVICE], "unexplained")
-    said = f"From the first span of each to its last.{_of(len(parts), shown)}"
+    said = f"Each from its first to its last span.{_of(len(parts), shown)}"
     return Table("Threads", heading, rows, said=said)
 
 
@@ -87,8 +87,8 @@ def _bottlenecks(profile: Profile, shown: int) -> Table:
         for one in bottlenecks(profile, shown)
     ]
     heading = ("step", "time", "of wall", "mostly", "spans", "written in")
-    return Table("What took the most time", heading, rows, (0, 3, 5),
-                 "The time of a step itself, without that of the steps inside it.")  # fmt: skip
+    return Table("Steps that took the most time", heading, rows, (0, 3, 5),
+                 "Times exclude the steps inside a step.")  # fmt: skip
 
 
 def _transfers(profile: Profile, shown: int) -> Table:
@@ -145,7 +145,7 @@ def _placements(profile: Profile, shown: int) -> Table:
     said = lost_told(found)
     alone = sum(one.placement.calls for one in found if one.alone)
     if alone:
-        said += f" For {alone:,} of the calls no other backend is known."
+        said += f" For {alone:,} of the calls, no other backend has been measured."
     heading = ("call", "ran on", "calls", "each", "predicted", "best", "lost")
     return Table("Placements", heading, rows, (0, 1, 5), said)
 
@@ -164,8 +164,8 @@ def _feeds(profile: Profile, shown: int) -> Table:
         for one in feeds(profile, shown)
     ]
     said = (
-        "From the order of the spans inside one span: what the first makes is likely what the "
-        "second uses."
+        "Inferred from the order of spans inside one span: the second step probably uses "
+        "the result of the first."
     )
     heading = ("first", "then", "times", "moved between")
-    return Table("Which operation feeds which", heading, rows, (0, 1), said)
+    return Table("Data flow between operations", heading, rows, (0, 1), said)

@@ -36,11 +36,11 @@ def source(profile: Profile, file: str, line: int) -> Source:
     files are read.
     """
     if not file.endswith(_SUFFIXES):
-        return Source(absent="it is no Python file")
+        return Source(absent="it is not a Python file")
     try:
         about = os.stat(file)
         if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST_BYTES:
-            return Source(absent="it is no file of an ordinary size")
+            return Source(absent="it is not a file of a usual size")
         with tokenize.open(file) as opened:
             found = tuple(
                 (number, text.rstrip())
@@ -50,6 +50,6 @@ def source(profile: Profile, file: str, line: int) -> Source:
     except (OSError, ValueError, SyntaxError) as error:
         return Source(absent=f"it cannot be read here ({type(error).__name__})")
     if all(number != line for number, _ in found):
-        return Source(absent="it has no such line any more")
+        return Source(absent="it no longer has this line")
     started = profile.header.get("started")
     return Source(found, changed=isinstance(started, int | float) and about.st_mtime > started)

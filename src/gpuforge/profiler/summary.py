@@ -14,7 +14,7 @@ from gpuforge.profiler.paths import Path, paths
 from gpuforge.profiler.tables import percent
 from gpuforge.units import counted, format_bytes, format_ns, format_seconds
 
-INCOMPLETE = "incomplete: this is what was written before the recording ended early"
+INCOMPLETE = "incomplete: the recording ended early; what was written before is shown"
 NS = 1e9
 _VERSIONS = {"gpuforge": "gpuforge ", "python": "Python ", "platform": ""}
 
@@ -66,7 +66,7 @@ def first_line(profile: Profile) -> str:
     """Return where the time went, in one line: ``2 s: host 61 %, wait 20 %, …``."""
     where = where_time(profile)
     if where is None:
-        return f"{format_ns(profile.wall_ns)}: no span was recorded"
+        return f"{format_ns(profile.wall_ns)}: no spans were recorded"
     shares = ", ".join(f"{name} {share} %" for name, share in where.percent.items())
     return f"{format_ns(where.wall_ns)}: {shares}"
 

@@ -13,7 +13,7 @@ from gpuforge.profiler.model import Series
 if TYPE_CHECKING:
     from gpuforge.profiler.machine import Watched
 
-_SHORT = "the profile ended before the machine was looked at, some three seconds after its begin"
+_SHORT = "the profile ended before the machine was read, about three seconds after the start"
 _NO_BACKEND = "no call ran on a backend"
 
 

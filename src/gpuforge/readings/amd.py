@@ -26,7 +26,7 @@ from gpuforge.readings.sysfs import MHZ, MICRO, MILLI, card_of, first, hwmon, li
 
 KFD = "/sys/class/kfd/kfd/proc"
 NO_CARD = Absent("the amdgpu driver shows no card at this PCI address")
-NO_TRAFFIC = Absent("the amdgpu driver shows PCIe traffic only to a reader that waits a second")
+NO_TRAFFIC = Absent("reading PCIe traffic from the amdgpu driver takes a second")
 # Bit ranges of the ASIC-independent throttler status: first bit, end, reason.
 _THROTTLERS = ((0, 16, "power cap"), (16, 32, "current"), (32, 48, "temperature"))
 _ENERGY_UNIT = 2**-16  # joules
@@ -81,7 +81,7 @@ class Reader:
             link_sent_bytes_per_second=NO_TRAFFIC,
             ecc_corrected=errors["ce"],
             ecc_uncorrected=errors["ue"],
-            xids=Absent("Xid is NVIDIA's"),
+            xids=Absent("Xid errors exist only on NVIDIA GPUs"),
             processes=self._processes(address, clients.get(address, ())),
             **link(probe, folder, address, switched=False),
         )
@@ -121,10 +121,10 @@ def parse_metrics(
         return content, content
     if len(content) < 120 or tuple(content[2:4]) != (1, 3):
         version = ".".join(map(str, content[2:4])) or "nothing"
-        other = Absent(f"gpu_metrics is of version {version}, only 1.3 is known here")
+        other = Absent(f"gpu_metrics has version {version}; only 1.3 is supported")
         return other, other
     energy, status = (struct.unpack_from("<Q", content, place)[0] for place in (24, 112))
-    missing = Absent("gpu_metrics leaves it out")
+    missing = Absent("gpu_metrics does not contain it")
     unknown = 2**64 - 1  # the driver's value for what the firmware does not report
     reasons = tuple(
         reason for low, high, reason in _THROTTLERS if status >> low & (1 << high - low) - 1
@@ -140,14 +140,14 @@ def _highest(text: Reading[str]) -> Reading[float]:
     if not isinstance(text, str):
         return text
     levels = [int(level) for level in re.findall(r"^\d+: (\d{1,5})Mhz", text, re.M | re.I)]
-    return max(levels) * MHZ if levels else Failed("the table of clocks holds none")
+    return max(levels) * MHZ if levels else Failed("the table of clocks is empty")
 
 
 def _errors(probe: Probe, folder: str) -> dict[str, Reading[int]]:
     """Return the counts of corrected (``ce``) and uncorrected (``ue``) memory errors."""
     text = probe.read_text(f"{folder}/ras/umc_err_count")
     if not isinstance(text, str):
-        return dict.fromkeys(("ce", "ue"), Absent("the driver counts no memory errors here"))
+        return dict.fromkeys(("ce", "ue"), Absent("the driver counts no memory errors"))
     counts = {key: whole(value) for key, value in re.findall(r"^(ce|ue): (\d+)", text, re.M)}
-    none = Failed(f"{folder}/ras/umc_err_count holds no count")
+    none = Failed(f"{folder}/ras/umc_err_count contains no count")
     return {key: none if counts.get(key) is None else counts[key] or 0 for key in ("ce", "ue")}

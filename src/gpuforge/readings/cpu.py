@@ -20,9 +20,9 @@ MAX_CPUS = 8
 """About how many CPUs are sampled: on some systems reading each clock takes microseconds."""
 _PACKAGE = re.compile(r"x86_pkg_temp|cpu[-_]?thermal|soc[-_]thermal", re.I)
 _KILO = 1e3
-_NO_CLOCK = Absent("the system shows no clock of the CPU (cpufreq), as is usual on virtual ones")
+_NO_CLOCK = Absent("the system shows no CPU clock (cpufreq), as is usual in virtual machines")
 _NO_COUNTER = Absent("the system does not count how often the CPU slowed down (thermal_throttle)")
-_NO_ZONE = Absent("the system shows no temperature of the CPU (thermal zones)")
+_NO_ZONE = Absent("the system shows no CPU temperature (thermal zones)")
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class HostReader:
             if word.isdigit() and len(word) < 20
         ]
         if len(ticks) < 5:
-            return Failed("the first line of /proc/stat does not hold the CPU's times")
+            return Failed("the first line of /proc/stat does not contain the CPU's times")
         idle, total = ticks[3] + ticks[4], sum(ticks)
         before, self._before = self._before, (idle, total)
         if before is None or total <= before[1]:
@@ -77,18 +77,18 @@ class HostReader:
     def _pressure(self, what: str) -> Reading[float]:
         text = self._probe.read_text(f"/proc/pressure/{what}")
         if isinstance(text, Absent):
-            return Absent("this kernel keeps no pressure stall information")
+            return Absent("this kernel does not provide pressure stall information")
         if isinstance(text, Failed):
             return text
         found = re.search(r"^some avg10=(\d+\.\d+)", text, re.M)
-        return float(found[1]) / 100 if found else Failed(f"/proc/pressure/{what} holds no average")
+        return float(found[1]) / 100 if found else Failed(f"/proc/pressure/{what} has no average")
 
 
 def _load(text: Reading[str]) -> Reading[tuple[float, ...]]:
     if not isinstance(text, str):
         return text
     found = re.match(r"(\d+\.\d+) (\d+\.\d+) (\d+\.\d+) ", text)
-    return tuple(map(float, found.groups())) if found else Failed("/proc/loadavg holds no averages")
+    return tuple(map(float, found.groups())) if found else Failed("/proc/loadavg has no averages")
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,6 @@ def read_process(probe: Probe, pid: int) -> Reading[ProcessUse]:
     try:
         user, system, threads, pages = (int(words[n]) for n in (11, 12, 17, 21))
     except (IndexError, ValueError):
-        return Failed(f"/proc/{pid}/stat does not hold what it should")
+        return Failed(f"/proc/{pid}/stat is not in the expected format")
     tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     return ProcessUse(pages * page, (user + system) / tick, threads)

@@ -19,10 +19,10 @@ from gpuforge.readings.model import DeviceReading
 from gpuforge.readings.rate import Rate
 from gpuforge.readings.sysfs import MHZ, MICRO, MILLI, card_of, first, hwmon, link, number
 
-NO_CARD = Absent("no card of i915 or xe is shown at this PCI address")
-NO_MEMORY = Absent("i915 and xe show device memory of single processes only")
-NO_TRAFFIC = Absent("i915 and xe count no PCIe traffic")
-NO_ERRORS = Absent("i915 and xe show no memory errors in files")
+NO_CARD = Absent("i915 and xe show no card at this PCI address")
+NO_MEMORY = Absent("i915 and xe show device memory only per process")
+NO_TRAFFIC = Absent("i915 and xe do not count PCIe traffic")
+NO_ERRORS = Absent("i915 and xe do not show memory errors")
 # Folder of a GT, then its files: clock, highest clock, idle milliseconds, prefix of the throttle
 # reasons; for new and old i915, and for xe.
 _GTS = (
@@ -101,8 +101,8 @@ class Reader:
             link_sent_bytes_per_second=NO_TRAFFIC,
             ecc_corrected=NO_ERRORS,
             ecc_uncorrected=NO_ERRORS,
-            xids=Absent("Xid is NVIDIA's"),
-            origins={"utilization_ratio": "time outside of its sleep state: busy, or about to be"},
+            xids=Absent("Xid errors exist only on NVIDIA GPUs"),
+            origins={"utilization_ratio": "time outside its sleep state: busy, or about to be"},
         )
 
     def _throttled(self, card: str) -> Reading[tuple[str, ...]]:

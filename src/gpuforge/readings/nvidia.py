@@ -59,7 +59,7 @@ class Reader:
         self._probe, self._devices = probe, devices
         self._nvml: Any = None
         self._gpus: list[_Gpu | Absent | Failed] = []
-        self._why: Absent | Failed = Absent("NVML is not there")
+        self._why: Absent | Failed = Absent("NVML is not installed")
         self._open()
 
     def _open(self) -> None:
@@ -74,7 +74,7 @@ class Reader:
             pynvml.nvmlLib = pynvml.nvmlLib or library
             pynvml.nvmlInit()
         except ImportError as error:
-            self._why = Absent(f"NVML cannot be asked: {error}")
+            self._why = Absent(f"NVML cannot be used: {error}")
         except pynvml.NVMLError as error:
             self._why = _failure(error)
         else:
@@ -119,7 +119,7 @@ def _failure(error: Any) -> Absent | Failed:
     if error.value == _NOT_SUPPORTED:
         return Absent("NVML does not support it on this GPU")
     if error.value == _NO_FUNCTION:
-        return Absent("the NVML of this driver cannot tell it")
+        return Absent("the NVML of this driver does not report it")
     return Failed(f"NVML: {error}", kind=nvml.KINDS.get(error.value, nvml.UNKNOWN))
 
 
@@ -190,7 +190,7 @@ class _Gpu:
         if isinstance(found, Absent | Failed):
             return {"memory_used_bytes": found}
         if not found.total:
-            return {"memory_used_bytes": Absent("the GPU shares the memory of the CPU")}
+            return {"memory_used_bytes": Absent("the GPU shares the CPU's memory")}
         return {"memory_used_bytes": found.used, "memory_total_bytes": found.total}
 
     def _throttled(self) -> Reading[tuple[str, ...]]:
@@ -238,7 +238,7 @@ class _Gpu:
                 return listed
             for one in listed:
                 memory = one.usedGpuMemory
-                shown = Absent("Windows books no memory to single processes")
+                shown = Absent("Windows does not report memory per process")
                 found[one.pid] = ProcessOnDevice(
                     one.pid,
                     shown if memory is None else memory,

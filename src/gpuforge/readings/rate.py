@@ -23,5 +23,5 @@ class Rate:
         if before is None or now <= before[0]:
             return FIRST
         if count < before[1]:
-            return Absent("the counter began anew since the last reading")
+            return Absent("the counter was reset since the last reading")
         return (count - before[1]) / (now - before[0])

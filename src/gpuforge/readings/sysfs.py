@@ -19,7 +19,7 @@ MICRO, MILLI, MHZ = 1e-6, 1e-3, 1e6
 # PCIe generation by gigatransfers per second of a lane (PCI Express Base Specification 6.0).
 GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6, "5": 2, "8": 3}
 LINK = ("link_generation", "link_generation_max", "link_width", "link_width_max")
-OWN_SWITCH = Absent("the card's own PCIe switch, whose link counts, is not shown")
+OWN_SWITCH = Absent("the system does not show the card's own PCIe switch, whose link matters")
 
 
 def card_of(probe: Probe, device: Device) -> str | None:
@@ -41,7 +41,7 @@ def number(probe: Probe, path: str, unit: float = 1.0) -> Reading[Any]:
     try:
         return int(text.strip(" \r\n\0")) * unit
     except ValueError:
-        return Failed(f"{path} holds {text[:40]!r}, not a number")
+        return Failed(f"{path} contains {text[:40]!r}, not a number")
 
 
 def first(*readings: Reading[Any]) -> Reading[Any]:

@@ -160,4 +160,4 @@ def _uses_numpy(code: CodeType, names: dict[str, Any]) -> bool:
 def _effects(function: FunctionType) -> str:
     """Return a side effect of a function, or of functions of its module that it calls; or ''."""
     names = sorted(read_operations(function) & _EFFECTS)
-    return f"it uses {names[0]!r}, and what that does must not happen twice" if names else ""
+    return f"it uses {names[0]!r}, whose effects must not happen twice" if names else ""

@@ -59,5 +59,5 @@ def would_benefit(
 
     prelude.end()
     if not isinstance(placed, Offloaded):
-        return as_written(name_of(function), "a coroutine or generator runs piece by piece")
+        return as_written(name_of(function), "a coroutine or generator runs in steps")
     return benefit_of(placed, args, kwargs, measure=measure)

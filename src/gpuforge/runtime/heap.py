@@ -40,18 +40,18 @@ def keep(wanted: int) -> str:
     global kept_bytes
     with _lock:
         if kept_bytes:
-            return "it was set before"
+            return "it was already set"
         reason = _reason_against(wanted)
         memory = None if reason else read_free_memory()
         if memory is None:
-            reason = reason or "the system does not say how much memory there is"
+            reason = reason or "the system does not report its memory size"
         else:
             most = min(wanted, int(memory.total_bytes * SHARE_OF_MEMORY))
             if _set(most):
                 kept_bytes = most
             else:
-                reason = "the C library refused it"
-    _log.info("kept of freed memory: %s", reason or format_bytes(kept_bytes))
+                reason = "the C library rejected it"
+    _log.info("keeping freed memory: %s", reason or format_bytes(kept_bytes))
     return reason
 
 

@@ -486,7 +486,7 @@ def _innermost(function: Any) -> Any:
 
 def _explained(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add `explain` to a coroutine or generator function, whose body runs piece by piece."""
-    reason = "a coroutine or generator runs piece by piece: offload the functions it calls"
+    reason = "a coroutine or generator runs in steps: offload the functions it calls"
 
     def explain(*args: Any, **kwargs: Any) -> Explanation:
         from gpuforge.runtime.execution.explanation import Explanation

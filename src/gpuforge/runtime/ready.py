@@ -154,5 +154,5 @@ def _check(text: str, node: ast.AST) -> None:
         part = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
         raise WorkloadError(
             f"{part} in the expression {text!r} is not an operation on each element",
-            hint="take operators, numbers, NumPy's ufuncs by name, & | ~ and where(...)",
+            hint="use operators, numbers, the names of NumPy's ufuncs, & | ~ and where(...)",
         )

@@ -226,7 +226,7 @@ class FunctionRecord:
         self.batching: Any = None
         self._ended: deque[CachedDecision] = deque(maxlen=KEPT_ENDED)
         self._counting = Lock()
-        self.stays = "" if options.pure else "pure=False: it is called as written"
+        self.stays = "" if options.pure else "pure=False: it is called directly"
 
     @cached_property
     def digest(self) -> str:

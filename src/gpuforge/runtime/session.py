@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _log = logger("session")
 FLUSH_SECONDS = 20.0
-FORKED = "after a fork: NumPy only, other libraries hang there (start processes by 'spawn')"
+FORKED = "NumPy only, because other libraries hang after a fork (use the start method 'spawn')"
 
 
 class Session:
@@ -154,8 +154,8 @@ class Session:
         library = self.libraries.form(library_name, isolate)
         if self.forked:
             raise BackendUnavailable(
-                f"backend {name!r} cannot be used in a forked process: libraries hang there",
-                hint="start processes by 'spawn'",
+                f"backend {name!r} cannot be used in a forked process: its library would hang",
+                hint="use the multiprocessing start method 'spawn'",
             )
         if library is None:
             from gpuforge.installation import install_command

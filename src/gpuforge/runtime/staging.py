@@ -151,7 +151,7 @@ def check(backend: Any) -> None:
 def _verdicts(backend: Any) -> dict[str, str]:
     """Return for each direction why copies are not staged; empty if they are."""
     values = np.random.default_rng(0).integers(0, 256, _CHECK_BYTES, dtype=np.uint8)
-    seconds: dict[str, list[tuple[float, ...]]] = {"timed plainly": [], "": []}
+    seconds: dict[str, list[tuple[float, ...]]] = {"measured without staging": [], "": []}
     for _ in range(1 + _TURNS):
         for refused, measured in seconds.items():
             backend.staging.refused = dict.fromkeys(WAYS, refused)
@@ -160,11 +160,11 @@ def _verdicts(backend: Any) -> dict[str, str]:
                 if reason != refused:
                     return dict.fromkeys(WAYS, reason)
             if not all(np.array_equal(each, ~values) for each in found):
-                return dict.fromkeys(WAYS, "a round trip brought other bits")
+                return dict.fromkeys(WAYS, "a round trip changed the data")
             measured.append(took)
     plain, staged = (np.median(measured[1:], axis=0) for measured in seconds.values())
     return {
-        way: f"took {ratio:.2f} times as long as plain ones" if ratio > 1 else ""
+        way: f"took {ratio:.2f} times as long as direct copies" if ratio > 1 else ""
         for way, ratio in zip(WAYS, staged / plain, strict=True)
     }
 

@@ -20,8 +20,8 @@ from gpuforge.profiler.compare.comparison import MINIMAL, Comparison, percent
 from gpuforge.profiler.compare.conditions import Conditions, differences, read_conditions
 from gpuforge.units import counted, format_seconds, parse_seconds
 
-SUMMARY = "time the functions bench_* of a file, or compare them with another version of the code"
-FEW_BLOCKS = "too few blocks for an interval"
+SUMMARY = "time the bench_* functions in a file, or compare them with another version of the code"
+FEW_BLOCKS = "too few blocks for a confidence interval"
 PATTERNS = ("bench_*.py", "benchmarks/bench_*.py")
 
 
@@ -31,25 +31,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         metavar="FILE[::NAME]",
         nargs="?",
-        help="a Python file with functions bench_*, or one function in it; default: the only "
+        help="a Python file with bench_* functions, or one function in it; default: the only "
         f"{' or '.join(PATTERNS)}",
     )
     parser.add_argument(
-        "--against", metavar="REF", help="compare with the code of this git commit, tag or branch"
+        "--against", metavar="REF", help="compare with the code at this git commit, tag or branch"
     )
     parser.add_argument(
         "--fail-on",
         metavar="PERCENT",
         type=float,
         default=100 * MINIMAL,
-        help="with --against: the smallest proven slowdown that is a regression (status 1); "
+        help="with --against: exit with status 1 on a proven slowdown of at least this; "
         "default %(default)g",
     )
     parser.add_argument(
         "--time-limit",
         metavar="SECONDS",
         default="60s",
-        help="stop after this; default %(default)s",
+        help="stop measuring after this time; default %(default)s",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--save", metavar="FILE", help="write the result to FILE")
@@ -57,10 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default=FORMATS[0],
-        help="format of the file that --save writes; default %(default)s",
+        help="file format for --save; default %(default)s",
     )
     parser.add_argument(
-        "--history", action="store_true", help="show earlier runs, and where their times changed"
+        "--history", action="store_true", help="show earlier runs and where their times changed"
     )
 
 
@@ -82,13 +82,13 @@ def run(arguments: argparse.Namespace) -> int:
         return _history(arguments)
     path, _, only = (arguments.file or _only_file()).partition("::")
     if not Path(path).is_file():
-        raise WorkloadError(f"no file {path!r}", hint="name a Python file with functions bench_*")
+        raise WorkloadError(f"no file {path!r}", hint="name a Python file with bench_* functions")
     if not path.endswith(".py"):
         raise WorkloadError(f"{path!r} is not a Python file", hint="name one that ends in .py")
     seconds = parse_seconds(arguments.time_limit, "--time-limit ")
     if seconds <= 0:
         raise UnknownName(
-            "gpuforge bench: --time-limit is not positive", hint="use for example 10s"
+            "gpuforge bench: --time-limit is not positive", hint="use a duration such as 10s"
         )
     if arguments.against:
         return _against(Path(path), only, seconds, arguments)
@@ -122,7 +122,7 @@ def _measure(path: Path, only: str, seconds: float, arguments: argparse.Namespac
     if failed:
         return WRONG_USAGE
     if not result.benchmarks:
-        render.message(f"nothing to measure: {path} has no function bench_*")
+        render.message(f"nothing to measure: {path} has no bench_* functions")
         return NOTHING
     return FINE
 
@@ -191,7 +191,7 @@ def _against(path: Path, only: str, seconds: float, arguments: argparse.Namespac
         ]
         render.data(render.table(rows, indent="  "))
     for line in changed:
-        render.message(f"warning: this changed while it was measured: {line}")
+        render.message(f"warning: this changed during the measurement: {line}")
     return _status(found.benchmarks, worse, limit)
 
 
@@ -210,15 +210,15 @@ def _status(benchmarks: dict[str, Benchmark], worse: list[str], limit: float) ->
         if one.comparison is None or one.comparison.verdict == "inconclusive"
     ]
     if broken:
-        render.message(f"failed on the working tree: {', '.join(broken)}")
+        render.message(f"failed in the working tree: {', '.join(broken)}")
         return WRONG_USAGE
     if worse:
         render.message(f"slower by {percent(limit)[1:]} or more: {', '.join(worse)}")
         return PROBLEM
     if unknown or not benchmarks:
-        render.message(f"inconclusive: {', '.join(unknown) or 'there is no function bench_*'}")
+        render.message(f"inconclusive: {', '.join(unknown) or 'there are no bench_* functions'}")
         if unknown:
-            render.message("hint: give it more time (--time-limit), or a quieter machine")
+            render.message("hint: allow more time (--time-limit), or use an idle machine")
         return NOTHING
     return FINE
 
@@ -256,7 +256,7 @@ def _history(arguments: argparse.Namespace) -> int:
         render.document({"method": "L1 Potts functional, then Mann-Whitney", "benchmarks": rows})
     for name, runs in times.items() if not arguments.json else ():
         last = runs[-1]
-        render.data(f"{name}: {counted(len(runs), 'run')}, the last {format_seconds(last.seconds)}")
+        render.data(f"{name}: {counted(len(runs), 'run')}, last {format_seconds(last.seconds)}")
         for change in changes[name]:
             first = runs[change.place]
             since = time.strftime("%Y-%m-%d %H:%M", time.localtime(first.started))
@@ -267,7 +267,7 @@ def _history(arguments: argparse.Namespace) -> int:
         render.message(f"warning: {history.problem}")
     if not times:
         what = f" of {arguments.file}" if arguments.file else ""
-        render.message(f"no runs{what} are recorded: 'gpuforge bench FILE' records one each time")
+        render.message(f"no runs{what} are recorded: each 'gpuforge bench FILE' records one")
     return FINE if times else NOTHING
 
 

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         render.message("nothing to measure: NumPy is the only backend that works here")
         for line in failures:
             render.message(f"  {line}")
-        render.message(f"hint: install another one, such as JAX: {install_command('jax')}")
+        render.message(f"hint: install another backend, such as JAX: {install_command('jax')}")
         return NOTHING
     if arguments.reset:
         from gpuforge.runtime.calibration import peaks, probes
@@ -78,10 +78,10 @@ def _exchange(session: Session, arguments: argparse.Namespace) -> int:
 
     if arguments.export:
         points = export_constants(session.history, Path(arguments.export))
-        done, text = "exported", f"{points} points written to {arguments.export}"
+        done, text = "exported", f"wrote {points} measurements to {arguments.export}"
     else:
         points = import_constants(session.history, Path(arguments.read))
-        done, text = "imported", f"{points} points read from {arguments.read}"
+        done, text = "imported", f"read {points} measurements from {arguments.read}"
     if session.history.problem:
         render.message(f"warning: {session.history.problem}")
     if arguments.json:
@@ -103,7 +103,7 @@ def _measure_peaks(session: Session) -> None:
     for backend in (session.reference, *session.backends()):
         for what, told in peaks.measure(session.history, session.reference, backend):
             if "unknown" in told:
-                render.message(f"the peak {what} of {backend.name} is not known: {told['unknown']}")
+                render.message(f"the peak {what} of {backend.name} is unknown: {told['unknown']}")
 
 
 def _measure(session: Session, start: float) -> list[Point]:
@@ -116,12 +116,12 @@ def _measure(session: Session, start: float) -> list[Point]:
     points: list[Point] = []
     total = sum(len(left) for _, _, left in plan_probes(session.history, backends))
     left = max(LIMIT_SECONDS - (perf_counter() - start), LIMIT_SECONDS / 2)
-    with tqdm(total=total, unit="probe", leave=False, disable=not sys.stderr.isatty()) as bar:
+    with tqdm(total=total, unit="measurement", leave=False, disable=not sys.stderr.isatty()) as bar:
         for point in calibrate(session.history, session.reference, backends, limit=left):
             points.append(point)
             bar.set_description(f"{point.probe} on {point.backend}")
             bar.update()
-    render.message(f"{len(points)} probes in {format_seconds(perf_counter() - start)}")
+    render.message(f"{len(points)} measurements in {format_seconds(perf_counter() - start)}")
     for line in _warnings(session, points, busy):
         render.message(line)
     return points
@@ -192,8 +192,8 @@ def _report(session: Session, points: list[Point], *, as_json: bool) -> None:
         if "per_second" in told
     ]
     if peaks:
-        render.data("peaks")
-        render.data(render.table(peaks, heading=("backend", "of", "at most", "source")))
+        render.data("highest rates measured")
+        render.data(render.table(peaks, heading=("backend", "of", "rate", "source")))
 
 
 def _peaks(session: Session) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def _list(session: Session, failures: list[str], *, as_json: bool) -> int:
     listed = list_backends(plugins=session.settings.plugins)
     failures += [f"{entry.name}: {entry.reason}" for entry in listed if entry.reason]
     failures += [
-        f"{device.name}: used only when named: it ends the process when memory runs out"
+        f"{device.name}: used only on request: it ends the process when memory runs out"
         for library in session.libraries.values()
         for device in library.devices
         if device.dies_when_short and not session.libraries.usable(device)

@@ -35,13 +35,13 @@ PATHS_SHOWN = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("base", metavar="BASE", help="a bench result or a session file")
-    parser.add_argument("new", metavar="NEW", help="another one of the same kind")
+    parser.add_argument("new", metavar="NEW", help="another file of the same kind")
     parser.add_argument(
         "--fail-on",
         metavar="PERCENT",
         type=float,
-        help="exit with status 1 if a benchmark is slower by this, or a profile longer; "
-        f"default: {100 * MINIMAL:g} for bench results; profiles never fail",
+        help="exit with status 1 if a benchmark or a profile is slower by this much; "
+        f"default: {100 * MINIMAL:g} for bench results, no limit for profiles",
     )
     parser.add_argument(
         "-o",
@@ -80,10 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise WorkloadError(
             f"{arguments.base!r} and {arguments.new!r} cannot be compared: one is a bench result, "
             "the other a session file",
-            hint="compare files of one kind",
+            hint="compare two files of the same kind",
         )
     if arguments.output:
-        raise UnknownName("gpuforge diff: -o needs two session files", hint="leave out -o")
+        raise UnknownName("gpuforge diff: -o needs two session files", hint="remove -o")
     if arguments.folded:
         raise UnknownName("gpuforge diff: --folded needs two session files", hint="use --json")
     return _results(base, new, arguments)
@@ -124,7 +124,7 @@ def _results(base: BenchResult, new: BenchResult, arguments: argparse.Namespace)
     for line in changed:
         render.message(f"not fully comparable: {line}")
     for name in unmatched:
-        render.message(f"in one file only: {name}")
+        render.message(f"only in one file: {name}")
     if history.problem:
         render.message(f"warning: {history.problem}")
     if worse:
@@ -133,7 +133,7 @@ def _results(base: BenchResult, new: BenchResult, arguments: argparse.Namespace)
     unknown = [name for name, one in found.items() if one.verdict == "inconclusive"]
     if unknown or not found:
         render.message(f"inconclusive: {', '.join(unknown) or 'the files share no benchmark'}")
-        render.message("hint: 'gpuforge bench FILE --against REF' measures both in turns")
+        render.message("hint: 'gpuforge bench FILE --against REF' measures both alternately")
         return NOTHING
     return FINE
 
@@ -175,7 +175,7 @@ def _profiles(found: ProfileDifference, arguments: argparse.Namespace) -> int:
         render.message("inconclusive: the base recorded no time")
         return NOTHING
     if arguments.fail_on is not None and found.change >= arguments.fail_on / 100:
-        render.message(f"the wall time is {percent(found.change)[1:]} longer")
+        render.message(f"the wall time increased by {percent(found.change)[1:]}")
         return PROBLEM
     return FINE
 
@@ -183,7 +183,7 @@ def _profiles(found: ProfileDifference, arguments: argparse.Namespace) -> int:
 def _write_page(path: Path, base: Profile, new: Profile, found: ProfileDifference) -> None:
     remarks = [f"not fully comparable: {line}" for line in found.differences]
     stored.write_output(path, render_difference(base, new, remarks))
-    render.message(f"written to {path}")
+    render.message(f"wrote {path}")
 
 
 def _show_profiles(found: ProfileDifference) -> None:
@@ -199,7 +199,7 @@ def _show_profiles(found: ProfileDifference) -> None:
         render.data(render.table(rows, heading=("", "base", "new", "change"), indent="  "))
     paths = [path for path in found.paths[:PATHS_SHOWN] if path.change_ns]
     if paths:
-        render.data("call paths whose own time changed most")
+        render.data("call paths whose own time changed the most")
         render.data(render.table([_path_row(found, path) for path in paths], indent="  "))
 
 
@@ -208,8 +208,8 @@ def _signed(ns: int) -> str:
 
 
 def _path_row(found: ProfileDifference, path: PathChange) -> tuple[str, ...]:
-    share, direction = found.share(path), "longer" if path.change_ns > 0 else "shorter"
-    part = f"{100 * (share or 0):.0f} % of what got {direction}"
+    share, direction = found.share(path), "increase" if path.change_ns > 0 else "decrease"
+    part = f"{100 * (share or 0):.0f} % of the total {direction}"
     calls = f"{path.base_count} → {path.new_count} spans"
     return _signed(path.change_ns), path.largest_label, calls, part, _plain(" > ".join(path.names))
 

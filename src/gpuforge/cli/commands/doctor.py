@@ -19,7 +19,7 @@ from gpuforge.diagnose.site import Site
 from gpuforge.errors import PlanRefused
 from gpuforge.probe import LiveProbe, Probe, SnapshotProbe
 
-SUMMARY = "check drivers, packages and the environment, and repair what is safe"
+SUMMARY = "check drivers, packages and the environment; repair what can be repaired safely"
 
 SHOWN = ("check", "state", "message", "cause", "evidence", "steps", "elapsed_seconds")
 
@@ -27,15 +27,15 @@ SHOWN = ("check", "state", "message", "cause", "evidence", "steps", "elapsed_sec
 _ON = {"action": "store_true"}
 _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("checks", {"metavar": "CHECK", "nargs": "*"},
-     "run these checks only, or those for these causes"),
-    ("--list", _ON, "list checks and known causes"),
+     "check or cause to look for (default: all quick checks)"),
+    ("--list", _ON, "list the checks and the known causes"),
     ("--skip", {"metavar": "CHECK", "action": "append", "default": []}, "skip a check"),
-    ("--network", _ON, "also run slow checks and those that need the network"),
+    ("--network", _ON, "also run checks that are slow or need the network"),
     ("--plugins", _ON, "also run checks that other packages provide"),
-    ("--fix", _ON, "show repairs, ask, then make them"),
-    ("--yes", _ON, "make or undo repairs without asking"),
-    ("--undo", {"metavar": "ID"}, "undo a repair ('list' shows all)"),
-    ("--snapshot", {"metavar": "DIR"}, "check a recorded machine"),
+    ("--fix", _ON, "show each repair, ask for confirmation, then apply it"),
+    ("--yes", _ON, "apply or undo repairs without asking"),
+    ("--undo", {"metavar": "ID"}, "undo a repair ('list' lists all repairs)"),
+    ("--snapshot", {"metavar": "DIR"}, "check a recorded machine instead of this one"),
     ("--json", _ON, "print one JSON document"),
 )  # fmt: skip
 
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
             if repairs[-1].outcome in ("repaired", "undone"):
                 report = _checked(arguments, probe)
         if not repairs:
-            render.message("nothing was found that gpuforge can repair")
+            render.message("found nothing that gpuforge can repair")
     if arguments.json:
         render.document(_document(report, tuple(repairs)))
     else:
@@ -134,7 +134,7 @@ def _repair(finding: Finding, report: Report, arguments: argparse.Namespace) -> 
         if broken := breaks(Site(LiveProbe()), plan.actions):
             return ended("refused", reason=f"it would break: {'; '.join(map(str, broken))}")
         if not (arguments.yes or settings.load().settings.auto_install or _confirmed()):
-            return ended("declined", reason="not confirmed; --yes confirms in advance")
+            return ended("declined", reason="not confirmed; nothing was changed")
         record = apply_plan(plan)
         asked = {finding.cause} & set(arguments.checks)
         again = run_checks(finding.check, *asked, probe=LiveProbe(), planner=plan_builds)
@@ -146,14 +146,14 @@ def _repair(finding: Finding, report: Report, arguments: argparse.Namespace) -> 
         undo(record.id)
     except PlanRefused as error:
         return ended("refused", reason=" ".join(filter(None, (str(error), error.hint))))
-    reason = "; ".join(map(str, broken)) if broken else "the problem remained"
+    reason = "; ".join(map(str, broken)) if broken else "the problem was still there"
     return ended("undone", reason=reason)
 
 
 def _confirmed() -> bool:
     if not sys.stdin.isatty():
         return False
-    render.message("Make these changes? [y/N]")
+    render.message("Apply these changes? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -191,7 +191,7 @@ def _list_records(*, as_json: bool) -> int:
     elif found:
         render.data(render.table([(one.id, one.state, one.title) for one in found]))
     elif not faults:
-        render.data("no repairs were made yet")
+        render.data("no repairs have been made")
     for fault in faults:
         render.failure(fault)
     return PROBLEM if faults else FINE
@@ -205,7 +205,7 @@ def _list(*, as_json: bool) -> int:
     if as_json:
         render.document({"checks": checks, "causes": causes})
     else:
-        render.data(render.table(list(checks.items()), heading=("check", "what it asks")))
+        render.data(render.table(list(checks.items()), heading=("check", "what it checks")))
         render.data("\n" + render.table(list(causes.items()), heading=("cause", "title")))
     return FINE
 

@@ -18,7 +18,7 @@ from gpuforge.diagnose.surroundings import Surroundings
 from gpuforge.errors import WorkloadError
 from gpuforge.facts import Host, Machine
 
-SUMMARY = "name the cause of an error and what to do about it"
+SUMMARY = "identify the cause of an error and show how to fix it"
 
 PLATFORMS = {"win32": "windows", "darwin": "macos"}
 READ_LIMIT_BYTES = 64 * 2**20
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|-|CAUSE|TEXT",
         nargs="?",
         default="-",
-        help="a log, stdin, a cause, or the error text itself in quotes",
+        help="a log file, '-' for standard input, a cause, or the error text in quotes",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--snapshot", metavar="DIR", help="the recorded machine the log comes from")
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Explain a log, or print what is known about a cause."""
     subject = arguments.subject
     if not subject.strip():
-        raise WorkloadError("the text is empty", hint="give a file, '-' for stdin, or a text")
+        raise WorkloadError("the text is empty", hint="name a file, '-' for stdin, or a text")
     if subject in causes() and not Path(subject).exists():
         return _page(subject, as_json=arguments.json)
     text = _read(subject)
@@ -116,7 +116,7 @@ def _near(subject: str) -> str:
     from gpuforge.errors import nearest
 
     found = nearest(subject, causes())
-    listed = "'gpuforge doctor --list' lists the causes"
+    listed = "list the causes: gpuforge doctor --list"
     return f"did you mean the cause {found!r}?" if found else listed
 
 

@@ -14,7 +14,7 @@ from gpuforge.errors import UnknownName, WorkloadError
 from gpuforge.profiler import formats, session_file
 from gpuforge.profiler.model import Profile
 
-SUMMARY = "show a profile: where the time went, and what to change"
+SUMMARY = "show a profile: where the time went and what to change"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,12 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         dest="output",
         metavar="FILE",
-        help="write to FILE; '-' is stdout, the default of all formats but markdown",
+        help="write to FILE, or to standard output for '-' (the default, except for markdown)",
     )
     parser.add_argument(
         "--format",
         metavar="NAME",
-        help="one of the formats below; default: from the suffix of the -o FILE, else text",
+        help="one of the formats below (default: chosen by the suffix of FILE, else text)",
     )
 
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     if name != "text" or written:
         _note(profile, module)
     if written:
-        render.message(f"written to {written}")
+        render.message(f"wrote {written}")
     if not len(profile.spans):
         render.message(f"nothing was recorded: {arguments.file!r} has no spans")
         return NOTHING
@@ -65,7 +65,7 @@ def _by_suffix(output: str | None) -> str:
     fitting = [name for name, end in ends.items() if output and output.endswith(end)]
     if output and not fitting and (suffix := Path(output).suffix):
         raise UnknownName(
-            f"gpuforge report: no format has files {suffix!r}",
+            f"gpuforge report: no format uses the suffix {suffix!r}",
             hint="name the format with --format; 'gpuforge report --help' lists them",
         )
     return max(fitting, key=lambda name: len(ends[name]), default="text")
@@ -74,12 +74,12 @@ def _by_suffix(output: str | None) -> str:
 def _note(profile: Profile, module: ModuleType) -> None:
     """Print notes on what the output does not show."""
     if not profile.complete:
-        render.message("note: the recording ended early; this is what was written until then")
+        render.message("note: the recording ended early; what was written before that is shown")
     most = getattr(module, "MOST_SPANS", len(profile.spans))
     if len(profile.spans) > most:
         render.message(
-            f"note: of {len(profile.spans):,} spans the {most:,} longest are written, with those "
-            "around them"
+            f"note: only the {most:,} longest of {len(profile.spans):,} spans are written, "
+            "with the spans that contain them"
         )
 
 
@@ -100,12 +100,12 @@ def _write(output: str | None, content: str, module: ModuleType, profile: Profil
         return _write_new(path, text, numbered=output is None)
     except FileExistsError:
         raise WorkloadError(
-            f"{str(path)!r} exists and is not replaced: somebody may have edited it",
-            hint="name another file with -o",
+            f"{str(path)!r} already exists and may have been edited; it was not overwritten",
+            hint="choose another file with -o",
         ) from None
     except OSError as error:
         raise WorkloadError(
-            f"{str(path)!r} cannot be written: {error.strerror}", hint="name another file with -o"
+            f"{str(path)!r} cannot be written: {error.strerror}", hint="choose another file with -o"
         ) from None
 
 

@@ -19,7 +19,7 @@ from gpuforge.diagnose.site import Site
 from gpuforge.facts import Machine, known
 from gpuforge.probe import LiveProbe
 
-SUMMARY = "write a redacted bundle for a bug report; nothing is sent"
+SUMMARY = "write a redacted report for a bug report; nothing is sent"
 
 VARIABLE = re.compile(r"CUDA|HIP|ROC|NCCL|TORCH|PYTORCH|XLA|JAX|TF_|LD_LIBRARY|GPUFORGE|OMP_|MKL|"
                       r"VIRTUAL_ENV|CONDA_PREFIX|HSA|ZE_|ONEAPI|SYCL")  # fmt: skip
@@ -30,8 +30,8 @@ LONGEST_PRODUCT_WORD = 16
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("-o", dest="output", metavar="FILE", help="write there instead of stdout")
-    parser.add_argument("--json", action="store_true", help="the bundle always is one document")
+    parser.add_argument("-o", dest="output", metavar="FILE", help="write to FILE instead of stdout")
+    parser.add_argument("--json", action="store_true", help="print JSON (the only format)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     path = Path(arguments.output)
     text = json.dumps({"schema_version": 1, **bundle}, indent=1, ensure_ascii=False)
     stored.write_output(path, text + "\n")
-    render.message(f"written to {path}; read it before you attach it, nothing was sent")
+    render.message(f"wrote {path}; review it before you attach it; nothing was sent")
     return FINE
 
 

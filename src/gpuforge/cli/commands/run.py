@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peaks",
         action="store_true",
-        help="with --save: at the end, measure the links of the devices that were used",
+        help="with --save: also measure the transfer speed of the devices that were used",
     )
     parser.add_argument(
         "--accelerate",
@@ -34,13 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lazy-imports",
         action=argparse.BooleanOptionalAction,
-        help="import heavy libraries when they are first used",
+        help="import large libraries when they are first used",
     )
     parser.add_argument(
         "--backend",
         metavar="NAME",
         default="",
-        help="use only this backend, LIBRARY[:DEVICE], and NumPy",
+        help="use only NumPy and this backend, LIBRARY[:DEVICE]",
     )
     parser.add_argument(
         "--quiet", action=argparse.BooleanOptionalAction, help="do not print the summary"

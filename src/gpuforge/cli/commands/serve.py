@@ -21,7 +21,7 @@ from gpuforge.monitor.history import Recorder
 from gpuforge.monitor.sample import Sample, Sampler
 from gpuforge.units import parse_seconds
 
-SUMMARY = "watch this machine in a browser, and serve its readings to Prometheus"
+SUMMARY = "show this machine in a browser, and export its readings to Prometheus"
 INSTALL = "pip install 'gpuforge[serve]'"
 PORT = 8765
 SHORTEST_SECONDS = 0.1
@@ -30,7 +30,7 @@ SHORTEST_SECONDS = 0.1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "--port", type=int, default=PORT, help=f"0 picks a free one (default: {PORT})"
+        "--port", type=int, default=PORT, help=f"port, or 0 for a free one (default: {PORT})"
     )
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: this machine only)"
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a host name under which browsers will ask for this server; may be repeated",
+        help="a host name that browsers may use for this server; may be repeated",
     )
     parser.add_argument(
         "--token-file",
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path(),
         metavar="FOLDER",
-        help="list the session files (.gfp) in FOLDER (default: this one)",
+        help="list the session files (.gfp) in FOLDER (default: the current folder)",
     )
     parser.add_argument(
         "--interval",
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.sessions.is_dir():
         raise WorkloadError(
             f"--sessions {str(arguments.sessions)!r} is not a folder",
-            hint="name a folder that holds session files",
+            hint="name a folder that contains session files",
         )
     token = (
         server.read_token(arguments.token_file)
@@ -153,7 +153,7 @@ def _exporter(watched: Any) -> Any:
     try:
         return opentelemetry.start_export(lambda: watched.sample)
     except GpuForgeError as error:
-        render.message(f"note: nothing is exported to OpenTelemetry: {error}; {error.hint}")
+        render.message(f"note: OpenTelemetry export is off: {error}; {error.hint}")
         return None
 
 
@@ -169,7 +169,7 @@ def _tell(host: str, port: int, token: str) -> None:
     shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     place = f"[{shown}]" if ":" in shown else shown
     render.data(f"http://{place}:{port}/?token={token}")
-    render.message("open this address in a browser; Ctrl-C ends the server")
+    render.message("open this address in a browser; press Ctrl-C to stop the server")
     if not _is_loopback(host):
         render.message(
             "note: the connection, token included, is not encrypted: put a proxy with TLS in front,"

@@ -14,7 +14,7 @@ from gpuforge.errors import UnknownName
 from gpuforge.runtime.startup import caches, record
 from gpuforge.units import format_seconds
 
-SUMMARY = "show what libraries cost at the start of the last program, or check what gpuforge saves"
+SUMMARY = "show how long libraries took to load in the last program, or measure what gpuforge saves"
 QUICK_SECONDS, SECONDS = 4.0, 60.0
 """Time limits of the validation, without the start of the command itself."""
 
@@ -25,14 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--measure",
         action="store_true",
-        help="measure how long the imports that were never needed take",
+        help="measure how long the imports that were not needed take",
     )
     parser.add_argument(
         "--validate",
         action="store_true",
         help="time small programs with and without lazy imports and warm-up",
     )
-    parser.add_argument("--quick", action="store_true", help="with --validate: at most 5 s")
+    parser.add_argument("--quick", action="store_true", help="with --validate: finish within 5 s")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         "libraries": [_library(name, one) for name, one in found.get("libraries", {}).items()],
         "imports": [_import(one, record.import_seconds()) for one in imports.values()],
         "caches": [vars(one) for one in caches.plan(settings.cache_folder(chosen), os.environ)],
-        "unknown": {} if found else {"program": "no start-up is recorded yet"},
+        "unknown": {} if found else {"program": "no start-up has been recorded yet"},
     }
     if arguments.json:
         render.document(document)
@@ -66,7 +66,7 @@ def _library(name: str, one: dict[str, Any]) -> dict[str, Any]:
     in_vain = one["state"] == "open" and not one["uses"]
     made = {"name": name, **one, "loaded_in_vain": in_vain, "reason": one["reason"] or None}
     if one["began_seconds"] is None:
-        made["unknown"] = {"began_seconds": "this system does not say when a process was started"}
+        made["unknown"] = {"began_seconds": "this system does not report when a process started"}
     return made
 
 
@@ -75,18 +75,18 @@ def _import(one: dict[str, Any], known: dict[str, float]) -> dict[str, Any]:
     made = {**one, "saved_seconds": saved}
     if saved is None:
         inside = "." in one["module"]
-        why = "it is a part of a library" if inside else "its import was never measured: --measure"
+        why = "it is part of a library" if inside else "its import was not measured: use --measure"
         made["unknown"] = {"saved_seconds": why}
     return made
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
     if document["ended"] is None:
-        lines = ["no start-up is recorded yet: a program records its own once it opens a library"]
-        lines.append("or defers an import ('gpuforge run --lazy-imports SCRIPT')")
+        lines = ["no start-up has been recorded yet: a program records it when it opens a library"]
+        lines.append("or defers an import (gpuforge run --lazy-imports SCRIPT)")
     else:
         ago = format_seconds(time.time() - document["ended"])
-        lines = [f"{document['program'] or 'a program without a file'}, which ended {ago} ago"]
+        lines = [f"{document['program'] or 'a program without a file'}, ended {ago} ago"]
     lines += _library_lines(document["libraries"]) + _import_lines(document["imports"])
     rows = [
         (one["variable"], one["value"] or "(unset)", one["reason"]) for one in document["caches"]
@@ -104,7 +104,7 @@ def _library_lines(libraries: list[dict[str, Any]]) -> list[str]:
             *(format_seconds(one[f"{what}_seconds"]) for what in _TIMES),
             "not used" if one["loaded_in_vain"] else str(one["uses"]),
         ))  # fmt: skip
-    heading = ("library", "state", "at", "by", "took", "computing", "waited for", "overlapped",
+    heading = ("library", "state", "at", "by", "took", "computing", "waited", "overlapped",
                "uses")  # fmt: skip
     table = ["", render.table(rows, heading=heading)] if rows else []
     return table + [f"  {one['name']}: {one['reason']}" for one in libraries if one["reason"]]
@@ -118,12 +118,12 @@ def _import_lines(imports: list[dict[str, Any]]) -> list[str]:
     for one in imports:
         seconds, saved = one["seconds"], one["saved_seconds"]
         outcome = one["failure"] or (
-            "never needed" if seconds is None else f"used at {one['used_at']}"
+            "not needed" if seconds is None else f"first used at {one['used_at']}"
         )
         time_text = format_seconds(seconds) if seconds is not None else ""
         saves = "not measured" if saved is None else format_seconds(saved) if saved else ""
         rows.append((one["module"], time_text, saves, outcome))
-    heading = ("deferred import", "took", "saved", "what became of it")
+    heading = ("deferred import", "took", "saved", "outcome")
     return ["", render.table(rows, heading=heading)] if rows else []
 
 

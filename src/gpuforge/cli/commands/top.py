@@ -22,7 +22,7 @@ from gpuforge.monitor.values import document
 from gpuforge.probe import LiveProbe, Probe, SnapshotProbe
 from gpuforge.units import format_seconds, parse_seconds, significant
 
-SUMMARY = "show GPUs, CPU, memory and gpuforge processes, live"
+SUMMARY = "show GPUs, CPU, memory and gpuforge processes live"
 ONCE_SECONDS = 0.2
 """Time between the two readings of ``--once`` and ``--json``, which rates need."""
 PLAIN_WIDTH, PLAIN_HEIGHT = 120, 10_000
@@ -30,7 +30,7 @@ PLAIN_WIDTH, PLAIN_HEIGHT = 120, 10_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the command."""
-    parser.add_argument("--once", action="store_true", help="print one view and exit")
+    parser.add_argument("--once", action="store_true", help="print the view once and exit")
     parser.add_argument("--json", action="store_true", help="print one JSON document and exit")
     parser.add_argument(
         "--interval",
@@ -109,7 +109,7 @@ def _live(sampler: Sampler, interval: float) -> None:
                 return
             if (now := time.monotonic()) >= due:
                 share = (time.process_time() - spent) / (now - before)
-                cost = f"  own cost {significant(100 * share)} % of a core"
+                cost = f", using {significant(100 * share)} % of a core"
                 before, spent, due = now, time.process_time(), now + interval
                 sample = sampler.take()
 

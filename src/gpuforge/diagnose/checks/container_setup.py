@@ -9,7 +9,7 @@ from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 
-SUMMARY = "containers and WSL can use the GPU of the host"
+SUMMARY = "containers and WSL can use the host's GPU"
 
 DRIVER = "/proc/driver/nvidia/version"
 WSL_LIBRARIES = "/usr/lib/wsl/lib"
@@ -31,8 +31,8 @@ def check(site: Site) -> Iterator[Finding]:
 def _wsl(site: Site) -> Finding:
     libraries = known(site.probe.list_dir(WSL_LIBRARIES)) or ()
     if site.machine.devices:
-        return Finding("ok", "WSL shows the GPU of the host")
-    evidence = (f"{WSL_LIBRARIES}: {', '.join(libraries) or 'nothing there'}",)
+        return Finding("ok", "WSL can use the host's GPU")
+    evidence = (f"{WSL_LIBRARIES}: {', '.join(libraries) or 'no files'}",)
     return of_cause("wsl_gpu_not_exposed", "warning", evidence=evidence)
 
 
@@ -42,14 +42,14 @@ def _inside(site: Site, kind: str) -> Finding:
         evidence = (f"{DRIVER}: {driver.splitlines()[0]}",)
         return of_cause("container_no_gpu_passed", "error", evidence=evidence)
     count = len(site.machine.devices)
-    seen = f"{count} GPUs are visible, and nothing shows that the host has more"
+    seen = f"{count} GPUs are visible, and there is no sign of more on the host"
     return Finding("ok", f"running in {kind}; {seen}")
 
 
 def _docker(site: Site) -> Finding:
     nvidia = any(device.vendor == "nvidia" for device in site.machine.devices)
     if not nvidia:
-        why = "without an NVIDIA GPU it needs no NVIDIA runtime"
+        why = "it needs no NVIDIA runtime without an NVIDIA GPU"
         return Finding("ok", f"Docker is installed; {why}")
     text = known(site.probe.read_text("/etc/docker/daemon.json")) or "{}"
     try:
@@ -59,5 +59,5 @@ def _docker(site: Site) -> Finding:
     toolkit = isinstance(site.probe.find_program("nvidia-ctk"), str)
     if toolkit or "nvidia" in runtimes:
         return Finding("ok", "Docker has the NVIDIA runtime")
-    evidence = ("no nvidia-ctk on the path, no runtime 'nvidia' in /etc/docker/daemon.json",)
+    evidence = ("no nvidia-ctk on PATH, and no runtime 'nvidia' in /etc/docker/daemon.json",)
     return of_cause("container_toolkit_missing", "warning", evidence=evidence)

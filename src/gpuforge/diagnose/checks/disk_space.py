@@ -11,7 +11,7 @@ from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.units import format_bytes
 
-SUMMARY = "there is disk space for packages and caches"
+SUMMARY = "there is enough disk space for packages and caches"
 
 # An installed GPU framework takes 2 to 8 GiB with its libraries.
 FULL_BYTES, LOW_BYTES = 64 * 2**20, 4 * 2**30

@@ -68,7 +68,7 @@ def _over_conda(site: Site) -> Iterator[Finding]:
         one = site.distribution(normalised(name))
         same = one is None or (at_least(one.version, have) and at_least(have, one.version))
         if one and not same and one.installer in ("pip", "uv"):
-            message = f"{name} {have} of conda was replaced by {one.version} of {one.installer}"
+            message = f"{one.installer} replaced conda's {name} {have} with {one.version}"
             steps = (f"pip uninstall {name}; conda install --force-reinstall {name}",)
             yield Finding("warning", message, "conda_overwritten", (str(path),), steps)
 
@@ -96,7 +96,7 @@ def _sharing(site: Site, module: str, installed: list[str]) -> Finding:
         version = site.version(keep)
         repair = (*pip(site, "uninstall", "-y", *installed),
                   *pip(site, "install", f"{keep}=={version}"))  # fmt: skip
-    steps = (f"Keep one of them: pip uninstall -y {' '.join(installed)}; "
+    steps = (f"Keep only one: pip uninstall -y {' '.join(installed)}; "
              f"pip install {keep or installed[0]}",)  # fmt: skip
     return Finding("warning", message, "duplicate_module", tuple(installed), steps, repair)
 
@@ -109,7 +109,7 @@ def _to_keep(site: Site, installed: list[str]) -> str:
 
 def _several(site: Site, name: str) -> Finding:
     versions = site.packages[name]
-    message = f"{name} is installed in {len(versions)} versions at once"
+    message = f"{len(versions)} versions of {name} are installed"
     again = ("install", "--force-reinstall", "--no-deps", name)
-    steps = (f"Install it again: {' '.join(('pip', *again))}",)
+    steps = (f"Reinstall it: {' '.join(('pip', *again))}",)
     return Finding("warning", message, "several_versions", versions, steps)

@@ -16,7 +16,7 @@ from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 
-SUMMARY = "environment variables hide no GPU and no library, and name a compiler that nvcc accepts"
+SUMMARY = "no environment variable hides GPUs or libraries or selects a wrong compiler"
 
 UNSET = ("# gpuforge: the environment brings its own CUDA libraries", "unset LD_LIBRARY_PATH")
 # Variables that remedy a cause; only checked if the user names the cause, as nothing else shows it.
@@ -70,7 +70,7 @@ def _wanted(site: Site) -> Iterator[Finding]:
             name = name.replace("PYTORCH_CUDA", "PYTORCH_HIP")
         if set_to := site.probe.environ.get(name):
             state: State = "ok" if value in set_to else "warning"
-            yield Finding(state, f"{name} is set to {set_to}; against {cause} it should be {value}")
+            yield Finding(state, f"{name} is set to {set_to}; set it to {value} to avoid {cause}")
         else:
             yield _by_activation(site, cause, (f"export {name}={value}",), f"{name} is not set")
 
@@ -102,9 +102,9 @@ def _other_python(site: Site) -> Iterator[Finding]:
         for folder in folders[: folders.index(own)]:
             found = [name for name in ("python", "pip") if os.access(f"{folder}/{name}", os.X_OK)]
             if found and not os.path.samefile(folder, own):
-                message = f"PATH names {folder} before {own}: {' and '.join(found)} are of there"
+                message = f"PATH names {folder} before {own}: {' and '.join(found)} come from there"
                 yield Finding("warning", message, "another_python_first", (f"{folder}/{found[0]}",),
-                              (f"Activate again, or take {folder} out of PATH.",))  # fmt: skip
+                              (f"Activate it again, or remove {folder} from PATH.",))  # fmt: skip
 
 
 def _redirecting(site: Site) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ def _redirecting(site: Site) -> Iterator[Finding]:
             settings |= {f"{m[1]} in {folder}/pip.conf": m[2] for m in _SET.finditer(text)}
         for name, value in settings.items():
             if value and value.lower() not in ("0", "false", "no", "off"):
-                message = f"{name} makes pip install elsewhere than in {site.environment.prefix}"
+                message = f"{name} makes pip install outside {site.environment.prefix}"
                 yield Finding("warning", message, "pip_installs_elsewhere", (f"{name}={value}",),
                               (f"Unset {name} while this environment is active.",))  # fmt: skip
 
@@ -137,7 +137,7 @@ def _invalid_values(site: Site) -> Iterator[Finding]:
                 told.add(name)
                 steps = (f"Unset {name}, or correct it.",)
                 if name not in site.probe.environ:
-                    steps = (f"Set {name} to what is installed, or install what it stands for.",)
+                    steps = (f"Set {name} to what is installed, or install what it refers to.",)
                 cause = entry.get("cause") or "named_file_gone" if "names" in entry else MISSET
                 yield Finding("warning", fault, cause, (f"{name}={value}",), steps)
 
@@ -172,10 +172,10 @@ def _fault(site: Site, entry: dict[str, Any], name: str, value: str) -> str:
     ):
         return f"packages cannot use {name}={value}"
     if unknown := _unknown_flag(site, entry, value):
-        return f"{entry['packages'][0]} knows no flag {unknown}, which {name} sets, and ends there"
+        return f"{name} sets {unknown}, a flag that {entry['packages'][0]} rejects"
     if lacking:
         return f"{name}={value} needs {' or '.join(lacking[:2])}, which is not installed"
-    return f"{name} names {named}" if named else ""
+    return f"{name} points to {named}" if named else ""
 
 
 def _is_codec(entry: dict[str, Any], value: str) -> bool:
@@ -223,7 +223,7 @@ def _contradicting(site: Site) -> Iterator[Finding]:
     both = [v for v in ("ONEAPI_DEVICE_SELECTOR", "ZE_AFFINITY_MASK") if site.probe.environ.get(v)]
     if len(both) == 2:
         evidence = tuple(f"{name}={site.probe.environ[name]}" for name in both)
-        message = "two variables select Intel devices; together they may leave none"
+        message = "two variables select Intel devices; together they may select none"
         yield of_cause("xpu_not_available", "warning", message, evidence=evidence)
 
 

@@ -10,7 +10,7 @@ from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.facts import Failed
 from gpuforge.probe import Output
 
-SUMMARY = "each framework imports in a process of its own"
+SUMMARY = "each framework can be imported (tested in separate processes)"
 SLOW = True
 SECONDS = 180.0
 
@@ -40,7 +40,7 @@ def _judge(module: str, output: object) -> Finding:
     if isinstance(output, Failed):
         return Finding("unknown", f"import {module}: {output.reason}")
     if not isinstance(output, Output):
-        return Finding("unknown", f"import {module} could not be tried")
+        return Finding("unknown", f"the import of {module} could not be tested")
     from gpuforge.diagnose.explanation import explain
 
     last = tuple(output.stderr.strip().splitlines()[-3:])

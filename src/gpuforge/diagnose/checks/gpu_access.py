@@ -23,8 +23,8 @@ CAUSES = {
 # Steps for kinds of failure without a known error of their own.
 STEPS = {
     "kfd_not_loaded": (
-        "Load the module: sudo modprobe amdgpu; if that fails, dmesg | grep amdgpu shows why.",
-        "Install the kernel driver of the ROCm release (amdgpu-dkms), or a newer kernel.",
+        "Load the module: sudo modprobe amdgpu; if that fails, see why: dmesg | grep amdgpu",
+        "Install the kernel driver of your ROCm release (amdgpu-dkms), or a newer kernel.",
     ),
     "no_kernel_driver": (
         "See which driver the card needs: lspci -nnk",
@@ -45,7 +45,7 @@ def check(site: Site) -> Iterator[Finding]:
         yield Finding("ok", f"{len(names)} GPU is available" if len(names) == 1 else
                       f"{len(names)} GPUs are available", evidence=tuple(names))  # fmt: skip
     elif not failures:
-        yield Finding("ok", "no GPU for computing was found; programs run on the CPU")
+        yield Finding("ok", "no GPU found; programs run on the CPU")
 
 
 def _finding(failure: VendorFailure, *, is_error: bool) -> Finding:

@@ -19,7 +19,7 @@ from gpuforge.facts import Device, known
 if TYPE_CHECKING:
     from gpuforge.changes.action import RunPip
 
-SUMMARY = "frameworks are builds for the GPUs of this machine"
+SUMMARY = "the installed framework builds fit the GPUs of this machine"
 
 FRAMEWORKS = {"torch": "pytorch", "jax": "jax", "tensorflow": "tensorflow"}
 BESIDE_TORCH = ("torchvision", "torchaudio")
@@ -101,7 +101,7 @@ def _mixed_torch(site: Site) -> Iterator[Finding]:
         both_cuda = "cu" in builds and all(build.startswith("cu") for build in builds)
         if len(builds) == 2 and "" not in builds and not both_cuda:
             repair, _ = _planned(site, "torch")
-            message = f"torch {have} and {name} {beside} are different builds"
+            message = f"torch {have} and {name} {beside} are builds for different accelerators"
             yield of_cause("torch_extension_abi_mismatch", "error", message, repair=repair)
 
 
@@ -130,7 +130,7 @@ def _misfit(site: Site, build: _Torch) -> tuple[str, str] | None:
         return None
     served, wanted = driver_cuda(site), parse_version(build.cuda)[0]
     if served is not None and wanted > served:
-        why = f"it needs CUDA {wanted}; the driver supports CUDA {served} at most"
+        why = f"it needs CUDA {wanted}; the driver supports at most CUDA {served}"
         return "driver_too_old_for_cuda", why
     capabilities = [c for device in nvidia if (c := _capability(device))]
     if capabilities and build.codes and not any(_runs(c, build) for c in capabilities):
@@ -208,7 +208,7 @@ def _jax(site: Site) -> Iterator[Finding]:
     for name in plugins:
         major = int(re.sub(r"\D", "", name))
         if "cuda" in name and served is not None and major > served:
-            evidence = (f"{name} needs CUDA {major}; the driver supports CUDA {served} at most",)
+            evidence = (f"{name} needs CUDA {major}; the driver supports at most CUDA {served}",)
             yield of_cause("driver_too_old_for_cuda", "error", evidence=evidence)
 
 
@@ -232,7 +232,7 @@ def _cupy(site: Site) -> Iterator[Finding]:
     if have > served or (fitting and have not in _cupy_majors(capability) and have > fitting[0]):
         evidence = (
             wheels[0],
-            f"the driver supports CUDA {served} at most; the GPU has capability {capability}",
+            f"the driver supports at most CUDA {served}; the GPU has capability {capability}",
         )
         repair: tuple[RunPip, ...] = ()
         if fitting:

@@ -9,7 +9,7 @@ from gpuforge.diagnose.site import Site
 from gpuforge.facts import Reading
 from gpuforge.probe import Output
 
-SUMMARY = "NVIDIA GPUs report no throttling, ECC error or Xid"
+SUMMARY = "NVIDIA GPUs report no throttling, ECC errors or Xid errors"
 
 CAUSES = ("power_thermal_throttle", "ecc_uncorrectable", "gpu_fell_off_bus", "xid_error_other")
 SEVERE = {"critical": "error", "error": "error", "warning": "warning"}
@@ -38,7 +38,7 @@ def check(site: Site) -> Iterator[Finding]:
         evidence = tuple(line.text for line in match.evidence)
         yield of_cause(match.cause, SEVERE[match.severity], evidence=evidence)  # type: ignore[arg-type]
     if not matches:
-        yield Finding("ok", "no throttling, ECC error or Xid is reported")
+        yield Finding("ok", "no throttling, ECC errors or Xid errors are reported")
 
 
 def _text(output: Reading[Output]) -> str:

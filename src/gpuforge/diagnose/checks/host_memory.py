@@ -12,7 +12,7 @@ from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.site import Site
 from gpuforge.units import format_bytes
 
-SUMMARY = "there is free main memory, limits of control groups counted"
+SUMMARY = "enough main memory is free, within the limits of control groups"
 
 LOW_BYTES = 2**30
 
@@ -21,7 +21,7 @@ def check(site: Site) -> Iterator[Finding]:
     """Yield the memory that is available to this process within its control groups."""
     memory = read_free_memory(site.probe)
     if memory is None:
-        yield Finding("skipped", "this system does not show its available memory in /proc/meminfo")
+        yield Finding("skipped", "/proc/meminfo does not show the available memory")
         return
     available, total, evidence = memory.free_bytes, memory.total_bytes, [memory.evidence]
     if quota := re.match(r"(\d+) ([1-9]\d*)", text_at(site.probe, f"{CGROUP}/cpu.max")):

@@ -39,10 +39,10 @@ def check(site: Site) -> Iterator[Finding]:
     evidence = tuple(found.values())
     if {"iomp5", "omp"} <= set(found):
         steps = (
-            "Install the packages that bring them from one source: all conda-forge, or all wheels.",
-            "KMP_DUPLICATE_LIB_OK=TRUE only hides the abort, and results may be wrong.",
+            "Install the packages that contain them from one source: conda-forge, or wheels.",
+            "KMP_DUPLICATE_LIB_OK=TRUE only hides the abort; results may then be wrong.",
         )
-        yield Finding("warning", "Intel's and LLVM's OpenMP exclude each other in one process",
+        yield Finding("warning", "Intel's and LLVM's OpenMP cannot be loaded into one process",
                       "several_openmp_runtimes", evidence, steps)  # fmt: skip
     else:
         yield Finding("ok", f"OpenMP runtimes: {', '.join(sorted(found)) or 'none'}", "", evidence)

@@ -45,7 +45,7 @@ def check(site: Site) -> Iterator[Finding]:
         message = f"{len(damaged)} of {looked_at} wheels in pip's cache are damaged"
         yield of_cause("pip_hash_mismatch", "error", message, evidence=evidence, repair=repair)
     else:
-        rest = "" if complete else "; for the rest: gpuforge doctor package_cache"
+        rest = "" if complete else "; to check the rest: gpuforge doctor package_cache"
         yield Finding("ok", f"{looked_at} wheels in pip's cache are complete{rest}")
 
 

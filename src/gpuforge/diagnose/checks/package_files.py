@@ -56,13 +56,13 @@ def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
     name = f"{one.name} {one.version}"
     if fault := _fault_of_description(one):
         repair = reinstall(site, one)
-        steps = () if repair else (f"Install it again: pip install --ignore-installed {one.name}",)
+        steps = () if repair else (f"Reinstall it: pip install --ignore-installed {one.name}",)
         message = f"{name} is damaged: {fault}"
         yield Finding("error", message, "package_incomplete", (str(one.info),), steps, repair)
         return
     if misfit := _compiled_for(site, one):
         message = f"{name} was compiled for {misfit}"
-        steps = (f"Install it again: pip install --force-reinstall {one.name}=={one.version}",)
+        steps = (f"Reinstall it: pip install --force-reinstall {one.name}=={one.version}",)
         repair = reinstall(site, one)
         yield Finding("error", message, "wheel_not_supported", (str(one.info),), steps, repair)
         return
@@ -74,7 +74,7 @@ def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
         return
     parts = [f"{len(gone)} of its {len(one.files)} files are missing"] if gone else []
     parts += [f"{len(cut)} of its files are truncated"] if cut else []
-    parts += [f"{mixed[0]} is that of another version"] if mixed else []
+    parts += [f"{mixed[0]} comes from another version"] if mixed else []
     evidence = tuple(str(one.folder / path) for path in (*gone, *cut, *mixed)[:MISSING_SHOWN])
     message, repair = f"{name} is incomplete: {'; '.join(parts)}", reinstall(site, one)
     lost_library = any(re.search(_LIBRARY, path) for path in (*gone, *cut))
@@ -83,7 +83,7 @@ def _damage(site: Site, one: Distribution, *, every: bool) -> Iterator[Finding]:
         yield of_cause(cause, "error", message, evidence=evidence, repair=repair)
     else:
         again = f"pip install --force-reinstall --no-deps {one.name}=={one.version}"
-        steps = (f"Install the same version again: {again}",)
+        steps = (f"Reinstall the same version: {again}",)
         yield Finding("error", message, "package_incomplete", evidence, steps, repair)
 
 
@@ -202,6 +202,6 @@ def _remains(folder: Path) -> Iterator[Finding]:
 
         repair = tuple(MoveAside(path, "remains of an interrupted install") for path in remains)
         steps = ("Delete the folders whose names start with '~'.",)
-        message = "an interrupted pip left folders behind"
+        message = "an interrupted pip run left folders behind"
         evidence = tuple(map(str, remains))
         yield Finding("warning", message, "interrupted_install", evidence, steps, repair)

@@ -10,7 +10,7 @@ from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.facts import Failed
 from gpuforge.probe import Output
 
-SUMMARY = "pip, uv and conda work on the environment and agree about it"
+SUMMARY = "pip, uv and conda work in this environment and find it consistent"
 SLOW = True
 SECONDS = 90.0
 
@@ -44,10 +44,10 @@ def _run_tool(site: Site, tool: str, argv: list[str]) -> Finding:
     lines = tuple(line for line in (output.stdout + output.stderr).splitlines() if line.strip())
     broken = tuple(line for line in lines if " require" in line or "is not supported" in line)
     if not output.status:
-        return Finding("ok", f"{tool} works and finds every requirement met")
+        return Finding("ok", f"{tool} works and finds all requirements met")
     if broken:
         steps = ("Install versions that fit together, or create a new environment.",)
-        return Finding("warning", f"{tool} finds requirements that are not met", "",
+        return Finding("warning", f"{tool} finds unmet requirements", "",
                        broken[:SHOWN], steps)  # fmt: skip
     return Finding("error", f"{tool} failed with exit status {output.status}", "", lines[-SHOWN:])
 

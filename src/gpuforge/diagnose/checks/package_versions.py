@@ -148,8 +148,8 @@ def _for_other_pythons(site: Site) -> Iterator[Finding]:
 
             with suppress(InvalidSpecifier):
                 if not SpecifierSet(wanted).contains(python, prereleases=True):
-                    message = f"{one.name} {one.version} requires Python {wanted}; this is {python}"
-                    steps = (f"Install a version for it: pip install --force-reinstall {one.name}",)
+                    message = f"{one.name} {one.version} requires Python {wanted}, not {python}"
+                    steps = (f"Install one for it: pip install --force-reinstall {one.name}",)
                     yield Finding("error", message, "python_version_unsupported",
                                   (str(one.info),), steps)  # fmt: skip
 
@@ -162,7 +162,7 @@ def _without_pkg_resources(site: Site) -> Iterator[Finding]:
         if b"_pb2.py," not in one.record and any(
             map(_PKG_RESOURCES.search, _texts(one, one.starts))
         ):
-            yield _incompatible(one, "pkg_resources, which setuptools has up to version 81")
+            yield _incompatible(one, "pkg_resources, which setuptools contains up to version 81")
 
 
 def _of_another_protoc(site: Site) -> Iterator[Finding]:
@@ -180,7 +180,7 @@ def _of_another_protoc(site: Site) -> Iterator[Finding]:
             else "_descriptor.FileDescriptor(" not in text or slow or not at_least(have or "", "4")
             for text in _texts(one, made)
         ):  # fmt: skip
-            yield _incompatible(one, f"another protobuf than {have}")
+            yield _incompatible(one, f"a protobuf other than {have}")
 
 
 def _texts(one: Distribution, paths: list[str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.facts import Absent, Failed
 
-SUMMARY = "the active environment works and may be changed"
+SUMMARY = "the active environment works and can be changed"
 
 SHOWN = 5
 OPTIONAL, BUILT_APART = ("_bz2", "_ctypes", "_lzma", "_sqlite3", "_ssl"), 30
@@ -39,7 +39,7 @@ def _faults(site: Site) -> Iterator[Finding]:
         steps = (f"Create the environment again: python -m venv --clear {prefix}", *leave)
         yield Finding("error", environment.fault, "environment_broken", (str(prefix),), steps)
     if (other := site.probe.environ.get("PYTHONHOME")) and _is_elsewhere(environment, other):
-        message = f"PYTHONHOME makes Python use the standard library of another one, in {other}"
+        message = f"PYTHONHOME makes Python use the standard library of another Python, in {other}"
         steps = ("Unset PYTHONHOME: no environment needs it.",)
         yield Finding("error", message, "pythonhome_set", (f"PYTHONHOME={other}",), steps)
     if isinstance(folder := site.packages_folder, Absent | Failed):
@@ -61,7 +61,7 @@ def _flaws(site: Site) -> Iterator[Finding]:
     moved = _broken_script(prefix) if environment.kind != "system Python" else None
     if _is_noexec(folder):
         message = f"{folder} is mounted noexec: no compiled module can be loaded from there"
-        steps = ("Mount it with exec, or create the environment on another file system.",)
+        steps = ("Mount it without noexec, or create the environment on another file system.",)
         yield Finding("error", message, "mounted_noexec", (str(folder),), steps)
     if not _is_writable(folder):
         yield of_cause("site_packages_permission_denied", "error", evidence=(str(folder),))
@@ -71,12 +71,10 @@ def _flaws(site: Site) -> Iterator[Finding]:
         yield Finding("error", message, "environment_moved", moved, steps)
     if lacking := _missing_modules(environment):
         message = f"this Python was built without {', '.join(lacking)}"
-        steps = (
-            "Install what they need, such as liblzma-dev or libffi-dev, and build Python again.",
-        )
+        steps = ("Install what they need, such as liblzma-dev or libffi-dev, and rebuild Python.",)
         yield Finding("warning", message, "python_incomplete", (str(environment.home),), steps)
     if fixed := _unwritable_packages(site, folder):
-        message = f"{len(fixed)} packages may not be changed by this user, such as {fixed[0]}"
+        message = f"this user may not change {len(fixed)} packages, such as {fixed[0]}"
         cause = "site_packages_permission_denied"
         yield of_cause(cause, "warning", message, evidence=fixed[:SHOWN])
     if left := _left_behind(environment):
@@ -86,7 +84,7 @@ def _flaws(site: Site) -> Iterator[Finding]:
         yield Finding("warning", message, "packages_of_another_python", evidence, steps)
     if moved:
         message = f"{moved[0]} starts {moved[1]}, which does not exist"
-        steps = ("Install the package that it belongs to again.",)
+        steps = ("Reinstall the package that it belongs to.",)
         yield Finding("warning", message, "environment_moved", moved, steps)
 
 
@@ -96,7 +94,7 @@ def _state(site: Site) -> Iterator[Finding]:
     if environment.refusal:
         yield Finding("ok", environment.refusal)
     if not environment.has_pip and not environment.made_by_uv and "conda" not in environment.kind:
-        steps = (f"{environment.python} -m ensurepip, or use uv, which needs no pip inside.",)
+        steps = (f"Install it: {environment.python} -m ensurepip; or use uv instead.",)
         yield Finding("warning", "the environment has no pip", "pip_missing", (str(folder),), steps)
     yield Finding("ok", f"packages can be installed in {environment.prefix}")
 

@@ -16,7 +16,7 @@ from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.facts import known
 from gpuforge.probe.files import text_of
 
-SUMMARY = "folders and modules that the environment adds to the search path exist"
+SUMMARY = "the folders and modules that the environment adds to the search path exist"
 
 CUSTOMISING = ("sitecustomize.py", "usercustomize.py")
 _IMPORT = re.compile(r"^import[ \t]+(\w+)\s*(?:;|$)|__import__\(['\"](\w+)['\"]\)")
@@ -43,13 +43,13 @@ def _editable(site: Site) -> Iterator[tuple[str, Finding]]:
         folder = Path(unquote(url.path)) if url and url.scheme == "file" else None
         if folder and not folder.is_dir():
             message = f"{one.name} is installed from {folder}, which does not exist"
-            steps = (f"Install it from where it is now: pip install -e FOLDER; or remove it: "
+            steps = (f"Install it from its new folder: pip install -e FOLDER; or remove it: "
                      f"pip uninstall {one.name}",)  # fmt: skip
             yield one.name, Finding("error", message, "source_gone", (str(one.info),), steps)
         elif folder and (gone := _lost_tool(one)):
-            message = f"{one.name} is built when it is imported, by {gone}, which does not exist"
+            message = f"{one.name} is built on import by {gone}, which does not exist"
             steps = (
-                f"Install it with what builds it: pip install --no-build-isolation -e {folder}",
+                f"Install its build tools, then run: pip install --no-build-isolation -e {folder}",
             )
             yield one.name, Finding("error", message, "source_gone", (str(one.info),), steps)
         elif folder and (lost := _lost_modules(one)):
@@ -92,7 +92,7 @@ def _undecodable(content: bytes) -> str:
         content.decode()
     except UnicodeDecodeError as error:
         return str(error)
-    return "it holds null characters" if b"\0" in content else ""
+    return "it contains null characters" if b"\0" in content else ""
 
 
 def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
@@ -105,8 +105,8 @@ def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
             path = folder / name
             content = known(site.probe.read_bytes(str(path))) or b""
             if name.endswith(".pth") and (fault := _undecodable(content)):
-                message = f"{path} is no text in UTF-8, so Python does not start: {fault}"
-                steps = (f"Write {path} again in UTF-8, or delete it.",)
+                message = f"{path} is not valid UTF-8, so Python does not start: {fault}"
+                steps = (f"Save {path} as UTF-8, or delete it.",)
                 yield str(path), Finding("error", message, "search_path_gone", (str(path),), steps)
             for line in text_of(content).splitlines():
                 runs, place = line.startswith(("import ", "import\t")), line.strip()

@@ -94,12 +94,12 @@ def _packages_of_others(site: Site, folder: Path, by: str) -> Iterator[Finding]:
     })  # fmt: skip
     if by == "PYTHONPATH":
         names = {name.removesuffix(".py") for name in os.listdir(folder)} & sys.stdlib_module_names
-        hidden[:0] = [f"{name} instead of that of the standard library" for name in sorted(names)]
+        hidden[:0] = [f"{name} instead of the standard library's" for name in sorted(names)]
     if not hidden and not _holds_packages(folder, ".dist-info"):
         return
     message = f"{by} puts the packages of {folder} before those of this environment"
     evidence = tuple(hidden[:SHOWN])
-    steps = ("Unset PYTHONPATH, or take that folder out of it.",)
+    steps = ("Unset PYTHONPATH, or remove that folder from it.",)
     if by != "PYTHONPATH":
         steps = (f"Set PYTHONNOUSERSITE=1, or remove those packages from {folder}.",)
     yield Finding("error" if hidden else "warning", message, "shadowing_module", evidence, steps)

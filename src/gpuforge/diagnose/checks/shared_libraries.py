@@ -34,13 +34,9 @@ def check(site: Site) -> Iterator[Finding]:
     """Yield each library that is missing or too old, with a module that needs it."""
     cached = known(site.probe.read_bytes(CACHE)) if site.live else None
     if not cached:
-        yield Finding(
-            "skipped", f"not checked: there is no {CACHE}, the loader's list of libraries"
-        )
+        yield Finding("skipped", f"not checked: the loader's cache {CACHE} does not exist")
         return
-    yield from _faults(site, cached) or [
-        Finding("ok", "the modules looked at find their libraries")
-    ]
+    yield from _faults(site, cached) or [Finding("ok", "the compiled modules find their libraries")]
 
 
 def _faults(site: Site, cached: bytes) -> list[Finding]:
@@ -98,7 +94,7 @@ def _preloaded(site: Site, find: object) -> Iterator[tuple[str, Finding]]:
         if not name or "$" in name:  # tokens such as $LIB, which the loader expands
             continue
         if not (os.path.exists(name) if "/" in name else find(name, ())):  # type: ignore[operator]
-            message = f"LD_PRELOAD names {name}, which is not there: every program warns of it"
+            message = f"LD_PRELOAD names {name}, which does not exist: every program warns"
             steps = ("Unset LD_PRELOAD, or name the library by its full path.",)
             yield (
                 name,
@@ -108,8 +104,8 @@ def _preloaded(site: Site, find: object) -> Iterator[tuple[str, Finding]]:
 
 def _missing(owner: str, name: str, path: str) -> Finding:
     known_as = f"apt install {DEBIAN[name]}" if name in DEBIAN else f"apt-file search {name}"
-    steps: tuple[str, ...] = (f"Install what holds it: {known_as}, or dnf install '*/{name}'",)
-    steps += ("Or use opencv-python-headless, which needs no display.",) * ("opencv" in owner)
+    steps: tuple[str, ...] = (f"Install its package: {known_as}, or dnf install '*/{name}'",)
+    steps += ("Or use opencv-python-headless, which does not need it.",) * ("opencv" in owner)
     message = f"{owner} needs {name}, which this system does not have"
     return Finding("error", message, "library_missing", (path,), steps)
 
@@ -123,14 +119,12 @@ def _too_old(owner: str, path: str, name: str, at: str, needs: Needs) -> Finding
     lacking = next((interface for interface in newest.values() if not _holds(at, interface)), "")
     if not lacking:
         return None
-    message = f"{owner} needs {lacking} of {name}, which {at} does not have"
+    message = f"{owner} needs {lacking} from {name}, which {at} does not provide"
     if lacking.startswith("GLIBC_"):
         return of_cause("glibc_too_old", "error", message, evidence=(path,))
     cause = "libstdcxx_too_old" if "stdc++" in name else "library_too_old"
     folder = at.rpartition("/")[0]
-    steps = (
-        f"Take {folder} out of LD_LIBRARY_PATH if it is named there; else bring {name} up to date.",
-    )
+    steps = (f"If LD_LIBRARY_PATH contains {folder}, remove it there; otherwise update {name}.",)
     return Finding("error", message, cause, (path, at), steps)
 
 

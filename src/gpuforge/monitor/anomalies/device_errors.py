@@ -27,14 +27,14 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
                 yield Anomaly(
                     "device_errors", subject.name, "warning" if program else "error",
                     f"the driver reported Xid {number} ({times:.0f} times)"
-                    + (": usually a mistake of the program that ran" if program else ""),
-                    "run 'dmesg | gpuforge explain -' for its cause",
+                    + (": usually an error in the program that was running" if program else ""),
+                    "run 'dmesg | gpuforge explain -' to find the cause",
                 )  # fmt: skip
         if (times := _rise(subject.series.get("ecc_uncorrected", ()))) > 0:
             yield Anomaly(
                 "device_errors", subject.name, "error",
                 f"{times:.0f} memory errors could not be corrected: results may be wrong",
-                "stop what runs there, restart it, and run 'gpuforge doctor gpu_health'",
+                "stop the programs on this GPU, then run 'gpuforge doctor gpu_health'",
             )  # fmt: skip
         corrected = subject.series.get("ecc_corrected", ())
         minutes = (corrected[-1][0] - corrected[0][0]) / 60 if corrected else 0.0
@@ -42,7 +42,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
             yield Anomaly(
                 "device_errors", subject.name, "warning",
                 f"{_rise(corrected):.0f} memory errors were corrected within {minutes:.0f} min",
-                "the memory may be failing: run 'gpuforge doctor gpu_health' and watch it",
+                "the memory may be failing: run 'gpuforge doctor gpu_health' and watch this GPU",
             )  # fmt: skip
 
 

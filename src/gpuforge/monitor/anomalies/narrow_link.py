@@ -31,5 +31,5 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
                 "narrow_link", subject.name, "warning",
                 f"the PCIe link has {max(widths):.0f} lanes of {full:.0f}: transfers take up to "
                 f"{full / max(widths):.0f} times as long",
-                "seat the card again, or look for a slot or riser with all lanes",
+                "reseat the card, or use a slot or riser with all lanes",
             )  # fmt: skip

@@ -36,9 +36,9 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
                 yield Anomaly(
                     "slow_device", subject.name, "warning",
                     f"its clock is {1 - clock / median(others):.0%} below that of "
-                    f"{len(others)} other {subject.model} with work: what waits for all of them"
-                    " waits for this one",
-                    "compare temperature, power and throttle reasons with the others",
+                    f"{len(others)} other busy {subject.model}: programs that use all of them"
+                    " wait for this one",
+                    "compare its temperature, power and throttle reasons with those of the others",
                 )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
             yield Anomaly(
                 "stalled_queue", subject.name, "warning",
                 f"{waiting[-1]:.0f} tasks wait, and none has finished for {format_seconds(still)}",
-                "see what the running task does: py-spy dump, or give tasks a timeout",
+                "see what the running task does: py-spy dump --pid PID; or give tasks a timeout",
             )  # fmt: skip
 
 

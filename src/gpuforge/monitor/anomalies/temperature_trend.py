@@ -31,11 +31,11 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
         forecast = moved.until(limit)
         if moved.change < AT_LEAST_DEGREES or forecast.seconds > WITHIN_SECONDS:
             continue
-        which = "where it slows down" if shown else "an assumption: its limit is not shown"
+        which = "where it slows down" if shown else "assumed, because its limit is not shown"
         yield Anomaly(
             "temperature_trend", subject.name, "warning",
             f"the temperature rose by {moved.change:.0f} °C to {series[-1][1]:.0f} °C and reaches "
             f"{limit:.0f} °C ({which}) {forecast}",
-            "look at fans, airflow and the room's temperature",
+            "check the fans, the airflow and the room temperature",
             forecast,
         )  # fmt: skip

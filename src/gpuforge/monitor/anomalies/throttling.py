@@ -19,9 +19,9 @@ UNBROKEN_SECONDS = 10.0
 CLOCK_SHARE = 0.85
 POWER_LIMIT = "power cap"
 STEPS = {
-    "temperature": "look at fans, airflow and the room's temperature",
-    "power": "look at the power supply and the limit, such as with nvidia-smi -q -d POWER",
-    "": "see what the vendor's tool says of it, such as nvidia-smi -q -d PERFORMANCE",
+    "temperature": "check the fans, the airflow and the room temperature",
+    "power": "check the power supply and the power limit, for example with nvidia-smi -q -d POWER",
+    "": "check the reason with the vendor's tool, for example nvidia-smi -q -d PERFORMANCE",
 }
 
 
@@ -42,7 +42,7 @@ def find(subjects: Sequence[Subject]) -> Iterator[Anomaly]:
             step = next(step for word, step in STEPS.items() if word in reason)
             yield Anomaly(
                 "throttling", subject.name, "warning",
-                f"held down for {reason} in {fmean(held):.0%} of the last minute"
+                f"slowed down by {reason} for {fmean(held):.0%} of the last minute"
                 f"{told}",
                 step,
             )  # fmt: skip

@@ -42,11 +42,11 @@ def _memory_share(subject: Subject) -> Series:
 
 CHARTS = (
     Chart("utilization", "Busy share of the time", "ratio", 1.0, _of("utilization_ratio")),
-    Chart("memory", "Memory in use, share of all", "ratio", 1.0, _memory_share),
+    Chart("memory", "Share of memory in use", "ratio", 1.0, _memory_share),
     Chart("temperature", "Temperature", "celsius", None, _of("temperature_celsius")),
     Chart("power", "Power", "watts", None, _of("power_watts")),
     Chart("clock", "Clock", "hertz", None, _of("core_clock_hertz")),
-    Chart("queue", "Tasks that wait", "count", None, _of("tasks_waiting")),
+    Chart("queue", "Waiting tasks", "count", None, _of("tasks_waiting")),
 )
 
 

@@ -72,7 +72,7 @@ class Guard:
         headers, query = Headers(scope=scope), QueryParams(scope["query_string"])
         if not self._is_own_name(headers.get("host", "")):
             asked = repr(headers.get("host", ""))
-            text = f"The host name {asked} is not known here: start the server with --name HOST.\n"
+            text = f"The host name {asked} is not allowed: start the server with --name HOST.\n"
             return PlainTextResponse(text, 403)
         if scope["path"] in OPEN:
             return None

@@ -57,7 +57,7 @@ def listen(host: str, port: int) -> socket.socket:
         if code <= 0:  # an error of the name resolver
             what, hint = "is not an address or a known name", "name an address of this machine"
         else:
-            what = f"cannot be listened on at port {port}: {os.strerror(code)}"
+            what = f"cannot be used for listening on port {port}: {os.strerror(code)}"
             busy = code in (errno.EADDRINUSE, errno.EACCES)
             hint = "use --port 0 for a free port" if busy else "name an address of this machine"
         raise InvalidSettings(f"--host {host!r} {what}", hint=hint) from None
@@ -84,8 +84,8 @@ def read_token(file: Path) -> str:
         ) from None
     if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
         raise InvalidSettings(
-            f"--token-file {str(file)!r} does not hold a token: expected at least"
+            f"--token-file {str(file)!r} does not contain a token: expected at least"
             f" {SHORTEST_TOKEN} printable ASCII characters",
-            hint="remove the file, and gpuforge serve writes a new token into it",
+            hint="remove the file: gpuforge serve will create it with a new token",
         )
     return token

@@ -144,7 +144,7 @@ def compare_with(
         if benchmark.rounds.logs and not benchmark.problem:
             benchmark.comparison = benchmark.rounds.verdict(minimal)
         elif not benchmark.problem:
-            benchmark.problem = "it was not measured within the time limit"
+            benchmark.problem = "it could not be measured within the time limit"
     return Against(commit, contest.benchmarks)
 
 
@@ -224,5 +224,5 @@ class _Interleaving:
                 raise WorkloadError(
                     f"the base imports {path.relative_to(self._here)} of the working tree, so the "
                     "two sides cannot be compared",
-                    hint="import it by its name on Python's path, not by an absolute one",
+                    hint="import it by module name instead of an absolute path",
                 )

@@ -20,7 +20,7 @@ from gpuforge.profiler.compare.evidence import median_interval
 BLOCKS_AT_LEAST, BLOCKS_AT_MOST = 10, 200
 PRECISION = 0.02
 """Measuring ends when the confidence interval of the median is no wider than this share of it."""
-MAY_BE_RUNNING = "its result may be of work that a device still does: wait for it in the function"
+MAY_BE_RUNNING = "the device may still be computing its result: wait for it in the function"
 
 
 @dataclass
@@ -117,7 +117,7 @@ class _Process:
         try:
             self._worker = Worker(self._path, self._variables, Path.cwd(), limited=False)
         except (WorkloadError, WorkerDied) as error:
-            text, hint = f"{self._path} does not load: {error}", f"run 'python {self._path}'"
+            text, hint = f"{self._path} cannot be loaded: {error}", f"run 'python {self._path}'"
             raise WorkloadError(text, hint=f"{hint} to see where") from error
 
     def close(self) -> None:

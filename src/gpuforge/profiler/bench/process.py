@@ -138,7 +138,7 @@ class Worker:
         if not line:
             self.failed = True
             ended = f"ended with status {self._process.wait()}"
-            how = f"took longer than {ANSWER_SECONDS:g} s" if self._late else ended
+            how = f"did not answer within {ANSWER_SECONDS:g} s" if self._late else ended
             raise WorkerDied(f"{self._where}the process that times the benchmarks {how}")
         answer: dict[str, Any] = json.loads(line)
         self.failed = "error" in answer

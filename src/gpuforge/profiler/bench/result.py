@@ -81,7 +81,7 @@ def read(path: Path) -> BenchResult:
     WorkloadError
         If the file cannot be read, is too large, or is not a bench result.
     """
-    hint = "name a file that 'gpuforge bench --save FILE' wrote"
+    hint = "name a file written by 'gpuforge bench --save FILE'"
     try:
         with path.open("rb") as file:
             content = file.read(READ_AT_MOST_BYTES + 1)
@@ -92,7 +92,7 @@ def read(path: Path) -> BenchResult:
             raise stored.Damaged("it is larger than 64 MiB")
         found = stored.loads(content.decode("utf-8", "replace"), _KINDS)
         if not isinstance(found, BenchResult):
-            raise stored.Damaged("it holds something else")
+            raise stored.Damaged("it contains something else")
         for part in (found, found.conditions, *found.benchmarks):
             stored.check(part)
         if not all(

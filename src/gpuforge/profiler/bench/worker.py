@@ -35,7 +35,7 @@ def load(path: str) -> dict[str, Callable[[], Any]]:
     name = f"_{file.stem}"  # must not clash with a module of that name
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
+        raise ImportError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

@@ -97,5 +97,5 @@ def _verdict(rounds: int, change: Interval, p: float, minimal: float) -> tuple[V
     if -minimal <= change.low and change.high <= minimal:
         return "same", ""
     if clear:
-        return "inconclusive", f"the change may be more or less than {percent(minimal)[1:]}"
+        return "inconclusive", f"the change may be larger or smaller than {percent(minimal)[1:]}"
     return "inconclusive", "the times vary more than the change"

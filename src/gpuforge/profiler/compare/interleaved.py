@@ -134,7 +134,7 @@ def compare(
     found, data = rounds.verdict(minimal), [_held_data(side) for side in (base, new)]
     own = not remake and data[0] - data[1] and data[1] - data[0]
     if own and found.verdict != "inconclusive" and 1 / OF_PLACE < 1 + found.change.value < OF_PLACE:
-        reason = "they hold different data, whose place in memory may do as much: see remake="
+        reason = "they contain different data, whose memory placement may matter: see remake="
         return replace(found, verdict="inconclusive", reason=reason)
     return found
 

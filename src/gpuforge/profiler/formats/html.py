@@ -10,7 +10,7 @@ from gpuforge.profiler.paths import paths_of_spans
 from gpuforge.profiler.sections import advice
 from gpuforge.profiler.summary import recording
 
-SUMMARY = "a page for a browser: flame graph, timeline, memory, placements, suggestions"
+SUMMARY = "a web page: flame graph, timeline, memory, placements, suggestions"
 SUFFIX = ".html"
 
 

@@ -17,7 +17,7 @@ from gpuforge.profiler.paths import Path, largest, paths
 from gpuforge.profiler.sections import advice
 from gpuforge.profiler.timeline import longest
 
-SUMMARY = "one document for programs: seconds, bytes, call paths, spans"
+SUMMARY = "machine-readable: seconds, bytes, call paths, spans"
 SUFFIX = ".json"
 
 MOST_SPANS = 100_000
@@ -70,7 +70,7 @@ def _unknown(profile: Profile) -> dict[str, str]:
     found = dict(profile.said("unknown"))
     for name in ("program", "started"):
         if json_text.clean(profile.header.get(name)) is None:
-            found.setdefault(name, "the session file does not say")
+            found.setdefault(name, "the session file does not contain it")
     return found
 
 

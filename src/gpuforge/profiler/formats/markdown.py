@@ -77,7 +77,7 @@ def _scope(profile: Profile, said: list[str]) -> Iterator[str]:
 def _findings(profile: Profile) -> Iterator[str]:
     found = advice(profile)
     if not found:
-        yield "No rule found a change that could gain 3 % of the wall time or more."
+        yield "No rule found a change that could save 3 % of the wall time or more."
         yield ""
     for number, one in enumerate(found, 1):
         yield from _finding(profile, number, one)
@@ -91,7 +91,7 @@ def _finding(profile: Profile, number: int, one: Suggestion) -> Iterator[str]:
     if one.bound_seconds:
         yield (
             f"Priority: {priority}. At most {format_seconds(one.bound_seconds)} ({percent(share)} "
-            f"of the wall time) could be gained; no promise. Rule: {code(one.rule)}."
+            f"of the wall time) could be saved. Rule: {code(one.rule)}."
         )
         yield ""
     if one.evidence:
@@ -118,7 +118,7 @@ def _sources(profile: Profile) -> Iterator[str]:
 def _source(profile: Profile, file: str, line: int) -> Iterator[str]:
     """Yield the user's source lines around one, which is marked with ``>``."""
     found = source(profile, file, line)
-    changed = "the file was changed after the recording began" if found.changed else ""
+    changed = "the file was changed after the recording started" if found.changed else ""
     about = found.absent or changed
     yield f"Now: {code(f'{file}:{line}')}{f'; {about}' if about else ''}"
     yield ""

@@ -42,7 +42,7 @@ def render(profile: Profile) -> str:
         benchmarks[name] = _benchmark(name, seconds)
     if not benchmarks:
         raise WorkloadError(
-            "nothing in this profile took any time, and pyperf reads no file without values",
+            "nothing in this profile took any time, and pyperf does not read files without values",
             hint="use --format json",
         )
     return json_text.dump(

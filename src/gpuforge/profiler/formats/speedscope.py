@@ -15,7 +15,7 @@ from gpuforge.profiler.model import Profile, Spans
 from gpuforge.profiler.summary import where_written
 from gpuforge.profiler.timeline import Bar, Row, longest, row_names, rows
 
-SUMMARY = "for speedscope.app: a flame graph of each thread, device queue and their bytes"
+SUMMARY = "for speedscope.app: flame graphs of threads, device queues and bytes"
 SUFFIX = ".speedscope.json"
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"

@@ -13,7 +13,7 @@ from gpuforge.profiler.summary import first_line, ran, recording
 from gpuforge.profiler.tables import WIDTH, percent
 from gpuforge.units import format_seconds
 
-SUMMARY = "for the terminal: where the time went, and what to change"
+SUMMARY = "for the terminal: where the time went and what to change"
 SUFFIX = ".txt"
 
 SHOWN = 8

@@ -203,9 +203,9 @@ def _bounded(
     number = len(profile.spans) - len(bars)
     left = len(sums) - len(merged)
     notes.append(
-        f"The timeline has the {len(bars):,} longest spans as they were. The {number:,} others are"
+        f"The timeline has the {len(bars):,} longest spans individually. The {number:,} others are"
         f" merged by call path in each {format_ns(part_ns)} of the recording"
-        + (f", and the {left:,} shortest of these sums are left out." if left else ".")
+        + (f", and the {left:,} shortest of these are omitted." if left else ".")
         + " The flame graph and its table count all spans."
     )
     return bars + _one_after_another(merged, rows, part_ns)
@@ -238,7 +238,7 @@ def series_columns(series: Series, notes: list[str]) -> dict[str, Any]:
         parts = [points[at : at + size] for at in range(0, len(points), size)]
         notes.append(
             f"Of the {len(points):,} readings of {names.line(series.name)} on"
-            f" {names.line(series.device)} the lowest and the highest of each {size} are shown."
+            f" {names.line(series.device)}, only the lowest and highest of each {size} are shown."
         )
         points = [
             point

@@ -97,7 +97,7 @@ def _lead(base: Profile, new: Profile, pairs: list[Pair]) -> str:
             f". The largest change of a call path itself is {format_ns(abs(change))}"
             f" {_more(change)} in {names.path(most[0].names, 80)}"
         )
-    text += ". One recording of each: how much of it is chance is not known."
+    text += ". Each version was recorded once, so the random variation is unknown."
     return sections.html(text, 1000)
 
 

@@ -44,7 +44,7 @@ def lead(profile: Profile, rows: Sequence[Row]) -> str:
     """Return the sentence on where the time went."""
     where = where_time(profile)
     if where is None:
-        return f"{format_ns(profile.wall_ns)}, of which nothing is known: no span was recorded."
+        return f"{format_ns(profile.wall_ns)}, but no spans were recorded."
     shares = sorted(where.percent.items(), key=lambda share: -share[1])
     told = ", ".join(f"{share} % {WORDS[name]}" for name, share in shares if share)
     text = f"{format_ns(where.wall_ns)}: {told}."
@@ -86,7 +86,7 @@ def parts_section(profile: Profile) -> str:
             for name, share in shares.items()
         )
         drawn = (
-            f'<p class="quiet">Of {html(where.thread)}, the thread with the longest time.</p>'
+            f'<p class="quiet">Time of {html(where.thread)}, the thread with the longest time.</p>'
             f'<div role="img" aria-label="{label}"><table class="parts" role="presentation">'
             f'<tr>{cells}</table></div><ul class="legend">{legend}</ul>'
         )
@@ -123,7 +123,7 @@ def suggestions_section(found: Sequence[Suggestion]) -> str:
     text = "<p>No rule found anything to suggest.</p>"
     if found:
         text = (
-            '<p class="quiet">What each could save at most, computed from this run: no promise.</p>'
+            '<p class="quiet">What each could save at most, computed from this run.</p>'
             f'<ol class="cards">{"".join(map(_suggestion, found))}</ol>'
         )
     return section("suggestions", "Suggestions", text)
@@ -156,14 +156,14 @@ def placements_section(profile: Profile) -> str:
         one = regret.placement
         key = one.function, one.signature, one.backend, regret.best, one.reason
         alike.setdefault(key, []).append(regret)
-    text = f"<p>{lost_told(found)} Times are of one call; what was lost is of all of them.</p>"
+    text = f"<p>{lost_told(found)} Times are per call; losses are totals.</p>"
     rows = [_placement(key, regrets) for key, regrets in alike.items()]
     rows.sort(key=lambda row: -float(row[8][0]))
     if len(rows) > MOST_PLACEMENTS:
-        text += f"<p>The {MOST_PLACEMENTS} of {len(rows):,} that lost most are shown.</p>"
+        text += f"<p>The {MOST_PLACEMENTS} of {len(rows):,} with the largest losses are shown.</p>"
     titles = [
         "function", "arguments", "ran on", "best", "calls", "took", "predicted", "best took",
-        "lost", "why there",
+        "lost", "reason",
     ]  # fmt: skip
     made = table("placed", "Where calls ran", titles, rows[:MOST_PLACEMENTS], first=4, last=8)
     return section("placements", "Placements", text + made)
@@ -270,7 +270,7 @@ def header_section(profile: Profile) -> str:
     lines = "\n".join(html(line.replace(" ", "\xa0"), 500) for line in text.split("\n"))
     return section(
         "header",
-        "What is known of the run",
+        "About this run",
         facts({name: text for name, text in known.items() if text})
         + f'<details><summary>The header of the recording</summary><pre tabindex="0">{lines}</pre>'
         "</details>",

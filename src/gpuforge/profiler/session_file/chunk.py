@@ -88,7 +88,7 @@ def _decompress(payload: bytes, most_bytes: int) -> bytes:
     except zlib.error as error:
         raise Damaged(f"a chunk cannot be decompressed: {error}") from None
     if len(body) > most_bytes:
-        raise Damaged("it holds more than a reader takes")
+        raise Damaged("it is larger than a reader accepts")
     if not stream.eof:
         raise Damaged("the compressed data of a chunk has no end")
     return body
@@ -112,7 +112,7 @@ def _parse(kind: bytes, body: bytes) -> Chunk:
     except Damaged:
         raise
     except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Damaged(f"a chunk cannot be understood: {error!r}") from None
+        raise Damaged(f"a chunk cannot be parsed: {error!r}") from None
     return Chunk(kind, fields, columns)
 
 

@@ -28,7 +28,7 @@ from gpuforge.units import counted
 
 MOST_BYTES = 2 << 30
 """Limit of all decompressed chunks together."""
-_LATER = "it holds readings of a later gpuforge, which are left out"
+_LATER = "it contains readings from a newer gpuforge, which are ignored"
 
 
 def read(source: str | os.PathLike[str] | IO[bytes], *, most_bytes: int = MOST_BYTES) -> Profile:
@@ -62,7 +62,7 @@ def _read(file: IO[bytes], called: str, most_bytes: int) -> Profile:
     start = file.read(len(MAGIC) + 1)
     if start[: len(MAGIC)] != MAGIC or len(start) <= len(MAGIC):
         raise WorkloadError(
-            f"{called} is not a session file: it does not start with the signature of one",
+            f"{called} is not a session file: its signature is missing",
             hint="record one with 'gpuforge run --save FILE SCRIPT'",
         )
     if not 1 <= start[-1] <= VERSION:
@@ -75,7 +75,7 @@ def _read(file: IO[bytes], called: str, most_bytes: int) -> Profile:
         for chunk in decode(file, most_bytes):
             reading.take(chunk)
     except Damaged as problem:
-        reading.profile.notes.append(f"the file is read in part: {problem}")
+        reading.profile.notes.append(f"only part of the file could be read: {problem}")
         reading.profile.complete = False
     return reading.finish()
 
@@ -104,7 +104,7 @@ class _Reading:
             elif chunk.kind == END:
                 self._end(chunk.fields)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise Damaged(f"a chunk cannot be understood: {error!r}") from None
+            raise Damaged(f"a chunk cannot be parsed: {error!r}") from None
 
     def _spans(self, chunk: Chunk) -> None:
         columns = chunk.columns
@@ -121,9 +121,9 @@ class _Reading:
             if max(columns["lane"]) >= len(self.profile.lanes):
                 raise Damaged("a span has a lane that is not in the file")
             if max(columns.get("said", (0,))) > len(chunk.fields.get("said", ())):
-                raise Damaged("of a span something was said that is not in the file")
+                raise Damaged("a span has an attribute that is not in the file")
             if max(columns["label"]) >= len(LABELS):
-                raise Damaged("a span has a label that is not known")
+                raise Damaged("a span has an unknown label")
         before, start = len(self.columns.get("start", ())), columns["start"]
         for row in range(1, rows):
             start[row] += start[row - 1]
@@ -200,7 +200,7 @@ class _Reading:
             )  # fmt: skip
         if cut:
             self.profile.notes.append(
-                f"{counted(cut, 'span')} had not ended; the last flush stands for the end"
+                f"{counted(cut, 'span')} had not ended; their end is set to the last flush"
             )
 
 

@@ -46,7 +46,7 @@ class Widening:
         for place, (operation, places, params) in enumerate(graph.entries):
             shape, dtype = shapes[place], dtypes[place]
             if 0 in shape:
-                raise Unsupported("an array without elements")
+                raise Unsupported("an empty array")
             if operation is INPUT or operation is NUMBER:
                 self._wide.append(place in stacked)
                 self.inputs.append(place)
@@ -62,7 +62,7 @@ class Widening:
             self._at.append(made)
             self._wide.append(wide)
         if not all(self._wide[place] for place in graph.outputs):
-            raise Unsupported("a result that is the same for every item")
+            raise Unsupported("a result that is the same for all items")
         self.graph = Graph(tuple(self.entries), tuple(map(self.at, graph.outputs)))
 
     def emit(self, operation: Operation, places: Any, params: Params) -> int:
@@ -103,7 +103,7 @@ class Widening:
 def _check(operation: Operation, shape: Shape, dtype: Dtype | None) -> None:
     """Raise Unsupported where NumPy treats a scalar differently from an array of scalars."""
     if operation.kind == "elementwise" and shape == () and dtype and dtype.kind in "iu":
-        raise Unsupported("whole numbers as scalars, of whose overflow NumPy warns")
+        raise Unsupported("integer scalars, for which NumPy warns about overflow")
 
 
 def _rule(operation: Operation) -> Rule:
@@ -177,7 +177,7 @@ def _einsum(w: Widening, row: Operation, places: Any, params: Params, shape: Sha
     terms, result = params[0].split("->")
     free = next((letter for letter in ascii_letters if letter not in params[0]), None)
     if free is None:
-        raise Unsupported("an einsum with every letter")
+        raise Unsupported("an einsum that uses every letter")
     named = [free * w.is_wide(p) + term for p, term in zip(places, terms.split(","), strict=True)]
     return w.emit(row, map(w.at, places), (f"{','.join(named)}->{free}{result}",))
 
@@ -220,10 +220,10 @@ def _index(w: Widening, given: Any, pattern: Any) -> tuple[list[int], int]:
     """
     spots = [at for at, part in enumerate(pattern) if part in (ARRAY, PLACE)]
     if spots[-1] - spots[0] != len(spots) - 1:
-        raise Unsupported("arrays of places that are apart")
+        raise Unsupported("separate arrays of indices")
     arrays = list(given[: pattern.count(ARRAY)])
     if any(w.is_wide(p) for p in arrays) and spots[0] != 0:
-        raise Unsupported("places of each item's own behind other axes")
+        raise Unsupported("indices of each item behind other axes")
     return arrays, max(len(w.shapes[p]) for p in arrays)
 
 
@@ -245,7 +245,7 @@ def _scatter(w: Widening, row: Operation, places: Any, params: Params, shape: Sh
     array, value, *given = places
     arrays, rank = _index(w, given, params[0])
     if any(w.is_wide(p) for p in arrays):
-        raise Unsupported("values put at places of each item's own")
+        raise Unsupported("values put at indices of each item")
     rank += sum(part not in (ARRAY, PLACE) for part in params[0])
     taken = (w.spread(array), w.spread(value, rank), *map(w.at, given))
     return w.emit(row, taken, (_in_front(w, params),))

@@ -123,7 +123,7 @@ def numbers(recorder: Recorder, value: Any) -> Node:
     if isinstance(value, list | tuple):
         made = np.asarray(value) if not is_recorded(value) else None
         if made is None or made.dtype.kind not in NUMERIC_KINDS:
-            raise Unsupported("a list of recorded or other values")
+            raise Unsupported("a list that contains recorded arrays")
         return recorder.known(made)
     return operand(recorder, value)
 
@@ -163,11 +163,11 @@ def _note_call(
     recorder: Recorder, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     if recorder.closed:
-        raise Unsupported("the call has ended")
+        raise Unsupported("the recorded call has ended")
     if method != "__call__":
         recording = FUNCTIONS.get((ufunc, method))
         if recording is None:
-            raise Unsupported(f"np.{ufunc.__name__}.{method} is not in the table")
+            raise Unsupported(f"np.{ufunc.__name__}.{method} is not supported")
         return recording(recorder, *inputs, **kwargs)
     if ufunc in FUNCTIONS:
         options = dict(kwargs)  # a fallback needs all of them
@@ -188,7 +188,7 @@ def _note_with_options(
             raise Unsupported(f"{name}={value!r}")
     target = out[0] if type(out) is tuple else out
     if where is not True and type(target) is not Array:
-        raise Unsupported("where= without an array to write into")
+        raise Unsupported("where= without out=")
     if target is not None:
         _check_target(target, kwargs)
     result = note_ufunc(recorder, ufunc, inputs)
@@ -209,7 +209,7 @@ def into(out: Any, result: Any) -> Any:
         return result
     _check_target(target, {})
     if type(result) is not Array or result.shape != target.shape:
-        raise Unsupported("out= has another shape")
+        raise Unsupported("out= has a different shape")
     if not np.can_cast(result.dtype, target.dtype, "same_kind"):
         raise Unsupported("out= has a dtype that the result cannot be cast to")
     assign_all(target, node_of(result))
@@ -231,9 +231,9 @@ def _array_function(self: Array, function: Any, types: Any, args: Any, kwargs: A
     recording = FUNCTIONS.get(function)
     try:
         if recorder.closed:
-            raise Unsupported("the call has ended")
+            raise Unsupported("the recorded call has ended")
         if recording is None:
-            raise Unsupported(f"np.{function.__name__} is not in the table")
+            raise Unsupported(f"np.{function.__name__} is not supported")
         recorder.watch_errors()
         return recording(recorder, *args, **kwargs)
     except Unsupported as why:
@@ -287,7 +287,7 @@ def _getattr(self: Array, name: str) -> Any:
 
 
 def _part_on_host(self: Array, name: str) -> Any:
-    self._recorder.fell_back(f"x.{name}", "not in the table")
+    self._recorder.fell_back(f"x.{name}", "not supported")
     return taken_up(self._recorder, getattr(value_of(self), name))
 
 
@@ -296,7 +296,7 @@ def _method(self: Array, name: str) -> Callable[..., Any]:
     recorder, recording = self._recorder, METHODS.get(name)
 
     def method(*args: Any, **kwargs: Any) -> Any:
-        reason = f"x.{name} is not in the table"
+        reason = f"x.{name} is not supported"
         if recording is not None and not recorder.closed:
             try:
                 recorder.watch_errors()
@@ -322,7 +322,7 @@ def _method(self: Array, name: str) -> Callable[..., Any]:
 def _getitem(self: Array, index: Any) -> Any:
     try:
         if self._recorder.closed:
-            raise Unsupported("the call has ended")
+            raise Unsupported("the recorded call has ended")
         return getitem(self, index)
     except Unsupported as why:
         reason = str(why)
@@ -393,7 +393,7 @@ def _faster(array: Array, ufunc: Any, other: Any) -> Any:
 def _record_operator(recorder: Recorder, ufunc: Any, operands: tuple[Any, ...]) -> Any:
     recording = FUNCTIONS.get(ufunc)
     if recording is None:
-        raise Unsupported(f"np.{ufunc.__name__} is not in the table")
+        raise Unsupported(f"np.{ufunc.__name__} is not supported")
     return recording(recorder, *operands)
 
 
@@ -405,9 +405,9 @@ def _operator(ufunc: Any, name: str, *, swapped: bool = False) -> Callable[[Arra
         operands = (other, self) if swapped else (self, other)
         try:
             if recorder.closed:
-                raise Unsupported("the call has ended")
+                raise Unsupported("the recorded call has ended")
             if self._scalar and type(other) in (list, tuple):
-                raise Unsupported("a sequence beside a scalar, which may repeat it")
+                raise Unsupported("a sequence with a scalar, which may repeat the sequence")
             if elementwise:
                 fast = None if swapped else _faster(self, ufunc, other)
                 if fast is not None:
@@ -433,7 +433,7 @@ def _in_place(ufunc: Any, name: str) -> Callable[[Array, Any], Any]:
         recorder = self._recorder
         try:
             if recorder.closed:
-                raise Unsupported("the call has ended")
+                raise Unsupported("the recorded call has ended")
             if ufunc in UFUNCS:
                 return into(self, note_ufunc(recorder, ufunc, (self, other)))
             return into(self, _record_operator(recorder, ufunc, (self, other)))
@@ -452,7 +452,7 @@ def _unary(ufunc: Any, name: str) -> Callable[[Array], Any]:
     def method(self: Array) -> Any:
         try:
             if self._recorder.closed:
-                raise Unsupported("the call has ended")
+                raise Unsupported("the recorded call has ended")
             return note_ufunc(self._recorder, ufunc, (self,))
         except Unsupported as why:
             reason = str(why)

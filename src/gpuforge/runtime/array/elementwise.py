@@ -143,10 +143,10 @@ def _fixed_power(
     recorder: Recorder, given: list[Any], loops: tuple[Dtype, ...], result: Dtype
 ) -> Array | None:
     if given[0].dtype.kind == "b":
-        raise Unsupported("powers of truth values")  # for them, ** is not np.power
+        raise Unsupported("powers of bool values")  # for them, ** is not np.power
     exponent = _number(given[1], loops[1])
     if result.kind in "iub" and exponent < 0:
-        raise Unsupported("whole numbers to a negative power")
+        raise Unsupported("integers to a negative power")
     if exponent not in _FIXED or (result.kind == "c" and exponent != 2):
         return None
     base = cast(recorder, given[0], loops[0])
@@ -158,7 +158,7 @@ def _rule(ufunc: Any, kinds: tuple[Any, ...]) -> Rule | str:
     """Return the row, its operand dtypes and result dtype; or why there is none."""
     operation = UFUNCS.get(ufunc)
     if operation is None:
-        return f"{ufunc.__name__} is not in the table"
+        return f"{ufunc.__name__} is not supported"
     try:
         *loops, result = ufunc.resolve_dtypes((*kinds, None))
     except TypeError as error:

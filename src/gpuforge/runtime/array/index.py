@@ -71,7 +71,7 @@ def expand(index: Any, ndim: int) -> list[Any]:
     )
     dots = [place for place, part in enumerate(parts) if part is ...]
     if len(dots) > 1 or taken > ndim:
-        raise Unsupported("an index with too many parts")
+        raise Unsupported("too many indices")
     fill = [slice(None)] * (ndim - taken)
     if dots:
         parts[dots[0] : dots[0] + 1] = fill

@@ -81,7 +81,7 @@ def getitem(array: Array, index: Any) -> Any:
     if array._scalar:
         if type(index) is tuple and not index:
             return array
-        raise Unsupported("an index on a scalar")
+        raise Unsupported("indexing a scalar")
     plain = parse_plain(index, node.shape)
     if plain is not None:
         taken = take(recorder, node, plain)
@@ -121,13 +121,13 @@ def setitem(array: Array, index: Any, value: Any) -> None:
     written = value_node(recorder, value, node.dtype)
     if basic is not None:
         if basic.shape == () and written.shape != () and ... not in _parts(index):
-            raise Unsupported("a sequence in the place of one value")
+            raise Unsupported("a sequence in place of a single value")
         if basic.shape == () and _may_not_convert(written.dtype, node.dtype):
-            raise Unsupported("one value of another kind")
+            raise Unsupported("a value of a different kind")
         if broadcast(written.shape, basic.shape) != basic.shape and not _only_ones(
             written.shape, basic.shape
         ):
-            raise Unsupported("a value of another shape")
+            raise Unsupported("a value of a different shape")
         write(array, put(recorder, node, basic, written))
         return
     written = cast(recorder, written, node.dtype)
@@ -166,7 +166,7 @@ def _put_where(recorder: Recorder, node: Node, mask: Node, written: Node) -> Nod
     if len(written.shape) > len(rest):
         _fitting(written.shape[1:], rest)
         if len(written.shape) > len(rest) + 1:
-            raise Unsupported("values of another shape")
+            raise Unsupported("values of a different shape")
         if written.shape[0] != 1:
             wide = broadcast_to(recorder, written, (written.shape[0], *rest))
             return recorder.note(PLACE_WHERE, (node, mask, wide), (), node.shape, node.dtype)
@@ -179,7 +179,7 @@ def _put_where(recorder: Recorder, node: Node, mask: Node, written: Node) -> Nod
 def _fitting(given: Shape, wanted: Shape) -> Shape:
     """Return `wanted` if `given` broadcasts to it, else raise Unsupported."""
     if broadcast(given, wanted) != wanted:
-        raise Unsupported("values of another shape")
+        raise Unsupported("values of a different shape")
     return wanted
 
 
@@ -282,10 +282,10 @@ def _plain(part: Any) -> Any:
         if part._scalar and part.dtype.kind in "iu":
             return int(part)
         if not part.shape:
-            raise Unsupported("an index of no dimensions")
+            raise Unsupported("a zero-dimensional index")
         return part
     if kind is np.ndarray and not part.shape and part.dtype.kind in "iu":
-        raise Unsupported("an index of no dimensions")
+        raise Unsupported("a zero-dimensional index")
     if kind is slice and any(type(end) is Array for end in (part.start, part.stop, part.step)):
         ends = (part.start, part.stop, part.step)
         return slice(*(end.__index__() if type(end) is Array else end for end in ends))
@@ -335,11 +335,11 @@ def _mask(recorder: Recorder, parts: list[Any], shape: Shape) -> Node | None:
     if dtype is None or dtype.kind != "b" or any(part != slice(None) for part in others):
         if any(getattr(getattr(p, "dtype", None), "kind", "") == "b" or type(p) is bool
                for p in parts):  # fmt: skip
-            raise Unsupported("a mask beside other indices")
+            raise Unsupported("a mask combined with other indices")
         return None
     node = node_of(first) if type(first) is Array else captured(recorder, np.asarray(first))
     if not node.shape or node.shape != shape[: len(node.shape)]:
-        raise Unsupported("a mask of another shape")
+        raise Unsupported("a mask of a different shape")
     return node
 
 

@@ -57,7 +57,7 @@ def normalise_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     given = axis if isinstance(axis, tuple | list) else (axis,)
     axes = tuple(sorted(normalise_axis(one, ndim) for one in given))
     if len(set(axes)) < len(axes):
-        raise Unsupported("an axis twice")
+        raise Unsupported("a repeated axis")
     return axes
 
 

@@ -103,9 +103,9 @@ def lowering(dpnp: Any, queue: Any, *, double: bool) -> Lowering:
         guards=GUARDS | {"astype": beyond},
         result_guards=dict.fromkeys(COMPLEX_GUARDED, not_finite),
         refused={
-            **dict.fromkeys(NOT_COMPLEX, only("biuf", "dpnp's complex function is not NumPy's")),
-            "floor_divide": only("iu", "dpnp's of floating-point numbers is not NumPy's"),
-            "reciprocal": only("f", "dpnp's of other numbers is not NumPy's"),
+            **dict.fromkeys(NOT_COMPLEX, only("biuf", "dpnp's complex function differs")),
+            "floor_divide": only("iu", "dpnp's result for this dtype differs from NumPy's"),
+            "reciprocal": only("f", "dpnp's result for this dtype differs from NumPy's"),
         },
         reusing=REUSING,
         views=VIEWS,
@@ -136,12 +136,12 @@ def open_devices() -> list[Backend]:
         If SYCL has no device, or the current folder was deleted, in which its import would hang.
     """
     if not os.path.exists(os.curdir):
-        raise RuntimeError("the current folder is gone")
+        raise RuntimeError("the current folder no longer exists")
     with _vendors_of_the_wheel():
         devices = import_module("dpctl").get_devices()
         dpnp = import_module("dpnp")
     if not devices:
-        raise RuntimeError("SYCL has no device: pip install intel-opencl-rt gives it the CPU")
+        raise RuntimeError("SYCL has no device: 'pip install intel-opencl-rt' adds the CPU")
     found: list[Backend] = []
     for device in devices:
         place = "gpu" if device.is_gpu else "cpu" if device.is_cpu else "accelerator"

@@ -355,15 +355,15 @@ def lowering(jax: Any) -> Lowering:
         "einsum": lambda *given: xp.einsum(given[-1], *given[:-1], precision="highest"),
         "matmul": lambda a, b: xp.matmul(a, b, precision="highest"),
     }  # fmt: skip
-    real = only("biuf", "JAX's complex function is not NumPy's")
+    real = only("biuf", "JAX's complex function differs")
     plain = Lowering(
         "JAX", functions, frozenset("?bBhHiIlLqQefdFD"),
         guards=GUARDS,
         refused={
             **dict.fromkeys(NOT_COMPLEX, real),
-            "reciprocal": only("fc", "JAX gives floating-point numbers"),
+            "reciprocal": only("fc", "JAX returns floating-point numbers"),
             **dict.fromkeys(("power", "integer_power"),
-                            only("fc", "JAX takes six bits of the exponent of a whole number")),
+                            only("fc", "JAX uses only six bits of an integer exponent")),
         },
         result_guards=dict.fromkeys(COMPLEX_GUARDED, _complex_not_finite)
         | dict.fromkeys(("matmul", "einsum", "sum", "prod"), _not_finite),

@@ -146,10 +146,10 @@ def lowering(mx: Any) -> Lowering:
         guards=GUARDS,
         result_guards=dict.fromkeys(COMPLEX_GUARDED, _not_finite(mx)),
         refused={
-            **dict.fromkeys(NOT_COMPLEX, only("biuf", "MLX's complex function is not NumPy's")),
-            "floor_divide": only("iu", "MLX's of floating-point numbers is not NumPy's"),
-            "reciprocal": only("f", "MLX's of other numbers is not NumPy's"),
-            **dict.fromkeys(("matmul", "einsum"), only("fc", "MLX has no product of them")),
+            **dict.fromkeys(NOT_COMPLEX, only("biuf", "MLX's complex function differs")),
+            "floor_divide": only("iu", "MLX's result for this dtype differs from NumPy's"),
+            "reciprocal": only("f", "MLX's result for this dtype differs from NumPy's"),
+            **dict.fromkeys(("matmul", "einsum"), only("fc", "MLX has no product for this dtype")),
         },
         finite=lambda x: mx.isfinite(x).all(),
     )  # fmt: skip

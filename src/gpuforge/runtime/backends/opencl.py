@@ -341,7 +341,7 @@ def _lowering(cl: OpenclBackend, *, double: bool) -> Lowering:
         "eye": lambda n, m, k, dtype: cl.put(np.eye(n, m, k, dtype)),
         "concatenate": cl.concatenated, "matmul": cl.matmul,
     }  # fmt: skip
-    real = only("f", "the OpenCL kernel is for floating-point numbers")
+    real = only("f", "the OpenCL kernel supports only floating-point numbers")
     whole = {"square", "negative", "positive", "absolute", "invert", "sign"}
     names = (set(ONE) | {"true_divide", "power", "arctan2", "hypot", "matmul"}) - whole
     return Lowering(
@@ -350,7 +350,7 @@ def _lowering(cl: OpenclBackend, *, double: bool) -> Lowering:
                 "fixed_power": lambda x, n: n in (0.5, -0.5)
                 and _is_any(cl, "x == 0 || x == -INFINITY", x)},
         refused=dict.fromkeys(names | {"fixed_power", "isfinite", "isinf", "isnan"}, real)
-        | {"invert": only("iu", "the OpenCL kernel is for whole numbers")},
+        | {"invert": only("iu", "the OpenCL kernel supports only integers")},
         finite=lambda x: not _is_any(cl, "!isfinite(x)", x),
     )  # fmt: skip
 

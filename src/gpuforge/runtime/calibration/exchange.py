@@ -55,7 +55,7 @@ def export_constants(history: History, path: Path) -> int:
         write(path, json.dumps(content, indent=1) + "\n")
     except OSError as error:
         raise WorkloadError(
-            f"{path} cannot be written: {error.strerror}", hint="name a file in a folder you own"
+            f"{path} cannot be written: {error.strerror}", hint="choose another folder"
         ) from None
     return points
 
@@ -93,7 +93,7 @@ def _count(ratios: Ratios) -> int:
 
 def _refuse(path: Path, what: str) -> WorkloadError:
     return WorkloadError(
-        f"{path}: {what}", hint="write it again by 'gpuforge calibrate --export FILE'"
+        f"{path}: {what}", hint="export it again with 'gpuforge calibrate --export FILE'"
     )
 
 
@@ -110,9 +110,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content: Any = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise _refuse(path, f"no complete JSON document: {str(error)[:100]}") from None
+        raise _refuse(path, f"it is not a complete JSON document: {str(error)[:100]}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise _refuse(path, "no calibration of gpuforge")
+        raise _refuse(path, "it is not a gpuforge calibration")
     if content.get("schema_version") != VERSION:
         version = str(content.get("schema_version"))[:20]
         raise _refuse(path, f"schema version {version}, expected {VERSION}")
@@ -121,7 +121,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _check_hardware(found: Any, path: Path) -> None:
     if not isinstance(found, dict):
-        raise _refuse(path, "it does not say on which hardware it was measured")
+        raise _refuse(path, "it does not contain the hardware on which it was measured")
     here = describe_machine()
     for name in HARDWARE:
         if found.get(name) != here[name]:
@@ -135,17 +135,17 @@ def _check_hardware(found: Any, path: Path) -> None:
 def _checked(ratios: Any, path: Path) -> Ratios:
     """Return the points of a file after validating each of them."""
     if not isinstance(ratios, dict) or not set(ratios) <= set(PROBES):
-        raise _refuse(path, "its probes are not those of this version")
+        raise _refuse(path, "its measurements belong to another version of gpuforge")
     found: Ratios = {}
     known = names()
     for probe, backends in ratios.items():
         if not isinstance(backends, dict):
-            raise _refuse(path, f"{probe} holds no backends")
+            raise _refuse(path, f"{probe} contains no backends")
         for backend, points in backends.items():
             if backend.split(":")[0] not in known or len(backend) > 40:
                 raise _refuse(path, f"unknown backend {backend[:40]!r}")
             if not isinstance(points, list) or not all(map(_is_point, points)):
-                raise _refuse(path, f"{probe} on {backend} holds what is no measured point")
+                raise _refuse(path, f"{probe} on {backend} contains an invalid measurement")
             unique = {size: [size, ratio] for size, ratio in points}
             found.setdefault(probe, {})[backend] = list(unique.values())
     return found

@@ -33,7 +33,7 @@ ALL_SECONDS = 0.05
 MEMORY_BYTES = (64 << 20, 256 << 20)
 """Sizes of each of three arrays: far larger than caches."""
 SIDES = (256, 512, 1024, 2048, 4096)
-_NOTHING_MOVES = "its arrays lie in the host's memory: nothing is moved"
+_NOTHING_MOVES = "its arrays are in host memory: nothing is transferred"
 _ELSEWHERE = "it computes in a worker process, which is handed its arrays within each run"
 _NOT_MEASURED = {
     **dict.fromkeys(LINKS, "not measured yet: record with 'gpuforge run --save FILE --peaks'"),
@@ -164,7 +164,7 @@ def _fastest(call: Callable[[], object]) -> float:
         call()
         times.append(perf_counter() - start)
     if not agree(times):
-        raise ValueError("its times disagree: other programs used the machine")
+        raise ValueError("its times vary too much: other programs used the machine")
     return min(times)
 
 
@@ -180,7 +180,7 @@ def _ready(
     program, outcome = engine.latest, engine.outcome
     elsewhere = [outcome.refused, outcome.settled, *map(": ".join, recorder.fallbacks)]
     if program is None or any(elsewhere):
-        raise NotImplementedError("; ".join(filter(None, elsewhere)) or "nothing ran there")
+        raise NotImplementedError("; ".join(filter(None, elsewhere)) or "nothing ran on it")
     call = program.compiled if backend.compiles else program
     with backend.scope():
         given = [backend.put(array) for array in arrays]

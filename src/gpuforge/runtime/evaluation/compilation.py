@@ -73,7 +73,7 @@ class Compilation:
             self.program.compiled = self.backend.restored(data)
         except Exception as error:  # noqa: BLE001 - then it is compiled here
             _log.info(
-                "%s: a program of another process does not load: %r", self.backend.name, error
+                "%s: another process's program cannot be loaded: %r", self.backend.name, error
             )
             return False
         self.program.is_untried = True

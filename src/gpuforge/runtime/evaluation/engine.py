@@ -212,7 +212,7 @@ class BackendEngine:
             self.outcome.lost = describe_error(error)
             raise DeviceLost(
                 f"{self.backend.name} failed with an array of this call on it: {self.outcome.lost}",
-                hint="call again: NumPy takes over, and the device is used by another process",
+                hint="call again: NumPy runs this call, and a new process uses the device",
             ) from error
         self.outcome.transfer_seconds += perf_counter() - start
         if not self.backend.on_host:
@@ -314,10 +314,10 @@ class BackendEngine:
                 self.outcome.settled = COMPILING
                 return True
         if self.outcome.compile_seconds > self.compile_seconds:
-            self.outcome.settled = "its graphs are too many, or too large, to be compiled"
+            self.outcome.settled = "it has too many graphs, or too large ones, to be compiled"
             return True
         if not self.compiling and program.seen < SEEN_BEFORE_COMPILING:
-            self.outcome.settled = "its graph was met for the first time: not compiled yet"
+            self.outcome.settled = "its graph is new and not compiled yet"
             return True
         return False
 
@@ -405,7 +405,7 @@ class BackendEngine:
         if all(map(bool, finite)):
             return ""
         inputs = [self.get(value) for value in given if is_inexact(value)]
-        return "NumPy warns of a result" if all(np.isfinite(x).all() for x in inputs) else ""
+        return "NumPy warns about a result" if all(np.isfinite(x).all() for x in inputs) else ""
 
     def _settle_failure(
         self, graph: Graph, tape: Tape, modes: dict[str, str], trouble: Exception
@@ -467,7 +467,7 @@ class BackendEngine:
             self.outcome.settled_seconds += perf_counter() - start
             if difference:
                 self.outcome.refused = difference
-                _log.warning("%s is left out: %s", self.backend.name, difference)
+                _log.warning("%s is no longer used: %s", self.backend.name, difference)
                 return list(expected)
         self.outcome.compared = True
         return list(expected)
@@ -483,7 +483,7 @@ def as_dtype(host: Host, dtype: Dtype) -> Host:
 def _fired(fired: list[Any]) -> str:
     for one in fired:
         if one is not False and bool(one):
-            return "values that the library treats otherwise than NumPy"
+            return "values that the library treats differently from NumPy"
     return ""
 
 

@@ -105,8 +105,8 @@ class Running:
         else:
             trace.keep_device(lane, "run", self.start, end)
             trace.tell(
-                f"{name} does not tell when its device is busy: the time from the beginning of a "
-                "run until its results are there is taken for it"
+                f"{name} does not report when its device is busy: its times are measured from the "
+                "start of a run until its results are ready"
             )
         _read_memory(self.backend)
 

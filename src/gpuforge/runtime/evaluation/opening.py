@@ -110,7 +110,7 @@ def test_backend(backend: Backend) -> str:
         result, first, failed = measure()
         difference = failed or compare(expected, result)
         if difference:
-            return f"a first result is wrong: {difference}"
+            return f"its first result is wrong: {difference}"
         times = [measure()[1] for _ in range(_FLOOR_CALLS)]
     except Exception as error:  # noqa: BLE001 - whatever goes wrong bars the backend
         return describe_error(error)

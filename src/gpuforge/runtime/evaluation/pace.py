@@ -37,7 +37,7 @@ class TooManyOperations(NotRecordable):
     """
 
     def __init__(self, factor: float) -> None:
-        super().__init__(f"recording its operations takes {factor:.1f} times as long as making it")
+        super().__init__(f"recording its operations takes {factor:.1f} times as long as the call")
         self.factor = factor
 
 

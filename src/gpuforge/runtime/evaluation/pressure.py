@@ -53,5 +53,5 @@ def _memory(backend: Backend) -> FreeMemory | None:
     try:
         return backend.memory()
     except Exception as error:  # noqa: BLE001 - a driver may fail in any way
-        _log.info("%s does not say how full its memory is: %r", backend.name, error)
+        _log.info("%s does not report its memory use: %r", backend.name, error)
         return None

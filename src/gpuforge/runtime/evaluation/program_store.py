@@ -53,12 +53,12 @@ class ProgramStore:
             return None
         told, data = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if blake2b(data, digest_size=_DIGEST_BYTES).digest() != told:
-            _log.info("%s is damaged: compiling anew", path)
+            _log.info("%s is damaged: compiling again", path)
             return None
         try:
             return backend.restored(data)
         except Exception as error:  # noqa: BLE001 - then it is compiled
-            _log.info("%s does not load (%r): compiling anew", path, error)
+            _log.info("%s cannot be loaded (%r): compiling again", path, error)
             return None
 
     def keep(self, backend: Backend, graph: Graph, program: Program) -> None:
@@ -90,7 +90,7 @@ class ProgramStore:
         try:
             under, sources = backend.stored_under, _sources()
         except Exception as error:  # noqa: BLE001 - a library, or a package, may not tell
-            _log.info("programs of %s are not kept: %r", backend.name, error)
+            _log.info("compiled programs for %s are not saved: %r", backend.name, error)
             self._folder = None
             return None
         text = repr((graph.entries, graph.outputs))

@@ -88,7 +88,7 @@ def record(
     if type(function) is FunctionType and "shuffle" in written(function.__code__).co_names:
         raise StartAgain(SHUFFLE, NotRecordable)  # before any random number is drawn
     if _has_other_alias(function, (*args, *kwargs.values())):
-        raise StartAgain("memory of an argument is in reach by another name", NotRecordable)
+        raise StartAgain("the memory of an argument is aliased", NotRecordable)
     recorder = Recorder(engine)
     results = _Results(recorder)
     body = substituted(function, Namespace(recorder, creates=creates))

@@ -90,9 +90,9 @@ def _compare_floats(expected: Array, found: Array, floor: float, size: Array | N
     """Compare real numbers, or one part of complex ones whose larger part is `size`."""
     finite = np.isfinite(expected)
     if not np.array_equal(finite, np.isfinite(found)):
-        return "NaN or infinity where NumPy gives a number, or the reverse"
+        return "NaN or infinity where NumPy gives a number, or vice versa"
     if not np.array_equal(expected[~finite], found[~finite], equal_nan=True):
-        return "NaN and infinities are not NumPy's"
+        return "NaN and infinities differ from NumPy's"
     left, right = expected[finite], found[finite]
     if not left.size:
         return ""
@@ -101,4 +101,4 @@ def _compare_floats(expected: Array, found: Array, floor: float, size: Array | N
         scale = np.maximum(np.abs(left) if size is None else size[finite], np.abs(right))
         error = np.abs(left - right) / np.maximum(scale, scale.max() * floor or 1)
         worst = float(error.max())
-    return f"values differ from NumPy's by {worst:.2g} of their size" if worst > tolerance else ""
+    return f"values differ from NumPy's by a relative {worst:.2g}" if worst > tolerance else ""

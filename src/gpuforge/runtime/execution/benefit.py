@@ -88,8 +88,7 @@ class Benefit:
         notes = [f"would benefit: {self.verdict}{sure}: {self.reason}", *self.advice]
         if self.runs:
             notes.append(
-                f"to find out, it was called {self.runs} times; that took"
-                f" {format_seconds(self.cost_seconds)} in all"
+                f"measuring this took {self.runs} calls and {format_seconds(self.cost_seconds)}"
             )
         return str(Explanation(self.function, self.call, "", self.rows, tuple(notes)))
 
@@ -121,7 +120,7 @@ def benefit_of(
 
 def as_written(function: str, reason: str, call: str = "") -> Benefit:
     """Return the answer for a call that is not placed."""
-    return Benefit(function, call, "no", f"it is called as written: {reason}", confidence=1.0)
+    return Benefit(function, call, "no", f"it is called directly: {reason}", confidence=1.0)
 
 
 def _other_candidates(call: Call) -> list[Candidate]:
@@ -158,14 +157,14 @@ def _answer_from_evidence(call: Call) -> Benefit:
     found = {name: estimate for name, estimate in others.items() if estimate is not None}
     made = _Answer(call, rows)
     if base is None:
-        return made.unknown("nothing was measured: NumPy's own time is not known")
+        return made.unknown("NumPy's time has not been measured")
     if _is_learned(base) and base.seconds < UNPROMISING_SECONDS:
         return made.short(base)
     if not others:
         return made.without_others(base)
     if len(found) < len(others):
         missing = ", ".join(name for name in others if name not in found)
-        return made.unknown(f"nothing tells how long {missing} would take", base)
+        return made.unknown(f"there is no estimate of how long {missing} would take", base)
     learned = _is_conclusive(base, found)
     first = {name: kind.compile_seconds(one) for one in call.candidates
              if (name := one.name) in found and one.compiles
@@ -230,7 +229,7 @@ def _rows(call: Call, made: Measurement) -> tuple[Row, ...]:
 
 def _row(one: Contender) -> Row:
     if one.left_out:
-        return Row(one.name, None, None, None, f"no candidate: {one.left_out}", candidate=False)
+        return Row(one.name, None, None, None, f"not a candidate: {one.left_out}", candidate=False)
     found, transfer = one.estimate, one.transfer_seconds
     return Row(one.name, transfer, max(0.0, found.seconds - transfer), found.seconds,
                found.evidence)  # fmt: skip
@@ -250,7 +249,7 @@ class _Answer:
 
     def _of(self, verdict: str, reason: str, advice: list[str], **fields: Any) -> Benefit:
         if self.crowded:
-            advice = [*advice, "other threads had calls on their way meanwhile: measure it again"]
+            advice = [*advice, "other threads made calls during the measurement: measure again"]
         return Benefit(
             self.call.function.name, self.call.signature.text, verdict, reason, rows=self.rows,
             advice=tuple(advice), runs=self.runs, cost_seconds=self.cost, **fields,
@@ -258,9 +257,9 @@ class _Answer:
 
     def unknown(self, reason: str, base: Estimate | None = None) -> Benefit:
         """Return that the answer needs a measurement."""
-        advice = ["measure=True runs it on copies of its arguments and finds out"]
+        advice = ["measure=True measures it by running it on copies of its arguments"]
         if not self.call.session.priors.table:
-            advice.append("'gpuforge calibrate' makes predictions better, in ten seconds")
+            advice.append("'gpuforge calibrate' improves predictions and takes ten seconds")
         return self._of(
             "unknown", reason, advice, numpy_seconds=base.seconds if base else None
         )  # fmt: skip
@@ -268,20 +267,20 @@ class _Answer:
     def short(self, base: Estimate) -> Benefit:
         """Return that the call is too short to gain elsewhere."""
         reason = (
-            f"NumPy takes {format_seconds(base.seconds)}; a call of another library alone costs"
+            f"NumPy takes {format_seconds(base.seconds)}; a call to another library costs"
             f" about {format_seconds(UNPROMISING_SECONDS)}"
         )
         return self._of(
-            "no", reason, ["stack many such calls into one over a larger array"],
+            "no", reason, ["combine many such calls into one on a larger array"],
             numpy_seconds=base.seconds, confidence=1.0, evidence=_evidence(base),
         )  # fmt: skip
 
     def without_others(self, base: Estimate) -> Benefit:
         """Return that no other backend can make the call."""
         if any(row.candidate is False and row.backend != NUMPY for row in self.rows):
-            reason, advice = "no other backend can make this call: see the reasons above", []
+            reason, advice = "no other backend can run this call: see the reasons above", []
         else:
-            reason = "no other array library is installed and allowed"
+            reason = "no other allowed array library is installed"
             advice = [f"install one: {install_command('torch')}"]
         return self._of("no", reason, advice, numpy_seconds=base.seconds, evidence=_evidence(base))
 
@@ -296,14 +295,14 @@ class _Answer:
         confidence: float | None = min(likely if faster else 1 - likely, 0.99)
         times = best.seconds / base.seconds
         reason = (
-            f"{name} takes {format_seconds(best.seconds)} where NumPy takes"
+            f"{name} takes {format_seconds(best.seconds)}, NumPy"
             f" {format_seconds(base.seconds)}: {significant(max(times, 1 / times))} times as"
             f" {'fast' if faster else 'slow'}"
         )
         verdict = "yes" if faster else "no"
         if evidence == "predicted" and confidence is not None and confidence < SURE:
             verdict, confidence = "unknown", None
-            reason = f"predictions alone do not tell: perhaps {reason}"
+            reason = f"the prediction is uncertain: {reason}"
         extra = first.get(name, 0.0)
         transfer = next((row.transfer_seconds for row in self.rows if row.backend == name), None)
         return self._of(
@@ -318,13 +317,13 @@ class _Answer:
         if verdict == "unknown":
             return list(self.unknown("").advice)
         if verdict == "no":
-            return ["a larger array, or several calls stacked into one, may gain"]
-        advice = [f"@gpuforge.offload chooses it by itself; backend={name!r} pins it"]
+            return ["a larger array, or several calls combined into one, may gain"]
+        advice = [f"@gpuforge.offload chooses it automatically; backend={name!r} pins it"]
         if first > 0:
             calls = ceil(first / max(base.seconds - best.seconds, 1e-9))
             advice.append(
-                f"the first call there takes {format_seconds(first)} more, to compile: paid back"
-                f" after {calls} calls"
+                f"the first call there takes {format_seconds(first)} longer, to compile; it pays"
+                f" off after {calls} calls"
             )
         return advice
 

@@ -85,7 +85,7 @@ def open_call(
 def _new_kind(session: Session, function: FunctionRecord, signature: Signature) -> KindRecord:
     record = KindRecord(digest(stable_text(signature.kind)), signature.text)
     if len(function.kinds) >= MAX_KINDS:
-        record.stays = f"over {MAX_KINDS} kinds of call: an argument changes with every call"
+        record.stays = f"over {MAX_KINDS} kinds of call: an argument differs in every call"
         return record
     record.bytes_each = signature.nbytes / max(signature.size, 1)
     record.kind.family = function.family

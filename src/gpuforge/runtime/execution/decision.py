@@ -122,7 +122,7 @@ def too_large(call: Call, name: str) -> str:
     if not limit or device_of(name) == "cpu":
         return ""
     given = call.signature.nbytes
-    over = f"its arguments take {format_bytes(given)}, memory_limit is {format_bytes(limit)}"
+    over = f"its arguments take {format_bytes(given)}; memory_limit is {format_bytes(limit)}"
     return over if given > limit else ""
 
 
@@ -139,7 +139,7 @@ def find_pinned(call: Call) -> Backend | None:
     except BackendUnavailable as missing:
         if not (call.function.options.fallback or call.session.settings.fallback):
             raise
-        note = f"{call.function.name} is pinned to {call.pin}, NumPy takes over: {missing}"
+        note = f"{call.function.name} is pinned to {call.pin}, but runs on NumPy: {missing}"
         if note not in call.session.notes:
             call.session.notes.append(note)
         return None

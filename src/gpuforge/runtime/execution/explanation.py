@@ -50,7 +50,7 @@ class Explanation:
     @classmethod
     def as_written(cls, function: str, reason: str) -> Explanation:
         """Return the explanation of a call that is not placed."""
-        return cls(function, "", "", (), (f"called as written: {reason}",))
+        return cls(function, "", "", (), (f"called directly: {reason}",))
 
     def __repr__(self) -> str:
         return str(self)
@@ -88,14 +88,14 @@ def explain_call(call: Call) -> Explanation:
 def _row(call: Call, row: Known) -> Row:
     name, estimate = row.backend, row.estimate
     if row.refused:
-        return Row(name, None, None, None, f"no candidate: {row.refused}", candidate=False)
+        return Row(name, None, None, None, f"not a candidate: {row.refused}", candidate=False)
     if estimate is None:
         return Row(name, None, None, None, "not measured yet for this function")
     transfer = 0.0 if name == NUMPY else call.record.transfers.get((call.key, name))
     run = None if transfer is None else max(0.0, estimate.seconds - transfer)
     evidence = estimate.evidence
     if not row.verified:
-        evidence += "; its result was not compared with NumPy's yet"
+        evidence += "; its result has not been compared with NumPy's yet"
     return Row(name, transfer, run, estimate.seconds, evidence)
 
 
@@ -104,10 +104,10 @@ def _rows_not_open(call: Call) -> list[Row]:
     for library in call.session.libraries.values():
         if not library.opened:
             stays = call.function.stays or call.record.stays
-            text = stays or "installed, not loaded: too little to gain so far"
+            text = stays or "installed but not loaded: too little to gain so far"
             rows.append(Row(library.name, None, None, None, text, candidate=False))
         for failure in library.failures:
-            text = f"no candidate: {failure.reason}"
+            text = f"not a candidate: {failure.reason}"
             rows.append(Row(failure.name, None, None, None, text, candidate=False))
     return rows
 
@@ -118,22 +118,22 @@ def _notes(call: Call, decision: Decision) -> list[str]:
     if decision.trial:
         notes.append(f"the next call also runs on {decision.trial}, to compare the results")
     elif decision.exploring:
-        notes.append(f"the next call tries {decision.backend}, to learn how long it takes")
+        notes.append(f"the next call tries {decision.backend}, to measure how long it takes")
     for (name, reason), (line, times) in call.record.fallbacks.items():
-        notes.append(f"{line}: NumPy does {name} on host arrays ({reason}), {times} times so far")
+        notes.append(f"{line}: NumPy computes {name} on the host ({reason}), {times} times so far")
     if not session.policy.learn:
         notes.append(
-            "nothing is tried: learning is off"
+            "no other backend is tried: learning is off"
             if not session.settings.deterministic
-            else "nothing is tried: placements come from the recorded plan"
+            else "no other backend is tried: placements come from the recorded plan"
         )
     elif kind.busy_seconds > 0:
         notes += _prices(call)
     if session.in_the_red:
-        notes.append("nothing new is tried: placing has cost more than it gained so far")
+        notes.append("no other backend is tried: so far, placement has cost more than it gained")
     if call.relaxed:
         notes.append(
-            "numerics are relaxed: warnings may be missing, precision is the backend's own"
+            "numerics are relaxed: warnings may be missing, and precision depends on the backend"
         )
     return notes
 
@@ -144,16 +144,14 @@ def _prices(call: Call) -> list[str]:
     spent, busy = format_seconds(kind.spent_seconds), format_seconds(kind.busy_seconds)
     times = kind.spent_seconds / kind.busy_seconds
     notes = [
-        f"trying other backends took {spent}, {significant(times)} times the {busy} of the calls"
-        " so far"
+        f"trying other backends took {spent}, {significant(times)} times as long as the calls"
+        f" ({busy})"
         if times > 1
-        else f"trying other backends took {significant(100 * times)} % of {busy} busy"
+        else f"trying other backends took {significant(100 * times)} % of the calls' {busy}"
     ]
     if kind.outlay_seconds:
         compiling = format_seconds(kind.outlay_seconds)
-        notes.append(
-            f"compiling for what was pinned or expected to be faster took {compiling} besides"
-        )
+        notes.append(f"compiling for pinned or faster backends took another {compiling}")
     return notes
 
 
@@ -175,11 +173,11 @@ def _what_is_in_the_way(call: Call, name: str) -> str:
     if call.pin:
         return f"the call is pinned to {call.pin}"
     if session.plan is not None:
-        return "the recorded plan names another"
+        return "the recorded plan names another backend"
     if not curve.verified:
-        return "a result of it must be compared with NumPy's first, once that is likely to pay off"
+        return "its result must first be compared with NumPy's, when that is likely to pay off"
     candidate = next((one for one in session.candidates() if one.name == name), None)
     if candidate is not None and candidate.compiles and not curve.cell(call.key).ready:
         price = format_seconds(call.record.kind.compile_seconds(candidate))
-        return f"compiling for these shapes takes about {price}: done once so much may be saved"
-    return "it was not measured often enough; it is tried once that is likely to pay off"
+        return f"compiling for these shapes takes about {price}: done when it is likely to pay off"
+    return "it has too few measurements; it is tried when that is likely to pay off"

@@ -124,7 +124,7 @@ class Contender:
     def estimate(self) -> Estimate:
         """The time of one call, estimated from the turns so far."""
         turns = len(self.cell.seconds)
-        text = f"measured now: {turns} turn{'s' * (turns > 1)}"
+        text = f"measured now: {turns} round{'s' * (turns > 1)}"
         return Estimate(self.cell.typical, self.cell.spread, text, turns)
 
 
@@ -236,14 +236,14 @@ class Measurement:
                 creates=function.options.convert, noting=Noted if function.dependence else None,
             )  # fmt: skip
         except StartAgain as why:
-            contender.left_out = f"it uses an array as only NumPy's own can be used ({why})"
+            contender.left_out = f"it needs a real NumPy array ({why})"
             return 0.0, engine.outcome
         seconds = perf_counter() - start
         outcome = engine.outcome
         contender.refused = bool(outcome.refused)
         contender.left_out = outcome.refused or outcome.settled
         if not contender.left_out and not made.recorder.evaluated:
-            contender.left_out = "nothing in it runs there"
+            contender.left_out = "none of its operations run there"
         contender.transfer_seconds = outcome.transfer_seconds
         if not (comparing or contender.left_out) and made.noted and function.dependence:
             contender.replay = replay_of(made.noted, engine, function.dependence, args, kwargs)

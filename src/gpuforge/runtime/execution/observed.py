@@ -53,8 +53,8 @@ def record_choice(call: Call, decision: Decision, backend: str, seconds: float) 
          if row.backend == backend and row.estimate is not None), "",
     )  # fmt: skip
     if decision.trial:
-        why = f"{decision.trial} is tried, and compared with NumPy"
-    reason = "; ".join([*([why] if why else ["nothing is known yet"]), *refused])
+        why = f"{decision.trial} is tried and compared with NumPy"
+    reason = "; ".join([*([why] if why else ["nothing has been measured yet"]), *refused])
     made = trace.Choice(
         perf_counter_ns(), call.function.name, call.signature.text, backend, predicted, reason
     )

@@ -46,9 +46,9 @@ WAITING = 1.5
 """The same limit for a call that NumPy settles while its graph is being compiled."""
 SURPRISING = 1.5
 """After a call that took more than this many times the median, the decision is not cached."""
-PROBING = "it is recorded for NumPy, to see what that takes before a library is loaded"
-GAINING = "calls that it may make faster"
-KEPT = "a recorded array outlived the call: the function keeps it somewhere"
+PROBING = "it is recorded on NumPy, to measure that before a library is loaded"
+GAINING = "calls that it may speed up"
+KEPT = "a recorded array outlived the call: the function stored it"
 TIRING_SETTLEMENTS = 8
 """A backend is refused for a kind of call after NumPy had to settle this many calls in a row."""
 
@@ -102,7 +102,7 @@ def _as_written(call: Call, decision: Decision) -> Placed:
     limit = call.session.blas if limits_threads(call) else None
     with limit.one_thread() if limit else _NO_LIMIT:
         start = perf_counter()
-        with trace.within("as written", trace.HOST) if trace.enabled else trace.NOTHING:
+        with trace.within("direct call", trace.HOST) if trace.enabled else trace.NOTHING:
             result = call.function.function(*call.args, **call.kwargs)
         seconds = perf_counter() - start
     learn(call, NUMPY, seconds, first=first)
@@ -303,7 +303,7 @@ def _restart_as_written(call: Call, why: StartAgain, lost: float) -> Placed:
     published.retried()
     if why.factor:
         return _abandon_recording(call, why)
-    reason = f"it uses an array as only NumPy's own can be used ({why})"
+    reason = f"it needs a real NumPy array ({why})"
     try:
         placed = _as_written(call, Decision(NUMPY, settled=True))
     except Exception as error:
@@ -321,7 +321,7 @@ def _abandon_recording(call: Call, why: StartAgain) -> Placed:
     """
     placed = _as_written(call, Decision(NUMPY, settled=True))
     note_overhead(call, why.factor * placed.seconds)
-    _log.info("%s is called as written: %s", call.function.name, why)
+    _log.info("%s is called directly: %s", call.function.name, why)
     return placed
 
 
@@ -331,7 +331,7 @@ def stay(call: Call, reason: str) -> None:
         return
     call.function.stays = reason
     call.session.kept.keep(call.function.stays_key, reason)
-    _log.warning("%s is called as written from now on: %s", call.function.name, reason)
+    _log.warning("%s is called directly from now on: %s", call.function.name, reason)
 
 
 def note_recording(kind: KindRecord, recorded: Recorded) -> None:
@@ -352,7 +352,7 @@ def learn_recorded(
     with session.lock:
         curve = kind.curve(name)
         if outcome.died:
-            session.notes.append(f"{call.function.name}: {outcome.settled}; NumPy made the call")
+            session.notes.append(f"{call.function.name}: {outcome.settled}; NumPy ran the call")
         if outcome.lost:
             session.openings.lose(name, outcome.lost)
         if outcome.settled == COMPILING:
@@ -367,7 +367,7 @@ def learn_recorded(
         if outcome.refused or _is_tired(call.record):
             refuse(call, name, outcome.refused or next(iter(call.record.settled)))
         elif not evaluated and not outcome.exhausted:
-            refuse(call, name, "nothing in it runs there")
+            refuse(call, name, "none of its operations run there")
         if curve.refused:
             charge(kind, call.key, name, seconds)
             call.function.add(NUMPY, 1, seconds)
@@ -404,7 +404,7 @@ def refuse(call: Call, name: str, reason: str) -> None:
     curve.refused, curve.verified = reason, False
     key = f"{refusal_key(call.function, call.record)}{name}@{call.session.libraries.version(name)}"
     call.session.kept.keep(key, reason)
-    _log.warning("%s: %s is left out: %s", call.function.name, name, reason)
+    _log.warning("%s: %s is no longer used: %s", call.function.name, name, reason)
 
 
 def _learn_first(
@@ -556,7 +556,7 @@ def release_memory(session: Session, backend: Backend, *, now: bool = False) -> 
                 return False
         release(backend)
     except Exception as error:  # noqa: BLE001 - the result is valid even if this fails
-        _log.warning("%s gives no memory back: %r", backend.name, error)
+        _log.warning("%s cannot release memory: %r", backend.name, error)
     return True
 
 

@@ -76,7 +76,7 @@ def collect() -> Summary:
     functions = sorted((f for f in functions if f.calls), key=lambda f: -f.seconds)
     if trying or opening:
         loading = f"loading libraries took {format_seconds(opening)}"
-        notes[f"{loading}, trying them {format_seconds(trying)}"] = None
+        notes[f"{loading}, trying them out {format_seconds(trying)}"] = None
     informed = bool(opening) or any(session.priors.table for session in sessions())
     return Summary(tuple(functions), trying, opening, tuple(notes), _next_step(functions, informed))
 
@@ -109,7 +109,7 @@ def _reason(record: FunctionRecord) -> str:
         for (name, reason), (line, _) in list(busiest.fallbacks.items())[:2]
     ]
     left_out = [
-        f"{name} left out: {curve.refused}"
+        f"{name} is not used: {curve.refused}"
         for name, curve in busiest.kind.curves.items()
         if curve.refused
     ]
@@ -141,16 +141,16 @@ def _notes(session: Session) -> list[str]:
         notes.append(f"learned timings: {session.history.problem}")
     if session.settings.numerics == "relaxed":
         notes.append(
-            "numerics are relaxed: warnings may be missing, precision is each backend's own"
+            "numerics are relaxed: warnings may be missing, and precision depends on the backend"
         )
     if session.account.retreated:
         notes.append(
-            "placing had cost more than it gained, over"
-            f" {significant(100 * SHARE)} % of NumPy's time: nothing new was tried until it paid"
+            "placement had cost more than it gained, over"
+            f" {significant(100 * SHARE)} % of NumPy's time: trying other backends was paused"
         )
     if heap.kept_bytes:
         notes.append(
-            f"up to {format_bytes(heap.kept_bytes)} of freed memory is kept for the next arrays"
+            f"up to {format_bytes(heap.kept_bytes)} of freed memory is kept for later arrays"
         )
     return notes + _thread_notes(session)
 
@@ -159,7 +159,7 @@ def _thread_notes(session: Session) -> list[str]:
     state = contention.state
     notes = [f"set {name}={value}" for name, value in state.set_variables.items()]
     if state.restarted:
-        notes.append(f"started the BLAS threads of {' and '.join(state.restarted)} anew with it")
+        notes.append(f"restarted the BLAS threads of {' and '.join(state.restarted)} with it")
     return notes + _spinning_notes(session, state)
 
 
@@ -181,7 +181,7 @@ def _next_step(functions: list[FunctionSummary], informed: bool) -> str:
     only_numpy = all(name == NUMPY for f in functions for name, *_ in f.placements)
     busy = sum(f.seconds for f in functions)
     if functions and not informed and only_numpy and busy > WORTH_TELLING_SECONDS:
-        return "'gpuforge calibrate' measures the installed backends, so that runs start informed"
+        return "run 'gpuforge calibrate' once, so that programs start with measured speeds"
     if functions and busy <= WORTH_TELLING_SECONDS:
-        return "nothing: the offloaded calls are short already"
-    return "print(function.explain(*arguments)) shows the evidence for one call"
+        return "nothing to do: the offloaded calls are already short"
+    return "to see the evidence for one call, use print(function.explain(*arguments))"

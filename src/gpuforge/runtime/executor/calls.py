@@ -48,8 +48,8 @@ def _on_cluster(
 ) -> Future[Any]:
     if terms.memory is not None:
         raise InvalidSettings(
-            "memory= does not hold inside 'with gpuforge.cluster(...)'",
-            hint="cluster.submit(f, x, resources=...) asks Dask for what a call needs",
+            "memory= cannot be used inside 'with gpuforge.cluster(...)'",
+            hint="cluster.submit(f, x, resources=...) asks Dask for the resources of a call",
         )
     found: Future[Any] = workers.submit(
         partial(function, **kwargs), *args,

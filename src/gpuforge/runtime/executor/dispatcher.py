@@ -386,7 +386,7 @@ def _timeout(task: Task, ran: float) -> TaskTimeout:
     waited = task.started_at - task.queued_at
     return TaskTimeout(
         f"task {task.name!r} ran for {format_seconds(ran)}, its timeout is"
-        f" {format_seconds(task.terms.timeout or 0.0)}; its call was abandoned and may go on in its"
-        f" thread (it had waited {format_seconds(waited)} before)",
+        f" {format_seconds(task.terms.timeout or 0.0)}; its call was abandoned and may continue"
+        f" in its thread (it had waited {format_seconds(waited)} before)",
         hint="a call with isolate=True is ended instead",
     )

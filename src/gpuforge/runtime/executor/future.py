@@ -60,7 +60,7 @@ class TaskFuture(Future[R]):
         """Fail in a forked child, where the thread that held this future's lock may not exist."""
         self._condition = threading.Condition()
         self._waiters.clear()
-        text = f"task {self._task.name!r} was left to the parent process when this one was forked"
+        text = f"task {self._task.name!r} belongs to the parent of this forked process"
         self.set_exception(TaskCancelled(text, hint="submit it in this process, too"))
 
     def _cancelled(self) -> BaseException:

@@ -103,9 +103,9 @@ def record_item(
     assert isinstance(noted, _Noted)
     arrays = [value for value in (*args, *kwargs.values()) if type(value) is np.ndarray]
     if len(noted.sources) < len(arrays):
-        return made.result, "it is given one array twice, which other items may not be"
+        return made.result, "one array is passed twice, which may not hold for other items"
     if made.kept or not noted.leaves:
-        return made.result, "its result is not made of new arrays alone, or values are looked at"
+        return made.result, "its result is not made of new arrays only, or it reads values"
     try:
         return made.result, _joined(engine, noted)
     except Unsupported as why:
@@ -135,7 +135,7 @@ def _joined(engine: _Engine, noted: _Noted) -> Item:
             nodes.append((node.shape, node.dtype) if node else ((), None))
         known.update((id(v), here[place]) for place, v in zip(wanted, values, strict=True))
     if any(id(value) not in known for value, _ in noted.leaves):
-        raise Unsupported("its result is not made of what it computes")
+        raise Unsupported("its result is not made of the arrays it computes")
     return _item(entries, nodes, inputs, known, noted)
 
 
@@ -158,7 +158,7 @@ def _item(
         raise Unsupported("results that share their memory")
     needed = _needed(entries, outputs)
     if any(row.kind not in _QUIET and p not in needed for p, (row, _, _) in enumerate(entries)):
-        raise Unsupported("it computes what its result does not need, of which NumPy may warn")
+        raise Unsupported("it computes something its result does not need; NumPy may warn")
     sources = {
         place: noted.sources[id(value)] for place, value in inputs.items()
         if id(value) in noted.sources

@@ -149,7 +149,7 @@ class Mapping:
             raise TaskTimeout(
                 f"{self.name} took longer than {format_seconds(self._timeout)}:"
                 f" {self._done}{of} items finished",
-                hint="give it more time; the error's done holds what finished",
+                hint="raise the timeout; the error's attribute 'done' has the finished results",
             )
 
     # -- how the items are called ------------------------------------------------------------------
@@ -327,7 +327,7 @@ def _on_cluster(
         if name not in _OF_CLUSTERS:
             raise InvalidSettings(
                 f"{name}= does not hold inside 'with gpuforge.cluster(...)', which sends chunks",
-                hint="leave it out, or map outside of the block",
+                hint="remove it, or call map outside the block",
             )
     return workers.map(partial(_spread, call) if spread else call, items, **options)
 
@@ -407,12 +407,12 @@ def _are_alike(items: Any) -> bool:
 def _check(batch: Any, most: Any, timeout: Any, on_error: Any, ordered: Any) -> None:
     """Raise InvalidSettings unless the options are valid."""
     if batch != "auto" and not _is_count(batch):
-        raise InvalidSettings(f"batch={batch!r} is neither 'auto' nor a whole number from 1 on")
+        raise InvalidSettings(f"batch={batch!r} is neither 'auto' nor an integer of at least 1")
     if most is not None and not _is_count(most):
-        raise InvalidSettings(f"max_batch={most!r} is neither None nor a whole number from 1 on")
+        raise InvalidSettings(f"max_batch={most!r} is neither None nor an integer of at least 1")
     is_time = isinstance(timeout, int | float) and type(timeout) is not bool and timeout >= 0
     if timeout is not None and not is_time:
-        raise InvalidSettings(f"timeout={timeout!r} is neither None nor a number of seconds from 0")
+        raise InvalidSettings(f"timeout={timeout!r} is not None or a number of seconds >= 0")
     if on_error not in ("raise", "return"):
         raise InvalidSettings(f"on_error={on_error!r} is neither 'raise' nor 'return'")
     if type(ordered) is not bool:

@@ -121,7 +121,7 @@ class Plan:
         """Stop batching items of this kind."""
         self.refused, self.batch = reason, None
         self.batching.mapped.refused[self.text] = reason
-        _log.info("%s: items %s are called singly: %s", self.batching.record.name, self.text,
+        _log.info("%s: items %s are called one by one: %s", self.batching.record.name, self.text,
                   reason)  # fmt: skip
 
     def ready(self, batch: Batch) -> None:
@@ -173,7 +173,7 @@ class Batching:
         if not session.settings.enabled:
             self.never = "GPUFORGE_ENABLED is off"
         elif not self.options.pure:
-            self.never = "pure=False: it is called as written"
+            self.never = "pure=False: it is called directly"
         elif numerics == "exact":
             self.never = "numerics='exact': a batch may differ from single calls in the last digits"
         else:

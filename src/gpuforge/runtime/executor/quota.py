@@ -39,10 +39,10 @@ class Quota:
             object.__setattr__(self, "memory", parse_bytes(self.memory))
         calls = self.concurrency
         if calls is not None and (type(calls) is not int or calls < 1):
-            raise InvalidSettings(f"concurrency={calls!r} is not a whole number above 0")
+            raise InvalidSettings(f"concurrency={calls!r} is not a positive integer")
         if not isinstance(self.share, int | float) or not 0 < self.share <= 1:
             raise InvalidSettings(
-                f"share={self.share!r} is not above 0 and up to 1", hint="0.8 is 80 %"
+                f"share={self.share!r} is not above 0 and at most 1", hint="0.8 is 80 %"
             )
 
     @property

@@ -71,7 +71,7 @@ class ExecutorStats:
         if together:
             batches = sum(times for size, times in self.batches.items() if size > 1)
             mean = significant(together / batches)
-            lines.append(f"{together} calls were made together, {mean} at a time on average")
+            lines.append(f"{together} calls were batched, {mean} at a time on average")
         for name, lane in self.lanes.items():
             lines.append(f"{name}: {lane.calls} calls, {format_seconds(lane.busy_seconds)} busy")
         return "\n".join(lines)

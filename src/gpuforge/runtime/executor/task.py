@@ -45,7 +45,7 @@ def check_terms(priority: Any, timeout: Any, memory: Any, name: Any) -> Terms:
     whole = isinstance(priority, int) and not isinstance(priority, bool)
     if not whole or not LEAST_PRIORITY <= priority <= MOST_PRIORITY:
         raise InvalidSettings(
-            f"priority={priority!r} is not a whole number from {LEAST_PRIORITY} to {MOST_PRIORITY}",
+            f"priority={priority!r} is not an integer from {LEAST_PRIORITY} to {MOST_PRIORITY}",
             hint="higher goes first; 0 is the default",
         )
     if not isinstance(name, str):
@@ -63,8 +63,8 @@ def check_timeout(timeout: Any) -> float | None:
         seconds = 0.0
     if not seconds:
         raise InvalidSettings(
-            f"timeout={timeout!r} is not a duration above 0",
-            hint="use seconds, or for example '250ms'; None waits as long as it takes",
+            f"timeout={timeout!r} is not a positive duration",
+            hint="use seconds or a text such as '250ms'; None waits without limit",
         )
     return seconds
 

@@ -192,7 +192,7 @@ def _begin(
             creates=batching.options.convert,
         )  # fmt: skip
     except StartAgain as why:
-        plan.refuse(f"it uses an array as only NumPy's own can be used ({why})")
+        plan.refuse(f"it needs a real NumPy array ({why})")
         return group.singly(at, size)
     except Exception as error:  # noqa: BLE001 - the user's own
         values, errors = group.singly(at + 1, size - 1)
@@ -202,7 +202,7 @@ def _begin(
     if isinstance(item, str):
         plan.refuse(item)
     elif not batching.dependence or not batching.dependence.holds():
-        plan.refuse("it changes what it depends on")
+        plan.refuse("it modifies something that it depends on")
     elif not errors:
         batch = Batch(batching.session, batching.runs, item, plan.text)
         found = _believed(plan, batch, group, at, size, modes, values)
@@ -231,7 +231,7 @@ def _believed(
     for one, other in zip(expected, made.results, strict=False):
         difference = _difference(one, other, CANCELLING if cancels else ELEMENTWISE)
         if difference:
-            plan.refuse(f"its first results differ from those of single calls: {difference}")
+            plan.refuse(f"its first batched results differ from single calls: {difference}")
             return None
     plan.ready(batch)
     plan.batching.mapped.add(size, made.where)
@@ -240,7 +240,7 @@ def _believed(
 
 def _difference(expected: Any, found: Any, floor: float) -> str:
     if type(expected) is not type(found):
-        return f"{type(found).__name__} in place of {type(expected).__name__}"
+        return f"{type(found).__name__} instead of {type(expected).__name__}"
     if isinstance(expected, tuple | list):
         pairs = zip(expected, found, strict=True)
         return next((text for one, other in pairs if (text := _difference(one, other, floor))), "")

@@ -35,7 +35,7 @@ class Mailbox:
             try:
                 self._loop.call_soon_threadsafe(self._empty)
             except RuntimeError as closed:
-                _log.info("a result came after its event loop was closed: %s", closed)
+                _log.info("a result arrived after its event loop was closed: %s", closed)
 
     def _empty(self) -> None:
         self._called = False  # first: later posts must wake the loop again

@@ -78,7 +78,7 @@ def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritte
     if not arrays:
         return AsWritten("no NumPy array among the arguments")
     if overlapping(arrays):
-        return AsWritten("arguments that overlap in memory")
+        return AsWritten("arguments overlap in memory")
     size, nbytes = sum(a.size for a in arrays), sum(a.nbytes for a in arrays)
     text = ", ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in arrays)
     return Signature(tuple(kinds), (*kinds, *exact), size, nbytes, text)

@@ -58,7 +58,7 @@ class Lowering:
         """
         name = operation.name
         if name not in self.functions:
-            return f"{self.library} does not do {name} as NumPy does"
+            return f"{self.library} does not compute {name} as NumPy does"
         if dtype.char not in self.dtypes:
             return f"{self.library} has no {dtype}"
         if exact and (name in self.guards or name in self.result_guards):

@@ -20,7 +20,7 @@ Function = Callable[..., Any]
 ROUNDING = 1e-9
 """If the ratio of singular values is below this, results are mostly rounding error: NumPy settles
 those, and decides whether such a matrix is singular."""
-_ORDER = only("biuf", "JAX does not order complex numbers as NumPy")
+_ORDER = only("biuf", "JAX does not order complex numbers as NumPy does")
 
 
 def extended(lowering: Lowering, jax: Any) -> Lowering:
@@ -44,7 +44,7 @@ def extended(lowering: Lowering, jax: Any) -> Lowering:
     results |= dict.fromkeys(("cumsum", "cumprod"), partial(_scan_not_finite, xp))
     refused = {
         **dict.fromkeys(("sort", "argsort", "searchsorted"), _ORDER),
-        **dict.fromkeys(("cummax", "cummin"), only("iuf", "JAX has no running extremes of it")),
+        **dict.fromkeys(("cummax", "cummin"), only("iuf", "JAX has no cumulative extremes")),
         **dict.fromkeys(("cumsum", "cumprod"), _running_sums),
     }
     return replace(
@@ -58,8 +58,8 @@ def extended(lowering: Lowering, jax: Any) -> Lowering:
 
 def _running_sums(dtype: Dtype) -> str:
     if dtype.char == "e":
-        return "JAX adds float16 in another order than NumPy"
-    return "" if dtype.kind in "iufc" else "JAX has no running sums of them"
+        return "JAX adds float16 in a different order from NumPy"
+    return "" if dtype.kind in "iufc" else "JAX has no cumulative sums for this dtype"
 
 
 # -- linear algebra -------------------------------------------------------------------------------

@@ -77,10 +77,10 @@ def _extended(lowering: Lowering, rows: dict[str, Function], differs: Function) 
         "convolve": lambda a, v, mode: _not_finite(a, v),
     }
     refused = {
-        "histogram": only("f", f"{lowering.library} compares other dtypes with edges otherwise"),
-        "convolve": only("fc", f"{lowering.library} has no convolution of them"),
-        "scatter_add": never("e?", f"{lowering.library} adds them otherwise"),
-        "checked_scatter_add": never("e?", f"{lowering.library} adds them otherwise"),
+        "histogram": only("f", f"{lowering.library} compares bin edges differently"),
+        "convolve": only("fc", f"{lowering.library} has no convolution for this dtype"),
+        "scatter_add": never("e?", f"{lowering.library} adds this dtype differently"),
+        "checked_scatter_add": never("e?", f"{lowering.library} adds this dtype differently"),
     }
     return replace(
         lowering,

@@ -19,7 +19,7 @@ Function = Callable[..., Any]
 ROUNDING = 1e-9
 """If the ratio of singular values is below this, results are mostly rounding error: NumPy settles
 those, and decides whether such a matrix is singular."""
-_ORDER = only("biuf", "PyTorch does not order complex numbers as NumPy")
+_ORDER = only("biuf", "PyTorch does not order complex numbers as NumPy does")
 
 
 def extended(lowering: Lowering, torch: Any) -> Lowering:
@@ -42,8 +42,8 @@ def extended(lowering: Lowering, torch: Any) -> Lowering:
     results |= dict.fromkeys(("cumsum", "cumprod"), _scan_not_finite)
     refused = {
         **dict.fromkeys(("sort", "argsort", "unique"), _ORDER),
-        "searchsorted": only("iuf", "PyTorch finds no places for them"),
-        **dict.fromkeys(("cummax", "cummin"), only("iuf", "PyTorch has no running extremes of it")),
+        "searchsorted": only("iuf", "PyTorch has no searchsorted for this dtype"),
+        **dict.fromkeys(("cummax", "cummin"), only("iuf", "PyTorch has no cumulative extremes")),
         **dict.fromkeys(("cumsum", "cumprod"), _running_sums),
     }
     return replace(
@@ -59,7 +59,7 @@ def extended(lowering: Lowering, torch: Any) -> Lowering:
 def _running_sums(dtype: Dtype) -> str:
     if dtype.char == "e":
         return "PyTorch adds float16 in float32, NumPy rounds each sum"
-    return "" if dtype.kind in "iufc" else "PyTorch has no running sums of them"
+    return "" if dtype.kind in "iufc" else "PyTorch has no cumulative sums for this dtype"
 
 
 # -- linear algebra -------------------------------------------------------------------------------

@@ -61,8 +61,8 @@ class Plan:
                 _log.warning("%s is not used: %s", path, error)
                 return cls(None, machine)
             raise InvalidSettings(
-                f"{path} is not a plan that gpuforge wrote: {error}",
-                hint="remove it, or name another file with the setting 'plan'",
+                f"{path} is not a plan written by gpuforge: {error}",
+                hint="remove it, or set 'plan' to another file",
             ) from None
         return cls(path, machine, found.placements)
 
@@ -85,4 +85,4 @@ class Plan:
             stored.write(self.path, text, parents=True)
             self.changed = False
         except OSError as error:
-            _log.warning("the plan is not kept: %s", error)
+            _log.warning("the plan cannot be saved: %s", error)

@@ -164,12 +164,12 @@ class Kind:
         others = [kind for kind in self.family if kind is not self][-RELATIVES:]
         ratios = [ratio for kind in others if (ratio := kind._ratio(backend, size))]
         if ratios:
-            text = "learned: other kinds of call of this function"
+            text = "learned from other kinds of call of this function"
             guesses.append(Estimate(base.seconds * median(ratios), RELATED_SPREAD, text))
         expected = self.prior(backend, size, base.seconds) if self.prior else None
         if self.peer and (found := self.peer.guess(backend, size)):
             start = expected.seconds if expected else base.seconds
-            text = "learned: other functions"
+            text = "learned from other functions"
             guesses.append(Estimate(start * found[0], found[1], text))
         elif expected:
             guesses.append(expected)

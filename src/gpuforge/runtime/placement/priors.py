@@ -108,7 +108,7 @@ class Priors:
                 usual = _default_estimate(name, library, size, bytes_each * size, numpy_seconds)
             if measured is None:
                 return usual
-            text = "calibrated: this class of operations"
+            text = "calibrated for this class of operations"
             known = Estimate(numpy_seconds * measured, CALIBRATED_SPREAD, text)
             # The probes are short; a function of many operations takes longer per element.
             return known.joined(usual) if usual and name in _STREAMING else known
@@ -147,7 +147,7 @@ def _default_estimate(
     name: str, library: str, size: int, nbytes: float, numpy_seconds: float
 ) -> Estimate | None:
     """Return the estimate for a library on the CPU before anything is measured."""
-    text = "not calibrated: what is usual for this class of operations"
+    text = "not calibrated: typical for this class of operations"
     if name in _STREAMING and library in _PER_BYTE:
         start, each = _PER_BYTE[library]
         return Estimate(start + each * nbytes, DEFAULT_SPREAD, text)

@@ -62,7 +62,7 @@ def prepare(folder: Path, environ: MutableMapping[str, str]) -> dict[str, str]:
 def _modules(environ: Mapping[str, str]) -> Cache:
     name = "CUDA_MODULE_LOADING"
     if name in environ:
-        return Cache(name, environ[name], False, "you set it")
+        return Cache(name, environ[name], False, "already set")
     if not any(map(os.path.exists, NVIDIA_SIGNS)):
         return Cache(name, "", False, "no NVIDIA driver is loaded here")
     return Cache(name, "LAZY", True, "kernels are loaded when they are first used")
@@ -72,14 +72,14 @@ def _folder(
     variable: str, library: str, own: Path | None, ours: Path, environ: Mapping[str, str]
 ) -> Cache:
     if variable in environ:
-        return Cache(variable, environ[variable], False, "you set it")
+        return Cache(variable, environ[variable], False, "already set")
     if find_spec(library) is None:
         return Cache(variable, "", False, f"{library} is not installed")
     if own is not None and _can_be_written(own):
-        return Cache(variable, "", False, f"{library} keeps its kernels in {own} by itself")
+        return Cache(variable, "", False, f"{library} already caches its kernels in {own}")
     if not _can_be_written(ours):
         return Cache(variable, "", False, f"{ours} cannot be written")
-    because = f"{own} cannot be written" if own else f"{library} keeps nothing unless it is set"
+    because = f"{own} cannot be written" if own else f"{library} caches nothing unless it is set"
     return Cache(variable, str(ours), True, because)
 
 

@@ -174,7 +174,7 @@ def _replaced(module: ModuleType, name: str) -> str:
     if found is None or found is module:
         return ""
     vars(module).update({n: getattr(found, n) for n in dir(found) if n not in _ABOUT})
-    return "it puts another object in its place when it is imported"
+    return "it replaces itself with another object when it is imported"
 
 
 def state_of(module: Any) -> Lazy | None:

@@ -94,7 +94,7 @@ class LazyImports:
 
                 record.keep_imports(list(self.deferred.values()))
             except Exception as error:  # noqa: BLE001 - the program may have broken the search path
-                self.problem = f"nothing is kept of this run's imports: {error!r}"
+                self.problem = f"the imports of this run are not saved: {error!r}"
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -83,7 +83,7 @@ class Opening:
         try:
             reason = ""
             if self.tried:
-                self.state = "tried in a process of its own"
+                self.state = "tested in a separate process"
                 reason = try_out(name)
             elif (library := about(name)[0]) not in sys.modules:
                 ahead = read_ahead(library)
@@ -106,7 +106,7 @@ class Opening:
         self.failure = "; ".join(f"{one.name}: {one.reason}" for one in made.failures)
         self.state = "ready" if made.devices else "failed"
         if self.state == "failed" and not self.failure:
-            self.failure = "it offered no device"
+            self.failure = "it found no device"
         self._done.set()
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -172,7 +172,7 @@ class Openings:
     def __bool__(self) -> bool:
         return bool(self._under_way)
 
-    def open(self, library: Library, by: str = "a call that names it") -> None:
+    def open(self, library: Library, by: str = "a call that requests it") -> None:
         """Import a library and test its devices, once; other threads' calls continue meanwhile."""
         if library.opened or self._forked:
             self._open(library, by)
@@ -296,7 +296,7 @@ class Openings:
             devices = [backend.name for backend in opened.devices]
             self._kept.keep(self._devices_key(library), devices, later=True)
             for failure in opened.failures:
-                self._notes.append(f"{failure.name} is left out: {failure.reason}")
+                self._notes.append(f"{failure.name} is not used: {failure.reason}")
 
     def lose(self, name: str, reason: str) -> None:
         """Move a library that this process can no longer use to a worker."""
@@ -361,9 +361,9 @@ def try_out(name: str) -> str:
         worker.send(("open", name))
         (devices, failures, _), _ = worker.receive(TRIAL_SECONDS)
     except TimeoutError:
-        return f"it was not open after {TRIAL_SECONDS:.0f} s in a process of its own"
+        return f"it was not ready after {TRIAL_SECONDS:.0f} s in a separate process"
     except Lost as lost:
-        return f"the process that tried it {lost}"
+        return f"the process that tested it {lost}"
     finally:
         worker.kill()
     return "" if devices or not failures else str(failures[0][1])
@@ -375,7 +375,7 @@ def _forget_import(root: str) -> None:
 
     for name in [name for name in sys.modules if name.partition(".")[0] == root]:
         if getattr(getattr(sys.modules[name], "__spec__", None), "_initializing", False):
-            _log.info("%s was half imported before the fork", name)
+            _log.info("%s was only partly imported before the fork", name)
             del sys.modules[name]
     for name in [name for name in machinery._module_locks if name.partition(".")[0] == root]:
         del machinery._module_locks[name]

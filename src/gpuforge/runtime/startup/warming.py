@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.session import Session
 
 SHOWN_AFTER_SECONDS, SHOWN_EVERY_SECONDS = 0.5, 0.1
-NOTHING_KNOWN = "no earlier run of this program used another library than NumPy: name some"
+NOTHING_KNOWN = "no earlier run of this program used a library other than NumPy: name one"
 
 
 @dataclass(frozen=True)

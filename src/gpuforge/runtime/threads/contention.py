@@ -113,7 +113,7 @@ def _wanted() -> bool:
         chosen = settings.load().settings
         return chosen.enabled and chosen.tame_threads
     except InvalidSettings as error:  # the session will raise it
-        _log.info("settings are not readable yet: %s", error)
+        _log.info("settings cannot be read yet: %s", error)
         return True
 
 

@@ -57,7 +57,7 @@ class Compilers:
         try:
             made = Compiler(library)
         except Exception as error:  # noqa: BLE001 - graphs are compiled here instead
-            _log.info("%s is compiled here: %r", library, error)
+            _log.info("%s is compiled in this process: %r", library, error)
             return
         with self._lock:
             if not self._closed.is_set():
@@ -89,7 +89,7 @@ class Compilers:
         except (EOFError, OSError) as error:
             if self._closed.is_set():
                 raise
-            _log.info("%s is compiled here: its process is gone (%r)", library, error)
+            _log.info(("%s is compiled here: its compiler process ended (%r)"), library, error)
             self._end(library)
             return None
 
@@ -188,7 +188,7 @@ class Compiler:
         self._channel.send(("compile", place, backend.stored_under, graph, like))
         (data, reason), _ = self._channel.receive(ANSWER_SECONDS)
         if data is None:
-            _log.info("%s compiles a graph here: %s", self.library, reason)
+            _log.info("%s compiles a graph in this process: %s", self.library, reason)
         return data  # type: ignore[no-any-return]
 
     def close(self) -> None:

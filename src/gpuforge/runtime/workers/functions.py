@@ -59,7 +59,7 @@ def call_isolated(
     """
     if timeout is not None and not timeout >= 0:
         raise InvalidSettings(
-            f"timeout={timeout!r} is not a number of seconds from 0 on",
+            f"timeout={timeout!r} is not a non-negative number of seconds",
             hint="pass a number of seconds, or None for no limit",
         )
     name = name_of(function)
@@ -128,12 +128,12 @@ def _made(name: str, answer: tuple[Any, list[Host]]) -> tuple[str, Any]:
     if kind == "unreadable":
         return "raised", WorkloadError(
             f"{name} cannot be read in a worker process: {content}",
-            hint="what it needs must be importable there: modules on sys.path, not in memory alone",
+            hint="the modules it needs must be importable there from sys.path",
         )
     if kind == "unsendable":
         verb = "raised" if content == "raised" else "returned"
         return "raised", WorkloadError(
-            f"{name} {verb} what cannot be sent from a worker process: {rest[0]}",
+            f"{name} {verb} something that cannot be sent from a worker process: {rest[0]}",
             hint="return arrays, numbers, text, and lists or dicts of them",
         )
     try:
@@ -142,13 +142,13 @@ def _made(name: str, answer: tuple[Any, list[Host]]) -> tuple[str, Any]:
         return "raised", WorkloadError(
             f"{name} ran in a worker process; what it {kind.replace('result', 'returned')} cannot"
             f" be read here ({type(error).__name__}: {error})",
-            hint="give the class a __reduce__ that makes it anew",
+            hint="give the class a __reduce__ method that recreates it",
         )
 
 
 def _died(name: str, lost: Lost, *, begun: bool) -> WorkerDied:
     retried = (
-        "the function was not called again: it may have had effects"
+        "the function was not called again, because it may have had side effects"
         if begun
         else "two processes ended before they called it"
     )

@@ -97,7 +97,7 @@ class Home:
                 return "its worker process was closed with its session"
             if self._worker is None:
                 if monotonic() < self._due:
-                    return f"its worker process {self._ending}; it is left out for a while"
+                    return f"its worker process {self._ending}; it is not used for a while"
                 self.begin()
             if self._is_back():
                 return ""
@@ -109,7 +109,7 @@ class Home:
         if self._worker is None or self._take_in() is None:
             return False
         if self._ready and [one.name for one in self._devices] != known:
-            self._lose("found other devices than before")
+            self._lose("found different devices than before")
         return self._ready
 
     def ask(self, message: Any, arrays: Sequence[Host], take: Callable[[Answer], Any]) -> Any:
@@ -122,7 +122,7 @@ class Home:
         """
         with self._lock:
             if not self._ready or self._worker is None:
-                raise self._died(None, f"is not there: {self.away()}")
+                raise self._died(None, f"is unavailable: {self.away()}")
             try:
                 self._worker.send(message, arrays)
                 return take(self._worker.receive(watched=self._on_host))

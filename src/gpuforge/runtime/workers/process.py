@@ -56,7 +56,7 @@ class Worker:
     def __init__(self, *, quiet: bool) -> None:
         if os.name != "posix":
             raise BackendUnavailable(
-                "worker processes cannot be had on this system: sockets hand no files over",
+                "worker processes cannot be started here: sockets cannot pass file descriptors",
                 hint="pass isolate=False",
             )
         ours, theirs = socket.socketpair()
@@ -167,7 +167,7 @@ class Worker:
         status = self.process.wait()
         words = "" if self._closed else _last_words(self._words)
         if self._stalled:
-            words = f", since all its threads waited for each other{words}"
+            words = f"because all its threads waited for each other{words}"
         self._close()
         return Lost(status, words, begun=begun)
 

@@ -182,7 +182,7 @@ class Server:
         backend = self._devices[place]
         assert self._programs is not None
         if backend.stored_under != stored_under:
-            return (None, "the library has other settings there"), []
+            return (None, "the library has different settings there"), []
         try:
             program = self._programs.of(backend, graph)
             return (backend.stored(compile_like(self._programs, backend, program, like)), ""), []

@@ -88,7 +88,7 @@ def export(found: argparse.Namespace) -> int:
     warn(made)
     if found.output is not None:
         stored.write_output(found.output, text)
-        render.message(f"written to {found.output}")
+        render.message(f"wrote {found.output}")
     if found.json:
         render.document({"format": found.format, "file": module.FILE_NAME, "text": text})
     elif found.output is None:

@@ -82,7 +82,7 @@ def fetch(found: argparse.Namespace) -> int:
     if found.json:
         render.document({"wheelhouse": str(sources.wheelhouse), "packages": pins})
     else:
-        render.data(f"{len(pins)} packages are in {sources.wheelhouse}")
+        render.data(f"downloaded {len(pins)} packages to {sources.wheelhouse}")
     return FINE
 
 
@@ -117,7 +117,7 @@ def _confirm(found: argparse.Namespace, question: str) -> None:
     if not sys.stdin.isatty():
         raise PlanRefused(
             "confirmation is needed, and standard input is not a terminal",
-            hint="add --yes to go ahead without being asked",
+            hint="add --yes to confirm in advance",
         )
     render.message(f"{question} [y/N]")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -130,7 +130,7 @@ def _verify_created(found: argparse.Namespace, created: Created) -> int:
     if not found.json:
         render.message(f"{'found' if created.reused else 'created'} {created.folder}")
         if created.without:
-            render.message(f"note: gpuforge itself is not in it: {created.without}")
+            render.message(f"note: gpuforge itself was not installed in it: {created.without}")
         render.message(f"activate it: {_activation(created)}")
         if not (created.without or created.reused):
             render.message("then run a program: gpuforge run SCRIPT")

@@ -193,7 +193,7 @@ function show_anomalies(anomalies) {
     box.append(reason, step);
     return box;
   });
-  fill($("anomalies"), ...(parts.length ? parts : [element("p", "Nothing unusual is seen.")]));
+  fill($("anomalies"), ...(parts.length ? parts : [element("p", "No anomalies.")]));
   const told = anomalies.map((a) => `${a.rule} ${a.subject}`).sort().join("; ");
   if (spokenAnomalies !== null && told !== spokenAnomalies) say(told ? `Anomalies: ${anomalies.map((a) => `${a.subject} ${a.reason}`).join(". ")}` : "No more anomalies.");
   spokenAnomalies = told;
@@ -205,12 +205,12 @@ function show_now(state) {
   const fields = [...new Set(columns.flatMap(([, values]) => Object.keys(values)))].filter((f) => !hidden.includes(f) && columns.some(([, v]) => v[f] !== null && v[f] !== undefined));
   const parts = [table("Readings of the host and of each GPU", ["Reading", ...columns.map(([name]) => name)], fields.map((f) => [words(f), ...columns.map(([, v]) => shown(f, v[f]))]))];
   const reasons = columns.flatMap(([name, v]) => Object.entries(v.unknown ?? {}).map(([field, reason]) => [name, words(field), reason]));
-  if (!state.devices.length) parts.unshift(element("p", "No GPU is read on this machine: the host is shown."));
+  if (!state.devices.length) parts.unshift(element("p", "No GPU was found; only the host is shown."));
   const open = $("now").querySelector("details")?.open;
   if (reasons.length) {
     const details = element("details");
     details.open = Boolean(open);
-    details.append(element("summary", `${reasons.length} readings are not shown, and why`), table("What is not shown", ["Of", "Reading", "Reason"], reasons));
+    details.append(element("summary", `${reasons.length} unavailable readings and why`), table("Unavailable readings", ["Of", "Reading", "Reason"], reasons));
     parts.push(details);
   }
   fill($("now"), ...parts);
@@ -218,26 +218,26 @@ function show_now(state) {
 
 function show_processes(processes) {
   if (!processes.length) {
-    fill($("processes"), element("p", "No gpuforge process of yours runs."));
-    fill($("placements"), element("p", "Calls are listed here while a program that offloads functions runs."));
+    fill($("processes"), element("p", "None of your gpuforge processes are running."));
+    fill($("placements"), element("p", "Calls are listed here while a program with offloaded functions is running."));
     fill($("regret"));
     return;
   }
   const rows = processes.map((p) => [`${p.program} (${p.pid})`, p.span || NONE, shown("bytes", p.resident_bytes), shown("ratio", p.cpu_ratio), `${p.queued} waiting, ${p.running} running`, `${p.done} done, ${p.failed} failed`, p.batches]);
-  fill($("processes"), table("This user's programs that use gpuforge", ["Program", "Does now", "Memory", "CPU", "Queue", "Tasks", "Batches"], rows));
+  fill($("processes"), table("This user's programs that use gpuforge", ["Program", "Activity", "Memory", "CPU", "Queue", "Tasks", "Batches"], rows));
   const uses = processes.flatMap((p) => p.backends.map((b) => [`${p.program} (${p.pid})`, b.name, b.calls, shown("seconds", b.seconds), shown("seconds", b.transfer_seconds), shown("bytes", b.put_bytes), shown("bytes", b.got_bytes), p.settled, p.retries]));
-  fill($("placements"), uses.length ? table("Where calls ran", ["Program", "Backend", "Calls", "Time", "of it transfers", "Moved there", "Moved back", "Settled by NumPy (all backends)", "Made again (all backends)"], uses) : element("p", "No call was placed yet."));
+  fill($("placements"), uses.length ? table("Where calls ran", ["Program", "Backend", "Calls", "Time", "Transfer time", "Moved there", "Moved back", "Recomputed by NumPy (all backends)", "Restarted (all backends)"], uses) : element("p", "No calls have been placed yet."));
   const compared = processes.flatMap((p) => p.backends.map((b) => [`${p.program} (${p.pid})`, b.name, b.compared_calls, b.compared_calls ? shown("seconds", b.lost_seconds) : NONE, b.compared_calls && b.seconds ? shown("ratio", b.lost_seconds / b.seconds) : NONE]));
-  fill($("regret"), element("p", "What calls took more than on the best backend known. Only calls for which another backend is known can be compared."), table("Regret", ["Program", "Backend", "Compared calls", "Lost", "of the time of all calls"], compared));
+  fill($("regret"), element("p", "The extra time of calls over the best known backend. Only calls for which another backend has been measured are compared."), table("Regret", ["Program", "Backend", "Compared calls", "Lost", "of the time of all calls"], compared));
 }
 
 // Programs that have ended are still in the list of events, so that it says what led to their end.
 function show_pressure(events, processes) {
-  if (!events.length) { fill($("pressure"), element("p", "No call met a device whose memory was short.")); return; }
+  if (!events.length) { fill($("pressure"), element("p", "No device has been short of memory.")); return; }
   const rows = events.map((e) => [new Date(1000 * e.at).toLocaleTimeString(), e.backend, e.kind, e.times, e.released_bytes ? shown("bytes", e.released_bytes) : NONE, `${e.program} (${e.pid})`]);
   const sums = processes.flatMap((p) => p.backends.filter((b) => b.pressure.last_at).map((b) => [`${p.program} (${p.pid})`, b.name, b.pressure.warnings, b.pressure.criticals, b.pressure.exhausted, b.pressure.released, shown("bytes", b.pressure.released_bytes)]));
-  const parts = [table(`Events, newest first (the last ${events.length})`, ["When", "Device", "What", "Times", "Given back", "Program"], rows)];
-  if (sums.length) parts.push(table("Of the programs that run, in all", ["Program", "Backend", "Above warning", "Above critical", "Ran out, rescued", "Given back", "Bytes given back"], sums));
+  const parts = [table(`Events, newest first (the last ${events.length})`, ["When", "Device", "What", "Times", "Released", "Program"], rows)];
+  if (sums.length) parts.push(table("Totals of running programs", ["Program", "Backend", "Above warning", "Above critical", "Ran out, run by NumPy", "Released", "Bytes released"], sums));
   fill($("pressure"), ...parts);
 }
 
@@ -266,7 +266,7 @@ async function show_sessions() {
     const link = element("a", one.name, { href: `/sessions/${one.key}`, target: "_blank", rel: "noopener" });
     return [link, new Date(one.changed_at * 1000).toLocaleString(), bytes(one.size_bytes)];
   });
-  fill($("sessions"), rows.length ? table("Profiles kept with gpuforge run --save; each name opens its report", ["File", "Last written", "Size"], rows) : element("p", "None in this folder: gpuforge run --save FILE.gfp keeps one."));
+  fill($("sessions"), rows.length ? table("Profiles saved with gpuforge run --save; each name opens its report", ["File", "Last written", "Size"], rows) : element("p", "None in this folder: gpuforge run --save FILE.gfp keeps one."));
 }
 
 // --- the connection ----------------------------------------------------------------------------
@@ -285,7 +285,7 @@ function connection(problem) {
 
 async function refused() {
   const answer = await fetch("/api/now").catch(() => null);
-  if (answer?.status === 401) connection("the server was started again: open the address that it printed");
+  if (answer?.status === 401) connection("the server was restarted: open the address that it printed");
   else { connection("the server does not answer; trying again"); setTimeout(connect, 2000); }
 }
 

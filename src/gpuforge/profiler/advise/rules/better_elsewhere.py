@@ -31,18 +31,17 @@ def look(facts: Facts) -> Found:
         calls = facts.calls.get((function, backend))
         name = calls.name if calls else function
         yield facts.suggest(
-            f"{name} ran on {backend}; on {best} it was expected to finish sooner",
+            f"{name} ran on {backend}, although {best} was expected to be faster",
             [
                 f"{made} calls of {name}({signature}): {format_seconds(took)} on {backend}, "
-                f"{format_seconds(moved)} of it moving bytes",
+                f"{format_seconds(moved)} of it for transfers",
                 f"expected on {best}: {format_seconds(least)}",
-                *([f"chosen because: {found[-1].reason}"] if found[-1].reason else ()),
+                *([f"reason for the choice: {found[-1].reason}"] if found[-1].reason else ()),
             ],
             (took - least) * 1e9,
-            "Leave the choice of the backend to gpuforge, or name the other one."
+            "Let gpuforge choose the backend, or name the faster one."
             if best != NUMPY
-            else "Arrays of this size are better left on NumPy: take backend= away, or set "
-            "min_elements.",
+            else "NumPy is faster for arrays of this size: remove backend=, or set min_elements.",
             made,
             calls.spans[0] if calls else -1,
             facts.again("--backend", best) if best != NUMPY else "gpuforge calibrate",

@@ -23,8 +23,8 @@ def look(facts: Facts) -> Found:
         if usual > SHORT_NS:
             continue
         yield facts.suggest(
-            f"{calls.name} is called {made} times for {format_ns(usual)} of work",
-            [facts.told(calls.spans), f"a usual call: {format_ns(usual)}"],
+            f"{calls.name} is called {made} times for {format_ns(usual)} of work each",
+            [facts.told(calls.spans), f"a typical call: {format_ns(usual)}"],
             facts.time(calls.spans) - usual,
             f"Call it once with all rows as one array, or use {calls.name}.map(items), which "
             "computes many at once. Where each call needs the result of the one before, go through "

@@ -38,7 +38,7 @@ def look(facts: Facts) -> Found:
             yield facts.suggest(
                 f"{device} waits while {name} works on the host",
                 [
-                    f"{len(shares)} pauses of {format_ns(long)} and more: {facts.share(waited)}",
+                    f"{len(shares)} pauses of at least {format_ns(long)}: {facts.share(waited)}",
                     *([facts.told([place for place, _ in shares])] if shares[0][0] >= 0 else ()),
                 ],
                 waited,

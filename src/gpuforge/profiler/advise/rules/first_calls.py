@@ -26,15 +26,16 @@ def look(facts: Facts) -> Found:
         rows = [facts.told([first], "first call"), facts.told(later, "later calls")]
         if longest != first:
             rows.append(
-                f"most of the first: {facts.name(longest)}, {facts.share(facts.own[longest])}"
+                f"mostly in the first call: {facts.name(longest)}, "
+                f"{facts.share(facts.own[longest])}"
             )
         yield facts.suggest(
             f"The first call of {calls.name} on {calls.backend} takes "
-            f"{format_ns(facts.each(first))}, the others {format_ns(usual)}",
+            f"{format_ns(facts.each(first))}, later calls {format_ns(usual)}",
             rows,
             facts.each(first) - usual,
-            "Record the program once more: what was compiled is kept for the next process. What "
-            "remains can be done before it matters, by a call with small arrays at the start.",
+            "Record the program again: compiled code is kept for the next process. To move the "
+            "rest to the start of the program, make a call with small arrays there.",
             facts.count(later),
             first,
         )

@@ -26,7 +26,7 @@ def look(facts: Facts) -> Found:
             yield facts.suggest(
                 f"{calls.name} multiplies float32 matrices in full precision",
                 [
-                    facts.told(found, "runs in which it does"),
+                    facts.told(found, "runs with such products"),
                     f"the GPU has compute capability {capability}",
                 ],
                 facts.time(found) * (1 - 1 / TIMES_AS_FAST),

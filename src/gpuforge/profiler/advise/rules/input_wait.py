@@ -35,11 +35,11 @@ def look(facts: Facts) -> Found:
         firsts, calls = [first for first, _ in found], [call for _, call in found]
         name = facts.name(firsts[0])
         yield facts.suggest(
-            f"{function} waits for {name}, and {name} for {function}",
+            f"{function} and {name} wait for each other",
             [facts.told(firsts), facts.told(calls)],
             min(facts.time(firsts), facts.time(calls)),
-            f"If {name} does not need the result of the call before, do it for the next piece in a "
-            f"thread, or take the call's result later: {function}.submit.",
+            f"If {name} does not need the previous result, run it for the next piece in a "
+            f"thread, or start the call with {function}.submit and fetch its result later.",
             facts.count(firsts),
             firsts[0],
         )

@@ -24,7 +24,7 @@ def look(facts: Facts) -> Found:
             continue
         device = facts.profile.lanes[lane].name
         yield facts.suggest(
-            f"{device} is busy for {1 - idle / period:.0%} of the time that it is in use",
+            f"{device} is busy for only {1 - idle / period:.0%} of the time that it is in use",
             [facts.told(places), f"{len(gaps)} pauses: {facts.share(idle)}"],
             short,
             "Give it more work in each call: larger arrays, f.map over many items, or several "

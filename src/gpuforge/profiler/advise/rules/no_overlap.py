@@ -35,7 +35,7 @@ def look(facts: Facts) -> Found:
         copied, computed = facts.time(moves), facts.time(worked)
         if hidden < NEVER * facts.time(moves[:LOOKED_AT]):
             yield facts.suggest(
-                f"{calls.name} copies and computes in turns on {calls.backend}",
+                f"{calls.name} does not overlap copies with computation on {calls.backend}",
                 [facts.told(moves, "copies"), facts.told(worked, "computation")],
                 min(copied, computed),
                 f"If calls do not need each other's results, {calls.name}.map(items) or "

@@ -24,11 +24,11 @@ def look(facts: Facts) -> Found:
             names[str(facts.said(place, "operation", "?"))] += facts.spans.count[place]
         listed = ", ".join(f"{name} ({times} times)" for name, times in names.most_common(5))
         yield facts.suggest(
-            f"NumPy does steps of {calls.name} within its calls on {calls.backend}",
-            [facts.told(steps, "done by NumPy"), f"operations: {listed}"],
+            f"NumPy runs some steps of {calls.name} in its calls on {calls.backend}",
+            [facts.told(steps, "run by NumPy"), f"operations: {listed}"],
             sum(facts.own[place] for place in steps) + calls.label_ns[TRANSFER],
-            "Replace them by operations that the backend has (docs/operations.md), or do them "
-            "before or after the call.",
+            "Replace them with operations that the backend has (docs/operations.md), or run "
+            "them before or after the call.",
             facts.count(steps),
             steps[0],
         )

@@ -20,10 +20,10 @@ def look(facts: Facts) -> Found:
         return
     often = max(range(len(facts.spans)), key=facts.spans.count.__getitem__, default=-1)
     yield facts.suggest(
-        "Recording takes a noticeable part of the time",
+        "Recording takes a noticeable share of the time",
         [f"cost of recording: {facts.share(cost)}", f"{made} spans"],
         cost,
-        "Take spans out of inner loops; short spans are shown too long, and those around them too.",
+        "Remove spans from inner loops: short spans, and those around them, look too long.",
         made,
         often,
     )

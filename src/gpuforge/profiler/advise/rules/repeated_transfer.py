@@ -27,15 +27,15 @@ def look(facts: Facts) -> Found:
         most = max(arrays.values(), key=lambda found: sum(move.ns for move in found[1:]))
         time, moved = sum(move.ns for move in again), sum(move.bytes for move in again)
         yield facts.suggest(
-            f"{function} moves arrays to {backend} again that have not changed",
+            f"{function} moves unchanged arrays to {backend} again",
             [
-                f"{len(again)} moves of arrays that were moved before: "
+                f"{len(again)} transfers of arrays that had already been transferred: "
                 f"{format_bytes(moved)} in {format_ns(time)}",
-                f"most of it one array of {format_bytes(most[0].bytes)}: {len(most)} times",
+                f"mostly one array of {format_bytes(most[0].bytes)}: {len(most)} times",
             ],
             time,
-            "Do the loop inside the offloaded function, so that the array is moved once; or give "
-            "the function an array of the backend's own library, which stays there.",
+            "Move the loop into the offloaded function, so that the array is moved once; or pass "
+            "an array of the backend's own library, which stays on the device.",
             len(again),
             most[0].place,
         )

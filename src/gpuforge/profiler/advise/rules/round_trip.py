@@ -27,14 +27,14 @@ def look(facts: Facts) -> Found:
     for (maker, user, backend), moves in pairs.items():
         time = sum(move.ns for move in moves)
         yield facts.suggest(
-            f"What {maker} returns leaves {backend} and goes back there with a call of {user}",
+            f"Results of {maker} leave {backend} and return there in calls of {user}",
             [
-                f"{len(moves) // 2} arrays that went out again as they came: "
+                f"{len(moves) // 2} arrays moved back unchanged: "
                 f"{format_bytes(sum(move.bytes for move in moves))} moved in "
                 f"{format_ns(time)}"
             ],
             time,
-            "Call both steps from one offloaded function: what stays inside of it is not moved.",
+            "Call both steps from one offloaded function: arrays inside it are not moved.",
             len(moves) // 2,
             moves[1].place,
         )

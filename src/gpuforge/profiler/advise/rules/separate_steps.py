@@ -35,13 +35,13 @@ def look(facts: Facts) -> Found:
         yield facts.suggest(
             f"{calls.name} makes {passes:.0f} passes over its arrays on {calls.backend}",
             [
-                facts.told(steps, "steps element by element"),
+                facts.told(steps, "elementwise steps"),
                 f"the longest: {facts.at(steps[0])}",
                 "operations: " + ", ".join(sorted(names)),
             ],
             facts.time(steps) * (1 - 1 / passes),
-            "A library that compiles does such steps in one pass: with JAX installed, gpuforge "
-            "tries it.",
+            "A library that compiles runs such steps in one pass: install JAX, and gpuforge "
+            "will try it.",
             facts.count(steps),
             calls.spans[0],
             facts.again("--backend", "jax"),

@@ -27,17 +27,17 @@ def look(facts: Facts) -> Found:
             continue
         twice = {facts.owner[place] for place in settled}
         by_numpy = facts.time(settled)
-        reasons = Counter(str(facts.said(place, "reason", "not told")) for place in settled)
+        reasons = Counter(str(facts.said(place, "reason", "not recorded")) for place in settled)
         reason, times = reasons.most_common(1)[0]
         yield facts.suggest(
-            f"NumPy settles calls of {calls.name} that {calls.backend} had begun",
+            f"NumPy recomputes calls of {calls.name} that {calls.backend} had started",
             [
-                facts.told(settled, "settled by NumPy"),
-                f"most often ({times} times) because: {reason}",
+                facts.told(settled, "recomputed by NumPy"),
+                f"most frequent reason ({times} times): {reason}",
                 f"{facts.count(calls.spans)} calls in all",
             ],
             max(by_numpy, facts.time(twice) - by_numpy),
-            "Keep such values out of the call if you can (check them before), or leave the "
+            "Keep such values out of the call if possible (check them first), or leave the "
             "function on NumPy: it computes these calls anyway.",
             facts.count(settled),
             calls.spans[0],

@@ -25,7 +25,7 @@ def look(facts: Facts) -> Found:
             f"Starting {calls.name} on {calls.backend} takes longer than computing it",
             [
                 facts.told(calls.spans),
-                f"a usual call: {format_ns(usual)}, of which the device computes "
+                f"a typical call: {format_ns(usual)}, of which the device computes "
                 f"{format_ns(computed)}",
             ],
             started * (made - 1),

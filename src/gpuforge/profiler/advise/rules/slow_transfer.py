@@ -30,8 +30,8 @@ def look(facts: Facts) -> Found:
             f"Copies {direction} ({backend}) by {function} are slower than the link",
             [facts.told(places)],
             sum(facts.spans.duration[place] - least[place] for place in places),
-            "Look for what slows them down: an array that is not contiguous, other programs that "
-            "use the link, a GPU whose link has lost lanes; or, for a GPU, memory that is not "
+            "Possible causes: an array that is not contiguous, other programs that use the "
+            "link, a GPU whose link has lost lanes; or, for a GPU, memory that is not "
             "pinned: torch.empty(shape, pin_memory=True).numpy() or cupyx.empty_pinned(shape).",
             facts.count(places),
             places[0],

@@ -24,11 +24,11 @@ def look(facts: Facts) -> Found:
         small = [place for place in gets if facts.spans.bytes[place] <= SMALL_BYTES]
         rows = [facts.told(runs, "runs that a call is split into")]
         yield facts.suggest(
-            f"{calls.name} reads values while it runs: {extra / made:.0f} times in each call on "
+            f"{calls.name} reads values during the call: {extra / made:.0f} times in each call on "
             f"{calls.backend}",
             [*rows, facts.told(small, "reads")] if small else rows,
             facts.time(small) + extra * facts.fastest(runs),
-            "Leave conditions to np.where, keep sums and flags as arrays, and read them once after "
+            "Use np.where for conditions, keep sums and flags as arrays, and read them once after "
             "the loop.",
             extra,
             calls.spans[0],

@@ -34,13 +34,13 @@ def _look(facts: Facts, device: str, gpu: dict[str, Any], busy: int) -> Found:
     yield facts.suggest(
         f"{gpu.get('name') or device} was slowed down for {share:.0%} of the time",
         [
-            f"{len(slowed)} of {len(flags)} readings of {device} while slowed down"
+            f"{len(slowed)} of {len(flags)} readings of {device} show throttling"
             + (f": {', '.join(reasons)}" if reasons else ""),
             f"its clock was {clock / 1e6:.0f} MHz then, of {highest / 1e6:.0f} MHz",
             f"its work: {facts.share(busy)}",
         ],
         busy * share * (1 - clock / highest),
-        "Look at its cooling and its power limit. Runs with and without it cannot be compared.",
+        "Check its cooling and power limit. Throttled and other runs cannot be compared.",
         len(flags),
         check="gpuforge doctor gpu_health",
     )

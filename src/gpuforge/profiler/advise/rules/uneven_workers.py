@@ -39,7 +39,8 @@ def look(facts: Facts) -> Found:
                 for time, lane in (busy[0], busy[-1])
             ],
             most - average,
-            "Give out smaller pieces, so that a thread that is done takes the next one; largest "
+            "Use smaller pieces, so that a thread that has finished takes the next one; "
+            "start with the largest "
             "pieces first.",
             facts.count(everything),
             slowest[0],

@@ -40,7 +40,7 @@ def _added(recorder: Recorder, a: Array, b: Any) -> Array:
     weak = type(b) in (int, float, complex)
     common = np.result_type(a.dtype, b if weak else operand(recorder, b).dtype)
     if weak and a.dtype == np.uint64:
-        raise Unsupported("whole numbers that NumPy adds as floating-point ones")
+        raise Unsupported("integers that NumPy adds as floating-point numbers")
     if not np.can_cast(common, a.dtype, "same_kind") or a.dtype.kind == "b":
         raise Unsupported("values that cannot be cast")
     node = recorder.known(np.array(b, a.dtype)) if weak else operand(recorder, b)
@@ -50,7 +50,7 @@ def _added(recorder: Recorder, a: Array, b: Any) -> Array:
 def _outer(ufunc: Any) -> Any:
     def outer(recorder: Recorder, a: Any, b: Any, /, **options: Any) -> Any:
         if options:
-            raise Unsupported("options of an outer")
+            raise Unsupported("outer with options")
         left, right = (
             taken(recorder, np.asarray(one) if isinstance(one, list | tuple) else one)
             for one in (a, b)
@@ -65,7 +65,7 @@ def _reduce(function: Any) -> Any:
     def reduce(recorder: Recorder, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
                keepdims: Any = False, where: Any = True) -> Any:  # fmt: skip
         if where is not True or dtype is not None:
-            raise Unsupported("where= or dtype= of a reduce")
+            raise Unsupported("reduce with where= or dtype=")
         return FUNCTIONS[function](recorder, x, axis=axis, out=out, keepdims=keepdims)
 
     return reduce

@@ -50,7 +50,7 @@ def whole_numbers(value: Any) -> list[int]:
     try:
         return [one.__index__() for one in given]
     except (AttributeError, TypeError):
-        raise Unsupported("not whole numbers") from None
+        raise Unsupported("not integers") from None
 
 
 def _rolled(x: Any, shift: int, axis: int) -> Any:
@@ -72,7 +72,7 @@ def roll(recorder: Recorder, a: Any, shift: Any, axis: Any = None) -> Any:
     axes = [normalise_axis(one, array.ndim) for one in whole_numbers(axis)]
     shifts = whole_numbers(shift)
     if len(shifts) != len(axes) and 1 not in (len(shifts), len(axes)):
-        raise Unsupported("shifts and axes that do not fit")
+        raise Unsupported("shifts that do not match the axes")
     number = max(len(shifts), len(axes))
     moved = make(recorder, node_of(array))
     for one, at in zip(_times(shifts, number), _times(axes, number), strict=True):
@@ -92,7 +92,7 @@ def repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
     times = whole_numbers(repeats)
     length = array.shape[at]
     if any(one < 0 for one in times) or len(times) not in (1, length):
-        raise Unsupported("repeats that do not fit")
+        raise Unsupported("repeats of an incompatible shape")
     if len(times) != 1 or length == 1:
         return array[along(at, np.repeat(np.arange(length), times))]  # type: ignore[index]
     front, back = array.shape[:at], array.shape[at + 1 :]
@@ -107,11 +107,11 @@ def repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
 def _pairs(value: Any, ndim: int) -> list[Any]:
     """Return NumPy's short forms of one pair per axis as such pairs."""
     if isinstance(value, dict):
-        raise Unsupported("pairs by axis")
+        raise Unsupported("pad widths given by axis")
     try:
         return [tuple(pair) for pair in np.broadcast_to(np.asarray(value), (ndim, 2)).tolist()]
     except ValueError:
-        raise Unsupported("pairs that do not fit") from None
+        raise Unsupported("pad widths that do not match the axes") from None
 
 
 @notes(np.pad)
@@ -120,10 +120,10 @@ def pad(recorder: Recorder, array: Any, pad_width: Any, mode: Any = "constant",
     """Record values added at the ends of axes."""
     given = taken(recorder, array)
     if type(pad_width) is Array or not given.size or not given.ndim:
-        raise Unsupported("a width that is not known, or nothing to pad")
+        raise Unsupported("a pad width that is unknown while recording, or nothing to pad")
     widths = [whole_numbers(pair) for pair in _pairs(pad_width, given.ndim)]
     if any(width < 0 for pair in widths for width in pair):
-        raise Unsupported("a negative width")
+        raise Unsupported("a negative pad width")
     if mode == "constant":
         values = options.pop("constant_values", 0)
         refuse(**options)
@@ -140,7 +140,7 @@ def pad(recorder: Recorder, array: Any, pad_width: Any, mode: Any = "constant",
 
 def _pad_constant(recorder: Recorder, node: Node, widths: list[Any], values: Any) -> Array:
     if type(values) is Array:
-        raise Unsupported("values that are not known")
+        raise Unsupported("values that are unknown while recording")
     constants = _pairs(values, len(node.shape))
     for axis, (pair, ends) in enumerate(zip(widths, constants, strict=True)):
         parts = [node]
@@ -176,10 +176,10 @@ def insert(recorder: Recorder, arr: Any, obj: Any, values: Any, axis: Any = None
     at = normalise_axis(-1 if axis is None else axis, array.ndim)
     obj = on_host(obj)
     if not isinstance(obj, int | np.integer):
-        raise Unsupported("several places")
+        raise Unsupported("several indices")
     length = array.shape[at]
     if not -length <= obj <= length:
-        raise Unsupported("a place out of range")
+        raise Unsupported("an index out of range")
     place = int(obj) + length if obj < 0 else int(obj)
     new = _inserted(recorder, values, array, at)
     parts = [array[along(at, slice(None, place))], new, array[along(at, slice(place, None))]]  # type: ignore[index]
@@ -194,7 +194,7 @@ def _inserted(recorder: Recorder, values: Any, array: Array, at: int) -> Array:
         return make(recorder, reshape(recorder, node, (count(node.shape),)))
     others = (*array.shape[:at], *array.shape[at + 1 :])
     if broadcast(node.shape, others) != others or len(node.shape) > len(others):
-        raise Unsupported("values of another shape")
+        raise Unsupported("values of a different shape")
     wide = broadcast_to(recorder, node, others)
     return make(recorder, reshape(recorder, wide, (*others[:at], 1, *others[at:])))
 
@@ -205,7 +205,7 @@ def _inserted(recorder: Recorder, values: Any, array: Array, at: int) -> Array:
 def _triangle(recorder: Recorder, m: Any, k: Any, *, lower: bool) -> Any:
     array = taken(recorder, m)
     if array.ndim < 2:
-        raise Unsupported("a triangle of a line")
+        raise Unsupported("a triangle of a one-dimensional array")
     rows, columns = array.shape[-2:]
     (offset,) = whole_numbers(k)
     down = make(recorder, recorder.known(np.arange(rows)[:, None] + offset))
@@ -244,11 +244,11 @@ def sliding_window_view(recorder: Recorder, x: Any, window_shape: Any, axis: Any
 def _windows(recorder: Recorder, node: Node, windows: Shape, axes: Shape) -> Node:
     made: Any = make(recorder, node)
     if len(windows) != len(axes):
-        raise Unsupported("windows that do not fit")
+        raise Unsupported("windows that do not match the axes")
     for window, at in zip(windows, axes, strict=True):
         length = made.shape[at] - window + 1
         if window < 0 or length < 1:
-            raise Unsupported("a window that does not fit")
+            raise Unsupported("a window larger than its axis")
         places = np.arange(length)[:, None] + np.arange(window)
         made = moveaxis(recorder, made[along(at, places)], at + 1, -1)
     return node_of(made)
@@ -273,7 +273,7 @@ def meshgrid(recorder: Recorder, *xi: Any, copy: bool = True, sparse: bool = Fal
              indexing: str = "xy") -> Any:  # fmt: skip
     """Record coordinates along axes as arrays over a grid."""
     if indexing not in ("xy", "ij") or not copy:
-        raise Unsupported("a grid of views")
+        raise Unsupported("a meshgrid of views")
     order = list(range(len(xi)))
     if indexing == "xy" and len(xi) > 1:
         order[:2] = [1, 0]

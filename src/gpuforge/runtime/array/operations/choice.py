@@ -35,7 +35,7 @@ def take_(recorder: Recorder, a: Any, indices: Any, axis: Any = None, out: Any =
     else:
         at = normalise_axis(axis, array.ndim)
     if array.shape[at] == 0:
-        raise Unsupported("an axis without elements")
+        raise Unsupported("an empty axis")
     if not isinstance(indices, int) or isinstance(indices, bool):
         places = numbers(recorder, indices)
         if places.dtype.kind not in "iu":
@@ -52,18 +52,18 @@ def take_along_axis(recorder: Recorder, arr: Any, indices: Any, axis: Any = -1) 
     array, places = taken(recorder, arr), numbers(recorder, indices)
     if axis is None:
         if len(places.shape) != 1:
-            raise Unsupported("places that do not fit")
+            raise Unsupported("indices of an incompatible shape")
         array, axis = ravel(recorder, array), 0
     at = normalise_axis(axis, array.ndim)
     if places.dtype.kind not in "iu" or len(places.shape) != array.ndim:
-        raise Unsupported("places that do not fit")
+        raise Unsupported("indices of an incompatible shape")
     node = node_of(array)
     others = [
         tuple(length for place, length in enumerate(one.shape) if place != at)
         for one in (node, places)
     ]
     if broadcast(*others) != others[0]:
-        raise Unsupported("places that do not fit")
+        raise Unsupported("indices of an incompatible shape")
     shape = (*node.shape[:at], places.shape[at], *node.shape[at + 1 :])
     operation = TAKE_ALONG if _sorts(recorder, places, node.shape, at) else CHECKED_TAKE_ALONG
     given = broadcast_to(recorder, cast(recorder, places, np.dtype(np.intp)), shape)
@@ -87,7 +87,7 @@ def compress(recorder: Recorder, condition: Any, a: Any, axis: Any = None, out: 
         array, axis = ravel(recorder, array), 0
     at = normalise_axis(axis, array.ndim)
     if mask.shape != (array.shape[at],):
-        raise Unsupported("a condition of another length")
+        raise Unsupported("a condition of a different length")
     chosen: Any = moveaxis(recorder, array, at, 0)
     chosen = chosen[make(recorder, cast(recorder, mask, np.dtype(bool)))]
     return make(recorder, node_of(moveaxis(recorder, chosen, 0, at)))
@@ -105,5 +105,5 @@ def extract(recorder: Recorder, condition: Any, arr: Any) -> Any:
     """Record the values of the flat array where a condition holds."""
     array, mask = taken(recorder, arr), taken(recorder, condition)
     if mask.size != array.size:
-        raise Unsupported("a condition of another length")
+        raise Unsupported("a condition of a different length")
     return compress(recorder, ravel(recorder, mask), array)

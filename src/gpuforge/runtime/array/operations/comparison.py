@@ -60,9 +60,9 @@ def choose(recorder: Recorder, a: Any, choices: Any, out: Any = None, mode: Any 
     """Record a choice among several arrays by index."""
     number: Any = taken(recorder, a)
     if mode != "raise" or out is not None or not isinstance(choices, list | tuple) or not choices:
-        raise Unsupported("a choice that is no plain one")
+        raise Unsupported("unsupported options")
     if number.dtype.kind not in "iu" or bool(((number < 0) | (number >= len(choices))).any()):
-        raise Unsupported("a number out of range")
+        raise Unsupported("a value out of range")
     arrays = [operand(recorder, one) for one in choices]
     common = np.result_type(*(one.dtype for one in arrays))
     shape = broadcast(number.shape, *(one.shape for one in arrays))

@@ -29,7 +29,7 @@ def product(recorder: Recorder, left: Node, right: Node) -> Node:
     common = np.matmul.resolve_dtypes((left.dtype, right.dtype, None))[2]
     left, right = cast(recorder, left, common), cast(recorder, right, common)
     if left.shape[-1] != right.shape[-2]:
-        raise Unsupported("shapes that do not fit")
+        raise Unsupported("incompatible shapes")
     front = broadcast(left.shape[:-2], right.shape[:-2])
     shape = (*front, left.shape[-2], right.shape[-1])
     return recorder.note(MATMUL, (left, right), (), shape, common)
@@ -40,7 +40,7 @@ def matmul(recorder: Recorder, x1: Any, x2: Any) -> Any:
     """Record a matrix product; vectors are rows on the left and columns on the right."""
     left, right = operand(recorder, x1), operand(recorder, x2)
     if not left.shape or not right.shape:
-        raise Unsupported("a matrix product of a number")
+        raise Unsupported("a matrix product with a scalar")
     row_, column = len(left.shape) == 1, len(right.shape) == 1
     if row_:
         left = reshape(recorder, left, (1, *left.shape))
@@ -103,7 +103,7 @@ def outer(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
 def linalg_outer(recorder: Recorder, x1: Any, x2: Any, /) -> Any:
     """Record every product of two vectors."""
     if any(taken(recorder, one).ndim != 1 for one in (x1, x2)):
-        raise Unsupported("no vectors")
+        raise Unsupported("not vectors")
     return outer(recorder, x1, x2)
 
 
@@ -113,7 +113,7 @@ def tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
     left, right = operand(recorder, a), operand(recorder, b)
     one, two = _axes(axes, len(left.shape), len(right.shape))
     if tuple(left.shape[p] for p in one) != tuple(right.shape[p] for p in two):
-        raise Unsupported("shapes that do not fit")
+        raise Unsupported("incompatible shapes")
     kept_left = [p for p in range(len(left.shape)) if p not in one]
     kept_right = [p for p in range(len(right.shape)) if p not in two]
     shape = tuple(left.shape[p] for p in kept_left) + tuple(right.shape[p] for p in kept_right)
@@ -153,18 +153,18 @@ def einsum(recorder: Recorder, *operands: Any, out: Any = None, optimize: Any = 
     lengths: dict[str, int] = {}
     for term, node in zip(terms, nodes, strict=False):
         if len(term) != len(node.shape) or len(terms) != len(nodes):
-            raise Unsupported("subscripts that do not fit")
+            raise Unsupported("subscripts that do not match the operands")
         for letter, length in zip(term, node.shape, strict=True):
             if lengths.setdefault(letter, length) != length:
-                raise Unsupported("subscripts that do not fit")
+                raise Unsupported("subscripts that do not match the operands")
     if any(letter not in lengths for letter in result) or len(set(result)) < len(result):
-        raise Unsupported("subscripts that do not fit")
+        raise Unsupported("subscripts that do not match the operands")
     if len(given) == 1 and set(terms[0]) == set(result):  # NumPy returns a view
         if len(terms[0]) == len(result):
             return transpose_(recorder, given[0], [terms[0].index(letter) for letter in result])
         line: Any = ravel(recorder, given[0])
         if len(terms[0]) > 2 or line._storage is not given[0]._storage:
-            raise Unsupported("a diagonal that no steps of one length lead to")
+            raise Unsupported("a diagonal without a constant stride")
         return line[:: nodes[0].shape[0] + 1]
     shape = tuple(lengths[letter] for letter in result)
     text = f"{','.join(terms)}->{result}"
@@ -187,10 +187,10 @@ def vecdot(recorder: Recorder, x1: Any, x2: Any, /, *, axis: Any = -1) -> Any:
     """Record the products along one axis, the first conjugated."""
     left: Any = taken(recorder, x1)
     if left.dtype.kind == "c" or taken(recorder, x2).dtype.kind == "c":
-        raise Unsupported("complex numbers, of which NumPy multiplies both parts at once")
+        raise Unsupported("complex numbers, whose two parts NumPy multiplies together")
     products = note_ufunc(recorder, np.multiply, (left, taken(recorder, x2)))
     if products.dtype.kind == "b":
-        raise Unsupported("a vector product of truth values")
+        raise Unsupported("a vector product of bool values")
     return sum_(recorder, products, axis, products.dtype)
 
 

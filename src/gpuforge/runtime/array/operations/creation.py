@@ -94,7 +94,7 @@ def _host(name: str) -> None:
     def create(recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
         made = function(*args, **kwargs)
         if type(made) is not np.ndarray or made.dtype.kind not in NUMERIC_KINDS:
-            raise Unsupported("no plain array")
+            raise Unsupported("not a plain array")
         return make(recorder, recorder.known(made))
 
 
@@ -131,7 +131,7 @@ def full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, or
 def where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
     """Record a choice between two arrays, element by element."""
     if x is None or y is None:
-        raise Unsupported("np.where with a condition alone")
+        raise Unsupported("np.where with only a condition")
     mask = cast(recorder, operand(recorder, condition), _BOOL)
     one, two = _both(recorder, x, y)
     return make(recorder, note_where(recorder, mask, one, two))
@@ -165,5 +165,5 @@ def clip(recorder: Recorder, a: Any, a_min: Any = None, a_max: Any = None, out: 
     if high is not None and high is not np._NoValue:
         made = note_ufunc(recorder, np.minimum, (made, high))
     if made is a:
-        raise Unsupported("no limits")
+        raise Unsupported("neither a minimum nor a maximum")
     return into(out, made)

@@ -41,7 +41,7 @@ def _vectors(recorder: Recorder, a: Any, v: Any) -> tuple[Array, Array]:
     nodes = [numbers(recorder, one) for one in (a, v)]
     common = np.result_type(*(node.dtype for node in nodes))
     if any(len(node.shape) != 1 or not node.shape[0] for node in nodes) or common.kind == "b":
-        raise Unsupported("no vectors of numbers")
+        raise Unsupported("not vectors of numbers")
     one, two = (make(recorder, cast(recorder, node, common)) for node in nodes)
     return one, two
 
@@ -85,9 +85,9 @@ def interp(recorder: Recorder, x: Any, xp: Any, fp: Any, left: Any = None, right
         raise Unsupported("a curve of complex numbers")
     one, *curve = (cast(recorder, node, _FLOAT) for node in nodes)
     if any(len(node.shape) != 1 for node in curve) or curve[0].shape != curve[1].shape:
-        raise Unsupported("points that do not fit")
+        raise Unsupported("points of an incompatible shape")
     if not curve[0].shape[0]:
-        raise Unsupported("no points")
+        raise Unsupported("an empty array of points")
     ends = (None if left is None else float(left), None if right is None else float(right))
     made = recorder.note(INTERPOLATE, (one, *curve), ends, one.shape, _FLOAT)
     return make(recorder, made, scalar=one.shape == ())
@@ -99,7 +99,7 @@ def vander(recorder: Recorder, x: Any, N: Any = None, increasing: Any = False) -
     array = taken(recorder, x)
     number = array.size if N is None else int(N)
     if array.ndim != 1 or number < 1:
-        raise Unsupported("no vector, or no columns")
+        raise Unsupported("not a vector, or no columns")
     dtype = np.promote_types(array.dtype, int)
     line = astype(recorder, array, dtype)
     columns = [make(recorder, full_node(recorder, array.shape, 1, dtype))]

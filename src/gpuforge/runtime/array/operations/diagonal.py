@@ -24,7 +24,7 @@ def diagonal(recorder: Recorder, a: Any, offset: Any = 0, axis1: Any = 0, axis2:
     array = taken(recorder, a)
     one, two = normalise_axis(axis1, array.ndim), normalise_axis(axis2, array.ndim)
     if one == two or type(offset) is not int:
-        raise Unsupported("no two axes")
+        raise Unsupported("fewer than two axes")
     step = ("diagonal", offset, one, two)
     return view(array, step, follow_step(recorder, node_of(array), step))
 
@@ -55,7 +55,7 @@ def diag(recorder: Recorder, v: Any, k: Any = 0) -> Any:
     if array.ndim == 2:
         return diagonal(recorder, array, k)
     if array.ndim != 1 or type(k) is not int or not array.size:
-        raise Unsupported("no vector")
+        raise Unsupported("not a vector")
     return _matrix(recorder, array, k)
 
 
@@ -64,7 +64,7 @@ def diagflat(recorder: Recorder, v: Any, k: Any = 0) -> Any:
     """Record a matrix with a flat array as its diagonal."""
     array = taken(recorder, v)
     if type(k) is not int or not array.size:
-        raise Unsupported("no diagonal")
+        raise Unsupported("an empty or invalid diagonal")
     return _matrix(recorder, ravel(recorder, array), k)
 
 
@@ -87,10 +87,10 @@ def cross(recorder: Recorder, a: Any, b: Any, axisa: Any = -1, axisb: Any = -1, 
         axisa = axisb = axisc = axis
     left, right = taken(recorder, a), taken(recorder, b)
     if not left.ndim or not right.ndim:
-        raise Unsupported("no vectors")
+        raise Unsupported("not vectors")
     left, right = moveaxis(recorder, left, axisa, -1), moveaxis(recorder, right, axisb, -1)
     if left.shape[-1] != 3 or right.shape[-1] != 3:
-        raise Unsupported("vectors that are not of three")
+        raise Unsupported("vectors that do not have three components")
     dtype = np.promote_types(left.dtype, right.dtype)
     shape = (*broadcast(left.shape[:-1], right.shape[:-1]), 3)
     at = normalise_axis(axisc, len(shape))

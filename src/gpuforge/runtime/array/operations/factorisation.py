@@ -99,7 +99,7 @@ def matrices(recorder: Recorder, x: Any, *, square: bool = False) -> Node:
     """
     node = operand(recorder, x)
     if len(node.shape) < 2 or 0 in node.shape:
-        raise Unsupported("no matrix, or an empty one")
+        raise Unsupported("not a matrix, or an empty one")
     if square and node.shape[-1] != node.shape[-2]:
         raise Unsupported("a matrix that is not square")
     return cast(recorder, node, common_dtype(node.dtype))
@@ -136,12 +136,12 @@ def solve(recorder: Recorder, a: Any, b: Any) -> Any:
     left, right = matrices(recorder, a, square=True), operand(recorder, b)
     made = common_dtype(left.dtype, right.dtype)
     if not right.shape or 0 in right.shape:
-        raise Unsupported("no right-hand side")
+        raise Unsupported("an invalid right-hand side")
     vector = len(right.shape) == 1
     if vector:
         right = reshape(recorder, right, (*right.shape, 1))
     if right.shape[-2] != left.shape[-1]:
-        raise Unsupported("shapes that do not fit")
+        raise Unsupported("incompatible shapes")
     front = broadcast(left.shape[:-2], right.shape[:-2])
     left = broadcast_to(recorder, cast(recorder, left, made), (*front, *left.shape[-2:]))
     right = broadcast_to(recorder, cast(recorder, right, made), (*front, *right.shape[-2:]))
@@ -191,7 +191,7 @@ def qr(recorder: Recorder, a: Any, mode: Any = "reduced") -> Any:
         shape = (*front, least, columns)
         return make(recorder, recorder.note(QR_R, (node,), (), shape, node.dtype))
     if mode not in ("reduced", "complete"):
-        raise Unsupported("another mode of qr")
+        raise Unsupported("an unsupported mode of qr")
     inner = rows if mode == "complete" else least
     results = [
         ((*front, rows, inner), node.dtype),
@@ -267,11 +267,11 @@ def lstsq(recorder: Recorder, a: Any, b: Any, rcond: Any = None) -> Any:
     """Record a least-squares solution; the number of residuals is known once it is evaluated."""
     left, right = matrices(recorder, a), operand(recorder, b)
     if len(left.shape) != 2 or len(right.shape) not in (1, 2) or 0 in right.shape:
-        raise Unsupported("no single system of equations")
+        raise Unsupported("not a single system of equations")
     if right.shape[0] != left.shape[0]:
-        raise Unsupported("shapes that do not fit")
+        raise Unsupported("incompatible shapes")
     if rcond is not None and type(rcond) not in (int, float):
-        raise Unsupported("rcond is no number")
+        raise Unsupported("rcond is not a number")
     made = common_dtype(left.dtype, right.dtype)
     real, columns = real_dtype(made), left.shape[1]
     results = [
@@ -299,7 +299,7 @@ def pinv(recorder: Recorder, a: Any, rcond: Any = None, hermitian: Any = False, 
         if rtol is None:
             share = max(node.shape[-2:]) * np.finfo(operand(recorder, a).dtype).eps
     if not isinstance(share, int | float | np.floating):
-        raise Unsupported("a tolerance that is no number")
+        raise Unsupported("a tolerance that is not a number")
     *front, rows, columns = node.shape
     shape = (*front, columns, rows)
     return make(recorder, recorder.note(PINV, (node,), (float(share),), shape, node.dtype))

@@ -24,10 +24,10 @@ def matrix_rank(recorder: Recorder, A: Any, tol: Any = None, hermitian: Any = Fa
     """Record the number of singular values that are not small."""
     given = taken(recorder, A)
     if hermitian or given.ndim < 2 or (tol is not None and rtol is not None):
-        raise Unsupported("hermitian=True, or no matrix")
+        raise Unsupported("hermitian=True, or not a matrix")
     for limit in (tol, rtol):
         if limit is not None and not isinstance(limit, int | float | np.floating):
-            raise Unsupported("a tolerance that is no number")
+            raise Unsupported("a tolerance that is not a number")
     values: Any = svdvals(recorder, given)
     if tol is None:
         share: Any = max(given.shape[-2:]) * np.finfo(values.dtype).eps
@@ -43,7 +43,7 @@ def matrix_power(recorder: Recorder, a: Any, n: Any) -> Any:
     """Record an integer power of matrices, by the same products as NumPy."""
     given = taken(recorder, a)
     if given.ndim < 2 or given.shape[-1] != given.shape[-2] or type(n) is not int:
-        raise Unsupported("a matrix that is not square, or no whole power")
+        raise Unsupported("a matrix that is not square, or a power that is not an integer")
     if n == 0:
         one = eye(recorder, given.shape[-1], dtype=given.dtype)
         return make(recorder, broadcast_to(recorder, node_of(one), given.shape))
@@ -69,9 +69,9 @@ def multi_dot(recorder: Recorder, arrays: Any, *, out: Any = None) -> Any:
     refuse(out=out)
     given = [taken(recorder, one) for one in arrays]
     if len(given) < 2 or any(one.ndim != 2 for one in given[1:-1]):
-        raise Unsupported("not several matrices")
+        raise Unsupported("not a sequence of matrices")
     if any(one.ndim not in (1, 2) for one in given):
-        raise Unsupported("not several matrices")
+        raise Unsupported("not a sequence of matrices")
     if len(given) == 2:
         return matmul(recorder, *given)
     lengths = [given[0].shape[0] if given[0].ndim == 2 else 1]

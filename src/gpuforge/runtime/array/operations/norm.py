@@ -26,7 +26,7 @@ def _inexact(recorder: Recorder, x: Any) -> Array:
     if array.dtype.kind in "biu":
         return make(recorder, cast(recorder, node_of(array), np.dtype(float)))
     if 0 in array.shape:
-        raise Unsupported("the norm of nothing")
+        raise Unsupported("the norm of an empty array")
     return array
 
 
@@ -51,7 +51,7 @@ def norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None,
     if len(axes) == 1:
         return _of_vectors(recorder, array, ord, axes[0], bool(keepdims))
     if len(axes) != 2 or axes[0] == axes[1]:
-        raise Unsupported("axes of neither vectors nor matrices")
+        raise Unsupported("axes for neither vectors nor matrices")
     made = _of_matrices(recorder, array, ord, axes)
     return reshape_(recorder, made, reduced(array.shape, axes, True)) if keepdims else made
 
@@ -73,7 +73,7 @@ def _squares(recorder: Recorder, array: Any) -> Any:
 
 def _of_vectors(recorder: Recorder, array: Any, order: Any, axis: int, keep: bool) -> Any:
     if isinstance(order, str):
-        raise Unsupported("an order of matrices")
+        raise Unsupported("a matrix norm of this order")
     if order is None or order == 2:
         return np.sqrt(sum_(recorder, _squares(recorder, array), axis, keepdims=keep))
     if order == 0:

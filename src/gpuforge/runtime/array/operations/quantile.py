@@ -27,7 +27,7 @@ def _sorted(recorder: Recorder, x: Any, axis: Any) -> tuple[Any, tuple[int, ...]
     shape = node.shape
     axes = normalise_axes(axis, len(shape))
     if not shape or not axes or 0 in shape:
-        raise Unsupported("a quantile of nothing")
+        raise Unsupported("a quantile of an empty array")
     rest = tuple(place for place in range(len(shape)) if place not in axes)
     lengths = tuple(shape[place] for place in rest)
     node = transpose(recorder, node, (*rest, *axes))
@@ -92,7 +92,7 @@ def _shares(recorder: Recorder, q: Any) -> Host:
     if type(q) is Array:
         return recorder.host(node_of(q))
     if isinstance(q, list | tuple) and any(type(one) is Array for one in q):
-        raise Unsupported("a list of recorded values")
+        raise Unsupported("a list of recorded arrays")
     return np.asarray(q)
 
 
@@ -100,11 +100,11 @@ def _quantiles(
     recorder: Recorder, x: Any, shares: Host, weak: bool, axis: Any, keepdims: Any
 ) -> Any:
     if shares.dtype.kind not in "iuf" or shares.ndim > 2 or not shares.size:
-        raise Unsupported("no quantiles")
+        raise Unsupported("invalid quantiles")
     if not bool(((shares >= 0) & (shares <= 1)).all()):
-        raise Unsupported("a quantile that is none")
+        raise Unsupported("a quantile outside 0 to 1")
     if taken(recorder, x).dtype.kind == "c":
-        raise Unsupported("no real numbers")
+        raise Unsupported("not real numbers")
     values, axes = _sorted(recorder, x, axis)
     length = values.shape[-1]
     virtual = np.asarray((length - 1) * shares)

@@ -53,7 +53,7 @@ def _reduce(
     axes = normalise_axes(axis, len(node.shape))
     kept = keepdims is not _NONE and bool(keepdims)
     if operation in (MAX, MIN) and 0 in node.shape:
-        raise Unsupported("an extreme of nothing")
+        raise Unsupported("the minimum or maximum of an empty array")
     shape = reduced(node.shape, axes, kept)
     return recorder.note(operation, (node,), (axes, kept), shape, dtype)
 
@@ -71,7 +71,7 @@ def _summed(recorder: Recorder, operation: Operation, node: Node, axis: Any, kee
             dtype: Any) -> Node:  # fmt: skip
     made = _sum_dtype(node.dtype, dtype)
     if made.kind == "b":
-        raise Unsupported("a sum of truth values")
+        raise Unsupported("a sum of bool values")
     return _reduce(recorder, operation, cast(recorder, node, made), axis, keepdims, made)
 
 
@@ -149,7 +149,7 @@ def _place(operation: Operation) -> Any:
         else:
             at = normalise_axis(axis, len(shape))
         if not node.shape[at] or 0 in node.shape:
-            raise Unsupported("the place of an extreme of nothing")
+            raise Unsupported("argmin or argmax of an empty array")
         kept = keepdims is not _NONE and bool(keepdims)
         found = reduced(node.shape, (at,), False)
         made = recorder.note(operation, (node,), (at,), found, np.dtype(np.intp))
@@ -186,7 +186,7 @@ def mean(recorder: Recorder, x: Any, axis: Any = None, dtype: Any = None, out: A
     refuse(where=where)
     node = operand(recorder, x)
     if 0 in node.shape:
-        raise Unsupported("the mean of nothing")
+        raise Unsupported("the mean of an empty array")
     inner, result = _mean_dtypes(node.dtype, dtype)
     total = _reduce(recorder, SUM, cast(recorder, node, inner), axis, keepdims, inner)
     made = note_ufunc(recorder, np.true_divide, (make(recorder, total), _number_of(node, axis)))
@@ -197,7 +197,7 @@ def _spread(recorder: Recorder, x: Any, axis: Any, dtype: Any, ddof: Any, keepdi
     """Return the variance in the dtype it is computed in."""
     node = operand(recorder, x)
     if 0 in node.shape:
-        raise Unsupported("the variance of nothing")
+        raise Unsupported("the variance of an empty array")
     inner, _ = _mean_dtypes(node.dtype, dtype)
     values = make(recorder, cast(recorder, node, inner))
     number = _number_of(node, axis)
@@ -214,7 +214,7 @@ def _spread(recorder: Recorder, x: Any, axis: Any, dtype: Any, ddof: Any, keepdi
     kept = _reduce(recorder, SUM, node_of(squares), axis, keepdims, squares.dtype)
     left = number - ddof
     if left <= 0:
-        raise Unsupported("no degrees of freedom are left")
+        raise Unsupported("no degrees of freedom")
     return note_ufunc(recorder, np.true_divide, (make(recorder, kept), left))
 
 
@@ -264,7 +264,7 @@ def _ufunc_reduce(recording: Any) -> Any:
     def reduce(recorder: Recorder, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
                keepdims: Any = False, initial: Any = _NONE, where: Any = True) -> Any:  # fmt: skip
         if where is not True or dtype is not None:
-            raise Unsupported("where= or dtype= of a reduce")
+            raise Unsupported("reduce with where= or dtype=")
         return recording(recorder, x, axis=axis, out=out, keepdims=keepdims, initial=initial)
 
     return reduce

@@ -46,7 +46,7 @@ def _wide(dtype: Dtype, wanted: Any) -> Dtype:
 
 def _accumulated(recorder: Recorder, operation: Operation, node: Node, axis: Any) -> Node:
     if not node.shape:
-        raise Unsupported("an accumulation over a number")
+        raise Unsupported("an accumulation over a scalar")
     at = normalise_axis(axis, len(node.shape))
     return recorder.note(operation, (node,), (at,), node.shape, node.dtype)
 
@@ -124,7 +124,7 @@ def diff(recorder: Recorder, a: Any, n: Any = 1, axis: Any = -1, prepend: Any = 
     """Record differences of neighbouring elements."""
     array: Any = taken(recorder, a)
     if type(n) is not int or n < 0 or not array.ndim:
-        raise Unsupported("no order of differences")
+        raise Unsupported("an invalid order of differences")
     if n == 0:
         return a
     at = normalise_axis(axis, array.ndim)
@@ -166,5 +166,5 @@ def _flat(recorder: Recorder, value: Any, like: Array) -> list[Array]:
         return []
     given = ravel(recorder, value)
     if not np.can_cast(given.dtype, like.dtype, "same_kind"):
-        raise Unsupported("numbers of another kind")
+        raise Unsupported("values of a different kind")
     return [make(recorder, cast(recorder, node_of(given), like.dtype))]

@@ -79,7 +79,7 @@ def sort_in_place(recorder: Recorder, x: Array, axis: Any = -1, kind: Any = None
                   order: Any = None, *, stable: Any = None) -> None:  # fmt: skip
     """Record ``x.sort()``: the sorted values are written over the array."""
     if x._scalar or axis is None:
-        raise Unsupported("a scalar has no order")
+        raise Unsupported("sorting a scalar")
     assign_all(x, node_of(sort(recorder, x, axis, kind, order, stable=stable)))
 
 
@@ -99,7 +99,7 @@ def searchsorted(recorder: Recorder, a: Any, v: Any, side: Any = "left",
     refuse(sorter=sorter)
     ordered, wanted = numbers(recorder, a), numbers(recorder, v)
     if side not in ("left", "right") or len(ordered.shape) != 1:
-        raise Unsupported("no sorted vector, or another side")
+        raise Unsupported("the sorted array is not a vector, or an unknown side")
     common = np.promote_types(ordered.dtype, wanted.dtype)
     given = (cast(recorder, ordered, common), cast(recorder, wanted, common))
     made = recorder.note(SEARCHSORTED, given, (side,), wanted.shape, _INT)
@@ -111,14 +111,14 @@ def digitize(recorder: Recorder, x: Any, bins: Any, right: Any = False) -> Any:
     """Record the bin of each value; the bins are read to find their order."""
     edges, values = numbers(recorder, bins), numbers(recorder, x)
     if len(edges.shape) != 1 or not edges.shape[0] or values.dtype.kind == "c":
-        raise Unsupported("no bins")
+        raise Unsupported("invalid bins")
     host = recorder.host(edges)
     side = "left" if right else "right"
     rising, falling = bool((host[:-1] <= host[1:]).all()), bool((host[:-1] >= host[1:]).all())
     if rising:
         return searchsorted(recorder, make(recorder, edges), make(recorder, values), side)
     if not falling:
-        raise Unsupported("bins in no order")
+        raise Unsupported("bins that are not monotonic")
     turned = flip(recorder, make(recorder, edges))
     found = searchsorted(recorder, turned, make(recorder, values), side)
     return note_ufunc(recorder, np.subtract, (edges.shape[0], found))
@@ -129,15 +129,15 @@ def bincount(recorder: Recorder, x: Any, /, weights: Any = None, minlength: Any 
     """Record how often each integer occurs, or the sum of its weights."""
     node = numbers(recorder, x)
     if node.dtype.kind not in "biu" or node.dtype.char in "LQ" or len(node.shape) != 1:
-        raise Unsupported("no vector of whole numbers")
+        raise Unsupported("not a vector of integers")
     if type(minlength) is not int or minlength < 0 or not node.shape[0]:
-        raise Unsupported("no least length, or nothing to count")
+        raise Unsupported("an invalid minlength, or an empty array")
     given = [cast(recorder, node, _INT)]
     made: Dtype = _INT
     if weights is not None:
         heavy = numbers(recorder, weights)
         if heavy.shape != node.shape or heavy.dtype.kind not in "biuf":
-            raise Unsupported("weights that do not fit")
+            raise Unsupported("unsupported weights")
         made = np.dtype(float)
         given.append(cast(recorder, heavy, made))
     return of_unknown_length(recorder, BINCOUNT, tuple(given), (minlength,), (0,), made)
@@ -146,7 +146,7 @@ def bincount(recorder: Recorder, x: Any, /, weights: Any = None, minlength: Any 
 def _nonzero(recorder: Recorder, a: Any) -> Array:
     node = operand(recorder, a)
     if not node.shape:
-        raise Unsupported("a number has no places")
+        raise Unsupported("nonzero of a scalar")
     return of_unknown_length(recorder, NONZERO, (node,), (), (len(node.shape), 0), _INT)
 
 
@@ -178,7 +178,7 @@ def unique(recorder: Recorder, ar: Any, return_index: Any = False, return_invers
     """Record the sorted unique values."""
     refuse(axis=axis)
     if return_index or return_inverse or return_counts or not equal_nan or not sorted:
-        raise Unsupported("more than the sorted values is asked for")
+        raise Unsupported("more than the sorted values is requested")
     node = operand(recorder, ar)
     if not node.shape or 0 in node.shape:
         raise Unsupported("nothing to compare")

@@ -63,7 +63,7 @@ def _weighted(recorder: Recorder, array: Array, axis: Any, weights: Any, kept: b
     if given.shape != array.shape:
         at = normalise_axis(axis, array.ndim)
         if given.shape != (array.shape[at],):
-            raise Unsupported("weights of another shape")
+            raise Unsupported("weights of a different shape")
         shape = tuple(given.size if place == at else 1 for place in range(array.ndim))
         given = make(recorder, reshape(recorder, node_of(given), shape))
     whole = ["f8"] if array.dtype.kind in "biu" else []
@@ -93,7 +93,7 @@ def _numbers(recorder: Recorder, a: Any, axis: Any, ddof: Any) -> tuple[Array, A
     left = note_ufunc(recorder, np.logical_not, (nan,))
     number = sum_(recorder, left, axis, dtype=_INT, keepdims=True)
     if not array.size or bool((number <= ddof).any()):
-        raise Unsupported("too few numbers, of which NumPy warns")
+        raise Unsupported("too few values, for which NumPy warns")
     return where(recorder, nan, 0, array), nan, number
 
 
@@ -166,7 +166,7 @@ def _of_all(function: Any) -> Any:
 
     def recording(recorder: Recorder, a: Any, *args: Any, axis: Any = None, **options: Any) -> Any:
         if axis is not None and taken(recorder, a).ndim != 1:
-            raise Unsupported("NaN left out along an axis")
+            raise Unsupported("ignoring NaN along an axis")
         return follow(recorder, a, *args, axis=axis, **options)
 
     return recording
@@ -204,7 +204,7 @@ def _edges(array: Array, bins: Any, range_: Any) -> Any:
     if isinstance(bins, int | np.integer) and range_ is None:
         ends = np.array([value_of(array.min()), value_of(array.max())], array.dtype)  # type: ignore[attr-defined]
     elif isinstance(bins, str):
-        raise Unsupported("bins by name")
+        raise Unsupported("bins given by name")
     try:
         return np.histogram_bin_edges(ends, bins, range_)
     except (ValueError, TypeError) as error:

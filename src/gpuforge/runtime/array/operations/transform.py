@@ -50,7 +50,7 @@ def _lengths(node: Node, s: Any, axes: Any, operation: Operation) -> tuple[Any, 
         axes = range(ndim)
     places = tuple(normalise_axis(axis, ndim) for axis in axes)
     if len(set(places)) < len(places) or not places or 0 in node.shape:
-        raise Unsupported("an axis twice, none or an empty one")
+        raise Unsupported("repeated, missing or empty axes")
     if s is None:
         found = [node.shape[place] for place in places]
         if operation is IRFFTN:
@@ -61,7 +61,7 @@ def _lengths(node: Node, s: Any, axes: Any, operation: Operation) -> tuple[Any, 
             for length, place in zip(s, places, strict=False)
         ]
         if len(tuple(s)) != len(places):
-            raise Unsupported("lengths that do not fit")
+            raise Unsupported("lengths that do not match the axes")
     if any(not isinstance(length, int | np.integer) or length < 1 for length in found):
         raise Unsupported("a length below one")
     return tuple(map(int, found)), places
@@ -75,7 +75,7 @@ def _transformed(
         raise Unsupported(f"norm={norm!r}")
     node = _inexact(recorder, x)
     if operation is RFFTN and node.dtype.kind == "c":
-        raise Unsupported("complex numbers lose a part, of which NumPy warns")
+        raise Unsupported("complex numbers lose their imaginary part, for which NumPy warns")
     if operation is IRFFTN:
         node = cast(recorder, node, _complex(node.dtype))
     lengths, places = _lengths(node, s, axes, operation)

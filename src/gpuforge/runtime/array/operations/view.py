@@ -33,10 +33,10 @@ def _wanted_shape(shape: Any, size: int) -> Shape:
     if lengths.count(-1) == 1:
         rest = count(tuple(n for n in lengths if n != -1))
         if not rest or size % rest:
-            raise Unsupported("a shape that does not fit")
+            raise Unsupported("an incompatible shape")
         lengths[lengths.index(-1)] = size // rest
     if any(length < 0 for length in lengths) or count(tuple(lengths)) != size:
-        raise Unsupported("a shape that does not fit")
+        raise Unsupported("an incompatible shape")
     return tuple(lengths)
 
 
@@ -65,7 +65,7 @@ def reshape_(recorder: Recorder, x: Any, /, shape: Any = None, order: Any = "C",
     """Record a reshape."""
     refuse(newshape=newshape)
     if order not in ("C", None) or shape is None or copy is False:
-        raise Unsupported("an order that is not C")
+        raise Unsupported("an order other than C")
     array = taken(recorder, x)
     made = _reshaped(array, _wanted_shape(shape, array.size))
     return copy_(recorder, made) if copy else made
@@ -103,7 +103,7 @@ def imag(recorder: Recorder, val: Any) -> Any:
 def flatten(recorder: Recorder, x: Array, order: Any = "C") -> Any:
     """Record a flat copy."""
     if order != "C":
-        raise Unsupported("an order that is not C")
+        raise Unsupported("an order other than C")
     return make(recorder, reshape(recorder, node_of(x), (x.size,)))
 
 
@@ -117,7 +117,7 @@ def transpose_(recorder: Recorder, x: Any, axes: Any = None) -> Any:
         normalise_axis(axis, ndim) for axis in axes
     )  # fmt: skip
     if sorted(order) != list(range(ndim)):
-        raise Unsupported("axes that do not fit")
+        raise Unsupported("invalid axes")
     if ndim < 2:
         return array if array._scalar else view(array, ("reshape", node.shape), node)
     return view(array, ("transpose", order), transpose(recorder, node, order))
@@ -153,7 +153,7 @@ def moveaxis(recorder: Recorder, a: Any, source: Any, destination: Any) -> Any:
     sources = _axes_in_order(source, array.ndim)
     targets = _axes_in_order(destination, array.ndim)
     if len(sources) != len(targets):
-        raise Unsupported("axes that do not fit")
+        raise Unsupported("invalid axes")
     order = [axis for axis in range(array.ndim) if axis not in sources]
     for target, axis in sorted(zip(targets, sources, strict=True)):
         order.insert(target, axis)
@@ -218,7 +218,7 @@ def broadcast_to_(recorder: Recorder, array: Any, shape: Any, subok: bool = Fals
     node = operand(recorder, array)
     wanted = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
     if broadcast(node.shape, wanted) != wanted:
-        raise Unsupported("a shape that does not fit")
+        raise Unsupported("an incompatible shape")
     made = broadcast_to(recorder, node, wanted)
     return view(taken(recorder, array), ("broadcast", wanted), made)
 
@@ -276,7 +276,7 @@ def astype(recorder: Recorder, x: Any, dtype: Any, order: Any = "K", casting: An
     if casting != "unsafe" and not np.can_cast(array.dtype, wanted, casting):
         raise Unsupported("a conversion that is not allowed")
     if array.dtype.kind == "c" and wanted.kind not in "cb":
-        raise Unsupported("complex numbers lose a part, of which NumPy warns")
+        raise Unsupported("complex numbers lose their imaginary part, for which NumPy warns")
     if not copy and array.dtype == wanted:
         return x
     return make(recorder, cast(recorder, node_of(array), wanted), scalar=array._scalar)
@@ -299,7 +299,7 @@ def joined(recorder: Recorder, nodes: list[Node], axis: int) -> Node:
             a != b for place, (a, b) in enumerate(zip(node.shape, first, strict=True))
             if place != axis
         ):  # fmt: skip
-            raise Unsupported("shapes that do not fit")
+            raise Unsupported("incompatible shapes")
     length = sum(node.shape[axis] for node in nodes)
     shape = (*first[:axis], length, *first[axis + 1 :])
     return recorder.note(CONCATENATE, tuple(nodes), (axis,), shape, nodes[0].dtype)
@@ -308,7 +308,7 @@ def joined(recorder: Recorder, nodes: list[Node], axis: int) -> Node:
 def _of_one_dtype(recorder: Recorder, arrays: Any, dtype: Any = None) -> list[Node]:
     nodes = [numbers(recorder, one) for one in arrays]
     if not nodes:
-        raise Unsupported("nothing to join")
+        raise Unsupported("no arrays to join")
     common = np.result_type(*(node.dtype for node in nodes)) if dtype is None else np.dtype(dtype)
     return [cast(recorder, node, common) for node in nodes]
 
@@ -329,7 +329,7 @@ def _stacked(recorder: Recorder, arrays: Any, axis: Any) -> Array:
     nodes = _of_one_dtype(recorder, arrays)
     at = normalise_axis(axis, len(nodes[0].shape) + 1)
     if any(node.shape != nodes[0].shape for node in nodes):
-        raise Unsupported("shapes that do not fit")
+        raise Unsupported("incompatible shapes")
     shape = (*nodes[0].shape[:at], 1, *nodes[0].shape[at:])
     nodes = [reshape(recorder, node, shape) for node in nodes]
     return make(recorder, joined(recorder, nodes, at))
@@ -377,10 +377,10 @@ def _as_array(recorder: Recorder, a: Any, dtype: Any, *, copy: bool) -> Any:
         return copy_(recorder, array) if copy else array
     if isinstance(a, list | tuple) and a and any(type(one) is Array for one in a):
         if any(type(one) is not Array and not isinstance(one, np.generic | float) for one in a):
-            raise Unsupported("a list of recorded and other values")
+            raise Unsupported("a list of recorded arrays and other values")
         made = _stacked(recorder, a, 0)
         return made if dtype is None else astype(recorder, made, dtype)
-    raise Unsupported("nothing recorded")
+    raise Unsupported("no recorded arrays")
 
 
 @converts("ascontiguousarray")

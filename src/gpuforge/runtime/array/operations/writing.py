@@ -33,7 +33,7 @@ def _put_everywhere(target: Array, mask: Node | None, value: Node) -> None:
     value = cast(recorder, value, node.dtype)
     for given in (value, *([] if mask is None else [mask])):
         if broadcast(given.shape, node.shape) != node.shape:
-            raise Unsupported("shapes that do not fit")
+            raise Unsupported("incompatible shapes")
     if mask is None:
         write(target, broadcast_to(recorder, value, node.shape))
     else:
@@ -53,7 +53,7 @@ def copyto(recorder: Recorder, dst: Any, src: Any, casting: Any = "same_kind",
         raise Unsupported("values that cannot be cast")
     mask = None if where is True else operand(recorder, where)
     if mask is not None and mask.dtype.kind != "b":
-        raise Unsupported("a mask that is not of truth values")
+        raise Unsupported("a mask that is not boolean")
     _put_everywhere(target, mask, value_node(recorder, src, target.dtype))
 
 
@@ -63,7 +63,7 @@ def _one_value(recorder: Recorder, values: Any, target: Array) -> Node:
         raise Unsupported("several values")
     made = np.asarray(values)
     if made.dtype.kind == "c" != target.dtype.kind:
-        raise Unsupported("complex numbers into others")
+        raise Unsupported("complex values written into another dtype")
     return recorder.known(made.astype(target.dtype))
 
 
@@ -72,7 +72,7 @@ def putmask(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
     """Record one value written where a mask is true."""
     target, where = _target(a), operand(recorder, mask)
     if where.shape != target.shape:
-        raise Unsupported("a mask of another shape")
+        raise Unsupported("a mask of a different shape")
     value = _one_value(recorder, values, target)
     _put_everywhere(target, cast(recorder, where, np.dtype(bool)), value)
 
@@ -88,7 +88,7 @@ def put(recorder: Recorder, a: Any, ind: Any, v: Any, mode: Any = "raise") -> No
     """Record one value written at indices of the flat array."""
     target = _target(a)
     if mode != "raise" or type(ind) is Array:
-        raise Unsupported("places that are not known")
+        raise Unsupported("indices that are unknown while recording")
     line = reshape_(recorder, target, (target.size,))
     if line._storage is not target._storage:
         raise Unsupported("the flat array is a copy")
@@ -103,12 +103,12 @@ def fill_diagonal(recorder: Recorder, a: Any, val: Any, wrap: Any = False) -> No
     if target.ndim < 2 or (target.ndim > 2 and len(set(target.shape)) > 1):
         raise Unsupported("an array without a diagonal")
     if wrap and target.shape[0] > target.shape[1]:
-        raise Unsupported("a diagonal that goes round")
+        raise Unsupported("a diagonal that wraps around")
     places = np.arange(min(target.shape))
     if type(val) in _NUMBERS:
         value = make(recorder, recorder.known(np.array(val, target.dtype)))
     else:
         value = make(recorder, operand(recorder, val))
     if value.ndim and value.shape != places.shape:
-        raise Unsupported("values that do not fit")
+        raise Unsupported("values of an incompatible shape")
     setitem(target, (places,) * target.ndim, value)

@@ -73,7 +73,7 @@ class Cluster:
         try:
             self.client.unregister_worker_plugin(self._name)
         except Exception as error:  # noqa: BLE001 - workers that refused it cannot take it back
-            _log.info("some workers had no plugin %s: %r", self._name, error)
+            _log.info("some workers did not have the plugin %s: %r", self._name, error)
 
     def __repr__(self) -> str:
         return f"<gpuforge cluster at {self._connection.address}{' (closed)' * self._closed}>"
@@ -301,11 +301,11 @@ class Cluster:
             if self._connection.folder is None:
                 self._forget()
         except (OSError, TimeoutError) as error:
-            _log.warning("what the workers learned did not come back: %r", error)
+            _log.warning("the timings learned by the workers could not be collected: %r", error)
             return
         for address, rows in found.items():
             if isinstance(rows, BaseException):
-                _log.warning("what %s learned did not come back: %r", address, rows)
+                _log.warning("the timings learned by %s could not be collected: %r", address, rows)
             else:
                 stored().merge(rows)
 
@@ -351,7 +351,7 @@ def cluster(
     nothing = where is None and local is None and adaptive is None
     if nothing or (where is not None and local is not None):
         raise InvalidSettings(
-            "gpuforge.cluster takes one of: an address, a Dask cluster or client, local=",
+            "gpuforge.cluster takes an address, a Dask cluster or client, or local=",
             hint="gpuforge.cluster(local=4) starts four workers on this machine",
         )
     if local is not None:
@@ -365,7 +365,7 @@ def cluster(
 def _check_number(name: str, value: Any, kinds: Any, *, least: float = -inf) -> None:
     if isinstance(value, bool) or not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
-        raise InvalidSettings(f"{name}={value!r} is no number ({wanted})")
+        raise InvalidSettings(f"{name}={value!r} is not a number ({wanted})")
     if not value >= least:
         raise InvalidSettings(f"{name}={value!r} is less than {least}")
 

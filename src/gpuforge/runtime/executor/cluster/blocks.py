@@ -14,7 +14,7 @@ from gpuforge.runtime.evaluation.recording import StartAgain, record
 from gpuforge.runtime.executor.cluster.work import Function
 
 MOST_SHAPES = 256
-HINT = "name dtype= and, where the shape of a block changes, chunks="
+HINT = "pass dtype= and, if the shape of a block changes, chunks="
 
 
 def map_blocks(
@@ -37,14 +37,14 @@ def _found_out(
     """Return the dtype of the result, and the options with its chunks."""
     if options or not arrays or any(a.chunks != arrays[0].chunks for a in arrays):
         raise WorkloadError(
-            "dtype and chunks are found out for arrays of one grid of blocks and no other options",
+            "dtype and chunks can be inferred only for arrays with equal blocks, without options",
             hint=HINT,
         )
     sizes = [sorted(set(axis)) for axis in arrays[0].chunks]
     shapes = list(product(*sizes))
     if len(shapes) > MOST_SHAPES or not all(isinstance(n, int) for axis in sizes for n in axis):
         raise WorkloadError(
-            f"the arrays have blocks of {len(shapes)} shapes, or of sizes that are not known yet",
+            f"the arrays have blocks of {len(shapes)} shapes, or unknown sizes",
             hint=HINT,
         )
     found = {shape: _block(function, [(shape, a.dtype) for a in arrays]) for shape in shapes}
@@ -72,12 +72,12 @@ def _block(function: Callable[..., Any], blocks: list[tuple[Shape, Dtype]]) -> t
         recorded = record(getattr(function, "__wrapped__", function), arrays, {}, _Shapes())
     except (StartAgain, TypeError, ValueError, ArithmeticError, LookupError) as error:
         raise WorkloadError(
-            f"dtype and shape of the result cannot be found out by recording the function: {error}",
+            f"dtype and shape of the result cannot be inferred by recording the function: {error}",
             hint=HINT,
         ) from error
     result = recorded.result
     if not isinstance(result, np.ndarray):
-        raise WorkloadError(f"the function gives {type(result).__name__}, no array", hint=HINT)
+        raise WorkloadError(f"the function returns {type(result).__name__}, no array", hint=HINT)
     return result.shape, result.dtype
 
 

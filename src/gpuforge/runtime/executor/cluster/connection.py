@@ -104,7 +104,7 @@ def _client(distributed: Any, where: Any, security: Any, timeout: float) -> Any:
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         reason = str(error) or type(error).__name__
         raise ClusterUnavailable(
-            f"no Dask scheduler answers at {address} within {timeout:g} s: {reason}",
+            f"no Dask scheduler responds at {address} within {timeout:g} s: {reason}",
             hint="start one ('dask scheduler'), or correct the address and its port",
         ) from error
 
@@ -132,7 +132,7 @@ def _start(
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise WorkloadError(
             "gpuforge.cluster(local=...) is called while a worker imports this program",
-            hint="put what the program does under: if __name__ == '__main__':",
+            hint="put the main code of the program under: if __name__ == '__main__':",
         )
     import dask.config
 

@@ -295,7 +295,7 @@ def gone(address: str, told: str = "") -> ClusterUnavailable:
     """Return the error for a scheduler that no longer answers."""
     return ClusterUnavailable(
         f"the connection to the Dask scheduler at {address} is lost{told}",
-        hint="see in the scheduler's log why it ended, start it again and repeat the call",
+        hint="find out why it ended in the scheduler's log, restart it and repeat the call",
     )
 
 
@@ -303,7 +303,7 @@ def died(what: str) -> WorkerDied:
     """Return the error for a call that ended each worker it ran on."""
     return WorkerDied(
         f"each worker that ran {what} ended in the middle of it; it alone was running there",
-        hint="the workers' logs say why; most often memory is short or a library crashed",
+        hint="the workers' logs show why; usually memory ran out or a library crashed",
     )
 
 
@@ -314,6 +314,6 @@ def explained(error: BaseException) -> BaseException:
 
         return EnvironmentMismatch(
             "gpuforge is not installed on a worker of the cluster",
-            hint=f"run 'pip install gpuforge=={HERE[0]}' where the workers run",
+            hint=f"run 'pip install gpuforge=={HERE[0]}' on the workers' machines",
         )
     return error
