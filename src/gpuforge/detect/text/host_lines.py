@@ -21,6 +21,7 @@ _CPU_ALONE = re.compile(
     re.M,
 )
 _CPU = re.compile(
+    r"^(?!.*\b(?:erratum|microcode)\b).*?"
     r"\b(Intel|AMD|Ryzen|EPYC|Xeon|Core|i[3579][- ]\d|Celeron|Pentium|Phenom|Athlon|Threadripper|"
     r"Apple M\d|R[3579][- ]\d{4}|Atom|\d{4}X(?:3D)?|1[0-4]\d00\w?|ARM|Cortex|Neoverse|Ampere|"
     r"POWER\d)\b"
