@@ -77,12 +77,6 @@ def told_drivers(text: str) -> dict[Vendor, str]:
     return {maker: version for maker, (_, version) in best.items()}
 
 
-def amd_package(text: str) -> tuple[str, bool] | None:
-    """Return the version of AMD's driver package on Windows, and whether AMD is named with it."""
-    found = None if re.search("mesa", text, re.I) else form("drivers", "adrenalin").search(text)
-    return (found[2], bool(found[1])) if found else None
-
-
 def nvidia_driver(text: str, labelled: str) -> tuple[str, bool]:
     """Return the version of NVIDIA's driver or ``""``, and whether it is surely NVIDIA's.
 

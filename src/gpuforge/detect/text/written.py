@@ -18,7 +18,6 @@ from gpuforge.detect.text.drivers import (
     BESIDE,
     KERNEL_DRIVER,
     OF_DRIVER,
-    amd_package,
     kernel_driver,
     makers_by_driver,
     nvidia_driver,
@@ -74,10 +73,6 @@ def read(text: str, route: str, seen: Seen) -> None:
     for device in found.devices:
         if device.vendor in versions and device.vendor != "nvidia":
             device.said.setdefault("driver", versions[device.vendor])
-    package = amd_package(text)
-    radeons = [one for one in found.devices if one.vendor == "amd"]
-    if package and radeons:
-        radeons[0].said.setdefault("driver", package[0])
     makers = {one.vendor for one in found.devices}
     for maker in paired_makers(text):
         if maker not in makers:
@@ -98,7 +93,7 @@ def read(text: str, route: str, seen: Seen) -> None:
     if any(one.vendor == "apple" for one in seen.sightings):
         seen.host.setdefault("platform", "macos")
     amd = any(one.vendor == "amd" for one in seen.sightings)
-    for maker, facts in _of_all(text, found, package, amd=amd):
+    for maker, facts in _of_all(text, found, versions, amd=amd):
         seen.sightings.append(Sighting(maker, "labels", facts, HEARSAY, everywhere=True))
 
 
@@ -169,11 +164,11 @@ def _targets(text: str) -> list[tuple[str, str]]:
 
 
 def _of_all(
-    text: str, found: _Devices, package: tuple[str, bool] | None, *, amd: bool
+    text: str, found: _Devices, versions: dict[Vendor, str], *, amd: bool
 ) -> Iterator[tuple[Vendor, Facts]]:
     """Yield what holds for each GPU of a maker, and makers that are shown without a GPU's name."""
-    if package and (package[1] or amd) and not found.devices:
-        yield "amd", {"driver": Driver("amd", package[0])}
+    if "amd" in versions and amd and not found.devices:
+        yield "amd", {"driver": Driver("amd", versions["amd"])}
     bound = KERNEL_DRIVER.match(found.driver_words())
     module = bound[1].lower() if bound else kernel_driver(text)
     maker = pci_ids.vendor_of(pci_ids.maker_of_driver(module)) if module else None
@@ -184,7 +179,7 @@ def _of_all(
     for maker in makers_by_driver(text):
         yield maker, {}
     driver, sure = nvidia_driver(text, found.driver)
-    driver = driver or told_drivers(text).get("nvidia", "")
+    driver = driver or versions.get("nvidia", "")
     if driver and (sure or any(one.vendor == "nvidia" for one in found.devices)):
         yield "nvidia", {"driver": Driver("nvidia", driver)}
 
