@@ -27,7 +27,7 @@ OF_GL = re.compile(
 _MODULE = re.compile(
     r"^filename:\s+\S*/nvidia\S*\.ko\S*\n(?:.*\n){0,4}?version:\s+([2-6]\d\d\.[\d.]+)", re.I | re.M
 )
-_OF_NVIDIA = re.compile(r"\bnvidia-smi\b|\bCUDA Version\s*:", re.I)
+_OF_NVIDIA = re.compile(r"\bnvidia-smi\b|\bNVML\b|\bCUDA Version\s*:", re.I)
 KERNEL_DRIVER = re.compile(r"(nvidia|amdgpu|radeon|nouveau|i915|xe)(?=$|[\s,(-])", re.I)
 BESIDE = re.compile(
     rf"^\s*[,(/]?\s?(\d\d\.\d{{1,2}}\.\d{{1,5}}\.\d{{1,5}}|(?<=/ )\d{{3}}\.[\d.]+)\b|"
@@ -40,7 +40,7 @@ BESIDE = re.compile(
 
 # How the makers number drivers, with the maker that the number shows; None: what stands around it.
 _NUMBERS: tuple[tuple[Vendor | None, str], ...] = (
-    ("nvidia", r"\d{2}\.\d{2}\.1[1-6]\.\d{4}|[3-6]\d\d\.\d{2}(?:\.\d{1,2})?"),
+    ("nvidia", r"\d{2}\.\d{2}\.1[1-6]\.\d{4}|[2-6]\d\d\.\d{2}(?:\.\d{1,2})?"),
     ("intel", r"(?:2\d|3[0-3])\.\d{1,2}\.10[01]\.\d{4}"),
     ("amd", r"(?:2[5-9]|3[0-3])\.\d{1,2}\.\d{5}\.\d{4,5}|[12]\d\.(?:[1-9]|1[0-2])\.[1-9]"),
 )
@@ -53,7 +53,7 @@ _DRIVER = re.compile(_CALLED, re.I)
 _NUMBER = re.compile(
     rf"(?:(?:{_CALLED})(?P<between>(?:(?!{_OTHERS})[^.;!?\n]){{0,40}}?)|(?:^|(?<=\s))@\s|(?P<beside>\]\[))?"
     rf"(?<![\d.])v?(?P<number>{'|'.join(f'(?:{form})' for _, form in _NUMBERS)})(?![\d.]*\d)"
-    rf"(?P<after>[^.;,!?\n]{{0,16}}?(?:{_CALLED}))?",
+    rf"(?P<after>[^.;,!?\n]{{0,24}}?(?:{_CALLED}))?",
     re.I,
 )
 

@@ -147,6 +147,11 @@ class _Log:
         if not known and self._current is not None and "pci_address" not in self._current:
             self._current["pci_address"] = place
         card = self._at(address)
+        setting = self._current
+        if known and setting and "pci_address" not in setting:
+            if card.get("pci_id") in (None, setting.get("pci_id")):  # the bus named it before
+                self.cards = [one for one in self.cards if one is not setting]
+                card.update(setting)
         card.update(bound=name, driver=Driver(name))
         self._current = card
 

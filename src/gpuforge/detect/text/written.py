@@ -277,7 +277,11 @@ class _Devices:
             return True
         if (
             form("clauses", "software").search(value)
-            or (asked and form("clauses", "none").match(value) and not products_in(value))
+            or (
+                asked
+                and form("clauses", "none").match(value)
+                and not products_in(value, asked=True)
+            )
             or _GONE.match(value)
         ):
             return asked
