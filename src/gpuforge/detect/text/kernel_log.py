@@ -148,10 +148,10 @@ class _Log:
             self._current["pci_address"] = place
         card = self._at(address)
         setting = self._current
-        if known and setting and "pci_address" not in setting:
-            if card.get("pci_id") in (None, setting.get("pci_id")):  # the bus named it before
-                self.cards = [one for one in self.cards if one is not setting]
-                card.update(setting)
+        placeless = setting if known and setting and "pci_address" not in setting else None
+        if placeless and card.get("pci_id") in (None, placeless.get("pci_id")):
+            self.cards = [one for one in self.cards if one is not placeless]  # the bus named it too
+            card.update(placeless)
         card.update(bound=name, driver=Driver(name))
         self._current = card
 
