@@ -156,3 +156,77 @@ def test_names_of_one_chip_are_one_card() -> None:
     text = "GPU: Strix Halo [Radeon Graphics / Radeon 8050S Graphics / Radeon 8060S Graphics]"
     (device,) = machine_from_text(text).devices
     assert known(device.name) == "Strix Halo"
+
+
+THREAD = """\
+# Crash with the new backend
+
+{}
+GPU: Intel Arc A770
+OS: Windows 11
+
+{}
+Mine works, on Ubuntu with an RTX 3090 and driver 550.54.
+
+{}
+The driver version is 32.0.101.8331.
+"""
+
+
+@pytest.mark.parametrize(
+    ("opens", "answers", "again"),
+    [
+        ("ann opened on Jan 8, 2026", "bob commented on Jan 9, 2026", "ann commented yesterday"),
+        (
+            "ann · description · 2026-01-08",
+            "bob · comment · 2026-01-09",
+            "ann · comment · 2026-01-10",
+        ),
+        (
+            "ann\nopened\non Jan 8, 2026",
+            "bob\ncommented\non Jan 9, 2026",
+            "ann\ncommented\non Jan 9",
+        ),
+        ("author:\tann\n--", "author:\tbob\n--", "author:\tann\n--"),
+    ],
+)
+def test_a_thread_tells_of_its_openers_machine(opens: str, answers: str, again: str) -> None:
+    machine = machine_from_text(THREAD.format(opens, answers, again))
+    (device,) = machine.devices
+    assert known(device.name) == "Intel Arc A770"
+    assert known(known(device.driver).version) == "32.0.101.8331"
+    assert known(machine.host.platform) == "windows"
+
+
+def test_who_answers_counts_where_the_opener_tells_of_no_gpu() -> None:
+    text = (
+        "ann opened on Jan 8, 2026\nIt crashes.\nbob commented on Jan 9, 2026\nI have an RTX 3090."
+    )
+    (device,) = machine_from_text(text).devices
+    assert known(device.name) == "RTX 3090"
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("Quadro K600. version of the driver is 377.48 (previous was 376.16)", "377.48"),
+        (
+            "My card is a GTX 770, Windows shows 21.21.13.7651 for the display driver",
+            "21.21.13.7651",
+        ),
+        ("I have a Radeon 7850. I use the newest drivers for it (21.5.2)", "21.5.2"),
+        ("GPU: RX 6600\nDriver: Mesa 24.1.3", None),
+        ("GPU: GTX 1060\nYou need driver 385.41 or newer", None),
+    ],
+)
+def test_drivers_are_told_by_how_their_makers_number_them(text: str, version: str | None) -> None:
+    (device,) = machine_from_text(text).devices
+    driver = known(device.driver)
+    assert (known(driver.version) if driver else None) == version
+
+
+def test_gpus_of_one_maker_are_told_apart_by_their_targets() -> None:
+    text = "Tested on an RX 7900 XT (gfx1100) + Ryzen 7800X3D iGPU (gfx1036)"
+    devices = machine_from_text(text).devices
+    assert [known(one.architecture) for one in devices] == ["gfx1100", "gfx1036"]
+    assert known(devices[1].integrated)

@@ -193,7 +193,33 @@ def test_framework_is_imported_in_its_own_process(
 ) -> None:
     environment.add(make_wheel(tmp_path, "torch", "2.9.0", files={"torch/__init__.py": code}))
     findings = gf.diagnose("framework_imports").findings
-    assert [(f.state, f.cause) for f in findings] == [(state, cause)]
+    of_torch = [f for f in findings if "torch" in f.message]
+    assert [(f.state, f.cause) for f in of_torch] == [(state, cause)]
+
+
+def test_deep_imports_every_package(environment: Environment, tmp_path: Path) -> None:
+    broken = "from collections import Mapping"
+    warns = "import warnings; warnings.warn('Pandas requires version 2.8 or newer of numexpr')"
+    for name, code in {
+        "attrdict": broken,
+        "ender": "import os; os._exit(3)",
+        "frames": warns,
+        "talker": "print('hello')",
+    }.items():
+        environment.add(make_wheel(tmp_path, name, "1.0", files={f"{name}/__init__.py": code}))
+    findings = gf.diagnose(deep=True, skip=["package_index"]).findings
+    found = {f.message: f for f in findings if f.check == "framework_imports"}
+    states = {
+        name: [f.state for message, f in found.items() if name in message]
+        for name in ("attrdict", "ender", "frames", "talker")
+    }
+    assert states == {
+        "attrdict": ["error"],
+        "ender": ["error"],
+        "frames": ["warning"],
+        "talker": [],
+    }
+    assert any(f.cause == "python_version_unsupported" for f in found.values())
 
 
 def test_slow_and_network_checks_say_that_they_did_not_run() -> None:

@@ -76,6 +76,12 @@ class Distribution:
         return self._lines_before(b"/__init__.py,")
 
     @property
+    def import_names(self) -> list[str]:
+        """The top-level modules and packages that it installs."""
+        packages = [path for path in self.packages if "/" not in path]
+        return packages + [path[:-3] for path in self.modules if "/" not in path]
+
+    @property
     def starts(self) -> list[str]:
         """The ``__init__.py`` of its top-level import packages, relative to `folder`."""
         return [f"{package}/__init__.py" for package in self.packages if "/" not in package]

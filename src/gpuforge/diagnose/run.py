@@ -27,6 +27,7 @@ def run_checks(
     *names: str,
     probe: Probe | None = None,
     network: bool = False,
+    deep: bool = False,
     skip: Iterable[str] = (),
     plugins: bool = False,
     planner: BuildPlanner | None = None,
@@ -42,6 +43,8 @@ def run_checks(
         The machine to check; this one by default.
     network
         Whether checks may use the network.
+    deep
+        Whether slow checks run too, which import what is installed.
     skip
         Checks to skip.
     plugins
@@ -57,13 +60,13 @@ def run_checks(
     loaded = load_checks(plugins=plugins)
     asked, unrepaired, names = _causes_among(names, loaded.modules)
     chosen = _chosen(loaded.modules, () if unrepaired else names, tuple(skip))
-    site = Site(probe or LiveProbe(), network, asked, planner, thorough=bool(names))
+    site = Site(probe or LiveProbe(), network, asked, planner, thorough=deep or bool(names))
     findings = [
         Finding("unknown", f"the check cannot be loaded: {failure.reason}", check=failure.name)
         for failure in loaded.failures
     ]
     for name, check in chosen.items():
-        found = [_offered(f, site) for f in _run(name, check, site, named=name in names)]
+        found = [_offered(f, site) for f in _run(name, check, site, slow=deep or name in names)]
         wanted = not unrepaired or name in names
         findings += [f for f in found if wanted or f.cause in unrepaired]
     known = {finding.cause for finding in findings}
@@ -119,10 +122,10 @@ def _is_slow(check: ModuleType) -> bool:
     return bool(getattr(check, "SLOW", False))
 
 
-def _run(name: str, check: ModuleType, site: Site, *, named: bool) -> list[Finding]:
+def _run(name: str, check: ModuleType, site: Site, *, slow: bool) -> list[Finding]:
     if getattr(check, "NETWORK", False) and not site.network:
         return [Finding("skipped", "not checked: it needs the network; add --network", check=name)]
-    if _is_slow(check) and not named and not site.network:
+    if _is_slow(check) and not slow and not site.network:
         reason = f"not checked: it takes seconds; run 'gpuforge doctor {name}'"
         return [Finding("skipped", reason, check=name)]
     started = site.probe.clock()

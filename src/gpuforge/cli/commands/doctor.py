@@ -30,6 +30,7 @@ _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
      "check or cause to look for (default: all quick checks)"),
     ("--list", _ON, "list the checks and the known causes"),
     ("--skip", {"metavar": "CHECK", "action": "append", "default": []}, "skip a check"),
+    ("--deep", _ON, "also run slow checks, which import every installed package"),
     ("--network", _ON, "also run checks that are slow or need the network"),
     ("--plugins", _ON, "also run checks that other packages provide"),
     ("--fix", _ON, "show each repair, ask for confirmation, then apply it"),
@@ -96,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _checked(arguments: argparse.Namespace, probe: Probe) -> Report:
     return run_checks(*arguments.checks, probe=probe, network=arguments.network,
-                      skip=arguments.skip, plugins=arguments.plugins,
+                      deep=arguments.deep, skip=arguments.skip, plugins=arguments.plugins,
                       planner=plan_builds)  # fmt: skip
 
 

@@ -22,8 +22,15 @@ def machine_from_text(text: str) -> Machine:
     from gpuforge.detect.machine import detect_machine
     from gpuforge.detect.text.pasted import PastedProbe
     from gpuforge.detect.text.sections import outputs_in
+    from gpuforge.detect.text.thread import opening_posts
 
-    return detect_machine(PastedProbe(outputs_in(text)), vendor_seconds=60, parallel=False)
+    own = opening_posts(text)
+    for part in dict.fromkeys((own, text)):  # who tells of no GPU may be asked for it
+        probe = PastedProbe(outputs_in(part))
+        machine = detect_machine(probe, vendor_seconds=60, parallel=False)
+        if machine.devices or machine.error:
+            break
+    return machine
 
 
 def unpacked(probe: Probe) -> Probe:

@@ -21,11 +21,13 @@ PACKAGE = {
     "intel": r"(?<![\d.])(\d{2,3}\.\d{4})\b",
     "nvidia": r"^(?:nvidia[ -]+)?v?([3-6]\d\d)\b(?!\.\d)",
 }
-OF_GL = re.compile(r"\bNVIDIA (\d{3}\.\d{2,3}(?:\.\d{1,2})?)\b")
+OF_GL = re.compile(
+    r"(?:\bNVIDIA (?=\d{3}\.)|\bBuild (?=\d+(?:\.\d+){3}))(\d{2,3}\.\d{1,3}(?:\.\d{1,5}){0,2})\b"
+)
 _MODULE = re.compile(
     r"^filename:\s+\S*/nvidia\S*\.ko\S*\n(?:.*\n){0,4}?version:\s+([2-6]\d\d\.[\d.]+)", re.I | re.M
 )
-_OF_NVIDIA = re.compile(r"\bnvidia-smi\b|\bCUDA Version\s*:", re.I)
+_OF_NVIDIA = re.compile(r"\bnvidia-smi\b|\bNVML\b|\bCUDA Version\s*:", re.I)
 KERNEL_DRIVER = re.compile(r"(nvidia|amdgpu|radeon|nouveau|i915|xe)(?=$|[\s,(-])", re.I)
 BESIDE = re.compile(
     rf"^\s*[,(/]?\s?(\d\d\.\d{{1,2}}\.\d{{1,5}}\.\d{{1,5}}|(?<=/ )\d{{3}}\.[\d.]+)\b|"
@@ -36,10 +38,43 @@ BESIDE = re.compile(
 )
 
 
-def amd_package(text: str) -> tuple[str, bool] | None:
-    """Return the version of AMD's driver package on Windows, and whether AMD is named with it."""
-    found = None if re.search("mesa", text, re.I) else form("drivers", "adrenalin").search(text)
-    return (found[2], bool(found[1])) if found else None
+# How the makers number drivers, with the maker that the number shows; None: what stands around it.
+_NUMBERS: tuple[tuple[Vendor | None, str], ...] = (
+    ("nvidia", r"\d{2}\.\d{2}\.1[1-6]\.\d{4}|[2-6]\d\d\.\d{2}(?:\.\d{1,2})?"),
+    ("intel", r"(?:2\d|3[0-3])\.\d{1,2}\.10[01]\.\d{4}"),
+    ("amd", r"(?:2[5-9]|3[0-3])\.\d{1,2}\.\d{5}\.\d{4,5}|[12]\d\.(?:[1-9]|1[0-2])\.[1-9]"),
+)
+_CALLED = (
+    r"drivers?\b|treiber|pilotes?\b|controlador|драйвер|驱动|ドライバ|adrenalin|catalyst|crimson"
+)
+_OTHERS = "mesa|kernel|linux|ubuntu|vulkan|opengl|cuda|rocm|python|windows|wine|dxvk"
+_DRIVER = re.compile(_CALLED, re.I)
+# Between the word and its number stand words that say nothing else; the number may come first.
+_NUMBER = re.compile(
+    rf"(?:(?:{_CALLED})(?P<between>(?:(?!{_OTHERS})[^.;!?\n]){{0,40}}?)|(?:^|(?<=\s))@\s|(?P<beside>\]\[))?"
+    rf"(?<![\d.])v?(?P<number>{'|'.join(f'(?:{form})' for _, form in _NUMBERS)})(?![\d.]*\d)"
+    rf"(?P<after>[^.;,!?\n]{{0,24}}?(?:{_CALLED}))?",
+    re.I,
+)
+
+
+def told_drivers(text: str) -> dict[Vendor, str]:
+    """Return the version of each maker's driver that sentences tell of, the surest of each."""
+    best: dict[Vendor, tuple[int, str]] = {}
+    for line in text.splitlines():
+        if not _DRIVER.search(line) and "][" not in line and "@ " not in line:
+            continue
+        for match in _NUMBER.finditer(line):
+            if not any(match[name] is not None for name in ("between", "beside", "after")) and (
+                not match[0].startswith("@")
+            ):
+                continue
+            maker = next(m for m, form in _NUMBERS if re.fullmatch(form, match["number"]))
+            begin, end = match.span("number")
+            score = THERE + evidence_of("version", line, begin, end).score
+            if maker and score >= PERHAPS and score > best.get(maker, (0, ""))[0]:
+                best[maker] = score, match["number"]
+    return {maker: version for maker, (_, version) in best.items()}
 
 
 def nvidia_driver(text: str, labelled: str) -> tuple[str, bool]:

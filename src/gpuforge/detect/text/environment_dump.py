@@ -21,6 +21,8 @@ _MODELS = re.compile(
     r"^[ \t*\-]{0,8}GPU models and configuration\s*:[ \t]*(.*(?:\n[ \t]*GPU \d+: .*)*)", re.I | re.M
 )
 _INTEL = re.compile(r"^[ \t*\-]{0,8}Intel GPU models onboard:((?:\s*\n[ \t]*\* .*)+)", re.M)
+# The heading of nvidia-smi's table, which is printed only where there is a GPU.
+_HEADING = re.compile(r"^[ \t|]*NVIDIA-SMI [\d.]+\s+Driver Version: (\d{3}\.[\d.]+)", re.M)
 # Placeholders for missing values.
 _NOTHING = re.compile(r"no cuda|could not collect|n/?a|none|", re.I)
 
@@ -47,6 +49,9 @@ def read(text: str, route: str, seen: Seen) -> None:
     if driver:
         facts = {"driver": Driver("nvidia", driver[0]), "runtimes": (Toolkit("cuda"),)}
         seen.sightings.append(Sighting("nvidia", "environment dump", facts, everywhere=True))
+    if (heading := _HEADING.search(text)) and "No devices were found" not in text:
+        facts = {"driver": Driver("nvidia", heading[1])}
+        seen.sightings.append(Sighting("nvidia", "nvidia-smi", facts, 2, everywhere=True))
     built = re.search(r"PyTorch version \(GPU\?\): \S+\+cu(\d{2,3})(\d) \(True\)", text)
     if built:
         facts = {"runtimes": (Toolkit("cuda", f"{built[1]}.{built[2]}"),)}

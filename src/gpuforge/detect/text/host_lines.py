@@ -8,7 +8,7 @@ from functools import cache
 
 from gpuforge import registry
 from gpuforge.detect.notation import kept, whole, word
-from gpuforge.detect.seen import Seen
+from gpuforge.detect.seen import HEARSAY, Seen, Sighting
 from gpuforge.detect.source import WSL
 from gpuforge.detect.text.labels import Label, labels_of, told_lines
 
@@ -21,6 +21,7 @@ _CPU_ALONE = re.compile(
     re.M,
 )
 _CPU = re.compile(
+    r"^(?!.*\b(?:erratum|microcode)\b).*?"
     r"\b(Intel|AMD|Ryzen|EPYC|Xeon|Core|i[3579][- ]\d|Celeron|Pentium|Phenom|Athlon|Threadripper|"
     r"Apple M\d|R[3579][- ]\d{4}|Atom|\d{4}X(?:3D)?|1[0-4]\d00\w?|ARM|Cortex|Neoverse|Ampere|"
     r"POWER\d)\b"
@@ -89,6 +90,8 @@ def read(text: str, route: str, seen: Seen) -> None:
         seen.host["cpu_model"] = named[0]
     if "platform" not in seen.host:
         seen.host.update(kept(platform=_named_system(asked)))
+    if seen.host.get("platform") == "jetson":  # each has a GPU of its maker
+        seen.sightings.append(Sighting("nvidia", "labels", {}, HEARSAY, everywhere=True))
 
 
 def _system_in(answer: str) -> str | None:

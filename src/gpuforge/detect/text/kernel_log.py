@@ -14,7 +14,7 @@ PROGRAM = "lines"
 _STAMP = re.compile(r"^.{0,80}?\bkernel: (?:\[[\s\d.]+\] )?|^\s*(?:<\d+>)?\[[\s\d.]{6,20}\]\s?")
 _KERNEL = re.compile(
     r"\[drm|amdgpu[ :]|radeon[ :]|NVRM(?::| version: )|nouveau |nvidia |i915 |\bxe 0|drmn\d+: |"
-    r"kfd kfd: |"
+    r"nvidia-modeset: |kfd kfd: |"
     r"\[[0-9a-f]{4}:[0-9a-f]{4}\] type|GPU HANG: ecode|^PCI ID: 0x"
 )
 _ADDRESS = r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
@@ -37,6 +37,9 @@ _MODULE = re.compile(r"(?:loading |NVRM version: )NVIDIA UNIX .*?\s(\d{3}\.\d+(?
 _NVIDIA = re.compile(
     r"NVRM: .*?\b(?:GPU|PCI)[ :]+(?:at )?(?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})(\.\d)?"
 )
+# What the driver of compute says of a card, and what NVIDIA's says of one without its place.
+_COMPUTES = re.compile(r"kfd kfd: (?:amdgpu: )?added device (1002):([0-9a-f]{4})")
+_MODESET = re.compile(r"nvidia-modeset: \w+: GPU:\d")
 _UUID = re.compile(r"NVRM: GPU at PCI:\S+: (GPU-[0-9a-f-]{36})")
 
 
@@ -46,7 +49,7 @@ def read(text: str, route: str, seen: Seen) -> None:
     log = _Log()
     for line in lines:
         log.take(line)
-    for facts in log.cards:
+    for facts in [*log.cards, *log.computing()]:
         maker = facts.pop("maker", "") or pci_ids.maker_of_driver(facts.pop("bound", ""))
         vendor = pci_ids.vendor_of(maker)
         if vendor:
@@ -55,6 +58,8 @@ def read(text: str, route: str, seen: Seen) -> None:
     error = first_error(said, "nvidia") if said else None
     if error:
         seen.failures.append(VendorFailure("nvidia", *error))
+    if any(_MODESET.search(line) for line in lines):
+        seen.sightings.append(Sighting("nvidia", "kernel log", {}, everywhere=True))
     if log.nvidia and not (error and error[0] == "no_devices"):
         driver = {"driver": Driver("nvidia", log.nvidia)}
         seen.sightings.append(Sighting("nvidia", "kernel log", driver, everywhere=True))
@@ -71,6 +76,12 @@ class _Log:
         self.cards: list[Facts] = []
         self.nvidia: str | None = None
         self._current: Facts | None = None
+        self._added: list[str] = []
+
+    def computing(self) -> list[Facts]:
+        """Return the cards that the driver of compute alone tells of."""
+        told = {card.get("pci_id") for card in self.cards}
+        return [{"maker": "1002", "pci_id": one} for one in self._added if one not in told]
 
     def take(self, line: str) -> None:
         """Read one line."""
@@ -85,6 +96,8 @@ class _Log:
             if pci_ids.vendor_of(bus[2]) and not pci_ids.not_computing(bus[2], None):
                 card = self._at(bus[1])
                 card.update(maker=bus[2], pci_id=f"{bus[2]}:{bus[3]}")
+        elif added := _COMPUTES.search(line):
+            self._added.append(f"{added[1]}:{added[2]}")
         elif module := _MODULE.search(line + " "):
             self.nvidia = module[1]
         elif place := _NVIDIA.search(line):
@@ -134,6 +147,11 @@ class _Log:
         if not known and self._current is not None and "pci_address" not in self._current:
             self._current["pci_address"] = place
         card = self._at(address)
+        setting = self._current
+        placeless = setting if known and setting and "pci_address" not in setting else None
+        if placeless and card.get("pci_id") in (None, placeless.get("pci_id")):
+            self.cards = [one for one in self.cards if one is not placeless]  # the bus named it too
+            card.update(placeless)
         card.update(bound=name, driver=Driver(name))
         self._current = card
 

@@ -47,6 +47,7 @@ _IDS = re.compile(
     r"(?<!sub)(?<!sub_)vendor(?:[ _]?id)?[\"']?\s?[:=]\s?[\"']?(?:0x)?"
     r"(?P<e>10de|1002|8086)\b.{1,6}?"
     r"device(?:[ _]?id)?[\"']?\s?[:=]\s?[\"']?(?:0x)?(?P<f>[0-9a-f]{4})\b|"
+    r"\bPCI[ -]?ID\W{1,4}(?P<k>10de|1002|8086):(?P<l>[0-9a-f]{4})\b|"
     r"vendor[\"']?\s?:\s?(?P<g>4318|4098|32902), device: (?P<h>\d{2,5})\b|"
     r"deviceId\":(?P<j>\d{2,5}),[^{}]{0,200}vendorId\":(?P<i>4318|4098|32902)\b",
     re.I,
@@ -145,7 +146,7 @@ def _label(line: int, head: str, value: str, numbers: tuple[int, ...] = ()) -> I
 
 def _ids(number: int, line: str) -> Iterator[Label]:
     """Yield pairs of PCI ids, such as ``10de:1b80``."""
-    if not any(word in line for word in ("VEN_", "pci:v", "endor", "ENDOR")):
+    if not any(word in line for word in ("VEN_", "pci:v", "endor", "ENDOR", "PCI")):
         return
     for match in _IDS.finditer(line[:1000]):
         parts = [part for part in match.groups() if part]

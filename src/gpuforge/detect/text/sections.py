@@ -29,7 +29,7 @@ _ASKED = re.compile(
     r"^[^:=]{1,40}[:=]\s*(?=(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d (?:VGA|3D|Display) )"
 )
 # A line between grave accents, on its own or in a list.
-_MARKED = re.compile(r"^\s*(?:\d{1,2}\.\s+|[-*]\s+)?`(?!`)([^`]{20,})(?:`.*)?$")
+_MARKED = re.compile(r"^\s*(?:\d{1,2}\.\s+|[-*]\s+)?`(?!`)([^`]{20,})(?:`(?!\s?[:=]).*)?$")
 # A prompt or a heading of Markdown ends an output.
 _END = re.compile(r"^\s*([\w.@~:/\\ \[\]()-]{0,80}[$%➜❯] \S|#{1,6} \S|PS [A-Z]:\\|- \[[ x]\] )")
 # Punctuation of Chinese and Japanese.

@@ -18,11 +18,11 @@ from gpuforge.detect.text.drivers import (
     BESIDE,
     KERNEL_DRIVER,
     OF_DRIVER,
-    amd_package,
     kernel_driver,
     makers_by_driver,
     nvidia_driver,
     paired_makers,
+    told_drivers,
 )
 from gpuforge.detect.text.labels import Label, labels_of, told_lines
 from gpuforge.detect.text.mentions import PRODUCTS_AT_MOST, SURE, Mention, mentions_in
@@ -49,6 +49,11 @@ _LIBRARIES: tuple[tuple[str, Vendor], ...] = (
     (r"\b(xpu|oneapi)\b", "intel"),
 )
 _NUMBERED = re.compile(r"(?:^|[<\[#\s(])(\d{1,2})[:\]>)]\s*$")
+_TARGET = re.compile(r"(?<![a-z])gfx(?!000)\d{3,4}(?!\w)", re.I)
+# A GPU that is part of a processor or a board, right before its target.
+_SHARES = re.compile(
+    r"\b(?:igpu|apu|integrated|on-?board|built-?in)(?: gpu| graphics)?\W{1,3}$", re.I
+)
 _BY_PATH = re.compile(r"/by-path/pci-([0-9a-f:.]{12})-(?:card|render)")
 _MEMORY = re.compile(r"\b(\d{1,3}) ?G(?:i?B|o)?\b", re.I)
 
@@ -60,13 +65,14 @@ def read(text: str, route: str, seen: Seen) -> None:
         found.take(label)
     found.drop_families()
     _add_mentions(text, found)
+    _add_targets(text, found)
     text = "\n".join(line[:LINE_LIMIT] for line in told_lines(text)).replace("**", "")
     if len(found.devices) == 1:
         _tell_the_only(found.devices[0], text)
-    package = amd_package(text)
-    radeons = [one for one in found.devices if one.vendor == "amd"]
-    if package and radeons:
-        radeons[0].said.setdefault("driver", package[0])
+    versions = told_drivers(text)
+    for device in found.devices:
+        if device.vendor in versions and device.vendor != "nvidia":
+            device.said.setdefault("driver", versions[device.vendor])
     makers = {one.vendor for one in found.devices}
     for maker in paired_makers(text):
         if maker not in makers:
@@ -79,7 +85,7 @@ def read(text: str, route: str, seen: Seen) -> None:
                 Sighting(device.vendor, told, finished(device), device.trust)
             ] * device.count
     if all(one.vendor != "amd" for one in seen.sightings):
-        targets = _targets(text)
+        targets = list(dict.fromkeys(target for target, _ in _targets(text)))
         seen.sightings += [
             Sighting("amd", "labels", {"architecture": one}, DOUBT)
             for one in (targets if len(targets) <= PRODUCTS_AT_MOST else ())
@@ -87,7 +93,7 @@ def read(text: str, route: str, seen: Seen) -> None:
     if any(one.vendor == "apple" for one in seen.sightings):
         seen.host.setdefault("platform", "macos")
     amd = any(one.vendor == "amd" for one in seen.sightings)
-    for maker, facts in _of_all(text, found, package, amd=amd):
+    for maker, facts in _of_all(text, found, versions, amd=amd):
         seen.sightings.append(Sighting(maker, "labels", facts, HEARSAY, everywhere=True))
 
 
@@ -125,23 +131,44 @@ def _tell_the_only(device: ToldDevice, text: str) -> None:
         device.said.setdefault("total", f"{sizes.pop()} GB")
 
 
-def _targets(text: str) -> list[str]:
-    """Return the AMD targets that the machine has according to a text, such as gfx1030."""
+def _add_targets(text: str, found: _Devices) -> None:
+    """Add AMD GPUs that a text names only by their target, such as "iGPU (gfx1036)"."""
+    radeons = [one for one in found.devices if one.vendor == "amd"]
+    for target, before in _targets(text):
+        named = next((one for one in radeons if _ends_with_name(before, one)), None)
+        if named:
+            named.said["gfx"] = target
+        elif _SHARES.search(before):
+            same = (one for one in radeons if gfx(one.said.get("gfx", "")) == target)
+            shared = next(same, None) or ToldDevice("amd", 0)
+            if shared not in radeons:
+                found.devices.append(shared)
+                radeons.append(shared)
+            shared.said |= {"gfx": target} | ({} if shared.facts else {"kind": "igpu"})
+
+
+def _ends_with_name(words: str, device: ToldDevice) -> bool:
+    name = str(device.facts.get("name", "")).lower()
+    return bool(name) and re.sub(r"[\s(,:/\[-]+$", "", words.lower()).endswith(name)
+
+
+def _targets(text: str) -> list[tuple[str, str]]:
+    """Return the AMD targets that the machine has, such as gfx1030, and the words before each."""
     found = [
-        gfx(match[0])
+        (gfx(match[0]), line[max(0, match.start() - 40) : match.start()])
         for line in text.splitlines()
-        for match in re.finditer(r"(?<![a-z])gfx(?!000)\d{3,4}(?!\w)", line, re.I)
+        for match in _TARGET.finditer(line)
         if evidence_of("gpu", line, *match.span()).score >= 0
     ]
-    return list(dict.fromkeys(one for one in found if one))
+    return [(target, before) for target, before in found if target]
 
 
 def _of_all(
-    text: str, found: _Devices, package: tuple[str, bool] | None, *, amd: bool
+    text: str, found: _Devices, versions: dict[Vendor, str], *, amd: bool
 ) -> Iterator[tuple[Vendor, Facts]]:
     """Yield facts for all GPUs of a maker, and makers that appear without a GPU's name."""
-    if package and (package[1] or amd) and not found.devices:
-        yield "amd", {"driver": Driver("amd", package[0])}
+    if "amd" in versions and amd and not found.devices:
+        yield "amd", {"driver": Driver("amd", versions["amd"])}
     bound = KERNEL_DRIVER.match(found.driver_words())
     module = bound[1].lower() if bound else kernel_driver(text)
     maker = pci_ids.vendor_of(pci_ids.maker_of_driver(module)) if module else None
@@ -152,6 +179,7 @@ def _of_all(
     for maker in makers_by_driver(text):
         yield maker, {}
     driver, sure = nvidia_driver(text, found.driver)
+    driver = driver or versions.get("nvidia", "")
     if driver and (sure or any(one.vendor == "nvidia" for one in found.devices)):
         yield "nvidia", {"driver": Driver("nvidia", driver)}
 
@@ -249,7 +277,11 @@ class _Devices:
             return True
         if (
             form("clauses", "software").search(value)
-            or (asked and form("clauses", "none").match(value) and not products_in(value))
+            or (
+                asked
+                and form("clauses", "none").match(value)
+                and not products_in(value, asked=True)
+            )
             or _GONE.match(value)
         ):
             return asked
@@ -272,6 +304,9 @@ class _Devices:
             for device in devices:
                 device.line = label.line
                 device.said = said | device.said
+        if not products and "name" in label.facts and len(label.numbers) == 1:
+            self._block = self._numbered(label.numbers[0], None, label.line)
+            self._current = [self._block]  # its maker and product may follow
         return bool(products)
 
     def _tell(self, fact: str, label: Label) -> None:
