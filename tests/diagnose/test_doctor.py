@@ -192,7 +192,7 @@ def test_framework_is_imported_in_its_own_process(
     environment: Environment, tmp_path: Path, code: str, state: str, cause: str
 ) -> None:
     environment.add(make_wheel(tmp_path, "torch", "2.9.0", files={"torch/__init__.py": code}))
-    findings = gf.diagnose("framework_imports").findings
+    findings = gf.diagnose("package_imports").findings
     of_torch = [f for f in findings if "torch" in f.message]
     assert [(f.state, f.cause) for f in of_torch] == [(state, cause)]
 
@@ -205,13 +205,14 @@ def test_deep_imports_every_package(environment: Environment, tmp_path: Path) ->
         "ender": "import os; os._exit(3)",
         "frames": warns,
         "talker": "print('hello')",
+        "extra": "import graphviz_of_nobody",
     }.items():
         environment.add(make_wheel(tmp_path, name, "1.0", files={f"{name}/__init__.py": code}))
     findings = gf.diagnose(deep=True, skip=["package_index"]).findings
-    found = {f.message: f for f in findings if f.check == "framework_imports"}
+    found = {f.message: f for f in findings if f.check == "package_imports"}
     states = {
         name: [f.state for message, f in found.items() if name in message]
-        for name in ("attrdict", "ender", "frames", "talker")
+        for name in ("attrdict", "ender", "frames", "talker", "extra")
     }
     assert states == {
         "attrdict": ["error"],
@@ -225,7 +226,7 @@ def test_deep_imports_every_package(environment: Environment, tmp_path: Path) ->
 def test_slow_and_network_checks_say_that_they_did_not_run() -> None:
     skipped = {f.check: f.message for f in gf.diagnose().having("skipped")}
     assert "--network" in skipped["package_index"]
-    assert "framework_imports" in skipped["framework_imports"]
+    assert "package_imports" in skipped["package_imports"]
 
 
 def test_index_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Generator, Iterator
 
@@ -20,15 +21,24 @@ IMPORT_SECONDS = 60.0
 MODULES = {"numpy": "numpy", "torch": "torch", "torchvision": "torchvision", "jax": "jax",
            "tensorflow": "tensorflow", "numba": "numba.cuda", "triton": "triton",
            "xformers": "xformers", "bitsandbytes": "bitsandbytes", "mlx": "mlx.core"}  # fmt: skip
+# Modules that Python 3.12 and 3.13 (PEP 594) and setuptools 82 no longer have.
+REMOVED = frozenset(
+    "aifc asynchat asyncore audioop cgi cgitb chunk crypt distutils imghdr imp lib2to3 mailcap"
+    " msilib nis nntplib ossaudiodev pipes pkg_resources smtpd sndhdr spwd sunau telnetlib uu"
+    " xdrlib".split()
+)
+_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|NotFound)\b")
+_NOT_FOUND = re.compile(r"No module named '?(\w+)")
 # Imports modules one after the other. Prints a JSON array before each one, and for what goes wrong.
 _IMPORT_ALL = """
 import importlib, json, os, sys, traceback, warnings
+LATER = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, SyntaxWarning)
 report = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 def write(*event):
     print(json.dumps(event), file=report, flush=True)
 def warn(message, category, *rest):
-    if "version" in str(message) and issubclass(category, UserWarning):
+    if "version" in str(message) and not issubclass(category, LATER):
         write(name, "warns", str(message))
 warnings.simplefilter("default")
 warnings.showwarning = warn
@@ -55,17 +65,18 @@ def check(site: Site) -> Iterator[Finding]:
     for module in (*wanted, *failed):
         # -P: a file of that name in the current folder is the finding of another check.
         argv = [str(site.environment.python), "-P", "-W", "default", "-c", f"import {module}"]
-        yield _judge(module, site.probe.run(argv, timeout=IMPORT_SECONDS))
+        yield _judge(site, module, site.probe.run(argv, timeout=IMPORT_SECONDS))
     if count := len(others) - len(failed):
         yield Finding("ok", f"{count} other modules can be imported")
 
 
 def _modules(site: Site) -> list[str]:
-    """Return the modules of all packages; of a package with a module of its name, that one only."""
+    """Return what to import: the module with the name of its package, or all of it, and scripts."""
     found = dict[str, None]()
     for one in site.distributions:
         names = [n for n in one.import_names if not n.startswith(("_", "test", "conftest"))]
         found |= dict.fromkeys([n for n in names if normalised(n) == one.name] or names)
+        found |= dict.fromkeys(one.script_modules)
     return list(found)
 
 
@@ -92,23 +103,39 @@ def _import_all(site: Site, modules: list[str]) -> Generator[Finding, None, list
     return failed
 
 
-def _judge(module: str, output: object) -> Finding:
+def _judge(site: Site, module: str, output: object) -> Finding:
     if isinstance(output, Failed):
         return Finding("unknown", f"import {module}: {output.reason}")
     if not isinstance(output, Output):
         return Finding("unknown", f"the import of {module} could not be tested")
     from gpuforge.diagnose.explanation import explain
 
-    last = tuple(output.stderr.strip().splitlines()[-3:])
+    lines = output.stderr.strip().splitlines()
+    last = tuple(lines[-3:])
     if output.status < 0:
         name = signal.Signals(-output.status).name
         cause = explain(f"{output.stderr}\n{name}").cause
         message = f"import {module} crashed with {name}"
         return Finding("crashed", message, cause.cause if cause else "", last)
-    cause = explain(output.stderr).cause
     if output.status == 0:
         return Finding("ok", f"{module} can be imported")
-    if cause is None:
-        return Finding("error", f"{module} cannot be imported", "", last)
-    message = f"{module} cannot be imported: {cause.title}"
-    return of_cause(cause.cause, "error", message, evidence=last)
+    cause = explain(output.stderr).cause
+    if cause is not None:
+        message = f"{module} cannot be imported: {cause.title}"
+        return of_cause(cause.cause, "error", message, evidence=last)
+    if (missing := _optional(site, output.stderr)) and module not in MODULES:
+        return Finding("skipped", f"{module} needs {missing}, which is not installed")
+    errors = [line for line in lines if _ERROR.match(line)]
+    reason = errors[-1] if errors else f"exit status {output.status}"
+    return Finding("error", f"{module} cannot be imported: {reason}", "", last)
+
+
+def _optional(site: Site, text: str) -> str:
+    """Return the module that an import did not find, if no package that is installed has it.
+
+    Whether a package lacks what it requires is another check's finding.
+    """
+    found = _NOT_FOUND.search(text)
+    name = found[1] if found else ""
+    installed = {one for package in site.distributions for one in package.import_names}
+    return "" if name in installed or name in REMOVED else name
