@@ -23,8 +23,7 @@ NO_CARD = Absent("no card of i915 or xe is shown at this PCI address")
 NO_MEMORY = Absent("i915 and xe show device memory of single processes only")
 NO_TRAFFIC = Absent("i915 and xe count no PCIe traffic")
 NO_ERRORS = Absent("i915 and xe show no memory errors in files")
-# Folder of a GT, then its files: clock, highest clock, idle milliseconds, prefix of the throttle
-# reasons; for new and old i915, and for xe.
+# A GT's folder and files: clock, highest clock, idle ms, throttle prefix; new and old i915, xe.
 _GTS = (
     ("gt/gt0", "rps_act_freq_mhz", "rps_RP0_freq_mhz", "rc6_residency_ms", "throttle_"),
     ("", "gt_act_freq_mhz", "gt_RP0_freq_mhz", "power/rc6_residency_ms", "gt/gt0/throttle_"),
