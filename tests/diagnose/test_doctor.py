@@ -219,6 +219,7 @@ def test_deep_imports_every_package(environment: Environment, tmp_path: Path) ->
         "ender": ["error"],
         "frames": ["warning"],
         "talker": [],
+        "extra": ["skipped"],
     }
     assert any(f.cause == "python_version_unsupported" for f in found.values())
 

@@ -373,7 +373,7 @@ class TestBlocks:
         with pytest.raises(WorkloadError, match="make no grid"):
             cluster.map_blocks(lambda b: b.reshape(2, -1), x)
         unknown = x[x > 0]
-        with pytest.raises(WorkloadError, match="not known yet"):
+        with pytest.raises(WorkloadError, match="is unknown, or differs"):
             cluster.map_blocks(np.sqrt, unknown)
 
 
@@ -509,8 +509,8 @@ class TestTrouble:
     @pytest.mark.parametrize(
         ("arguments", "text"),
         [
-            (((), {}), "takes one of"),
-            ((("tcp://x:1",), {"local": 2}), "takes one of"),
+            (((), {}), "takes an address, a Dask cluster"),
+            ((("tcp://x:1",), {"local": 2}), "takes an address, a Dask cluster"),
             (((), {"local": 0}), "local=0"),
             (((), {"local": True}), "local=True"),
             (((), {"adaptive": (3, 1)}), "adaptive="),

@@ -100,7 +100,7 @@ class TestOneCall:
 
     @pytest.mark.parametrize("timeout", [-1, float("nan")])
     def test_a_timeout_that_means_nothing(self, timeout: float) -> None:
-        with pytest.raises(InvalidSettings, match="is not a number of seconds"):
+        with pytest.raises(InvalidSettings, match="is not a non-negative number of seconds"):
             call_isolated(add, (1,), timeout=timeout)
 
     def test_an_idle_worker_that_died_is_replaced(self) -> None:
@@ -146,7 +146,7 @@ class TestWhatCannotBeSent:
         assert "inside the function" in raised.value.hint
 
     def test_a_result(self) -> None:
-        with pytest.raises(WorkloadError, match=r"returned what cannot be sent .*lock"):
+        with pytest.raises(WorkloadError, match=r"returned something that cannot be sent .*lock"):
             call_isolated(threading.Lock)
 
     def test_a_lambda_without_cloudpickle(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -323,7 +323,7 @@ def test_the_summary_says_what_was_done(torch: Any, monkeypatch: pytest.MonkeyPa
         spinning = {"too_late": ["numpy"], "reason": "other threads were running"}
         assert "other threads" not in notes(**spinning)  # no other library is open yet
         held.find("torch")
-        assert "started the BLAS threads of numpy anew" in notes(restarted=["numpy"])
+        assert "restarted the BLAS threads of numpy" in notes(restarted=["numpy"])
         text = notes(**spinning, limited_calls=3)
     assert "take cores from other backends: other threads were running" in text
     assert "3 short NumPy calls ran with one BLAS thread" in text

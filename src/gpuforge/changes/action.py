@@ -31,17 +31,9 @@ class Action(Protocol):
         """Return why the action would be unsafe; empty if it is safe."""
 
     def perform(self, holding: tuple[int, ...] = ()) -> None:
-        """Make the change.
+        """Make the change, or raise `PlanRefused` or `OSError`.
 
-        Parameters
-        ----------
-        holding
-            File descriptors that every process started here inherits and keeps open.
-
-        Raises
-        ------
-        PlanRefused, OSError
-            If the change fails.
+        Every process that is started here inherits the file descriptors in `holding`.
         """
 
 

@@ -92,8 +92,7 @@ def _keep_state(plan: Plan) -> UndoRecord:
     record_id, kept = new_id(), list[tuple[Path, Path]]()
     needed: dict[Path, int] = {}
     for path in dict.fromkeys(p.absolute() for action in plan.actions for p in action.touches):
-        # An environment is saved inside itself, where hard links work. Anything else may be removed
-        # as a whole, so it is saved elsewhere.
+        # Hard links work inside an environment; anything else may be removed as a whole.
         inside = (path / "pyvenv.cfg").exists() or (path / "conda-meta").is_dir()
         home = path / STORE if inside else records_folder()
         kept.append((path, home / record_id / "kept" / str(len(kept))))

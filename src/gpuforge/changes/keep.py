@@ -1,8 +1,7 @@
 """Saving files as they are, and restoring them exactly.
 
-Large files are saved as hard links, which take no space: package tools replace such files and never
-write into them. Small files are copied, because some of them are edited in place (``.pth`` files,
-scripts).
+Large files are saved as hard links, which take no space: package tools replace them and never write
+into them. Small files are copied, as some are edited in place (``.pth`` files, scripts).
 """
 
 from __future__ import annotations
@@ -63,8 +62,7 @@ def put_back(target: Path, store: Path) -> None:
 def fingerprint(path: Path, store: Path) -> str:
     """Return a hash of the differences between `path` and its saved copy in `store`.
 
-    ``__pycache__`` is ignored. Files that are hard links to the saved ones, or have the same
-    content, add nothing to the hash.
+    ``__pycache__`` and files that equal the saved ones do not count.
     """
     kept = store / "kept"
     digest = hashlib.sha256()

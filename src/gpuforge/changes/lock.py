@@ -18,8 +18,7 @@ _STEP_SECONDS = 0.05
 def change_lock() -> Iterator[int]:
     """Hold this user's lock on changes, and yield its file descriptor.
 
-    A child process that inherits the descriptor holds the lock as well: the lock is released once
-    all of them have ended.
+    Child processes that inherit the descriptor hold the lock until they end.
 
     Raises
     ------

@@ -95,8 +95,7 @@ def _call(command: ModuleType, name: str, argv: list[str]) -> int:
 def _open_log(*, verbose: bool, strict: bool) -> None:
     """Open the log according to the settings, and report settings that were ignored.
 
-    Invalid settings do not raise here but in the commands that use them, so that the commands that
-    correct them can run.
+    Invalid settings raise in the commands that use them, so that others can correct them.
     """
     from gpuforge import log, settings
 

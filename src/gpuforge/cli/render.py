@@ -16,9 +16,7 @@ _ASCII = str.maketrans({"µ": "u", "×": "x", "°": "deg ", "→": "->", "…": 
 
 
 def data(text: str, *, utf8: bool = False) -> None:
-    """Print the requested data to stdout.
-
-    Characters that stdout cannot encode are replaced, or with `utf8` stdout is switched to UTF-8.
+    """Print to stdout, which `utf8` switches to UTF-8; characters it cannot encode are replaced.
 
     Raises
     ------

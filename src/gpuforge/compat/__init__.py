@@ -1,6 +1,5 @@
 """Compatibility of framework builds with drivers, compute capabilities, Pythons and platforms.
 
-The facts are in TOML tables, and pure functions answer questions about them; nothing here reads the
-machine. Each entry names its ``source`` and the day it was ``checked``. What the tables do not say
-is None, never a guess.
+Pure functions over TOML tables; nothing here reads the machine. Each entry names its ``source`` and
+the day it was ``checked``. What the tables do not say is None, never a guess.
 """

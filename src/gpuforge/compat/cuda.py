@@ -33,9 +33,8 @@ def minimum_driver(major: int, kind: DriverKind = "linux") -> str | None:
 def driver_kind(driver: str | None, system: DriverKind) -> DriverKind:
     """Return which system's version numbers a driver uses.
 
-    A version of two parts is a Windows driver, which is also what WSL shows. Some Linux drivers
-    have two parts, too; the minimum versions for Windows are higher, so this never overestimates
-    what they support.
+    A version of two parts counts as a Windows driver, also under WSL. Some Linux drivers have two
+    parts too; the minimum versions for Windows are higher, so they are never overestimated.
     """
     return "windows" if driver and driver.count(".") == 1 else system
 
@@ -59,8 +58,7 @@ def majors(driver: str, kind: DriverKind = "linux") -> tuple[int, ...]:
 def newest_toolkit(driver: str, kind: DriverKind = "linux") -> str | None:
     """Return the newest CUDA whose bundled driver is not newer than `driver`.
 
-    Conda calls this ``__cuda``; it limits the PTX that the driver can compile. None if `driver` is
-    older than all drivers in the tables.
+    Conda calls this ``__cuda``; it limits the PTX that can be compiled. None for older drivers.
     """
     fitting = [
         entry["cuda"]
@@ -104,8 +102,7 @@ def serving_code(
     Parameters
     ----------
     codes
-        The capabilities compiled into the build; the driver can compile ``"9.0+PTX"`` for newer
-        devices.
+        The capabilities of the build; the driver compiles ``"9.0+PTX"`` for newer devices.
     toolkit
         The newest CUDA whose PTX the driver can compile (`newest_toolkit`).
     """

@@ -2,8 +2,7 @@
 
 A clue of a known error is a text that must occur in the log, a regular expression for that line,
 and conditions on the rest of the log and the machine. The clues of a cause are combined as
-independent evidence. A cause that is a consequence of another one found, or less precise, yields to
-it.
+independent evidence. A consequence of another cause found, or a less precise one, yields to it.
 """
 
 from __future__ import annotations

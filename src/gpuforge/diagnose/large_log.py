@@ -20,9 +20,8 @@ _FAULT = tuple(
 def reduced(text: str) -> str:
     """Return the informative lines of a large log; line numbers do not change.
 
-    Binary data is removed, and of lines that differ only in digits the first and the last are kept.
-    If the rest is still large, its beginning and end are kept, and lines in between that mention a
-    fault.
+    Binary data is removed; of lines that differ only in digits the first and the last are kept. If
+    that is not enough, only the two ends and lines that mention a fault are kept.
     """
     lines = _without_binary(text.encode("utf-8", "replace")).rsplit(b"\n", MANY_LINES)
     passed = lines[0].count(b"\n")

@@ -70,8 +70,7 @@ def recommend(
 ) -> Recommendation:
     """Return the best profile for a machine, and its plan.
 
-    Among the profiles whose minimum memory is met, the best fit wins; among equal fits, the most
-    demanding profile.
+    Of the profiles whose minimum memory is met, the best fit wins, then the most demanding one.
 
     Parameters
     ----------

@@ -113,10 +113,7 @@ def _fill(
 def _resolve_both(
     installer: Installer, folder: Path, plan: Plan, sources: Sources
 ) -> tuple[dict[str, str], str]:
-    """Resolve a plan together with gpuforge's own requirements if possible.
-
-    Return the packages, and why gpuforge's requirements are not included; empty if they are.
-    """
+    """Return the packages, and why gpuforge's requirements are missing (empty if they are not)."""
     without = itself.obstacle(plan.build, plan.target.python)
     if not without:
         needs = (Package(text, "gpuforge itself needs it") for text in itself.requirements())

@@ -1,8 +1,7 @@
 """A script that runs in an environment's Python and checks that its framework works.
 
-gpuforge may not be installed there: the source of this file is passed to the interpreter, so it
-imports only the standard library and, in its checks, the framework and NumPy. It prints one JSON
-document.
+gpuforge may not be installed there: the interpreter gets the source of this file, which imports
+only the standard library and, in its checks, the framework and NumPy. It prints one JSON document.
 """
 
 from __future__ import annotations

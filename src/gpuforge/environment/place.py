@@ -1,9 +1,8 @@
 """The folder of a new environment: never incomplete under its final name.
 
-The environment is built next to its final folder, under a name of the same length, and is renamed
-once it is complete. Before that, the path is patched in scripts and other files that contain it; as
-both paths have the same length, this is safe for text and binary files alike
-(docs/decisions/0008-how-environments-are-built.md).
+The environment is built next to its final folder, under a name of the same length, and renamed once
+it is complete. Before that, the path is patched in the files that contain it; as its length stays
+the same, this is safe for binary files too (docs/decisions/0008-how-environments-are-built.md).
 """
 
 from __future__ import annotations
@@ -22,9 +21,8 @@ from gpuforge.errors import PlanRefused
 from gpuforge.probe.live import process_lives
 
 _MARK = ".gpuforge-unfinished"
-# Characters that replace the first one of the name during the build; several, because the names of
-# two environments may differ in their first character only.
-_FIRST_CHARACTERS = "~_+=@%,-"
+# Initials of the name during the build; two environments' names may differ in nothing else.
+_INITIALS = "~_+=@%,-"
 # Larger files are libraries; conda records the ones into which it wrote the path.
 _PATCH_LIMIT_BYTES = 2**20
 
@@ -52,8 +50,7 @@ class Place:
         Raises
         ------
         PlanRefused
-            If the folder is not an environment or may not be overwritten, or another process is
-            building there.
+            If the folder may not be overwritten, or another process is building there.
         """
         self._recover()
         if self.path.is_symlink() or (self.path.exists() and not is_environment(self.path)):
@@ -104,9 +101,7 @@ class Place:
     def _names(self) -> list[Path]:
         """Return the possible staging folders, whose names are as long as the final one."""
         name = self.path.name
-        return [
-            self.path.with_name(first + name[1:]) for first in _FIRST_CHARACTERS if first != name[0]
-        ]
+        return [self.path.with_name(first + name[1:]) for first in _INITIALS if first != name[0]]
 
     def _take_staging(self) -> Path:
         """Create the staging folder under a name that no run for another environment uses."""
@@ -169,8 +164,7 @@ def _owner(staging: Path) -> tuple[str, str]:
 def _small_files(home: Path) -> Iterator[Path]:
     """Yield the small files that may contain the path of the environment, except modules.
 
-    Modules locate files relative to themselves; in site-packages only ``.pth`` and ``.egg-link``
-    files contain paths.
+    In site-packages, only ``.pth`` and ``.egg-link`` files contain paths.
     """
     for folder, folders, files in os.walk(home):
         inside = Path(folder).name == "site-packages"

@@ -1,8 +1,7 @@
 """Environment profiles: named sets of packages, one TOML file each.
 
-The shipped ones are in ``profiles/``. Users can add or override profiles in their configuration
-folder (``gpuforge/profiles``) or in a project (``.gpuforge/profiles``), and a profile can extend
-another.
+The shipped ones are in ``profiles/``. Users can add, override and extend them in the configuration
+folder (``gpuforge/profiles``) or in a project (``.gpuforge/profiles``).
 """
 
 from __future__ import annotations

@@ -33,9 +33,7 @@ def refresh_releases(cache: Path, today: date, *, index: str = "") -> dict[str, 
     Raises
     ------
     EnvironmentMismatch
-        If a query fails.
-    PlanRefused
-        If the answers cannot be cached.
+        If a query fails; `PlanRefused` if the answers cannot be cached.
     """
     from gpuforge.environment.failure import explain_failure
     from gpuforge.environment.process import run_lines

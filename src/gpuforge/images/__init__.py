@@ -1,8 +1,7 @@
 """Image pipelines over stacks of images: NumPy code that is placed where it finishes first.
 
-A stack is an array of images of equal shape: (images, height, width) or (images, height, width,
-channels). Each step gives the same result for each image as the function of scikit-image, NumPy or
-SciPy that its docstring names.
+A stack has the shape (images, height, width) or (images, height, width, channels). For each image,
+a step gives the result of the scikit-image, NumPy or SciPy function that its docstring names.
 """
 
 from gpuforge.images.intensity import Equalize, Grayscale, Normalize, Rescale, Threshold

@@ -105,7 +105,6 @@ class TorchModel:
         elif tensor.dtype is torch.bfloat16:  # NumPy has no bfloat16
             tensor = tensor.float()
         host: np.ndarray[Any, Any] = tensor.cpu().numpy()
-        # On the CPU the array may share the memory of a parameter.
         return host.copy() if self.device.type == "cpu" else host
 
     def release(self) -> None:

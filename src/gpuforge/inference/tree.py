@@ -71,8 +71,7 @@ def padded(value: Any, size: int) -> Any:
 def difference(expected: Any, found: Any) -> float:
     """Return the largest difference relative to the largest magnitude of each expected array.
 
-    Infinite if structures, shapes, dtypes or integers differ, or NaN and infinities are at other
-    places.
+    Infinite if structures, shapes, dtypes, integers or the places of NaN and infinities differ.
     """
     left, right = list(leaves(expected)), list(leaves(found))
     if len(left) != len(right):

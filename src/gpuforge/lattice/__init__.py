@@ -1,6 +1,4 @@
-"""The catalytic lattice: a grid graph with an integer at each node.
-
-It is built on gpuforge's public API only.
+"""The catalytic lattice, a grid graph with integers at its nodes, built on the public API only.
 
 ::
 

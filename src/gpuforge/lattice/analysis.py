@@ -107,10 +107,9 @@ class Analysis:
 def closed_form(shape: Shape) -> Analysis:
     """Return the analysis of a grid without removed nodes, by closed forms.
 
-    A node with k coordinates that are not at an end of an axis has ``dimensions + k`` neighbours.
-    The eigenvalues of a product of graphs are the sums of the factors' eigenvalues (Fiedler 1973),
-    and those of a path of n nodes are ``2 - 2 cos(pi k / n)``. The connectivity of a product of
-    paths is its smallest degree.
+    A node with k coordinates inside their axes has ``dimensions + k`` neighbours. Eigenvalues of a
+    product of graphs are sums of its factors' (Fiedler 1973), those of a path of n nodes are
+    ``2 - 2 cos(pi k / n)``. The connectivity of a product of paths is its smallest degree.
     """
     d, n = shape.dimensions, shape.size
     degrees = {d + k: comb(d, k) * 2 ** (d - k) * (n - 2) ** k for k in range(d + 1)}

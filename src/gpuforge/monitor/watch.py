@@ -79,8 +79,7 @@ class Watch:
         series = self._series.setdefault(who, {})
         for name, value in values.items():
             if name not in series:
-                # A condition that is new was 0 before. The same holds for errors, and also in the
-                # first sample, because they are counted from the start.
+                # A new condition was 0 before; so were errors, which count from the start.
                 before = self.moments or ([moment] if name.startswith("xids:") else ())
                 series[name] = deque((at, 0.0) for at in before if ":" in name)
             if math.isfinite(value):

@@ -65,10 +65,7 @@ class Probe(Protocol):
     def run(
         self, argv: Sequence[str], *, timeout: float = DEFAULT_TIMEOUT_SECONDS
     ) -> Reading[Output]:
-        """Run a program for at most `timeout` seconds; kill it over `OUTPUT_LIMIT_BYTES` a stream.
-
-        A program that is not installed is `Absent`; one that cannot start or times out, `Failed`.
-        """
+        """Run a program for at most `timeout` seconds and `OUTPUT_LIMIT_BYTES` a stream."""
 
     def recorded(self, program: str) -> tuple[Reading[Output], ...] | None:
         """Return all recorded outputs of `program`; None if this probe runs programs instead.

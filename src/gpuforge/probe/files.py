@@ -15,10 +15,7 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def read(path: str | Path, shown: str) -> Reading[bytes]:
-    """Return the content of a regular file; other files are `Failed`.
-
-    Reading a pipe or device could block or never end. `shown` is the file's name in messages.
-    """
+    """Return the content of a regular file, named `shown` in messages; a pipe could block."""
     try:
         # `open` would take twice as long, and doctor reads four small files for each package.
         file = os.open(path, _FLAGS)
@@ -60,10 +57,7 @@ def decoded(content: Reading[bytes]) -> Reading[str]:
 
 
 def text_of(content: bytes) -> str:
-    """Decode bytes as UTF-8, or as UTF-16 with or without a byte order mark (Windows tools).
-
-    Line endings become ``\\n``.
-    """
+    """Decode UTF-8, or UTF-16 with or without a byte order mark; line endings become ``\\n``."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         text = content.decode("utf-16", "replace")
     elif content[1:2] == b"\0" != content[:1] and content[3:4] == b"\0":

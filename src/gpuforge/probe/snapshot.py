@@ -183,10 +183,7 @@ def _endings(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def _recorded_outputs(folder: Path) -> dict[str, Path]:
-    """Return the recorded outputs in `folder` by file name.
-
-    Symbolic links are ignored, because they could lead out of the folder.
-    """
+    """Return the recorded outputs in `folder` by file name; symbolic links could lead outside."""
     try:
         found = list(folder.iterdir())
         problem = "" if found else "it is empty"

@@ -202,10 +202,7 @@ class _Gpu:
         return tuple(reason for bit, reason in _REASONS.items() if mask & bit)
 
     def _traffic(self) -> tuple[Reading[float], Reading[float], str]:
-        """Return bytes per second sent and received, and how they were measured.
-
-        Counters are used where the driver has them, else NVML's average over 20 ms.
-        """
+        """Return bytes/s sent and received from counters, else NVML's 20 ms average, and which."""
         found = self._query("nvmlDeviceGetFieldValues", [_SENT, _RECEIVED])
         if isinstance(found, Failed):
             return found, found, ""

@@ -15,7 +15,7 @@ from gpuforge import registry
 
 # The score from which a name counts, and that from which it counts if nothing else does.
 THERE, PERHAPS = 3, 1
-# How many characters before a name and after it count as next to it.
+# Characters before a name that count as near it (half as many after it); size of a short line.
 CLAUSE, SHORT_LINE = 60, 160
 
 

@@ -161,7 +161,7 @@ def _signs_in(folded: str) -> tuple[_Sign, ...]:
 
 
 def _recognised(line: str, signs: tuple[_Sign, ...]) -> tuple[str, bool, bool]:
-    """Return a line's program or ``""``, whether it starts an output, and whether it ends one."""
+    """Return a line's program or ``""``, whether it starts an output, and the sign's `alone`."""
     folded = line.lower()
     for sign in signs:
         if sign.fits(line, folded):

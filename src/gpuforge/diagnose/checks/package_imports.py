@@ -66,7 +66,8 @@ def check(site: Site) -> Iterator[Finding]:
         # -P: a file of that name in the current folder is the finding of another check.
         argv = [str(site.environment.python), "-P", "-W", "default", "-c", f"import {module}"]
         yield _judge(site, module, site.probe.run(argv, timeout=IMPORT_SECONDS))
-    if count := len(others) - len(failed):
+    count = len(others) - len(failed)
+    if count or not (wanted or failed):
         yield Finding("ok", f"{count} other modules can be imported")
 
 

@@ -44,8 +44,7 @@ _GENERATED_FOR = re.compile(r"Protobuf Python Version: (\S+)")
 # How much of a package's compiled modules is searched for the NumPy that they were compiled for,
 # smallest modules first; more if this check is named.
 SCANNED_BYTES, SCANNED_BYTES_IF_ASKED = 12 * 2**20, 24 * 2**20
-# A package that requires NumPy 2 was compiled for it; one that requires NumPy only for an extra
-# usually does not use its ABI.
+# A package that requires NumPy 2 was compiled for it; an extra's requirement tells nothing.
 _MAY_BE_OLD = re.compile(r"numpy\b(?!.*\bextra\b)(?![^;]*>=?\s*[2-9])")
 # Wheels keep bundled libraries of other projects in "NAME.libs".
 _MODULE = re.compile(r"^(?!.*\.libs/).*\.(?:so|pyd)$")

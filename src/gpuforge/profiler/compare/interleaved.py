@@ -96,8 +96,7 @@ def compare(
     Parameters
     ----------
     base, new
-        The callables to compare. Each must return only when its work is done, so synchronize
-        devices inside.
+        The callables to compare. Each must return only when its work is done, on devices too.
     seconds
         The time limit; at least one round is measured.
     minimal

@@ -153,8 +153,7 @@ def span_columns(
 ) -> dict[str, Any]:
     """Return the spans of the timeline by lane, with their times in units of ``unit`` nanoseconds.
 
-    ``gap`` is the time since the start of the previous span; ``size`` has the number of spans of
-    each lane.
+    ``gap`` is the time since the previous span's start; ``size``, the number of spans per lane.
     """
     spans = profile.spans
     everything = map(Bar._make, zip(

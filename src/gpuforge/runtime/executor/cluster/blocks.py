@@ -44,7 +44,7 @@ def _found_out(
     shapes = list(product(*sizes))
     if len(shapes) > MOST_SHAPES or not all(isinstance(n, int) for axis in sizes for n in axis):
         raise WorkloadError(
-            f"the arrays have blocks of {len(shapes)} shapes, or unknown sizes",
+            "the shape of the blocks is unknown, or differs between them",
             hint=HINT,
         )
     found = {shape: _block(function, [(shape, a.dtype) for a in arrays]) for shape in shapes}
