@@ -85,10 +85,6 @@ STATUS = {
 NOT_RUN = {
     "gpuforge env create": ("installs from an index", "environment/test_create.py"),
     "gpuforge env create --replace": ("installs from an index", "environment/test_create.py"),
-    "gpuforge env create --offline": (
-        "installs what was fetched before",
-        "environment/test_create.py",
-    ),
     "gpuforge env fetch": (
         "downloads from an index: runs there to its error",
         "cli/test_advice.py",

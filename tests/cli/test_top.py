@@ -184,7 +184,7 @@ def test_a_terminal_that_is_resized(terminal: Callable[..., Terminal]) -> None:
     lines = screen.until(lambda text: "q quits" not in text and "CPU" in text)
     assert len(lines) <= 6
     screen("resize-window", "-x", "132", "-y", "40")
-    screen.until(lambda text: shows(text) and "what it does" in text)
+    screen.until(lambda text: shows(text) and "ACTIVITY" in text)
     screen("send-keys", "q")
     screen.until(lambda text: "status 0" in text)
 
