@@ -1,7 +1,7 @@
 """NPBench's kernels, unchanged: plain NumPy, offloaded, pinned to one library, JAX by hand.
 
 usage: npbench.py --npbench PATH [--quick] [--kernels NAME,...] [--presets S,M] [--repeats N]
-                  [--variants NAME,...] [--out FILE]
+                  [--variants NAME,...] [--seconds SECONDS] [--out FILE]
 
 PATH is a clone of https://github.com/spcl/npbench, bare or not; its files are read from there and
 none is kept. Each kernel is its NumPy version as it stands, with NPBench's own inputs, copied
@@ -16,6 +16,9 @@ calls, are divided by plain NumPy's. The results of the first and of the last ca
 that the kernel was given must be NumPy's: type, shape and dtype, NaN and infinities where NumPy has
 them, values within the tolerance for sums that cancel (relative to the largest value: 2e-5 in
 float32, 1e-11 in float64). `close` is what NPBench itself asks for, a relative error below 1e-5.
+
+A process goes on for some seconds after its 30 calls, or for `--seconds`: a library is opened only
+once its gain may pay for that, which a program of two seconds does not live to see.
 
 Sizes: presets S (about 10 ms a call) and M (about 50 ms), except where M takes more than a second.
 A kernel that runs out of its time is ended and said so. --quick: preset S, each variant once, the
@@ -42,7 +45,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import geometric_mean, median
 from time import perf_counter
@@ -391,6 +394,7 @@ def main() -> int:
     parser.add_argument("--kernels", default="")
     parser.add_argument("--presets", default="")
     parser.add_argument("--repeats", type=int)
+    parser.add_argument("--seconds", type=float, help="how long each process calls its kernel")
     parser.add_argument("--variants", default="", help="of these, plain NumPy besides")
     parser.add_argument("--out", type=Path, default=RESULTS / "npbench.json")
     parser.add_argument("--task", type=Path, help=argparse.SUPPRESS)
@@ -403,7 +407,10 @@ def main() -> int:
         return 3
     pace = QUICK if arguments.quick else FULL
     if arguments.repeats:
-        pace = Pace(pace.settle_seconds, pace.limit_seconds, arguments.repeats, pace.grouped)
+        pace = replace(pace, repeats=arguments.repeats)
+    if seconds := arguments.seconds:
+        limit = max(pace.limit_seconds, 2 * seconds)
+        pace = replace(pace, settle_seconds=seconds, limit_seconds=limit)
     facts = fresh.machine()
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -126,7 +126,7 @@ def _run(name: str, check: ModuleType, site: Site, *, slow: bool) -> list[Findin
     if getattr(check, "NETWORK", False) and not site.network:
         return [Finding("skipped", "not checked: it needs the network; add --network", check=name)]
     if _is_slow(check) and not slow and not site.network:
-        reason = f"not checked: it takes seconds; run 'gpuforge doctor {name}'"
+        reason = f"not checked: it takes seconds; add --deep, or run 'gpuforge doctor {name}'"
         return [Finding("skipped", reason, check=name)]
     started = site.probe.clock()
     with log.phase(f"check {name}"):

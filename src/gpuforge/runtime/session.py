@@ -148,7 +148,7 @@ class Session:
             If it is not installed, does not work or is not allowed, or this process was forked.
         """
         library_name = name.split(":")[0]
-        isolate = isolate or name.endswith(":worker") or isolate
+        isolate = name.endswith(":worker") or isolate
         if library_name == NUMPY and not isolate:
             return self.reference
         library = self.libraries.form(library_name, isolate)

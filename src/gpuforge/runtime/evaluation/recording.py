@@ -219,7 +219,7 @@ def _write_back(recorder: Recorder, given: list[Array]) -> None:
         host = recorder.host(storage.node)
         reused = any(np.may_share_memory(host, source) for source in sources)
         values.append(host.copy() if reused else host)
-        storage.original.host = host_before = storage.original.host
+        host_before = storage.original.host
         if sys.getrefcount(storage.original) > _ALONE and host_before is not None:
             storage.original.host = host_before.copy()  # a copy of it is among the results
     for source, value in zip(sources, values, strict=True):
