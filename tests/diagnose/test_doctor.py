@@ -15,6 +15,7 @@ import pytest
 import gpuforge as gf
 from gpuforge.cli.main import main
 from gpuforge.diagnose import Finding
+from gpuforge.diagnose.checks import package_imports
 from gpuforge.diagnose.finding import SEVEREST_FIRST, fitted, of_cause
 from gpuforge.diagnose.requirement import Requirements
 from gpuforge.diagnose.run import load_checks, run_checks
@@ -197,7 +198,10 @@ def test_framework_is_imported_in_its_own_process(
     assert [(f.state, f.cause) for f in of_torch] == [(state, cause)]
 
 
-def test_deep_imports_every_package(environment: Environment, tmp_path: Path) -> None:
+def test_deep_imports_every_package(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package_imports, "IMPORT_SECONDS", 2.0)
     broken = "from collections import Mapping"
     warns = "import warnings; warnings.warn('Pandas requires version 2.8 or newer of numexpr')"
     for name, code in {
@@ -206,13 +210,15 @@ def test_deep_imports_every_package(environment: Environment, tmp_path: Path) ->
         "frames": warns,
         "talker": "print('hello')",
         "extra": "import graphviz_of_nobody",
+        "hangs": "import time; time.sleep(100)",
+        "last": "import last.gone",
     }.items():
         environment.add(make_wheel(tmp_path, name, "1.0", files={f"{name}/__init__.py": code}))
     findings = gf.diagnose(deep=True, skip=["package_index"]).findings
     found = {f.message: f for f in findings if f.check == "package_imports"}
     states = {
         name: [f.state for message, f in found.items() if name in message]
-        for name in ("attrdict", "ender", "frames", "talker", "extra")
+        for name in ("attrdict", "ender", "frames", "talker", "extra", "hangs", "last")
     }
     assert states == {
         "attrdict": ["error"],
@@ -220,8 +226,20 @@ def test_deep_imports_every_package(environment: Environment, tmp_path: Path) ->
         "frames": ["warning"],
         "talker": [],
         "extra": ["skipped"],
+        "hangs": ["unknown"],
+        "last": ["error"],
     }
     assert any(f.cause == "python_version_unsupported" for f in found.values())
+
+
+def test_modules_that_were_not_imported_do_not_count(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package_imports, "_IMPORT_ALL", "raise SystemExit(1)")
+    environment.add(make_wheel(tmp_path, "calm", "1.0", files={"calm/__init__.py": ""}))
+    findings = gf.diagnose("package_imports").findings
+    assert [f.state for f in findings if "not tested" in f.message] == ["unknown"]
+    assert not [f for f in findings if "other modules" in f.message]
 
 
 def test_slow_and_network_checks_say_that_they_did_not_run() -> None:

@@ -1,4 +1,4 @@
-"""Who wrote what of a thread: its opener reports, others answer about their own machines."""
+"""The posts of an issue thread: its opener describes the machine, others often have another one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpuforge.detect.notation import lines_of
 
 _DAY = r"(?:\d+ \w+ ago|yesterday|last \w+|(?:on )?\w{3,9}\.? \d{1,2}(?:, \d{4})?|\d{4}-\d\d-\d\d)"
-# The line above a post, as GitHub's pages, its command line and copies of both write it.
+# The line above a post on GitHub's pages, in the output of its command line, or in copies of them.
 _HEADS = (
     re.compile(
         rf"^@?(?P<who>[\w-]{{1,39}})(?:\[bot\])?\s+(?P<does>opened|commented|replied|posted|wrote)"
@@ -18,7 +18,7 @@ _HEADS = (
         rf"^(?P<who>[\w-]{{1,39}})(?:\[bot\])? [·•] (?:(?P<does>\w[\w ]{{1,20}}) [·•] )?(?:{_DAY})"
     ),
     re.compile(r"^author:\s+(?P<who>[\w-]{1,39})$"),
-    # Copied from a page, its name stands on the line above.
+    # In text copied from a page, the name is on the line above.
     re.compile(rf"^(?P<does>opened|commented|replied)(?:\s+(?:{_DAY}).*)?$"),
 )
 LINE_LIMIT = 120
@@ -27,10 +27,10 @@ _OPENS = ("opened", "description")
 
 
 def opening_posts(text: str) -> str:
-    """Return what the opener of a thread wrote, the lines of others empty.
+    """Return the posts of the one who opened a thread; the lines of others become empty.
 
-    What stands above the first post, such as the title, is of the first writer if it is short or
-    that writer opens the thread, else of one who is not named.
+    A text without heads of posts is returned as it is. If more than three lines precede the first
+    head and it does not open the thread, those lines are the opener's, whose name is unknown.
     """
     lines = lines_of(text)
     heads = list(_heads(lines))
@@ -44,13 +44,13 @@ def opening_posts(text: str) -> str:
         return text
     ends = [*(number for number, _, _ in heads[1:]), len(lines)]
     for (number, who, _), end in zip(heads, ends, strict=True):
-        last = number + 1 if who == opener else end  # the head itself tells nothing
+        last = number + 1 if who == opener else end  # the head itself contains no facts
         lines[number:last] = [""] * (last - number)
     return "\n".join(lines)
 
 
 def _heads(lines: list[str]) -> Iterator[tuple[int, str, str]]:
-    """Yield number, writer and verb of each line above a post."""
+    """Yield the line number, the author and the verb of each head of a post."""
     for number, line in enumerate(lines):
         bare = line.strip()
         heads = (head.match(bare) for head in _HEADS if len(bare) < LINE_LIMIT)

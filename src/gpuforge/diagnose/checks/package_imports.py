@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import sys
 from collections.abc import Generator, Iterator
 
 from gpuforge.diagnose.distribution import normalised
@@ -28,21 +29,24 @@ REMOVED = frozenset(
     " xdrlib".split()
 )
 _ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|NotFound)\b")
-_NOT_FOUND = re.compile(r"No module named '?(\w+)")
+_NOT_FOUND = re.compile(r"No module named '?([\w.]+)")
 # Imports modules one after the other. Prints a JSON array before each one, and for what goes wrong.
+# An import that hangs ends the process.
 _IMPORT_ALL = """
-import importlib, json, os, sys, traceback, warnings
+import faulthandler, importlib, json, os, sys, traceback, warnings
 LATER = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, SyntaxWarning)
 report = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 def write(*event):
     print(json.dumps(event), file=report, flush=True)
 def warn(message, category, *rest):
-    if "version" in str(message) and not issubclass(category, LATER):
-        write(name, "warns", str(message))
+    text = str(message)
+    if "version" in text and "deprecat" not in text and not issubclass(category, LATER):
+        write(name, "warns", text)
 warnings.simplefilter("default")
 warnings.showwarning = warn
-for name in sys.argv[1:]:
+for name in sys.argv[2:]:
+    faulthandler.dump_traceback_later(float(sys.argv[1]), exit=True)
     write(name, "starts", "")
     try:
         importlib.import_module(name)
@@ -53,7 +57,7 @@ write(name, "ends", "")
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Yield for each installed framework whether it can be imported, and if not, why."""
+    """Yield whether each framework can be imported, and which other modules cannot, and why."""
     if not site.live or site.environment.fault:
         yield Finding("skipped", site.environment.fault if site.live else NOT_RECORDED.reason)
         return
@@ -61,13 +65,16 @@ def check(site: Site) -> Iterator[Finding]:
     if any(name.startswith("cupy") for name in site.packages):
         wanted["cupy"] = "cupy"
     others = [name for name in _modules(site) if name not in wanted]
-    failed = yield from _import_all(site, others)
+    failed, untested = yield from _import_all(site, others)
     for module in (*wanted, *failed):
         # -P: a file of that name in the current folder is the finding of another check.
         argv = [str(site.environment.python), "-P", "-W", "default", "-c", f"import {module}"]
         yield _judge(site, module, site.probe.run(argv, timeout=IMPORT_SECONDS))
-    count = len(others) - len(failed)
-    if count or not (wanted or failed):
+    if untested:
+        message = f"{len(untested)} modules were not tested, such as {untested[0]}"
+        yield Finding("unknown", f"{message}: the process that imports them did not finish")
+    count = len(others) - len(failed) - len(untested)
+    if count or not (wanted or others):
         yield Finding("ok", f"{count} other modules can be imported")
 
 
@@ -81,14 +88,24 @@ def _modules(site: Site) -> list[str]:
     return list(found)
 
 
-def _import_all(site: Site, modules: list[str]) -> Generator[Finding, None, list[str]]:
-    """Import modules in one process; yield warnings of versions, return what must be judged alone.
+def _import_all(
+    site: Site, modules: list[str]
+) -> Generator[Finding, None, tuple[list[str], list[str]]]:
+    """Import modules in one process, and yield warnings about versions.
 
-    A module that ends the process is one of them; a new process then imports those after it.
+    Returns the modules to test each in a process of its own, and those that were not imported.
+    After a module that ends the process or hangs, a new process imports the rest.
     """
     failed, waiting = list[str](), modules
     while waiting:
-        argv = [str(site.environment.python), "-P", "-c", _IMPORT_ALL, *waiting]
+        argv = [
+            str(site.environment.python),
+            "-P",
+            "-c",
+            _IMPORT_ALL,
+            str(IMPORT_SECONDS),
+            *waiting,
+        ]
         output = site.probe.run(argv, timeout=SECONDS / 2)
         last = event = ""
         for line in output.stdout.splitlines() if isinstance(output, Output) else ():
@@ -96,12 +113,14 @@ def _import_all(site: Site, modules: list[str]) -> Generator[Finding, None, list
             failed += [last] if event == "fails" else []
             if event == "warns":
                 yield Finding("warning", f"import {last}: {text}", "companion_version", (last,))
-        if event in ("", "ends"):
-            break
+        if event == "ends":
+            return failed, []
+        if not last:  # the process did not start, or took too long in all
+            return failed, waiting
         if last not in failed:
             failed.append(last)
         waiting = waiting[waiting.index(last) + 1 :]
-    return failed
+    return failed, []
 
 
 def _judge(site: Site, module: str, output: object) -> Finding:
@@ -132,11 +151,12 @@ def _judge(site: Site, module: str, output: object) -> Finding:
 
 
 def _optional(site: Site, text: str) -> str:
-    """Return the module that an import did not find, if no package that is installed has it.
+    """Return the module that an import did not find, if it may be an optional requirement.
 
     Whether a package lacks what it requires is another check's finding.
     """
     found = _NOT_FOUND.search(text)
     name = found[1] if found else ""
     installed = {one for package in site.distributions for one in package.import_names}
-    return "" if name in installed or name in REMOVED else name
+    known = installed | REMOVED | sys.stdlib_module_names
+    return "" if "." in name or name in known else name
