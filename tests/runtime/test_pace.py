@@ -10,7 +10,7 @@ import pytest
 
 import gpuforge as gf
 from gpuforge.runtime.backends.numpy import NumpyBackend
-from gpuforge.runtime.evaluation import pace
+from gpuforge.runtime.evaluation import pace, recording
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
 from gpuforge.runtime.evaluation.opening import open_library
 from gpuforge.runtime.evaluation.recording import record
@@ -302,3 +302,68 @@ def test_recording_is_a_floor_of_every_other_backend() -> None:
             observe(kind, "a", 1000, NUMPY, numpy_seconds, [other])
         made = Policy(1e9).decide(kind, "a", 1000, [Candidate(NUMPY), other])
         assert (made.backend != NUMPY) == tried
+
+
+def test_arrays_that_outlive_a_recording_are_found_in_few_searches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A search looks at every object of the process: one for each array took seconds."""
+    searches: list[int] = []
+    search = recording.gc.get_referrers
+
+    def counted(*objects: Any) -> list[Any]:
+        searches.append(len(objects))
+        return search(*objects)
+
+    kept: list[Any] = []
+
+    def keeping(x: Any) -> Any:
+        kept.extend((x + n, [x * n]) for n in range(200))
+        return memoryview(x)
+
+    monkeypatch.setattr(recording.gc, "get_referrers", counted)
+    reference = NumpyBackend()
+    with pytest.raises(recording.StartAgain):
+        record(keeping, (np.ones(4),), {}, BackendEngine(reference, reference, Programs()))
+    assert max(searches) >= 400
+    assert len(searches) <= 6
+    assert {type(one) for pair in kept for one in (pair[0], *pair[1])} == {np.ndarray}
+
+
+def test_exports_of_a_recording_that_ends_are_not_searched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searches: list[Any] = []
+    monkeypatch.setattr(recording.gc, "get_referrers", lambda *found: searches.append(found) or [])
+
+    def exporting(x: Any) -> Any:
+        for n in range(20):
+            y = x + n
+            y.__array__().sum()
+        return memoryview(x)
+
+    reference = NumpyBackend()
+    with pytest.raises(recording.StartAgain):
+        record(exporting, (np.ones(4),), {}, BackendEngine(reference, reference, Programs()))
+    assert not searches
+
+
+def computing_nothing(x: Any) -> Any:
+    total = 0
+    for n in range(20_000):
+        total ^= n
+    return total + len(x)
+
+
+def test_no_library_is_loaded_for_what_computes_no_arrays(torch: Any) -> None:
+    del torch
+    x = np.ones(1000)
+    with gf.session(history=False, backends=["numpy", "torch"]) as held:
+        library = held.libraries["torch"]
+        library.price_seconds = 0.0
+        placed = gf.offload(computing_nothing)
+        for _ in range(40):
+            assert placed(x) == computing_nothing(x)
+        (record,) = next(iter(held.functions.values())).kinds.values()
+    assert record.probed
+    assert not library.opened

@@ -62,8 +62,9 @@ class Demand:
         """Account for calls on NumPy; return a library to open for calls like them, if any.
 
         A library is opened once it might have saved `OPEN_AT` times its price plus what opening
-        others has cost and not yet regained: one at a time, the most promising first. Calls for
-        which all its devices are among those `refused` do not count. `known` maps libraries to the
+        others has cost and not yet regained: one at a time, the most promising first, and at a call
+        that may gain itself. Calls for which all its devices are among those `refused` do not
+        count. `known` maps libraries to the
         share of such a call that other processes measured them to save; `isolate` asks for
         libraries in worker processes.
         """
@@ -89,7 +90,7 @@ class Demand:
             known_to_pay = _beyond(library) > 0
             hoped = library.wanted_seconds + _beyond(library)
             needed = library.price_seconds * (1 if known_to_pay else OPEN_AT)
-            if hoped >= needed + (0.0 if known_to_pay else owed):
+            if saving > 0 and hoped >= needed + (0.0 if known_to_pay else owed):
                 worth[library.name] = hoped / max(library.price_seconds, 1e-9)
         if not worth:
             return None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import deque, namedtuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from tests.meaning.arrays import bits, ints, mat, pos, vec
 from tests.meaning.pattern import call, pattern, scene
+
+Pair = namedtuple("Pair", "left right")
 
 
 @pattern(lambda: vec(6), lambda: vec(6, np.float32))
@@ -41,6 +43,21 @@ def kept_before_it_starts_again(offload):
     x, into = vec(4), []
     sums = [f(x, into) for _ in range(3)]
     return sums, list(kept), held, into[-1] is x, {type(one) for one in (*kept, *into)}
+
+
+@scene
+def kept_in_tuples_before_it_starts_again(offload):
+    log, errors = deque(maxlen=1), deque(maxlen=1)
+
+    @offload
+    def f(x):
+        y, z = x * 2, x + 1
+        log.append((y, (z, [y]), Pair(y, ("z", (z, z)))))
+        errors.append(ValueError("kept", z))
+        return np.frombuffer(memoryview(x)).sum()
+
+    sums = [f(vec(4)) for _ in range(3)]
+    return sums, list(log), [error.args for error in errors], log[0][0] is log[0][2].left
 
 
 @pattern(lambda: np.asfortranarray(mat()), lambda: mat().T)

@@ -109,6 +109,7 @@ def record(
             clear_frames(error.__traceback__)
             del positional, named, wrapped
             recorder.arguments = []
+            recorder.exports.clear()
             _close(sys.getrefcount(recorder) - referred, recorder, given, results)
             raise again from None
         recorder.force()
@@ -283,11 +284,11 @@ class _Results:
         self.seen[id(value)] = made
         return made
 
-    def _tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _tuple(self, value: tuple[Any, ...]) -> Any:
         items = [self.of(item) for item in value]
         if all(a is b for a, b in zip(items, value, strict=True)):
             return value
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        return _made_of(value, items)
 
     def _object(self, value: Any) -> Any:
         if isinstance(value, partial):
@@ -392,53 +393,85 @@ _HOLDING_NOTHING = {np.ndarray, ModuleType, FunctionType, type, *_ATOMS}
 def _settle_kept(recorder: Recorder, given: list[Array], results: _Results) -> None:
     """Replace recorded arrays that outlive the call in the objects that hold them."""
     kept = [one for one in gc.get_referrers(recorder) if type(one) is Array]
-    for array in kept:
-        _replace(array, results.of(array), (kept, given, results.alive), 0)
+    new = {id(array): results.of(array) for array in kept}
+    tuples, holders = _holders_of(kept, (kept, given, results.alive))
+    for found in tuples:
+        new[id(found)] = _made_of(found, [new.get(id(item), item) for item in found])
+    for holder in holders:
+        _replace(holder, new)
 
 
-def _replace(old: Any, new: Any, own: tuple[Any, ...], depth: int) -> None:
-    """Replace `old` with `new` in the user's objects that hold it.
+MAX_NESTED = 4
+"""Depth of nested tuples that are searched for recorded arrays."""
 
-    No closure may hold `old` here, or its cell would be found among the holders.
+
+def _holders_of(kept: list[Array], own: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+    """Return the tuples that hold arrays, each after those in it, and the user's other holders.
+
+    Each level of nesting is one search of all objects: one for each array would take seconds.
     """
-    for holder in gc.get_referrers(old):
-        if _is_one_of(holder, own) or isinstance(holder, FrameType):
-            continue
-        if type(holder) is dict:
-            _replace_item(holder, list(holder.items()), old, new)
-        elif isinstance(holder, list | deque):
-            _replace_item(holder, list(enumerate(holder)), old, new)
-        elif isinstance(holder, CellType):
-            holder.cell_contents = new
-        elif type(holder) is tuple and depth < 4:
-            _replace(holder, _with_replaced(holder, old, new), own, depth + 1)
-        elif isinstance(holder, BaseException):
-            holder.args = _with_replaced(holder.args, old, new)
-            _replace_item(vars(holder), list(vars(holder).items()), old, new)
-        elif isinstance(holder, partial):
-            _set_partial(holder, _with_replaced(holder.args, old, new), holder.keywords)
-        else:
-            _replace_attribute(holder, old, new)
+    tuples: dict[int, Any] = {}
+    holders: list[Any] = []
+    level: list[Any] = kept
+    for _ in range(MAX_NESTED):
+        found = [
+            one
+            for one in gc.get_referrers(*level)
+            if not isinstance(one, FrameType) and not _is_one_of(one, (*own, level, holders))
+        ]
+        level = [one for one in found if _can_be_made_again(one)]
+        holders += [one for one in found if not _can_be_made_again(one)]
+        for one in level:
+            tuples[id(one)] = tuples.pop(id(one), one)
+        if not level:
+            break
+        own = (*own, found, tuples)
+    return list(tuples.values()), holders
 
 
 def _is_one_of(holder: Any, own: tuple[Any, ...]) -> bool:
     return any(holder is mine for mine in own)
 
 
-def _with_replaced(items: tuple[Any, ...], old: Any, new: Any) -> tuple[Any, ...]:
-    made = list(items)
-    for place, item in enumerate(items):
-        if item is old:
-            made[place] = new
-    return tuple(made)
+def _replace(holder: Any, new: dict[int, Any]) -> None:
+    """Replace the objects whose ids are in `new` in an object that holds some of them."""
+    if type(holder) is dict:
+        _replace_items(holder, list(holder.items()), new)
+    elif isinstance(holder, list | deque):
+        _replace_items(holder, list(enumerate(holder)), new)
+    elif isinstance(holder, CellType):
+        holder.cell_contents = new.get(id(holder.cell_contents), holder.cell_contents)
+    elif isinstance(holder, partial):
+        _set_partial(holder, new.get(id(holder.args), holder.args), holder.keywords)
+    else:
+        if isinstance(holder, BaseException):
+            holder.args = new.get(id(holder.args), holder.args)
+        _replace_attributes(holder, new)
 
 
-def _replace_attribute(holder: Any, old: Any, new: Any) -> None:
+def _replace_attributes(holder: Any, new: dict[int, Any]) -> None:
     for name in _slots(holder):
-        if getattr(holder, name, None) is old:
-            object.__setattr__(holder, name, new)
+        value = getattr(holder, name, None)
+        if id(value) in new:
+            object.__setattr__(holder, name, new[id(value)])
     if isinstance(getattr(holder, "__dict__", None), dict):
-        _replace_item(vars(holder), list(vars(holder).items()), old, new)
+        _replace_items(vars(holder), list(vars(holder).items()), new)
+
+
+def _replace_items(holder: Any, items: list[Any], new: dict[int, Any]) -> None:
+    for key, item in items:
+        if id(item) in new:
+            holder[key] = new[id(item)]
+
+
+def _can_be_made_again(value: Any) -> bool:
+    """Return whether a value is a tuple, named or not, without a constructor of its own."""
+    return type(value) is tuple or (isinstance(value, tuple) and hasattr(value, "_fields"))
+
+
+def _made_of(value: tuple[Any, ...], items: list[Any]) -> Any:
+    """Return a tuple like `value`, named or not, of other items."""
+    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
 
 
 def _set_partial(made: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
@@ -448,12 +481,6 @@ def _set_partial(made: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> 
 
 def _slots(value: Any) -> Any:
     return () if type(value) is Array else getattr(type(value), "__slots__", ())
-
-
-def _replace_item(holder: Any, items: list[Any], old: Any, new: Any) -> None:
-    for key, item in items:
-        if item is old:
-            holder[key] = new
 
 
 _GIVEN = 3

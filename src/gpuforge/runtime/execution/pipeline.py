@@ -497,6 +497,8 @@ def _probe_recording(call: Call, library: Library) -> Placed:
         return recorded
     if recorded.kept:
         stay(call, recorded.recorder.trouble or KEPT)
+    elif not recorded.recorder.evaluated:  # it computes nothing that a library could
+        note_overhead(call, seconds)
     elif pace is not None and pace.graphs > 1:  # such calls are never replayed
         note_overhead(call, pace.recording_seconds())
     else:
