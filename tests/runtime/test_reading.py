@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from gpuforge.runtime.evaluation.reference import CANCELLING, compare
-from gpuforge.runtime.function.reading import CHAIN, read_operations
+from gpuforge.runtime.function.reading import CHAIN, LOOP, read_operations
 from gpuforge.runtime.function.signature import AsWritten, sign
 
 
@@ -114,7 +114,8 @@ class TestCode:
 
         assert "exp" in read_operations(short)
         assert CHAIN not in read_operations(short)
-        assert CHAIN in read_operations(looping)
+        assert {CHAIN, LOOP} <= read_operations(looping)
+        assert LOOP not in read_operations(short)
         assert "matmul" in read_operations(lambda x: x @ x)
 
     def test_functions_of_the_same_module_are_read_too(self) -> None:

@@ -181,6 +181,19 @@ def test_what_the_body_reads_is_looked_at_again(
     np.testing.assert_allclose(placed(X), plain(X), rtol=1e-12)
 
 
+def test_what_was_recorded_meanwhile_is_not_replayed_later(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed = settled(plain, library, X)
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), "FACTOR", 5)
+        placed.stats().drop_decisions()
+        for _ in range(SETTLE_CALLS):
+            np.testing.assert_allclose(placed(X), plain(X), rtol=1e-12)
+    for _ in range(SETTLE_CALLS):
+        np.testing.assert_allclose(placed(X), plain(X), rtol=1e-12)
+
+
 def test_defaults_by_name_are_looked_at_again(library: str) -> None:
     def scaled(x: Any, *, by: float = 2.0) -> Any:
         return x * by

@@ -314,13 +314,16 @@ def heavy(x: Any) -> Any:
     return np.exp(np.sin(x)) * np.tanh(x) + np.log1p(x)
 
 
+OTHERS = ["blocks", "torch", "jax", "mlx", "dpnp", "cupy"]
+
+
 @pytest.mark.parametrize("measured", [True, False])
 def test_opencl_is_opened_unasked_where_a_calibration_says_that_it_gains(
     measured: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pyopencl", reason="pyopencl is not installed")
     monkeypatch.setattr(priors, "may_have_gpu", lambda: False)
-    with gf.session(history=False, forbid=["torch", "jax", "mlx", "dpnp", "cupy"]) as held:
+    with gf.session(history=False, forbid=OTHERS) as held:
         ratios = [[1e3, 0.2], [1e7, 0.2]]
         held.priors._table = {"heavy": {"opencl:cpu:worker": ratios}} if measured else {}
         held.libraries["opencl"].price_seconds = 0.02

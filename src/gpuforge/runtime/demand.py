@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from gpuforge.dataclass import dataclass
 from gpuforge.digest import digest
+from gpuforge.runtime.function.reading import LOOP
 from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.libraries import Libraries, Library
 from gpuforge.runtime.placement.account import Account
@@ -18,9 +19,13 @@ from gpuforge.runtime.placement.priors import Priors
 
 _ORDER = ("cupy", "jax", "torch", "dpnp")
 """Order in which equally promising libraries are opened: those that gain on most calls first."""
-ASSUMED_OPENING_SECONDS = {"jax": 0.6, "torch": 1.2}
+ASSUMED_OPENING_SECONDS = {"blocks": 0.03, "jax": 0.6, "torch": 1.2}
 ASSUMED_SECONDS = 1.0
 """Assumed time to import and test a library that was never opened on this machine."""
+LOOP_SECONDS = 0.8
+"""NumPy in blocks is opened for a function with a loop once it might have saved this much: before
+that, one call is recorded to measure what that takes, which may be several times the loop's own
+time."""
 OPENING_FELT, OPEN_AT = 0.75, 1.8
 """Share of opening a library in the background by which the program is slowed, since most of an
 import holds Python's lock; a library is opened once it might have saved this many times that."""
@@ -68,7 +73,7 @@ class Demand:
         share of such a call that other processes measured them to save; `isolate` asks for
         libraries in worker processes.
         """
-        opened = sum(library.opened for library in self.libraries.values())
+        opened = sum(one.opened and not one.is_numpy for one in self.libraries.values())
         owed = max(0.0, self.account.lost_seconds)
         worth: dict[str, float] = {}
         choices = self.libraries.choices(isolate)
@@ -81,7 +86,7 @@ class Demand:
             saving = call.calls * self._saving(library, call)
             if share is not None:
                 saving = share * call.calls * call.seconds
-            elif any(known.values()):  # libraries that are known to gain come first
+            elif any(known.values()) and not library.is_numpy:  # those known to gain come first
                 saving = 0.0
             library.wanted_seconds += saving / (1 + opened)
             if library.price_seconds is None:
@@ -90,14 +95,17 @@ class Demand:
             known_to_pay = _beyond(library) > 0
             hoped = library.wanted_seconds + _beyond(library)
             needed = library.price_seconds * (1 if known_to_pay else OPEN_AT)
-            if saving > 0 and hoped >= needed + (0.0 if known_to_pay else owed):
+            if library.is_numpy and LOOP in call.operations:
+                needed = max(needed, LOOP_SECONDS)
+            if saving > 0 and hoped >= needed + (0.0 if known_to_pay or library.is_numpy else owed):
                 worth[library.name] = hoped / max(library.price_seconds, 1e-9)
         if not worth:
             return None
         first = max(worth, key=lambda name: (worth[name], -_preference(name)))
-        for library in choices:
+        found = next(library for library in choices if library.name == first)
+        for library in [found] if found.is_numpy else choices:
             library.wanted_seconds = 0.0
-        return next(library for library in choices if library.name == first)
+        return found
 
     def _saving(self, library: Library, call: Wanted) -> float:
         """Return what a library may save of a call beyond the best open backend."""
@@ -131,7 +139,7 @@ class Demand:
         return bool(devices) and set(devices) <= set(refused)
 
     def _opening_seconds(self, library: Library) -> float:
-        if library.loaded or library.name in sys.modules:
+        if not library.is_numpy and (library.loaded or library.name in sys.modules):
             return 0.05
         measured = self.kept.constant(f"opening:{library.label}")
         assumed = ASSUMED_OPENING_SECONDS.get(library.name, ASSUMED_SECONDS)

@@ -10,6 +10,7 @@ from gpuforge.errors import UnknownName
 from gpuforge.runtime.backends import (
     Backend,
     Failure,
+    about,
     check_device,
     device_of,
     installed_version,
@@ -60,6 +61,11 @@ class Library:
     def label(self) -> str:
         """Its name in the history."""
         return f"{self.name}:worker" if self.isolated else self.name
+
+    @property
+    def is_numpy(self) -> bool:
+        """Whether it is another way to use NumPy, so that nothing needs to be imported."""
+        return about(self.name)[0] == NUMPY
 
 
 class Libraries(dict[str, Library]):
@@ -196,8 +202,13 @@ class Libraries(dict[str, Library]):
         return any(name.split(":")[0] == library for name in asked if name)
 
     def is_no_choice(self, library: Library) -> bool:
-        """Return whether a library is open, used only when named, or for GPUs that are missing."""
+        """Return whether a library is open, used only when named, or cannot gain here.
+
+        Libraries for GPUs do not gain without one, nor does NumPy in a worker process.
+        """
         if library.opened:
+            return True
+        if library.is_numpy and library.isolated:
             return True
         ends_process = library.named_only and not library.isolated
         for_gpus = is_for_gpus(library.name) and not self.measured(library.name)

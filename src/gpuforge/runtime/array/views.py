@@ -24,6 +24,14 @@ def _set(array: Any, value: Any, *rest: Any) -> Any:
     return made
 
 
+def write(array: Any, value: Any, *rest: Any) -> Any:
+    """Write a value at an index into an array that nothing else uses, and return the array."""
+    if type(array) is not np.ndarray:  # a scalar stands for an array without axes
+        return _set(array, value, *rest)
+    array[to_numpy(rest[-1], rest[:-1])] = value
+    return array
+
+
 def _join(real: Any, imag: Any) -> Any:
     made = np.empty(np.broadcast_shapes(real.shape, imag.shape), np.result_type(real, 1j))
     made.real, made.imag = real, imag

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gpuforge.runtime.timing import Timer
 
 _KNOWN = {
+    "blocks": ("numpy", False),
     "cupy": ("cupy", False),
     "dpnp": ("dpnp", False),
     "jax": ("jax", False),
@@ -74,6 +75,7 @@ class Backend(Protocol):
     floor_seconds : minimum wall time of a call, measured when it was opened
     compile_seconds : time to compile its first program, measured then; 0 if it does not compile
     staging : speeds up its large copies; None if nothing does
+    threads : threads on which its programs run over blocks of NumPy's arrays; 0 if they do not
     """
 
     name: str
@@ -85,6 +87,7 @@ class Backend(Protocol):
     floor_seconds: float = 0.0
     compile_seconds: float = 0.0
     staging: Staging | None = None
+    threads: int = 0
 
     @property
     def deterministic(self) -> bool:

@@ -16,6 +16,7 @@ from gpuforge.log import logger
 from gpuforge.runtime.array.graph import Dtype, Graph, Lines, Operation, Tape
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.evaluation.background import COMPILING, Background
+from gpuforge.runtime.evaluation.blocked import BlockedProgram
 from gpuforge.runtime.evaluation.compilation import Compilation, compile_in_background
 from gpuforge.runtime.evaluation.observed import moved, part, run
 from gpuforge.runtime.evaluation.pace import Pace
@@ -69,7 +70,7 @@ class Programs:
         key = (backend.name, graph)
         found = self._found.get(key)
         if found is None:
-            found = backend.plan(graph) or Program(graph, backend.lowering)
+            found = backend.plan(graph) or _program(backend, graph)
             self._found[key] = found
             found.shared = shared_outputs(graph, backend.lowering)
             if len(self._found) > KEPT_PROGRAMS:
@@ -234,6 +235,8 @@ class BackendEngine:
             self.outcome.compared = False
             return self._by_numpy(graph, tape, modes, "it takes longer than NumPy")
         program = self.programs.of(self.backend, graph)
+        if not program.seen:
+            program.see(tape)
         program.seen += 1
         if self._unready(program, tape):
             return self._by_numpy(graph, tape, modes, self.outcome.settled)
@@ -265,6 +268,7 @@ class BackendEngine:
             return None
         check_finite = not self.relaxed and _warns(modes) and _is_check_due(program)
         program.checks_finite = check_finite and not backend.compiles
+        program.modes = modes
         try:
             with backend.scope():
                 given = self._put(inputs)
@@ -337,6 +341,7 @@ class BackendEngine:
             fresh = backend.compiles and (program.compiled is None or program.is_untried)
             check_finite = not self.relaxed and _warns(modes) and _is_check_due(program)
             program.checks_finite = check_finite and not backend.compiles
+            program.modes = modes
             if fresh or (self.comparing and not program.runs):  # untypical run
                 with part("compile", backend):
                     call = self._callable(program, given)
@@ -478,6 +483,12 @@ def as_dtype(host: Host, dtype: Dtype) -> Host:
     if host.dtype is dtype or host.dtype != dtype:
         return host
     return host.view(dtype)
+
+
+def _program(backend: Backend, graph: Graph) -> Program:
+    if backend.threads:
+        return BlockedProgram(graph, backend.lowering, backend.threads)
+    return Program(graph, backend.lowering)
 
 
 def _fired(fired: list[Any]) -> str:

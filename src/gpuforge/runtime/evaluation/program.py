@@ -6,10 +6,10 @@ after their last use, and a write reuses the memory of an array that is no longe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpuforge.runtime.array.graph import INPUT, NUMBER, Graph
+from gpuforge.runtime.array.graph import INPUT, NUMBER, Graph, Tape
 from gpuforge.runtime.lowering.contract import Lowering
 
 Guard = Callable[..., Any]
@@ -30,6 +30,7 @@ class Program:
     sought : whether a compiled form was looked up in the store
     is_untried : whether its compiled form was loaded and has not run yet
     checks_finite : whether outputs are checked for values that are not finite
+    modes : what NumPy does about floating-point errors in the call, by kind of error
     shared : for each output, whether it may share memory with an input or another one
     """
 
@@ -43,9 +44,13 @@ class Program:
         self.steps = _plan(graph, lowering)
         self.finite = lowering.finite
         self.checks_finite = True
+        self.modes: Mapping[str, str] = {}
         self.eager = True
         self.sought = self.is_untried = False
         self.compiled: Callable[..., Any] | None = None
+
+    def see(self, tape: Tape) -> None:
+        """Look at the tape of a graph before its first run."""
 
     def __call__(self, *given: Any) -> tuple[list[Any], list[Any], list[Any]]:
         """Return the outputs, the guards' results, and whether each output is finite.

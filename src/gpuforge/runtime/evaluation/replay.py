@@ -162,10 +162,16 @@ def replay_of(
     noted: Noted, engine: BackendEngine, dependence: Dependence, args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Replay | None:  # fmt: skip
-    """Return the replay of a recorded call; None if it cannot be replayed."""
+    """Return the replay of a recorded call; None if it cannot be replayed.
+
+    It cannot if what the function depends on was different during the call than when it was read:
+    it may change back.
+    """
     program = engine.latest
     outcome = engine.outcome
     if noted.form is None or program is None or outcome.programs != 1 or outcome.settled:
+        return None
+    if not dependence.holds():
         return None
     statics = _statics((*args, *kwargs.values()))
     if statics is None:

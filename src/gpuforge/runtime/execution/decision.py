@@ -9,6 +9,7 @@ from gpuforge.runtime.backends import Backend, device_of
 from gpuforge.runtime.execution.call import Call
 from gpuforge.runtime.placement.policy import (
     NUMPY,
+    NUMPYS_OWN,
     SHARE_FELT,
     Candidate,
     Decision,
@@ -54,6 +55,8 @@ def _choose(call: Call, rows: tuple[Row, ...]) -> Decision:
     policy = Policy(session.allowance(), learn)
     _collect_compilations(call)
     able = [one for one in call.candidates if one.name in call.estimates]
+    if session.crowded:  # the program's own threads use the cores
+        able = [one for one in able if one.name == NUMPY or one.name not in NUMPYS_OWN]
     made = policy.decide(call.record.kind, call.key, call.signature.size, able, call.estimates)
     return replace(made, settled=False) if session.crowded else made
 

@@ -16,6 +16,8 @@ from gpuforge.runtime.function.entry import written
 MAX_DEPTH = 4
 CHAIN = "<chain>"
 """Pseudo-operation of functions that chain many arithmetic operations."""
+LOOP = "<loop>"
+"""Pseudo-operation of functions with a loop: recording one may take longer than running it."""
 CHAIN_LENGTH = 6
 _ARITHMETIC = ("BINARY_", "INPLACE_", "COMPARE_OP")
 
@@ -38,6 +40,8 @@ def _read(code: CodeType, names: dict[str, Any], found: set[str], depth: int) ->
     instructions = list(dis.get_instructions(code))
     arithmetic = sum(step.opname.startswith(_ARITHMETIC) for step in instructions)
     loops = any(step.opname.startswith(("FOR_ITER", "JUMP_BACKWARD")) for step in instructions)
+    if loops:
+        found.add(LOOP)
     if arithmetic >= CHAIN_LENGTH or (loops and arithmetic):
         found.add(CHAIN)
     if any("@" in step.argrepr for step in instructions if step.opname == "BINARY_OP"):

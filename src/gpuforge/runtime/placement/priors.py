@@ -51,17 +51,42 @@ functions are within a factor of two.
 """
 _STREAMING = frozenset(["chain", "heavy", "light", "reduce", "scan"])
 _RATIOS = {
-    "matmul": {"jax": (10.0, 5.0, 2.7, 1.3), "torch": (4.4, 2.7, 1.8, 1.6)},
-    "sort": {"jax": (14.0, 9.6, 5.7, 4.8), "torch": (5.6, 3.8, 2.4, 2.6)},
-    "fft": {"jax": (3.2, 1.2, 1.0, 1.2), "torch": (2.3, 1.2, 0.8, 1.0)},
-    "linalg": {"jax": (3.0, 2.0, 1.5, 1.5), "torch": (1.7, 1.0, 0.7, 0.6)},
-    "gather": {"jax": (8.0, 6.0, 3.0, 2.0), "torch": (5.4, 4.2, 2.7, 1.9)},
+    "matmul": {
+        "blocks": (2.0, 1.2, 1.0, 1.0),
+        "jax": (10.0, 5.0, 2.7, 1.3),
+        "torch": (4.4, 2.7, 1.8, 1.6),
+    },
+    "sort": {
+        "blocks": (30.0, 30.0, 30.0, 30.0),
+        "jax": (14.0, 9.6, 5.7, 4.8),
+        "torch": (5.6, 3.8, 2.4, 2.6),
+    },
+    "fft": {
+        "blocks": (2.0, 1.2, 1.0, 1.0),
+        "jax": (3.2, 1.2, 1.0, 1.2),
+        "torch": (2.3, 1.2, 0.8, 1.0),
+    },
+    "linalg": {
+        "blocks": (2.0, 1.2, 1.0, 1.0),
+        "jax": (3.0, 2.0, 1.5, 1.5),
+        "torch": (1.7, 1.0, 0.7, 0.6),
+    },
+    "gather": {
+        "blocks": (2.0, 1.2, 1.0, 1.0),
+        "jax": (8.0, 6.0, 3.0, 2.0),
+        "torch": (5.4, 4.2, 2.7, 1.9),
+    },
 }
 _SIZES = (1e3, 1e4, 1e5, 1e6)
 """Sizes, in elements, of the ratios to NumPy's time above, for the other classes.
 
 Source: medians of ``benchmarks/results/placement-samples.json.gz`` (two cores of an AMD EPYC); the
 linear algebra and gather ratios of JAX are by analogy.
+"""
+_SHARE = {"blocks": (60e-6, 0.6)}
+"""Seconds per call, and share of NumPy's time, of NumPy's functions on two cores.
+
+Source: ``benchmarks/functions.py``, pinned, on two cores of an AMD EPYC.
 """
 _COPYING = {"jax": 0.45e-9}
 """Seconds per byte to copy the arguments, which these ratios, of short calls, do not contain.
@@ -157,6 +182,9 @@ def _default_estimate(
     if name in _STREAMING and library in _PER_BYTE:
         start, each = _PER_BYTE[library]
         return Estimate(start + each * nbytes, DEFAULT_SPREAD, text)
+    if name in _STREAMING and library in _SHARE:
+        start, share = _SHARE[library]
+        return Estimate(start + share * numpy_seconds, DEFAULT_SPREAD, text)
     ratios = _RATIOS.get(name, {}).get(library)
     if ratios is None:
         return None

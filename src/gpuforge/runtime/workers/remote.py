@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpuforge.errors import WorkerDied
-from gpuforge.runtime.array.graph import INPUT, NUMBER, Graph
+from gpuforge.runtime.array.graph import INPUT, NUMBER, Graph, Tape
 from gpuforge.runtime.backends import Array, Backend, Failure, Opened
 from gpuforge.runtime.evaluation.opening import test_backend
 from gpuforge.runtime.workers.description import Description
@@ -93,6 +93,9 @@ class RemoteProgram:
         self.compiled: Any = None
         self._home, self._place = backend.home, backend.place
         self._number = next(_numbers)
+
+    def see(self, tape: Tape) -> None:
+        """Do nothing: the worker has the graph."""
 
     def __call__(self, *given: Any) -> tuple[list[Any], list[Any], list[Any]]:
         """Return the outputs, the guards' results, and whether the outputs are finite.

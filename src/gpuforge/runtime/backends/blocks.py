@@ -1,0 +1,80 @@
+"""NumPy on several cores: its own functions, over blocks of large arrays.
+
+Most of NumPy's functions use one core, and each passes over whole arrays, most of which are then no
+longer in the processor's caches. This backend needs no other library, so it is open in a
+millisecond.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuforge.runtime.backends import Array, Backend
+from gpuforge.runtime.threads.contention import allowed_cores
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.lowering.contract import Lowering
+
+LIBRARY = "numpy"
+VIEWS = frozenset("getitem transpose reshape broadcast_to real imag diagonal einsum".split())
+VARIABLE = "OMP_NUM_THREADS"
+"""Limits the threads, as it does those of other libraries: programs that run one process per core
+set it to 1.
+"""
+MOST_THREADS = 8
+"""More threads than this wait for the interpreter's lock too often."""
+
+
+class BlocksBackend(Backend):
+    """NumPy over blocks of arrays, on `threads` threads (`evaluation/blocked.py`)."""
+
+    name = "blocks:cpu"
+    version = np.__version__
+    on_host = True
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+
+    @cached_property
+    def lowering(self) -> Lowering:  # type: ignore[override]
+        """NumPy's own functions, from the table."""
+        from gpuforge.dataclass import replace
+        from gpuforge.runtime.array.views import write
+        from gpuforge.runtime.backends.numpy import NumpyBackend
+
+        usual = NumpyBackend().lowering
+        return replace(usual, library="NumPy in blocks", views=VIEWS, reusing={"setitem": write})
+
+    def put(self, array: Array) -> Array:
+        return array
+
+    def get(self, array: Any) -> Array:
+        return np.asarray(array)
+
+    def wait(self, value: Any) -> None:
+        """Do nothing: the threads have ended their work when a program returns."""
+
+    def exhausted(self, error: BaseException) -> bool:
+        return isinstance(error, MemoryError)
+
+
+def open_devices() -> list[Backend]:
+    """Return the single backend.
+
+    Raises
+    ------
+    RuntimeError
+        If this process may use one core only, or shall use one thread.
+    """
+    cores = allowed_cores()
+    if cores < 2:
+        raise RuntimeError("this process may use one core only")
+    wanted = os.environ.get(VARIABLE, "").partition(",")[0].strip()
+    if wanted == "1":
+        raise RuntimeError(f"{VARIABLE} is 1")
+    limit = int(wanted) if wanted.isdecimal() and int(wanted) else MOST_THREADS
+    return [BlocksBackend(min(cores, limit, MOST_THREADS))]
