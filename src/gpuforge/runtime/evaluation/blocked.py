@@ -17,6 +17,7 @@ import numpy as np
 
 from gpuforge.dataclass import dataclass, field
 from gpuforge.runtime.array.graph import INPUT, NUMBER, Entry, Graph, Node, Shape, Tape
+from gpuforge.runtime.array.loops import TAKE_OUT
 from gpuforge.runtime.evaluation.program import Program, is_inexact
 from gpuforge.runtime.lowering.contract import Lowering
 from gpuforge.runtime.threads.parallel import in_parallel
@@ -194,7 +195,7 @@ class BlockedProgram(Program):
         function, taken = self._functions[place], [local[p] for p in places]
         if out is None:
             return function(*taken, *params)
-        if isinstance(function, np.ufunc):
+        if isinstance(function, np.ufunc) or function in TAKE_OUT:
             return function(*taken, *params, out=out)
         out[...] = function(*taken, *params)
         return out
