@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.meaning.arrays import ints, mat, pos, vec
-from tests.meaning.pattern import pattern
+from tests.meaning.pattern import pattern, scene
 
 
 @pattern(lambda: (ints(4, np.int32), np.array([-1, 2, 3, -3])))
@@ -109,3 +109,27 @@ def vector_product_of_small_whole_numbers(x, y):
 @pattern(lambda: np.arange(12).reshape(3, 4))
 def imaginary_part_of_whole_numbers_is_read_only(x):
     return np.imag(x - 1)[1:3], np.imag(x)
+
+
+@scene
+def added_into_a_read_only_argument(offload):
+    @offload
+    def f(x, y):
+        a = y / x
+        np.add.at(y, [0, 0, -1], 1)
+        return a
+
+    x, y = vec(4), vec(4) + 1.0
+    y.flags.writeable = False
+    return f(x, y), y
+
+
+@scene
+def a_number_beyond_the_dtype_put(offload):
+    @offload
+    def f(x):
+        a = x * 1
+        np.put(a, [0, -1], -1.5)
+        return a
+
+    return f(np.arange(5, dtype=np.uint16))

@@ -145,7 +145,8 @@ def _array_ufunc(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs: A
     except Unsupported as why:
         reason = str(why)
     call = ufunc if method == "__call__" else getattr(ufunc, method)
-    if method == "at":  # it writes into read-only arrays too
+    if method == "at":  # it writes into read-only arrays too, which what is recorded may read
+        recorder.force()
         recorder.fell_back(f"np.{ufunc.__name__}.at", reason)
         return _on_copies(recorder, call, inputs, kwargs)
     return _with_out(recorder, ufunc.__name__, call, inputs, kwargs, reason)

@@ -61,10 +61,13 @@ def _one_value(recorder: Recorder, values: Any, target: Array) -> Node:
     """Return the single value to write, cast as NumPy does here, even if precision is lost."""
     if type(values) not in _NUMBERS and not isinstance(values, np.generic):
         raise Unsupported("several values")
-    made = np.asarray(values)
-    if made.dtype.kind == "c" != target.dtype.kind:
+    if np.asarray(values).dtype.kind == "c" != target.dtype.kind:
         raise Unsupported("complex values written into another dtype")
-    return recorder.known(made.astype(target.dtype))
+    try:
+        made = np.array(values, target.dtype)
+    except OverflowError:
+        raise Unsupported("a number beyond the dtype, for which NumPy raises") from None
+    return recorder.known(made)
 
 
 @notes(np.putmask)
