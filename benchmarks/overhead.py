@@ -71,7 +71,9 @@ class Nothing:
     """Evaluates nothing: what is left is the cost of recording."""
 
     def __init__(self) -> None:
-        self.able: dict[Any, str] = {}
+        from gpuforge.runtime.array.recorder import Able
+
+        self.able = Able()
         self.dtypes = frozenset("?bBhHiIlLqQefdgFDG")
 
     def supports(self, operation: Any, dtype: Any) -> str:

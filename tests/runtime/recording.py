@@ -12,7 +12,7 @@ import pytest
 import gpuforge.runtime.array.operations  # noqa: F401 (fills the table)
 from gpuforge.runtime.array.array import Array, argument, value_of
 from gpuforge.runtime.array.graph import INPUT, NUMBER, Dtype, Operation, Tape
-from gpuforge.runtime.array.recorder import Recorder
+from gpuforge.runtime.array.recorder import Able, Recorder
 
 DYNAMIC = {"select", "lstsq", "bincount", "nonzero", "unique"}
 """Rows whose shape is known once they are evaluated."""
@@ -22,7 +22,7 @@ class Reference:
     """NumPy as an engine; it checks that each value is of the shape and dtype that was noted."""
 
     def __init__(self) -> None:
-        self.able: dict[tuple[Operation, Dtype], str] = {}
+        self.able = Able()
         self.dtypes = frozenset("?bBhHiIlLqQefdgFDG")
 
     def supports(self, operation: Operation, dtype: Dtype) -> str:

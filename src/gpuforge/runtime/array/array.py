@@ -204,7 +204,7 @@ def view(of: Array, step: Step, node: Node) -> Array:
 def argument(recorder: Recorder, source: Host) -> Array:
     """Return the recorded array for an argument of the call."""
     readable = source.view()
-    readable.flags.writeable = False
+    readable.setflags(write=False)
     node = recorder.known(readable)
     made = make(recorder, node)
     made._storage = Storage(node, source)

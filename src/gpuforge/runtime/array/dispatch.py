@@ -382,9 +382,9 @@ _FAST_POWERS = {0.5: np.sqrt, 2: np.square, -1: np.reciprocal}
 """Functions that NumPy's ``x ** n`` uses for these exponents; ``np.power(x, n)`` does not."""
 
 
-def _faster(array: Array, ufunc: Any, other: Any) -> Any:
+def _faster(array: Array, other: Any) -> Any:
     """Return the faster function that NumPy's ``**`` uses for a power, or None."""
-    if ufunc is not np.power or array._scalar or type(other) not in (int, float):
+    if array._scalar or type(other) not in (int, float):
         return None
     found = _FAST_POWERS.get(other)
     whole = found is np.square and type(other) is int
@@ -399,22 +399,22 @@ def _record_operator(recorder: Recorder, ufunc: Any, operands: tuple[Any, ...]) 
 
 
 def _operator(ufunc: Any, name: str, *, swapped: bool = False) -> Callable[[Array, Any], Any]:
-    elementwise = ufunc in UFUNCS
+    elementwise, power = ufunc in UFUNCS, ufunc is np.power and not swapped
 
     def method(self: Array, other: Any) -> Any:
         recorder = self._recorder
-        operands = (other, self) if swapped else (self, other)
         try:
             if recorder.closed:
                 raise Unsupported("the recorded call has ended")
             if self._scalar and type(other) in (list, tuple):
                 raise Unsupported("a sequence with a scalar, which may repeat the sequence")
             if elementwise:
-                fast = None if swapped else _faster(self, ufunc, other)
-                if fast is not None:
+                if power and (fast := _faster(self, other)) is not None:
                     return note_ufunc(recorder, fast, (self,))
-                return note_binary(recorder, ufunc, *operands)
-            return _record_operator(recorder, ufunc, operands)
+                if swapped:
+                    return note_binary(recorder, ufunc, other, self)
+                return note_binary(recorder, ufunc, self, other)
+            return _record_operator(recorder, ufunc, (other, self) if swapped else (self, other))
         except Unsupported as why:
             reason = str(why)
 

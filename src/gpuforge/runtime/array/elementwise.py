@@ -70,39 +70,83 @@ def note_ufunc(recorder: Recorder, ufunc: Any, operands: tuple[Any, ...]) -> Arr
 def note_binary(recorder: Recorder, ufunc: Any, left: Any, right: Any) -> Array:
     """Record a binary Python operator: the fast path of `note_ufunc`.
 
+    All in one function, because calls take most of the time of recording.
+
     Raises
     ------
     Unsupported
         As `note_ufunc`.
     """
-    one: Any = left
+    one, two = left, right
     if type(left) is Array:
         storage = left._storage
-        fresh = storage is None or left._version == storage.version
-        one = left._node if fresh else node_of(left)
-    elif type(left) not in _WEAK:
-        return note_ufunc(recorder, ufunc, (left, right))
-    two: Any = right
+        one = left._node if storage is None or left._version == storage.version else node_of(left)
     if type(right) is Array:
         storage = right._storage
-        fresh = storage is None or right._version == storage.version
-        two = right._node if fresh else node_of(right)
-    elif type(right) not in _WEAK:
-        return note_ufunc(recorder, ufunc, (left, right))
-    kinds = (
-        ufunc,
-        one.dtype if type(one) is Node else type(one),
-        two.dtype if type(two) is Node else type(two),
-    )
-    rule = _rules.get(kinds)
-    if not isinstance(rule, tuple) or rule[0].name == "power":
-        return note_ufunc(recorder, ufunc, (left, right))
-    operation, (first, second), result = rule
-    if (operation, first) not in recorder.able:
-        return note_ufunc(recorder, ufunc, (left, right))
+        two = (
+            right._node if storage is None or right._version == storage.version else node_of(right)
+        )
+    kind_one = one.dtype if type(one) is Node else type(one)
+    kind_two = two.dtype if type(two) is Node else type(two)
+    kinds = (ufunc, kind_one, kind_two)
+    quick = recorder.quick.get(kinds)
+    if quick is None:
+        return _note_kind(recorder, kinds, (left, right))
+    operation, result, number, least, most = quick
     if ufunc not in _QUIET:
         recorder.watch_errors()
-    return _note(recorder, operation, [one, two], (first, second), result)
+    tape = recorder.tape
+    length = len(tape.entries)
+    if not length or length > TAPE_LIMIT:
+        recorder.begin()
+        tape = recorder.tape
+    if number is None:
+        shape = one.shape if one.shape == two.shape else broadcast(one.shape, two.shape)
+        first = one.index if one.tape is tape else recorder.place(one)
+        second = two.index if two.tape is tape else recorder.place(two)
+    elif type(one) is Node:
+        if not least < two < most:
+            return note_ufunc(recorder, ufunc, (left, right))
+        shape = one.shape
+        first = one.index if one.tape is tape else recorder.place(one)
+        second = recorder.number(number(two))
+    else:
+        if not least < one < most:
+            return note_ufunc(recorder, ufunc, (left, right))
+        shape = two.shape
+        first = recorder.number(number(one))
+        second = two.index if two.tape is tape else recorder.place(two)
+    node = recorder.append(operation, (first, second), (), shape, result)
+    return make(recorder, node, scalar=shape == ())
+
+
+def _note_kind(recorder: Recorder, kinds: tuple[Any, ...], operands: tuple[Any, Any]) -> Array:
+    """Record the first operation on operands of some kinds, and remember its rule if it is quick.
+
+    That is one with nothing to convert but a Python number within limits that any dtype of its
+    kind can represent, and which the backend is known to compute.
+    """
+    made = note_ufunc(recorder, kinds[0], operands)
+    rule = _rules.get(kinds)
+    if not isinstance(rule, tuple) or rule[0].raises or rule[0].name == "power":
+        return made
+    operation, loops, result = rule
+    able = all(recorder.able.get((operation, loop), "?") == "" for loop in loops)
+    same = [kind is loop for kind, loop in zip(kinds[1:], loops, strict=True)]
+    if able and all(same):
+        recorder.quick[kinds] = operation, result, None, 0, 0
+    elif able and any(same) and not isinstance(kinds[1 + same.index(False)], np.dtype):
+        limits = _LIMITS.get(loops[0].char)
+        if limits is not None and loops[0] is loops[1]:
+            recorder.quick[kinds] = operation, result, *limits
+    return made
+
+
+_LIMITS: dict[str, tuple[type, float, float]] = {
+    "d": (float, -np.inf, np.inf), "f": (float, -1e38, 1e38),
+    **dict.fromkeys("bBhHiIlLqQ", (int, -1, 128)),
+}  # fmt: skip
+"""For dtypes of an operation: what Python numbers become, and between which limits they must be."""
 
 
 def _note(

@@ -31,18 +31,34 @@ _OWN = ("gpuforge.", "numpy.")
 Host = np.ndarray[Any, Any]
 
 
+class Able(dict[tuple[Operation, Dtype], str]):
+    """Cached answers of `Engine.supports`, by operation and dtype.
+
+    Attributes
+    ----------
+    quick : by universal function and kinds of its two operands: the operation, the dtype of the
+        result, what a Python number is converted to, and the limits that it must be between
+    """
+
+    __slots__ = ("quick",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quick: dict[tuple[Any, ...], tuple[Operation, Dtype, Any, float, float]] = {}
+
+
 class Engine(Protocol):
     """What a recorder needs from a backend.
 
     Attributes
     ----------
-    able : cached answers of `supports`, by operation and dtype
+    able : cached answers of `supports`
     dtypes : NumPy type codes (``dtype.char``) that the backend supports
     latest : the last program that ran; None before the first
     pace : ends a recording that takes too long; None for no limit
     """
 
-    able: dict[tuple[Operation, Dtype], str]
+    able: Able
     dtypes: frozenset[str]
     latest: Any
     pace: Any
@@ -76,13 +92,14 @@ class Recorder:
 
     __slots__ = (
         "__weakref__ able arguments began closed engine errstate evaluated exports fallbacks"
-        " filters modes namespace reads tape trouble turned"
+        " filters modes namespace quick reads tape trouble turned"
     ).split()
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.tape = Tape()
         self.able = engine.able
+        self.quick = engine.able.quick
         self.fallbacks: dict[tuple[str, str], tuple[str, int]] = {}
         self.evaluated = self.reads = 0
         self.exports: dict[int, tuple[Any, ref[Host]]] = {}
@@ -92,8 +109,8 @@ class Recorder:
         self.namespace: Any = None
         self.trouble = ""
         self.turned = False
-        self.errstate = _errstate_variable.get(None) if _errstate_variable else None
-        self.modes: dict[str, str] = {**np.geterr()}  # type: ignore[dict-item]
+        self.errstate = _errstate()
+        self.modes = _modes(self.errstate)
         self.filters = (warnings.filters, len(warnings.filters))
 
     def note(self, operation: Operation, inputs: tuple[Node, ...], params: tuple[Any, ...],
@@ -240,14 +257,14 @@ class Recorder:
             raise Unsupported("warnings are caught or turned into errors around it")
         if _errstate_variable and _errstate_variable.get(None) is self.errstate:
             return
-        modes: dict[str, str] = {**np.geterr()}  # type: ignore[dict-item]
+        errstate = _errstate()
+        modes = _modes(errstate)
         if modes != self.modes:
             if any(mode not in ("ignore", "warn") for mode in modes.values()):
                 raise Unsupported("np.errstate raises, calls or prints around it")
             self.force()
             self.modes = modes
-        if _errstate_variable:
-            self.errstate = _errstate_variable.get(None)
+        self.errstate = errstate
 
     def refuse(self, use: str, kind: type[NotRecordable] = NotRecordable) -> NotRecordable:
         """Return the exception for a use of an array that needs a real NumPy array."""
@@ -283,6 +300,26 @@ def is_recording() -> bool:
             return True
         frame = frame.f_back if module.startswith(_OWN) else None
     return False
+
+
+def _errstate() -> Any:
+    """Return the object that stands for how floating-point errors are treated now."""
+    return _errstate_variable.get(None) if _errstate_variable else None
+
+
+_known_modes: tuple[Any, dict[str, str]] = (None, {})
+"""The latest such object, and what `np.geterr` returned."""
+
+
+def _modes(errstate: Any) -> dict[str, str]:
+    """Return how NumPy treats floating-point errors, which is read once per state."""
+    global _known_modes
+    known = _known_modes
+    if _errstate_variable and known[1] and known[0] is errstate:
+        return known[1]
+    modes: dict[str, str] = {**np.geterr()}  # type: ignore[dict-item]
+    _known_modes = errstate, modes
+    return modes
 
 
 def _referred(nodes: list[Node | None]) -> list[bool]:

@@ -14,6 +14,7 @@ from gpuforge.dataclass import dataclass
 from gpuforge.errors import DeviceLost, WorkerDied
 from gpuforge.log import logger
 from gpuforge.runtime.array.graph import Dtype, Graph, Lines, Operation, Tape
+from gpuforge.runtime.array.recorder import Able
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.evaluation.background import COMPILING, Background
 from gpuforge.runtime.evaluation.blocked import BlockedProgram
@@ -63,7 +64,7 @@ class Programs:
         self.store = store or ProgramStore()
         self.elsewhere: Elsewhere | None = None
         self._found: OrderedDict[tuple[str, Graph], Program] = OrderedDict()
-        self._able: dict[tuple[str, bool], dict[tuple[Operation, Dtype], str]] = {}
+        self._able: dict[tuple[str, bool], Able] = {}
 
     def of(self, backend: Backend, graph: Graph) -> Program:
         """Return the program for a graph on a backend, planning it if needed."""
@@ -92,9 +93,9 @@ class Programs:
         self.store.keep(backend, program.graph, made)
         return made
 
-    def able(self, backend: Backend, exact: bool) -> dict[tuple[Operation, Dtype], str]:
+    def able(self, backend: Backend, exact: bool) -> Able:
         """Return the cached answers of a backend's lowering: why it refuses an operation, or ''."""
-        return self._able.setdefault((backend.name, exact), {})
+        return self._able.setdefault((backend.name, exact), Able())
 
     def clear(self) -> None:
         """Drop all programs."""

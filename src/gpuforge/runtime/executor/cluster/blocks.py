@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuforge.errors import WorkloadError
 from gpuforge.runtime.array.graph import Dtype, Operation, Shape, Tape
+from gpuforge.runtime.array.recorder import Able
 from gpuforge.runtime.evaluation.recording import StartAgain, record
 from gpuforge.runtime.executor.cluster.work import Function
 
@@ -91,7 +92,7 @@ class _Shapes:
 
     def __init__(self) -> None:
         self.dtypes = frozenset("?bBhHiIlLqQefdgFDG")
-        self.able: dict[tuple[Operation, Dtype], str] = {}
+        self.able = Able()
         self.latest: Any = None
         self.pace: Any = None
 
