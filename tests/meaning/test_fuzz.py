@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from gpuforge.runtime.evaluation import blocked
+from gpuforge.runtime.evaluation import groups
 from tests.meaning.fuzz import fuzz, smallest, text_of
 from tests.meaning.program import grow
 
@@ -28,8 +28,8 @@ def test_programs_mean_the_same(mode: str) -> None:
 
 
 def test_programs_mean_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocked, "BLOCK_BYTES", 16)
-    monkeypatch.setattr(blocked, "LEAST_BYTES", 0)
+    monkeypatch.setattr(groups, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(groups, "LEAST_BYTES", 0)
     wrong = [v for v in fuzz("blocks", PROGRAMS, SEED) if v.found]
     texts = [text_of(v) for v in wrong[:SHOWN]]
     assert not wrong, f"{len(wrong)} of {PROGRAMS} programs disagree\n\n" + "\n".join(texts)

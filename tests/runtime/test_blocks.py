@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ from hypothesis import strategies as st
 
 import gpuforge as gf
 from gpuforge.runtime.backends import blocks
-from gpuforge.runtime.evaluation import blocked
-from gpuforge.runtime.evaluation.blocked import BlockedProgram, Group
+from gpuforge.runtime.evaluation import groups as planning
+from gpuforge.runtime.evaluation import rows
+from gpuforge.runtime.evaluation.blocked import BlockedProgram
+from gpuforge.runtime.evaluation.groups import Group
 from gpuforge.runtime.threads import parallel
 from gpuforge.runtime.threads.parallel import in_parallel
 
@@ -27,13 +30,19 @@ pytestmark = pytest.mark.skipif(blocks.allowed_cores() < 2, reason="it needs two
 RNG = np.random.default_rng(3)
 TABLE, ROW, COLUMN = RNG.normal(size=(37, 12)), RNG.normal(size=12), RNG.normal(size=(37, 1))
 WHOLE = np.arange(60).reshape(20, 3)
+PLACES = RNG.integers(-37, 37, 50)
+CUBE, SIX, SQUARES = (
+    RNG.normal(size=(11, 5, 6)),
+    RNG.normal(size=(6, 6)),
+    RNG.normal(size=(9, 4, 4)),
+)
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Divide small arrays too."""
-    monkeypatch.setattr(blocked, "BLOCK_BYTES", 256)
-    monkeypatch.setattr(blocked, "LEAST_BYTES", 0)
+    monkeypatch.setattr(planning, "BLOCK_BYTES", 256)
+    monkeypatch.setattr(planning, "LEAST_BYTES", 0)
 
 
 @pytest.fixture
@@ -105,13 +114,59 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "small integers": (lambda x: (x * 3 + 1).sum(axis=1), (WHOLE.astype("i1"),)),
     "three axes": (
         lambda x: (x - x.mean(axis=(1, 2), keepdims=True)).max(axis=1),
-        (RNG.normal(size=(11, 5, 6)),),
+        (CUBE,),
     ),
     "complex": (lambda x: np.abs(x * 1j + x) * x.real, (TABLE + 1j * TABLE[::-1],)),
     "conversion": (lambda x: (x * 100).astype(np.int32).astype(np.float32) / 7, (TABLE,)),
     "product": (lambda x: np.tanh((x * 2) @ x.T + 1.0), (TABLE,)),
     "scan": (lambda x: np.cumsum(x * 2, axis=0) + x, (TABLE,)),
     "transposed": (lambda x: (x * 2).T + x.T * np.exp(x.T), (TABLE,)),
+    "deviation": (lambda x: (x.std(), x.var(ddof=1), x.mean(keepdims=True)), (TABLE,)),
+    "deviation of float32": (lambda x: x.std(), (TABLE.astype(np.float32),)),
+    "sum of rows and all": (
+        lambda x: (x * 2 - x.mean(axis=1, keepdims=True)).sum() + (x * 2).sum(),
+        (TABLE,),
+    ),
+    "sum of elements left out": (lambda x: (x[:, 1:-1] * 2).sum() + x[:, ::2].sum(), (TABLE,)),
+    "complex sum": (lambda x: (x.sum(), np.abs(x).sum(), (x * x).mean()), (TABLE + 1j * TABLE,)),
+    "mean squared error": (lambda x, y: np.mean((x - y) ** 2), (TABLE, TABLE[::-1].copy())),
+    "cross entropy": (lambda x: -np.sum(x * np.log(x + 1e-6)), (np.abs(TABLE),)),
+    "negative zeros": (lambda x: (x.sum(), (x * 2).sum()), (np.full(700, -0.0),)),
+    "extremes": (lambda x: (x.max(), x.min(axis=0), (x * 2).max(keepdims=True)), (TABLE,)),
+    "extremes of a square": (lambda x: x.max(axis=0) * 2 + x.min(axis=1), (TABLE[:12],)),
+    "truth": (lambda x: ((x > 2).any(), (x < 9).all(axis=0), (x > 0).any(axis=1)), (TABLE,)),
+    "counts": (lambda x: (np.count_nonzero(x > 0), (x > 0).sum(axis=0), (x > 0).sum()), (TABLE,)),
+    "sums of integers": (lambda x: (x * 3).sum() + x.prod() - (x - 1).sum(axis=0), (WHOLE,)),
+    "a long row": (lambda x: (x * 2 + 1, (x * 3).sum()), (TABLE.reshape(1, -1),)),
+    "sorted rows": (lambda x: np.sort(x * 2, axis=1) - np.sort(x), (TABLE,)),
+    "medians": (lambda x: (np.median(x, axis=1), np.quantile(x, 0.3, axis=-1)), (TABLE,)),
+    "running sums": (lambda x: np.cumsum(x, axis=1) * 2 + np.cumprod(x / 9, axis=-1), (TABLE,)),
+    "transforms": (lambda x: np.abs(np.fft.rfft(x, axis=1)) ** 2, (TABLE,)),
+    "other transforms": (lambda x: np.fft.fft2(np.fft.ifft(x, axis=0)), (CUBE,)),
+    "many products": (lambda x: np.tanh(x @ x.transpose(0, 2, 1)) @ x, (CUBE,)),
+    "products by one": (lambda x, m: (x.reshape(11, 5, 1, 6) @ m).reshape(11, 5, 6), (CUBE, SIX)),
+    "many systems": (lambda x: np.linalg.solve(x + 9 * np.eye(4), x * 2), (SQUARES,)),
+    "many matrices": (
+        lambda x: (np.linalg.inv(x), np.linalg.det(x), np.linalg.svd(x, compute_uv=False)),
+        (SQUARES,),
+    ),
+    "places": (lambda x: np.searchsorted(np.linspace(-2, 2, 9), x * 2), (TABLE,)),
+    "new axes": (lambda x: (x[:, None, :] - x[None, :, :]).max(axis=-1), (TABLE,)),
+    "views of results": (lambda x: ((x * 2)[:, 1:-1], (x * 2)[:, 3], (x + 1).T), (TABLE,)),
+    "parts of complex": (
+        lambda x: ((x * 2).real.sum(axis=1), x.imag * 2, x.real.max()),
+        (TABLE * 1j,),
+    ),
+    "a value by rows and as a whole": (lambda x: (x * 2, x + x[:, None], x[:, None] * x), (ROW,)),
+    "an unused count": (lambda x: (np.count_nonzero(x), x * 2 + 1)[1], (TABLE,)),
+    "counts with kept axes": (lambda x: (x > 0).sum(keepdims=True) + (x > 1).sum(), (TABLE,)),
+    "gathered": (lambda x, i: x[i] * 2 + x[np.abs(i)][:, ::-1], (TABLE, PLACES)),
+    "taken along rows": (
+        lambda x: np.take_along_axis(x, np.argsort(x, axis=1), axis=1) + x,
+        (TABLE,),
+    ),
+    "concatenated": (lambda x: np.concatenate([x * 2, np.exp(x)], axis=1) + 1, (TABLE,)),
+    "reshaped": (lambda x: (x * 2).reshape(37, 3, 4).sum(axis=2) * 2, (TABLE,)),
     "one row": (lambda x: np.exp(x) * 2, (TABLE[:1],)),
     "empty": (lambda x: np.exp(x) * 2, (TABLE[:0],)),
 }  # fmt: skip
@@ -146,7 +201,7 @@ def test_what_is_needed_as_a_whole_begins_another_group(
 ) -> None:
     placed = gf.offload(backend="blocks")(lambda x: (x * 2 + 1) / (x * 2 + 1).sum())
     placed(TABLE)
-    assert groups == [4, 1]  # both sides of the division, then itself
+    assert groups == [5, 1]  # both sides of the division and the sum, then itself
 
 
 def test_other_layouts_run_step_by_step(quiet_session: Any) -> None:
@@ -171,6 +226,46 @@ def test_sums_of_rows_add_in_numpys_order(rows: int, width: int, seed: int, dtyp
         ):
             placed = gf.offload(backend="blocks")(function)
             placed(x)
+            assert bits(placed(x)) == bits(function(x))
+
+
+@given(length=st.integers(1, 5000), depth=st.integers(0, 6), seed=st.integers(0, 99),
+       char=st.sampled_from("fdFD"))  # fmt: skip
+def test_numpy_sums_in_halves(length: int, depth: int, seed: int, char: str) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=length) * 10.0 ** rng.integers(-9, 9, length)
+    x = (x + 1j * x[::-1] if char in "FD" else x).astype(char)
+    ends = [0, *rows.bounds(0, length, depth, x.dtype)]
+    parts = [np.sum(x[begin:end]) for begin, end in pairwise(ends)]
+    assert bits(rows.sum_of_parts(parts, length, depth, x.dtype)) == bits(np.sum(x))
+
+
+def test_a_numpy_that_sums_otherwise_sums_at_once(
+    monkeypatch: pytest.MonkeyPatch, quiet_session: Any
+) -> None:
+    assert rows.sums_in_halves()
+    monkeypatch.setattr(rows, "sums_in_halves", lambda: False)
+    monkeypatch.setattr(rows, "bounds", None)
+    placed = gf.offload(backend="blocks")(lambda x: (x * 2).sum() + x.std())
+    assert bits(placed(TABLE)) == bits((TABLE * 2).sum() + TABLE.std())
+
+
+def test_temporary_arrays_are_not_made_whole(groups: list[int], quiet_session: Any) -> None:
+    placed = gf.offload(backend="blocks")(lambda x, y: np.mean((x - y) ** 2))
+    placed(TABLE, TABLE[::-1].copy())
+    assert groups == [3]  # subtract, square, sum
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
+def test_special_values(special: float, quiet_session: Any) -> None:
+    x = TABLE.copy()
+    x[3, 4] = x[30, 1] = special
+    for function in (
+        lambda x: (x.max(), x.min(axis=0), np.sort(x, axis=1), np.median(x, axis=1)),
+        lambda x: ((x * 2).sum(), x.mean(axis=1), (x > 0).sum()),
+    ):
+        placed = gf.offload(backend="blocks")(function)
+        for _ in range(3):
             assert bits(placed(x)) == bits(function(x))
 
 
@@ -277,4 +372,4 @@ def test_the_variable_for_threads_is_respected(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_block_of_a_group_fits_the_cache_and_all_threads_have_one() -> None:
     wide = Group(rows=1000, row_bytes=512)
-    assert wide.blocks(threads=4) == 1000  # a row is the least
+    assert wide.blocks(threads=4, length=1000) == 1000  # a row is the least

@@ -1,76 +1,38 @@
 """Run a graph with NumPy's functions, over blocks of large arrays, on several threads.
 
 Many operations compute a row of their result from the same row of their inputs: those on elements,
-and reductions along other axes. Consecutive ones make a *group*, which computes all of them for one
-block of rows after the other. What a block needs stays in the processor's caches, and each core
-takes its own blocks. The results are NumPy's to the last bit: every element is computed by the same
-function from the same operands, and every sum adds the same elements in the same order.
+reductions along other axes, sorts of rows, products of many small matrices (`rows`). Consecutive
+ones make a *group* (`groups`), which computes all of them for one block of rows after the other.
+What a block needs stays in the processor's caches, and each core takes its own blocks. The results
+are NumPy's to the last bit: every element is computed by the same function from the same operands,
+and every sum adds the same elements in the same order. Only which of two equal extremes of opposite
+sign, 0.0 or -0.0, is found may differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from math import prod
-from typing import Any, NamedTuple
+import threading
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from gpuforge.dataclass import dataclass, field
-from gpuforge.runtime.array.graph import INPUT, NUMBER, Entry, Graph, Node, Shape, Tape
+from gpuforge.runtime.array.graph import Graph, Node, Tape
 from gpuforge.runtime.array.loops import TAKE_OUT
+from gpuforge.runtime.evaluation.counting import count_true, with_counts
+from gpuforge.runtime.evaluation.groups import Group, plan_groups
 from gpuforge.runtime.evaluation.program import Program, is_inexact
+from gpuforge.runtime.evaluation.rows import (
+    COMBINING,
+    WITH_OUT,
+    Form,
+    Total,
+    bounds,
+    params_of_block,
+    sum_of_parts,
+)
 from gpuforge.runtime.lowering.contract import Lowering
 from gpuforge.runtime.threads.parallel import in_parallel
-
-BLOCK_BYTES = 1 << 20
-"""Size of a block of the largest array in a group.
-
-Source: 12 functions of ``benchmarks/functions.py`` on two cores, in blocks of 0.06 to 2 MiB: 1 MiB
-was the best or within a tenth of it for each. In smaller ones, threads often wait for the
-interpreter's lock.
-"""
-LEAST_BYTES = 1 << 18
-"""A group whose largest array is smaller is not divided."""
-_REDUCTIONS = frozenset("sum prod max min any all".split())
-_POSITIONS = frozenset(["argmax", "argmin"])
-
-
-class Form(NamedTuple):
-    """What a value of a graph looks like; numbers have no dtype."""
-
-    shape: Shape
-    dtype: Any
-
-
-@dataclass
-class Group:
-    """Operations that are computed together, block by block.
-
-    Attributes
-    ----------
-    steps : places of the operations, in order
-    rows : length of the first axis
-    taken : places of values from outside that are divided into blocks, with their forms
-    whole : places of values from outside that each block needs as a whole, with their forms
-    summed : those of `taken` along which rows are reduced
-    made : places of values that are needed outside
-    drops : for each step, the places of its block's values that are not needed after it
-    row_bytes : bytes of a row of the largest array
-    """
-
-    rows: int
-    steps: list[int] = field(default_factory=list)
-    taken: dict[int, Form] = field(default_factory=dict)
-    whole: dict[int, Form] = field(default_factory=dict)
-    summed: set[int] = field(default_factory=set)
-    made: list[int] = field(default_factory=list)
-    drops: list[tuple[int, ...]] = field(default_factory=list)
-    row_bytes: int = 0
-
-    def blocks(self, threads: int) -> int:
-        """Return the number of blocks: a multiple of the number of threads."""
-        wanted = -(-self.rows * self.row_bytes // BLOCK_BYTES)
-        return min(self.rows, max(1, -(-wanted // threads)) * threads)
 
 
 class BlockedProgram(Program):
@@ -87,6 +49,7 @@ class BlockedProgram(Program):
         self._functions = {step[3]: step[0] for step in self.steps}
         self._forms: dict[int, Form] = {}
         self._order: list[int | Group] = []
+        self._ends: dict[tuple[int, bool], tuple[list[int], int]] = {}
         self._drops: list[tuple[int, ...]] = []
 
     def __call__(self, *given: Any) -> tuple[list[Any], list[Any], list[Any]]:
@@ -122,10 +85,19 @@ class BlockedProgram(Program):
         return made
 
     def _plan(self, forms: dict[int, Form]) -> None:
-        steps, usual = list(self._functions), self._usual
-        entries = self.graph.entries
-        overwriting = {p for p in steps if self._functions[p] is not usual[entries[p][0].name]}
-        self._order, self._drops = _plan_groups(self.graph, steps, overwriting, forms)
+        self.graph, counted = with_counts(self.graph, self._functions, forms)
+        for place, conversion in counted.items():
+            self._functions[place] = count_true
+            del self._functions[conversion]
+        entries, usual = self.graph.entries, self._usual
+        overwriting = {
+            place
+            for place, function in self._functions.items()
+            if place not in counted and function is not usual[entries[place][0].name]
+        }
+        self._order, self._drops = plan_groups(
+            self.graph, list(self._functions), overwriting, forms
+        )
         self._forms = forms
 
     def _by_steps(self, given: Sequence[Any], forms: dict[int, Form] | None = None) -> list[Any]:
@@ -162,43 +134,129 @@ class BlockedProgram(Program):
 
     def _run(self, group: Group, values: list[Any]) -> None:
         """Compute a group for one block of rows after the other."""
-        blocks = group.blocks(self.threads)
-        if blocks < 2 or not _fits(group, values):
-            for place, drop in zip(group.steps, group.drops, strict=True):
-                values[place] = self._step(place, values)
-                for old in drop:
-                    if old in group.steps and old not in group.made:
-                        values[old] = None
+        run = _Run(self, group, values)
+        if len(run.ends) < 3:
+            self._run_whole(group, values)
             return
-        made = {p: np.empty(self._forms[p].shape, self._forms[p].dtype) for p in group.made}
-        modes = self._raising()
-
-        def block(number: int) -> None:
-            begin, end = (group.rows * n // blocks for n in (number, number + 1))
-            local: dict[int, Any] = {place: values[place] for place in group.whole}
-            for place in group.taken:
-                local[place] = values[place][begin:end]
-            with np.errstate(**modes):  # type: ignore[arg-type]
-                for place, drop in zip(group.steps, group.drops, strict=True):
-                    out = made[place][begin:end] if place in made else None
-                    local[place] = self._compute(place, local, out)
-                    for old in drop:
-                        del local[old]
-
-        in_parallel(block, blocks, self.threads)
-        for place, value in made.items():
+        in_parallel(run.block, len(run.ends) - 1, self.threads)
+        for place, value in run.results():
             values[place] = value
 
-    def _compute(self, place: int, local: dict[int, Any], out: Any) -> Any:
+    def _run_whole(self, group: Group, values: list[Any]) -> None:
+        for place, drop in zip(group.steps, group.drops, strict=True):
+            values[place] = self._step(place, values)
+            for old in drop:
+                if old in group.steps and old not in group.made:
+                    values[old] = None
+
+
+class _Run:
+    """One run of a group: its blocks, and what becomes of their results.
+
+    Attributes
+    ----------
+    ends : where blocks begin and end; no block if the group has to run on whole arrays
+    """
+
+    def __init__(self, program: BlockedProgram, group: Group, values: list[Any]) -> None:
+        self.program, self.group = program, group
+        self.entries, self.forms = program.graph.entries, program._forms
+        self.modes = program._raising()
+        self.flat = bool(group.elements) and all(map(_is_plain, (values[p] for p in group.taken)))
+        self.ends, self.depth = self._ends() if _fits(group, values) else ([], 0)
+        if len(self.ends) < 3:
+            return
+        self.whole = {place: self._single(values[place]) for place in group.whole}
+        self.taken = {place: self._lines(values[place]) for place in group.taken}
+        self.made = {p: np.empty(self.forms[p].shape, self.forms[p].dtype) for p in group.made}
+        self.rows_made = {place: self._lines(array) for place, array in self.made.items()}
+        self.parts: dict[int, list[Any]] = {
+            place: [None] * (len(self.ends) - 1) for place in group.totals
+        }
+        self.lock = threading.Lock()
+
+    def _ends(self) -> tuple[list[int], int]:
+        """Return where blocks begin and end, and how often NumPy halves the numbers that it sums.
+
+        Both are the same in each run.
+        """
+        known, key = self.program._ends, (self.group.steps[0], self.flat)
+        if key not in known:
+            known[key] = self._divide()
+        return known[key]
+
+    def _divide(self) -> tuple[list[int], int]:
+        group, threads = self.group, self.program.threads
+        length = group.elements if self.flat else group.rows
+        blocks = group.blocks(threads, length)
+        if group.sums_in_halves:
+            if not self.flat or blocks < 2:
+                return [], 0
+            depth = (blocks - 1).bit_length()
+            return [0, *bounds(0, length, depth, self._summed_dtype())], depth
+        return [length * number // max(blocks, 1) for number in range(blocks + 1)], 0
+
+    def _summed_dtype(self) -> Any:
+        totals = self.group.totals.items()
+        return next(self.forms[p].dtype for p, total in totals if total is Total.IN_HALVES)
+
+    def _lines(self, array: Any) -> Any:
+        return array.reshape(-1) if self.flat else array
+
+    def _single(self, value: Any) -> Any:
+        """Return what each block needs as a whole; in blocks of elements, it is one element."""
+        return value.reshape(()) if self.flat and isinstance(value, np.ndarray) else value
+
+    def block(self, number: int) -> None:
+        """Compute all steps for one block."""
+        begin, end = self.ends[number : number + 2]
+        local = dict(self.whole)
+        for place, array in self.taken.items():
+            local[place] = array[begin:end]
+        with np.errstate(**self.modes):  # type: ignore[arg-type]
+            for place, drop in zip(self.group.steps, self.group.drops, strict=True):
+                if place in self.parts:
+                    self._sum_up(place, local, number)
+                else:
+                    out = self.rows_made[place][begin:end] if place in self.made else None
+                    local[place] = self._compute(place, local, out, end - begin)
+                for old in drop:
+                    del local[old]
+
+    def _compute(self, place: int, local: dict[int, Any], out: Any, length: int) -> Any:
         """Return the value of a step for one block, in `out` if it is needed outside."""
-        _, places, params = self.graph.entries[place]
-        function, taken = self._functions[place], [local[p] for p in places]
+        entry, function = self.entries[place], self.program._functions[place]
+        taken, params = [local[p] for p in entry[1]], params_of_block(entry, length)
         if out is None:
             return function(*taken, *params)
-        if isinstance(function, np.ufunc) or function in TAKE_OUT:
+        takes_out = isinstance(function, np.ufunc) or function in TAKE_OUT
+        if takes_out or entry[0].name in WITH_OUT:
             return function(*taken, *params, out=out)
         out[...] = function(*taken, *params)
         return out
+
+    def _sum_up(self, place: int, local: dict[int, Any], number: int) -> None:
+        """Reduce the rows of one block, and keep the result."""
+        operation, (one,), params = self.entries[place]
+        parts, function = self.parts[place], self.program._functions[place]
+        part = function(local[one], *((None, False) if self.flat else params))
+        if self.group.totals[place] is Total.IN_HALVES:
+            parts[number] = part
+            return
+        with self.lock:
+            parts[0] = part if parts[0] is None else COMBINING[operation.name](parts[0], part)
+
+    def results(self) -> list[tuple[int, Any]]:
+        """Return what the group made, by places."""
+        found: list[tuple[int, Any]] = list(self.made.items())
+        for place, parts in self.parts.items():
+            form, total = self.forms[place], parts[0]
+            if self.group.totals[place] is Total.IN_HALVES:
+                total = sum_of_parts(parts, self.group.elements, self.depth, form.dtype)
+            if form.shape and np.shape(total) != form.shape:
+                total = np.asarray(total).reshape(form.shape)
+            found.append((place, total))
+        return found
 
 
 def _form(value: Any) -> Form:
@@ -209,148 +267,27 @@ def _form(value: Any) -> Form:
 
 def _fits(group: Group, values: Sequence[Any]) -> bool:
     """Return whether the values from outside look as planned, and blocks keep NumPy's order."""
-    for place, form in (*group.taken.items(), *group.whole.items()):
-        value = values[place]
-        if _form(value) != form or not (len(form.shape) < 2 or _is_by_rows(value)):
-            return False
-    return all(values[place].flags.c_contiguous for place in group.summed)
+    given = (*group.taken.items(), *group.whole.items())
+    return (
+        all(_form(values[place]) == form for place, form in given)
+        and all(_is_ordered(values[place], 0) for place in group.by_rows)
+        and all(_is_ordered(values[place], 2) for place in group.matrices)
+        and all(values[place].flags.c_contiguous for place in group.contiguous)
+    )
 
 
-def _is_by_rows(array: Any) -> bool:
-    """Return whether each row of an array comes after the one before, as results in C order do."""
-    if array.flags.c_contiguous:
+def _is_plain(value: Any) -> bool:
+    """Return whether an array's elements lie one after the other."""
+    return bool(value.flags.c_contiguous and value.flags.aligned)
+
+
+def _is_ordered(value: Any, last: int) -> bool:
+    """Return whether elements lie in the order of an array's axes, as results in C order do.
+
+    The `last` axes may be in another order.
+    """
+    if np.ndim(value) < 2 or value.flags.c_contiguous:
         return True
-    pairs = zip(array.strides, array.shape, strict=True)
+    pairs = list(zip(value.strides, value.shape, strict=True))[: value.ndim - last]
     strides = [stride for stride, length in pairs if length > 1]
     return strides == sorted(strides, reverse=True) and min(strides, default=1) > 0
-
-
-def _plan_groups(
-    graph: Graph, steps: Sequence[int], overwriting: Set[int], forms: dict[int, Form]
-) -> tuple[list[int | Group], list[tuple[int, ...]]]:
-    """Return steps and groups in order, and the values to drop after each; no steps if no group.
-
-    A step belongs to the group of its level and its number of rows. The level of a value is the
-    number of times that a value of a group was needed as a whole on the way to it. A step that is
-    `overwriting` its first input runs after every earlier step, which may use that.
-    """
-    levels: dict[int, int] = {}
-    groups: dict[tuple[int, int], Group] = {}
-    member: dict[int, Group] = {}
-    for place in steps:
-        entry = graph.entries[place]
-        rowwise = _rowwise(entry, forms, place)
-        rows = forms[place].shape[0] if rowwise is not None else 0
-        level = 0
-        for one in entry[1]:
-            joins = rowwise is not None and one in rowwise
-            found = member.get(one)
-            passes = found is None or (joins and found.rows == rows)
-            level = max(level, levels.get(one, 0) + (not passes))
-        if place in overwriting:
-            level = max((n + (one in member) for one, n in levels.items()), default=0)
-        levels[place] = level
-        if rowwise is not None:
-            group = member[place] = groups.setdefault((level, rows), Group(rows))
-            _add(group, place, entry, rowwise, forms, member)
-    for group in [group for group in groups.values() if not _is_worth_it(group)]:
-        for place in group.steps:
-            del member[place]
-    if not member:
-        return [], []
-    order = sorted((levels[place], 0, place) for place in steps if place not in member)
-    order += [
-        (level, 1, group.steps[0])
-        for (level, _), group in groups.items()
-        if group.steps[0] in member
-    ]
-    order.sort()
-    parts: list[int | Group] = [member[place] if kind else place for _, kind, place in order]
-    return parts, _drops(graph, parts, member)
-
-
-def _rowwise(entry: Entry, forms: dict[int, Form], place: int) -> set[int] | None:
-    """Return the inputs of which a row of a step's result needs only the same row.
-
-    None if the step needs more than that, or more than blocks of rows can give it in NumPy's order.
-    """
-    operation, places, params = entry
-    form = forms[place]
-    if not form.shape or form.shape[0] < 2 or operation.raises:
-        return None
-    if operation.kind == "elementwise":
-        rank = len(form.shape)
-        return {one for one in places if _has_rows(forms[one].shape, rank, form.shape[0])}
-    if operation.name in _REDUCTIONS | _POSITIONS:
-        given = forms[places[0]]
-        axes = (params[0],) if operation.name in _POSITIONS else params[0]
-        within = axes is not None and all(
-            axis is not None and axis % len(given.shape) for axis in axes
-        )
-        return {places[0]} if within else None
-    return None
-
-
-def _has_rows(shape: Shape, rank: int, rows: int) -> bool:
-    return len(shape) == rank and shape[0] == rows
-
-
-def _add(
-    group: Group, place: int, entry: Entry, rowwise: set[int], forms: dict[int, Form],
-    member: dict[int, Group],
-) -> None:  # fmt: skip
-    """Add a step to a group."""
-    group.steps.append(place)
-    for one in entry[1]:
-        if member.get(one) is group:
-            continue
-        if one in rowwise:
-            group.taken[one] = forms[one]
-        else:
-            group.whole[one] = forms[one]
-        if entry[0].kind == "reduction":
-            group.summed.add(one)
-    for one in (place, *rowwise):
-        size = prod(forms[one].shape[1:]) * forms[one].dtype.itemsize
-        group.row_bytes = max(group.row_bytes, size)
-
-
-def _is_worth_it(group: Group) -> bool:
-    return group.rows * group.row_bytes >= LEAST_BYTES
-
-
-def _drops(
-    graph: Graph, parts: Sequence[int | Group], member: dict[int, Group]
-) -> list[tuple[int, ...]]:
-    """Find the values of groups that are needed outside, and those to drop after each part."""
-    last = dict.fromkeys(graph.outputs, len(parts))
-    for number in range(len(parts) - 1, -1, -1):
-        part = parts[number]
-        for place in part.steps if isinstance(part, Group) else [part]:
-            for one in graph.entries[place][1]:
-                if member.get(one, part) is not part or one not in member:
-                    last.setdefault(one, number)
-    for place, group in member.items():
-        if place in last:
-            group.made.append(place)
-    for part in parts:
-        if isinstance(part, Group):
-            part.drops = _drops_within(graph, part)
-    given = {i for i, entry in enumerate(graph.entries) if entry[0] in (INPUT, NUMBER)}
-    drops: list[list[int]] = [[] for _ in parts]
-    for place, number in last.items():
-        if number < len(parts) and place not in given:
-            drops[number].append(place)
-    return [tuple(found) for found in drops]
-
-
-def _drops_within(graph: Graph, group: Group) -> list[tuple[int, ...]]:
-    """Find the values of a block to drop after each step of a group."""
-    last: dict[int, int] = {}
-    for place in group.steps:
-        last[place] = place
-        last.update(dict.fromkeys(graph.entries[place][1], place))
-    drops: dict[int, list[int]] = {place: [] for place in group.steps}
-    for one, place in last.items():
-        drops[place].append(one)
-    return [tuple(drops[place]) for place in group.steps]

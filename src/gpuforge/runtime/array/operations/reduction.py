@@ -21,12 +21,14 @@ _NONE = np._NoValue
 
 
 def _reduction(function: Any) -> Any:
-    return lambda array, axes, keepdims: function(array, axis=axes, keepdims=keepdims)
+    return lambda array, axes, keepdims, out=None: function(
+        array, axis=axes, keepdims=keepdims, out=out
+    )
 
 
 def _total(function: Any) -> Any:
-    return lambda array, axes, keepdims: function(
-        array, axis=axes, keepdims=keepdims, dtype=array.dtype
+    return lambda array, axes, keepdims, out=None: function(
+        array, axis=axes, keepdims=keepdims, dtype=array.dtype, out=out
     )
 
 

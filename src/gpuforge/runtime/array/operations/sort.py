@@ -27,7 +27,7 @@ def _bincount(array: Any, *rest: Any) -> Any:
     return np.bincount(array, weights, rest[-1])
 
 
-SORT = row("sort", lambda array, axis: np.sort(array, axis=axis, stable=True), "sort")
+SORT = row("sort", lambda array, axis: np.sort(array, axis=axis), "sort")
 """array, axis; NaN come last"""
 ARGSORT = row("argsort", lambda array, axis: np.argsort(array, axis=axis, stable=True), "sort")
 """array, axis; equal values keep their order"""
