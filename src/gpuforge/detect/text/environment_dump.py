@@ -31,7 +31,7 @@ def read(text: str, route: str, seen: Seen) -> None:
     """Add the GPUs and versions of the dumps in a text."""
     said: dict[str, str] = {}
     for key, value in _PAIR.findall(text):
-        value = word(value) or ""
+        value = (word(value) or "").strip("\"'`., ")
         if not _NOTHING.fullmatch(value):
             said.setdefault(key.lower(), value)
     rocm = "hip runtime version" in said or "rocm used to build pytorch" in said

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from gpuforge import registry
+from gpuforge.detect.text.plain import plain
 from gpuforge.probe import Output
 
 # Only the two ends of a long text are read: machines are described there, not inside a log.
@@ -28,12 +29,8 @@ _LOGGED = re.compile(
 _ASKED = re.compile(
     r"^[^:=]{1,40}[:=]\s*(?=(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d (?:VGA|3D|Display) )"
 )
-# A line between grave accents, on its own or in a list.
-_MARKED = re.compile(r"^\s*(?:\d{1,2}\.\s+|[-*]\s+)?`(?!`)([^`]{20,})(?:`(?!\s?[:=]).*)?$")
 # A prompt or a heading of Markdown ends an output.
 _END = re.compile(r"^\s*([\w.@~:/\\ \[\]()-]{0,80}[$%➜❯] \S|#{1,6} \S|PS [A-Z]:\\|- \[[ x]\] )")
-# Punctuation of Chinese and Japanese.
-_WIDE = str.maketrans("，：（）；", ",:();")
 # A list by ``nvidia-smi -L``, which has no other lines.
 _LISTED = re.compile(r"^\s*(?:GPU \d+: .{3,80}\(UUID: |MIG )")
 # Files of a snapshot that detectors ask for by these names.
@@ -118,17 +115,17 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
     numbered = list(enumerate(text.splitlines(), 1))
     for number, raw in numbered[:FIRST_LINES] + numbered[FIRST_LINES:][-LAST_LINES:]:
         line = _ESCAPE.sub("", raw[:LINE_LIMIT]) if "\x1b" in raw else raw[:LINE_LIMIT]
-        line = _QUOTE.sub("", line.replace("\t", "        ")).translate(_WIDE).rstrip()
-        line = line[max(0, len(line) - len(line.lstrip()) - MARGIN_LIMIT) :]
-        line = _MARKED.sub(r"\1", line) if "`" in line else line
-        line = _ASKED.sub("", line)
-        logged = _LOGGED.match(line)
-        line = line[logged.end() :] if logged and line[:1].strip() else line
-        parts = [line]
-        if line.count("(UUID: GPU-") > 1:  # a list that lost its line breaks
-            parts = re.split(r"\s+(?=GPU \d+: )", line)
-        for part in parts:
-            yield number, part
+        for part in plain(line):
+            yield number, _unlogged(part)
+
+
+def _unlogged(line: str) -> str:
+    """Return a line without quotation marks, a form's question and what a logger writes first."""
+    line = _QUOTE.sub("", line).rstrip()
+    line = line[max(0, len(line) - len(line.lstrip()) - MARGIN_LIMIT) :]
+    line = _ASKED.sub("", line)
+    logged = _LOGGED.match(line)
+    return line[logged.end() :] if logged and line[:1].strip() else line
 
 
 def sections_of(lines: list[tuple[int, str]]) -> list[Section]:

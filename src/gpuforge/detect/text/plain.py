@@ -1,0 +1,54 @@
+"""Text as if typed plainly: without Markdown, HTML and the signs of other alphabets."""
+
+from __future__ import annotations
+
+import html
+import re
+
+# Punctuation of Chinese and Japanese, quotation marks, dashes and blanks of typesetters.
+_SIGNS = str.maketrans("，：（）；“”„‘’‐‑", ",:();\"\"\"''--") | {
+    ord(blank): " " for blank in "\u00a0\u2002\u2003\u2007\u2009\u200a\u202f\u3000"
+}
+_ENTITY = re.compile(r"&(?:nbsp|amp|lt|gt|quot|#\d{1,4});")
+_BREAK = re.compile(r"\s?<br\s?/?>\s?", re.I)
+_TAG = re.compile(r"</?(?:b|i|em|strong|p|li|ul|ol|span|kbd|samp|div|tt|sub|sup|u)(?:\s[^<>]*)?>", re.I)
+_ESCAPED = re.compile(r"\\(?=[_*#~])")
+# A line that is bold as a whole is a heading, and keeps its signs.
+_BOLD = re.compile(r"^(?!\W*\*\*[^*]+\*\*\W*$)(.*)$")
+_EMPHASIS = re.compile(r"\*\*(?=[^\s*])([^*]{1,120}?)\*\*")
+_MARK = re.compile(r"(?<!`)`(?!`)")
+# A line between grave accents, on its own or in a list.
+_MARKED = re.compile(r"^\s*(?:\d{1,2}\.\s+|[-*]\s+)?`(?!`)([^`]{20,})(?:`(?!\s?[:=]).*)?$")
+# The full stop behind a version that ends a sentence.
+_STOP = re.compile(r"(?<=\d)\.$")
+_UNCHECKED = re.compile(r"^\s*[-*+] \[ ?\] ")
+_CHECKED = re.compile(r"^(\s*[-*+] )\[[xX]\] ")
+_IDEOGRAPH = r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+_SEAM = re.compile(rf"(?<={_IDEOGRAPH})(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?={_IDEOGRAPH})")
+# A list by ``nvidia-smi -L`` that lost its line breaks.
+_LISTED = re.compile(r"\s+(?=GPU \d+: )")
+
+
+def plain(line: str) -> list[str]:
+    """Return the lines that one line of a pasted text shows once it is rendered."""
+    line = line.replace("\t", "        ")
+    if not line.isascii():
+        line = _SEAM.sub(" ", line.translate(_SIGNS))
+    if "&" in line:
+        line = _ENTITY.sub(lambda sign: html.unescape(sign[0]).replace("\u00a0", " "), line)
+    if "\\" in line:
+        line = _ESCAPED.sub("", line)
+    if "[" in line:
+        line = "" if _UNCHECKED.match(line) else _CHECKED.sub(r"\1", line)
+    if "**" in line and _BOLD.match(line):
+        line = _EMPHASIS.sub(r"\1", line)
+    parts = _BREAK.split(line) if "<" in line else [line]
+    parts = [_unmarked(_TAG.sub("", part)) for part in parts]
+    if line.count("(UUID: GPU-") > 1:
+        parts = [one for part in parts for one in _LISTED.split(part)]
+    return parts
+
+
+def _unmarked(line: str) -> str:
+    line = _MARK.sub("", _MARKED.sub(r"\1", line)) if "`" in line else line
+    return _STOP.sub("", line.rstrip())
