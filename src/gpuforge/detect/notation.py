@@ -41,6 +41,11 @@ def name_of(text: object) -> str | None:
     return None if found is None or _BARE_ID.fullmatch(found) or len(found) > 200 else found
 
 
+_SERIES = re.compile(
+    r"\b(RTX|GTX?|GTS|RX|U?HD|R[579](?=-?[2-4]\d\d)|Arc|Tesla|Quadro|Vega|Radeon)-?(?=[A-Z]?\d)", re.I
+)
+
+
 def product_of(name: str) -> frozenset[str]:
     """Return the words of a model name, such as 3090 and ti; in lspci's names, those in brackets.
 
@@ -55,8 +60,8 @@ def product_of(name: str) -> frozenset[str]:
 
 
 def as_makers_write(name: str) -> str:
-    """Return a name spaced as its maker spells it: people write RTX3090, rx7900 and MI-350."""
-    return re.sub(r"\bMI-(?=\d)", "MI", re.sub(r"\b([RG]TX?|RX)-?(?=\d)", r"\1 ", name, flags=re.I))
+    """Return a name spaced as its maker spells it: people write RTX3090, rx-7900 and MI-350."""
+    return re.sub(r"\bMI-(?=\d)", "MI", _SERIES.sub(r"\1 ", name))
 
 
 def whole(text: object, base: int = 10) -> int | None:

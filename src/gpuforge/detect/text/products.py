@@ -88,14 +88,19 @@ def _patterns(kind: str) -> tuple[tuple[Vendor, re.Pattern[str]], ...]:
     found = []
     for entry in registry.table(__file__, "products")["product"]:
         maker, names, brief = (entry[key].replace("\n", "") for key in ("maker", "names", "short"))
-        full = rf"(?:{maker}[ :]+)?(?:{names})|{maker}[ :]+(?:{brief})"
+        full = rf"(?:{maker}[ :-]+)?(?:{names})|{maker}[ :-]+(?:{brief})"
         forms = {"full": full, "short": brief, "bare": entry.get("bare")}[kind]
         found += [(entry["vendor"], _bounded(forms))] if forms else []
     return tuple(found)
 
 
 def _bounded(forms: str) -> re.Pattern[str]:
-    """Return a pattern that matches whole words only, plurals included."""
+    """Return a pattern that matches whole words only, plurals included.
+
+    A blank of the grammar may be a hyphen, and nothing between a series and a number.
+    """
+    forms = re.sub(r"(?<!\[)\\s(?![+?*{])", r"[\\s-]", forms.replace(r"\s?", r"[\s-]?"))
+    forms = forms.replace(r"\s+", r"(?:\s+|-|(?<=[a-z]))")
     return re.compile(
         rf"(?:(?<![a-z0-9_.-])|(?<=\d[x*])|(?<=[a-z]\.)(?=[a-z]))(?:{forms})(?![a-rt-z\d]|\.\d|\s?[KMG]i?B\b|\s?[%°])",
         re.I,
