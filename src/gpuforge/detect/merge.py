@@ -7,6 +7,7 @@ Where routes differ, the most trusted one counts, and `origins` records which on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
@@ -17,6 +18,8 @@ from gpuforge.detect.pci_ids import id_in_name
 from gpuforge.detect.seen import DOUBT, HEARSAY, RENDERER, Sighting
 from gpuforge.facts import Absent, Device, Driver, Failed, Toolkit, Vendor, known
 
+# What drivers call a GPU that they know no name of, where another source may.
+_FAMILY = re.compile(r"(?:AMD )?Radeon(?:\(TM\))? Graphics|(?:NVIDIA )?Graphics Device", re.I)
 FACTS = frozenset(f.name for f in fields(Device)) - {"index", "vendor", "runtimes", "origins"}
 
 
@@ -133,8 +136,12 @@ def _add_hearsay(heard: list[Sighting], groups: list[Group]) -> None:
             for sighting, group in zip(said, own, strict=False):
                 group.sightings += [] if _contradicts(sighting, group) else [sighting]
         else:
+            only = not any(_is_alike(sighting, group) for sighting in said for group in own)
             for sighting in said:
-                _add_to_alike(sighting, own)
+                if not _is_elsewhere(sighting, groups):
+                    _add_to_alike(sighting, own, only=only)
+                else:
+                    groups.append(Group(vendor, [sighting]))
 
 
 def _is_first(group: Group, said: list[Sighting]) -> bool:
@@ -144,11 +151,25 @@ def _is_first(group: Group, said: list[Sighting]) -> bool:
     return alone and len(said) > 1 and len(names) == 1 and _alike(said[0], group)
 
 
-def _add_to_alike(sighting: Sighting, own: list[Group]) -> None:
+def _add_to_alike(sighting: Sighting, own: list[Group], *, only: bool) -> None:
+    """Add a sighting to the GPUs of its name, or to the only one if no other is said of it."""
     fitting = [group for group in own if not _contradicts(sighting, group)]
-    sure = [g for g in fitting if _surely(sighting, g) or _alike(sighting, g)]
-    for group in sure or (fitting if len(own) == 1 else ()):
+    sure = [group for group in fitting if _is_alike(sighting, group)]
+    for group in sure or (fitting if len(own) == 1 and only else ()):
         group.sightings.append(sighting)
+
+
+def _is_alike(sighting: Sighting, group: Group) -> bool:
+    return _surely(sighting, group) or _alike(sighting, group)
+
+
+def _is_elsewhere(sighting: Sighting, groups: list[Group]) -> bool:
+    """Return whether a GPU in the processor is said to have an address that no other has."""
+    address = sighting.facts.get("pci_address")
+    own = [group for group in groups if group.vendor == sighting.vendor]
+    shown = {place for group in groups for place in group.values("pci_address")}
+    apart = bool(sighting.facts.get("integrated")) and address is not None
+    return apart and address not in shown and all(g.values("pci_address") for g in own)
 
 
 def _by_uuid(sighting: Sighting, group: Group) -> bool:
@@ -220,8 +241,9 @@ def _best(name: str, ranked: list[Sighting]) -> Sighting | None:
         if isinstance(value, Driver):
             return 0 if known(value.version) else 1
         cut = name == "name" and str(value).endswith("...")
+        family = name == "name" and _FAMILY.fullmatch(str(value)) is not None
         nameless = name == "partitions" and "MIG" in value
-        return 1 if cut or nameless else 0
+        return 1 if cut or nameless or (family and not sighting.facts.get("integrated")) else 0
 
     return min(ranked, key=worth)
 

@@ -27,7 +27,7 @@ OF_GL = re.compile(
 _MODULE = re.compile(
     r"^filename:\s+\S*/nvidia\S*\.ko\S*\n(?:.*\n){0,4}?version:\s+([2-6]\d\d\.[\d.]+)", re.I | re.M
 )
-_OF_NVIDIA = re.compile(r"\bnvidia-smi\b|\bNVML\b|\bCUDA Version\s*:", re.I)
+_OF_NVIDIA = re.compile(r"\bnvidia-smi\b|\bNVML\b|\bcu(?:da|dnn)(?![a-z])", re.I)
 KERNEL_DRIVER = re.compile(r"(nvidia|amdgpu|radeon|nouveau|i915|xe)(?=$|[\s,(-])", re.I)
 BESIDE = re.compile(
     rf"^\s*[,(/]?\s?(\d\d\.\d{{1,2}}\.\d{{1,5}}\.\d{{1,5}}|(?<=/ )\d{{3}}\.[\d.]+)\b|"

@@ -11,6 +11,7 @@ from gpuforge.detect.notation import kept, whole, word
 from gpuforge.detect.seen import HEARSAY, Seen, Sighting
 from gpuforge.detect.source import WSL
 from gpuforge.detect.text.labels import Label, labels_of, told_lines
+from gpuforge.detect.text.products import OF_PROCESSOR, products_in
 
 PROGRAM = "lines"
 LINE_LIMIT = 600
@@ -85,7 +86,7 @@ def read(text: str, route: str, seen: Seen) -> None:
             seen.host.setdefault(fact, value)
     asked = _QUESTION.sub("", text)
     if "cpu_model" not in seen.host and (alone := _CPU_ALONE.search(text)):
-        seen.host["cpu_model"] = alone[1].strip()
+        seen.host["cpu_model"] = _without_gpu(alone[1]).strip()
     elif "cpu_model" not in seen.host and (named := _words("spoken")["cpu_model"].search(asked)):
         seen.host["cpu_model"] = named[0]
     if "platform" not in seen.host:
@@ -108,8 +109,16 @@ def _labelled(label: Label) -> Mapping[str, str]:
         found["machine"] = label.value
     if "cpu" in label.facts and _CPU.search(label.value) and ": " not in label.value:
         model = re.split(r" \| | ; | \(\d+ MiB", re.sub(r"^\d+ ?[×x] ", "", label.value))[0]
-        found["cpu_model"] = model.strip("*`'\" |")
+        found["cpu_model"] = _without_gpu(model).strip("*`'\" |").rstrip(" .")
     return kept(**found)
+
+
+def _without_gpu(model: str) -> str:
+    """Return what a label says about the processor up to a GPU that is no part of its name."""
+    for product in products_in(model):
+        if not OF_PROCESSOR.search(model[: product.start]) and product.start:
+            model = re.sub(r"[\s,;+&/(|-]*(?:\b(?:and|with|w/))?[\s(]*$", "", model[: product.start])
+    return model
 
 
 def _named_system(text: str) -> str | None:

@@ -17,7 +17,7 @@ FIRST_LINES, LAST_LINES = 4000, 500
 _PAIR = re.compile(
     r"(?:^|(?<=\s\s)|(?<=[|,;:(>*{]\s)|(?<=[|,;(>*\"'`]))[\s*#>|•·\"'`+-]{0,12}(?:\d{1,2}[.)]\s)?"
     r"([^\W\d_][^:=：|{\n]{0,70}?|#\d[^:=：|\n]{0,30}?|[A-Z]{2,4}(?=\s{2}))[\"'*`\]\s.)]*"
-    r"(?:(?<!\d):|:(?!\d)|[=：|]|\s{2,}|\s[-–]\s)[\"'*`\s\[:]*(?=\S)"
+    r"(?:(?<!\d):|:(?!\d)|[=：|]>?|\s{2,}|\s[-–]\s|\s?(?:->|→))[\"'*`\s\[:]*(?=\S)"
 )
 _HEAD = re.compile(
     r"^[\s>]*(?:[-*•]\s+|\d[.)]\s+)?(?:#{1,6}\s+[*_]{0,2}|[*_]{2})([^\W_][^=：]{0,60}?)[*_:：?\s]*$|"
@@ -54,6 +54,11 @@ _IDS = re.compile(
 )
 
 
+# What joins the words of a label that asks for several facts, each of which its value must show.
+_JOINED = re.compile(r"\s*(?:[/&+]|\band\b)\s*")
+_PLAIN = frozenset({"name", "cpu", "platform", "driver", "python", "torch", "cuda toolkit", "rocm"})
+
+
 @dataclass(frozen=True)
 class Label:
     """One labelled value.
@@ -86,7 +91,10 @@ def facts_of(label: str) -> frozenset[str]:
     if re.search(r"gfx\d", label):
         return frozenset()
     parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", label)
-    return _asked_by(label) or (_asked_by(parted) if parted != label else frozenset())
+    found = _asked_by(label) or (_asked_by(parted) if parted != label else frozenset())
+    parts = () if found else _JOINED.split(label)
+    asked = (_asked_by(part) for part in parts[: len(parts) if len(parts) > 1 else 0])
+    return found or frozenset().union(*asked) & _PLAIN
 
 
 def _asked_by(label: str) -> frozenset[str]:

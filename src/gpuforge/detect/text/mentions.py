@@ -119,7 +119,8 @@ def _makers(text: str, told: set[Vendor]) -> Iterator[Mention]:
         for match in form("clauses", "maker").finditer(line):
             # A tool's message about "the NVIDIA driver" does not imply a card.
             base = _BASE["driver" if "driver" in match[0].lower() else "maker"]
-            score = base + evidence_of("maker", line, *match.span()).score + (2 if match[2] else 0)
+            score = base + evidence_of("maker", line, *match.span()).score
+            score += 4 if match[4] else 2 if match[2] else 0
             vendor = vendor_named_in(next(filter(None, match.groups())))
             asked = _ASKED.search(line[match.end() :]) and not _OWN.search(line)
             if vendor and vendor not in told and not asked:

@@ -55,7 +55,7 @@ _AFTER = re.compile(
     r"[\s(,/\[@:|*-]{0,4}"
     r"(?:(?:each )?with\s|w/\s?|mit\s|con\s|avec\s|(?:VRAM|显存):?\s?|so\s|has\s)?"
     r"(?:about\s|around\s|only\s|just\s|its\s|[~\u2248])?"
-    rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})(?:\.\d+)?\s?Mi?B\b|{_SIZE})"
+    rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})(?:\.\d+)?\s?Mi?B\b|{_SIZE}|[^()]{{0,40}}?{_SIZE}(?=\seach))"
     r"(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|PCIe|NVMe|HDD|M\.2|storage|disk|host|free))",
     re.I,
 )
@@ -168,7 +168,9 @@ def _named(text: str, *kinds: str) -> list[Product]:
 def _product(vendor: Vendor, match: re.Match[str], text: str, plain: str) -> Product:
     before, after = plain[max(0, match.start() - 32) : match.start()], plain[match.end() :][:60]
     total = _AFTER.match(after)
-    beside = f"{total[1]} MiB" if total and total[1] else f"{total[2]}G" if total else None
+    beside = f"{total[1]} MiB" if total and total[1] else None
+    if total and not beside:
+        beside = f"{total[2] or total[3]}G"
     if total is None and (first := _BEFORE.search(before)):
         beside, before = f"{first[1]} G", before[: first.start()]
     return Product(
