@@ -42,7 +42,8 @@ def name_of(text: object) -> str | None:
 
 
 _SERIES = re.compile(
-    r"\b(RTX|GTX?|GTS|RX|U?HD|R[579](?=-?[2-4]\d\d)|Arc|Tesla|Quadro|Vega|Radeon)-?(?=[A-Z]?\d)", re.I
+    r"\b(RTX|GTX?|GTS|RX|U?HD|R[579](?=-?[2-4]\d\d)|Arc|Tesla|Quadro|Vega|Radeon)-?(?=[A-Z]?\d)",
+    re.I,
 )
 
 

@@ -36,7 +36,7 @@ def read(text: str, route: str, seen: Seen) -> None:
             said.setdefault(key.lower(), value)
     rocm = "hip runtime version" in said or "rocm used to build pytorch" in said
     for number, models in enumerate(_MODELS.findall(text)):
-        if not _NOTHING.fullmatch(models.strip()):
+        if not _NOTHING.fullmatch(models.strip(" .*\n")):
             first = " (first GPU)" if rocm else ""
             _add_models(models, rocm, f"environment dump {number}{first}", seen)
     for number, listed in enumerate(_INTEL.findall(text)):
@@ -64,7 +64,7 @@ def read(text: str, route: str, seen: Seen) -> None:
         "cudnn version": "cudnn",
     }
     seen.toolkits += [
-        Toolkit(name, said[key].split(",")[0])
+        Toolkit(name, re.split(r"[, ]", said[key])[0])
         for key, name in versions.items()
         if key in said and re.match(r"\d", said[key])
     ]

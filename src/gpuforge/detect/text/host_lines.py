@@ -27,6 +27,8 @@ _CPU = re.compile(
     r"Apple M\d|R[3579][- ]\d{4}|Atom|\d{4}X(?:3D)?|1[0-4]\d00\w?|ARM|Cortex|Neoverse|Ampere|"
     r"POWER\d)\b"
 )
+# What joins a processor with the GPU named behind it.
+_JOINT = re.compile(r"[\s,;+&/(|-]*(?:\b(?:and|with|w/))?[\s(]*$")
 # A question says nothing about the system, unless it is about the writer's own.
 _QUESTION = re.compile(r"(?:^|(?<=[.!?\n]))(?![^.!?\n]*\b[Mm]y\b)[^.!?\n]*\?(?=\s|$)")
 
@@ -117,7 +119,7 @@ def _without_gpu(model: str) -> str:
     """Return what a label says about the processor up to a GPU that is no part of its name."""
     for product in products_in(model):
         if not OF_PROCESSOR.search(model[: product.start]) and product.start:
-            model = re.sub(r"[\s,;+&/(|-]*(?:\b(?:and|with|w/))?[\s(]*$", "", model[: product.start])
+            model = _JOINT.sub("", model[: product.start])
     return model
 
 

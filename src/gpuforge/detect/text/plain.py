@@ -6,12 +6,14 @@ import html
 import re
 
 # Punctuation of Chinese and Japanese, quotation marks, dashes and blanks of typesetters.
-_SIGNS = str.maketrans("，：（）；“”„‘’‐‑", ",:();\"\"\"''--") | {
+_SIGNS = str.maketrans("，：（）；“”„‘’‐‑", ',:();"""\'\'--') | {
     ord(blank): " " for blank in "\u00a0\u2002\u2003\u2007\u2009\u200a\u202f\u3000"
 }
 _ENTITY = re.compile(r"&(?:nbsp|amp|lt|gt|quot|#\d{1,4});")
 _BREAK = re.compile(r"\s?<br\s?/?>\s?", re.I)
-_TAG = re.compile(r"</?(?:b|i|em|strong|p|li|ul|ol|span|kbd|samp|div|tt|sub|sup|u)(?:\s[^<>]*)?>", re.I)
+_TAG = re.compile(
+    r"</?(?:b|i|em|strong|p|li|ul|ol|span|kbd|samp|div|tt|sub|sup|u)(?:\s[^<>]*)?>", re.I
+)
 _ESCAPED = re.compile(r"\\(?=[_*#~])")
 # A line that is bold as a whole is a heading, and keeps its signs.
 _BOLD = re.compile(r"^(?!\W*\*\*[^*]+\*\*\W*$)(.*)$")

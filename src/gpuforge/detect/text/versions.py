@@ -32,8 +32,8 @@ _ANSWER = (
     r"(?P<version>{form})(?![\d.]*\d)"
 )
 _SPOKEN = (
-    r"(?<![\w./-])(?:(?<!\+)|(?=cuda))(?:{words})(?:(?:[\s_-]|\s?\()(?:tool ?kit|version|ver\.?|v\.?|"
-    r"libs?|libraries|stack|runtime|package|installed|with|in|is|of)(?![\w-])){{0,3}}"
+    r"(?<![\w./-])(?:(?<!\+)|(?=cuda))(?:{words})(?:(?:[\s_-]|\s?\()(?:tool ?kit|version|ver\.?|"
+    r"v\.?|libs?|libraries|stack|runtime|package|installed|with|in|is|of)(?![\w-])){{0,3}}"
     r"(?:version|ver\.?)?(?:[\s:=(\-]{{0,3}}|[\"'], ?[\"'])"
     r"(?:TheRock )?(?:v\.?\s?)?(?P<version>{form})(?![\d.]*\d)(?!\s?/\s?\d)"
 )

@@ -49,6 +49,8 @@ _LIBRARIES: tuple[tuple[str, Vendor], ...] = (
     (r"\b(xpu|oneapi)\b", "intel"),
 )
 _NUMBERED = re.compile(r"(?:^|[<\[#\s(])(\d{1,2})[:\]>)]\s*$")
+# What a driver, a path or a version has in it, and no product's name.
+_NO_NAME = re.compile(r"[\\/]|\bdrivers?\b|\bversion\b|\d{3}\.\d|\)\)|\binstalled\b", re.I)
 _TARGET = re.compile(r"(?<![a-z])gfx(?!000)\d{3,4}(?!\w)", re.I)
 # A GPU that is part of a processor or a board, right before its target.
 _SHARES = re.compile(
@@ -361,7 +363,7 @@ def _loosely(value: str) -> Product | None:
     library = next((v for words, v in _LIBRARIES if re.search(words, value[:40], re.I)), None)
     if vendor is None and library is None:
         return None
-    bare = re.sub(
+    bare = not _NO_NAME.search(head) and re.sub(
         r"\b(nvidia|amd|intel|apple|gpus?|igpu|corporation|inc|graphics|card|cuda|rocm|mps|detected|found|"
         r"available)\b|\W",
         "",
