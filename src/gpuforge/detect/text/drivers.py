@@ -11,8 +11,8 @@ from gpuforge.detect.text.clauses import PERHAPS, THERE, evidence_of, form
 from gpuforge.facts import Vendor
 
 _VERSION = (
-    r"(?<![\d.])(\d{3}\.\d{2,3}(?:\.\d{1,2})?|\d{1,2}\.\d{1,2}\.\d{1,5}\.\d{1,5}|"
-    r"\d{4}\.\d(?= \(HSA))(?![\d.])"
+    r"(?<![\d.])(\d{3}\.\d{2,3}(?:\.\d{1,2})?(?=\.0\.0\b)|\d{3}\.\d{2,3}(?:\.\d{1,2})?|\d{1,2}\.\d{1,2}\.\d{1,5}\.\d{1,5}|"
+    r"\d{4}\.\d(?= \(HSA))(?=\.0\.0\b|(?![\d.]))"
 )
 OF_DRIVER = re.compile(_VERSION)
 # Version schemes of driver packages on Windows: Adrenalin's year and month, Intel's build.
@@ -88,7 +88,11 @@ def nvidia_driver(text: str, labelled: str) -> tuple[str, bool]:
     module = _MODULE.search(text)
     own = labelled or _best("nvidia", text) or (module[1] if module else "")
     told = own or _best("said", text)
-    return told or _best("bare", text), bool(own or (told and _OF_NVIDIA.search(text)))
+    found = told or _best("bare", text)
+    if found.isdigit():  # another line may give the same version in full
+        whole = re.search(rf"(?<![\d.]){found}\.\d{{2,3}}(?:\.\d{{1,2}})?(?![\d.]*\d)", text)
+        found = whole[0] if whole else found
+    return found, bool(own or (told and _OF_NVIDIA.search(text)))
 
 
 def kernel_driver(text: str) -> str:

@@ -15,6 +15,7 @@ _TAG = re.compile(
     r"</?(?:b|i|em|strong|p|li|ul|ol|span|kbd|samp|div|tt|sub|sup|u)(?:\s[^<>]*)?>", re.I
 )
 _ESCAPED = re.compile(r"\\(?=[_*#~])")
+_PATH = re.compile(r"\b[A-Za-z]:\\")
 # A line that is bold as a whole is a heading, and keeps its signs.
 _BOLD = re.compile(r"^(?!\W*\*\*[^*]+\*\*\W*$)(.*)$")
 _EMPHASIS = re.compile(r"\*\*(?=[^\s*])([^*]{1,120}?)\*\*")
@@ -38,7 +39,7 @@ def plain(line: str) -> list[str]:
         line = _SEAM.sub(" ", line.translate(_SIGNS))
     if "&" in line:
         line = _ENTITY.sub(lambda sign: html.unescape(sign[0]).replace("\u00a0", " "), line)
-    if "\\" in line:
+    if "\\" in line and not _PATH.search(line):
         line = _ESCAPED.sub("", line)
     if "[" in line:
         line = "" if _UNCHECKED.match(line) else _CHECKED.sub(r"\1", line)

@@ -18,7 +18,8 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07]{0,200}\x07")
 _QUOTE = re.compile(r"^(?:> ?)+|^[+](?=\s+\S)")
 _FENCE = re.compile(r"^\s*(```+|~~~+|</?(?:details|summary|pre|code)\b[^>]*>)\w*\s*")
 # Prefixes that loggers and containers add to a line: source, time, severity.
-_TIME = r"(?:\d{4}[-/.]?\d\d[-/.]?\d\d[T ]\s?)?\d{1,2}:\d\d:\d\d(?:[.,:-]\d{1,9})?Z?"
+_DAY = r"\d{4}[-/.]?\d\d[-/.]?\d\d[T ]\s?"
+_TIME = rf"(?:{_DAY}\d\d:\d\d(?=\])|(?:{_DAY})?\d{{1,2}}:\d\d:\d\d(?:[.,:-]\d{{1,9}})?Z?)"
 _LEVEL = r"[\[(]?(?:INFO|DEBUG|WARN|WARNING|ERROR|TRACE|NOTICE|info|Info|Debug|Warning)[\])]?"
 _LOGGED = re.compile(
     rf"^(?:[\w.-]{{2,40}}\s{{1,12}}\|\s)?"

@@ -39,7 +39,8 @@ _SPOKEN = (
 )
 # Folders whose name contains the version of the program in them.
 _FOLDERS = {
-    "cuda toolkit": r"\bcuda(?:[-/_]|[\\/]v)(?P<version>\d{1,2}\.\d(?:\.\d)?)(?=[\\/\s:]|$)",
+    "cuda toolkit": r"\bcuda(?:[-/_]|[\\/]v)"
+    r"(?P<version>\d{1,2}\.\d(?:\.\d)?(?=[\\/\s:]|$)|\d{1,2}\.\d\.\d{1,3}(?=_\w+\.run\b|_[\d.]+_linux))",
     "rocm": r"/rocm-(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)(?=[/\s:]|$)",
     "torch": r"torch\.__version__\W*(?P<version>[012]\.\d{1,2}\.\d{1,2}" + _BUILD + ")",
     "python": r"(?:[/\\]|--)python[ =]?(?P<version>[23]\.\d{1,2})(?=[/\\\s:]|$)",

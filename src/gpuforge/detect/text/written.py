@@ -224,7 +224,8 @@ class _Devices:
             device.vendor = product.vendor
             device.count = max(device.count, product.count if not numbers else 1)
             named = {"name": product.name or None, "memory_total_bytes": product.total_bytes}
-            device.facts = kept(**named) | device.facts
+            fuller = product_of(product.name) > product_of(str(device.facts.get("name", "")))
+            device.facts = device.facts | kept(**named) if fuller else kept(**named) | device.facts
             device.said = self._for(device.vendor) | device.said
         self._waiting = {}
         self._current = found
@@ -236,6 +237,10 @@ class _Devices:
         return {
             fact: told for fact, told in self._waiting.items() if not (foreign and fact == "driver")
         }
+
+    def _has(self, vendor: Vendor) -> bool:
+        """Return whether a GPU of a vendor is named, so that its name alone adds none."""
+        return any(one.vendor == vendor and "name" in one.facts for one in self.devices)
 
     def drop_families(self) -> None:
         """Drop devices known only by family if a product of the same maker is known."""
@@ -291,7 +296,7 @@ class _Devices:
         unnamed = last is not None and "name" not in last.facts
         products = products_in(value, asked=asked or (unnamed and last is self._block))
         if not products and (asked or (unnamed and gfx(value))) and (other := _loosely(value)):
-            products = [other]
+            products = [other] if other.name or not self._has(other.vendor) else []
         if form("clauses", "one_card").search(value):
             products = products[:1]
         if not asked and products and OF_PROCESSOR.search(value[: products[0].start]):
