@@ -19,7 +19,7 @@ OF_DRIVER = re.compile(_VERSION)
 PACKAGE = {
     "amd": r"\b(\d\d\.\d{1,2}\.\d{1,2})\b",
     "intel": r"(?<![\d.])(\d{2,3}\.\d{4})\b",
-    "nvidia": r"^(?:nvidia[ -]+)?v?([3-6]\d\d)\b(?!\.\d)",
+    "nvidia": r"^(?:nvidia[ -]+)?v?([3-6]\d\d)\b(?![.-]\d)",
 }
 OF_GL = re.compile(
     r"(?:\bNVIDIA (?=\d{3}\.)|\bBuild (?=\d+(?:\.\d+){3}))(\d{2,3}\.\d{1,3}(?:\.\d{1,5}){0,2})\b"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
+from gpuforge import registry
 from gpuforge.detect.seen import Seen
 from gpuforge.detect.text.clauses import PERHAPS, THERE, evidence_of
 from gpuforge.detect.text.labels import labels_of, told_lines
@@ -14,51 +16,19 @@ PROGRAM = "prose"
 LINE_LIMIT, LINES_AT_MOST = 1000, 1000
 # The score of a label of its own.
 LABEL = 9
-_BUILD = r"(?:\.?(?:dev|rc|a|b|post)\d{1,12})?(?:\+\w{1,20}(?:\.\w{1,20}){0,3})?"
-# For each program, its names and the form of its version.
-_PROGRAMS = {
-    "cuda toolkit": (
-        r"(?:/usr/local/|Build )?CUDA(?:[ _-]?(?:compilation tools, release|toolkit|SDK|runtime|"
-        r"Driver Version / Runtime Version\s+[\d.]+ /))?",
-        r"(?:(?:[4-9]|1\d)\.\d{1,2}(?:\.\d{1,3})?|1[0-3](?!\.?\d|\s?[x*]))",
-    ),
-    "rocm": (r"ROCm(?:[ -]?(?:release|SDK))?|TheRock", rf"\d\.\d{{1,2}}(?:\.\d{{1,2}})?{_BUILD}"),
-    "torch": (r"(?:py)?torch", rf"[012]\.\d{{1,2}}(?:\.\d{{1,2}})?{_BUILD}"),
-    "python": (r"C?python3?", r"[23]\.\d{1,2}(?:\.\d{1,2})?"),
-}
-# The version in the value of a label of its own (labels.toml).
-_ANSWER = (
-    r"^\W*(?:(?:{words}|tool ?kit|release|version|Python|v)[\s:=-]*){{0,3}}"
-    r"(?P<version>{form})(?![\d.]*\d)"
-)
-_SPOKEN = (
-    r"(?<![\w./-])(?:(?<!\+)|(?=cuda))(?:{words})(?:(?:[\s_-]|\s?\()(?:tool ?kit|version|ver\.?|"
-    r"v\.?|libs?|libraries|stack|runtime|package|installed|with|in|is|of)(?![\w-])){{0,3}}"
-    r"(?:version|ver\.?)?(?:[\s:=(\-]{{0,3}}|[\"'], ?[\"'])"
-    r"(?:TheRock )?(?:v\.?\s?)?(?P<version>{form})(?![\d.]*\d)(?!\s?/\s?\d)"
-)
-# Folders whose name contains the version of the program in them.
-_FOLDERS = {
-    "cuda toolkit": r"\bcuda(?:[-/_]|[\\/]v)"
-    r"(?P<version>\d{1,2}\.\d(?:\.\d)?(?=[\\/\s:]|$)|\d{1,2}\.\d\.\d{1,3}(?=_\w+\.run\b|_[\d.]+_linux))",
-    "rocm": r"/rocm-(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)(?=[/\s:]|$)",
-    "torch": r"torch\.__version__\W*(?P<version>[012]\.\d{1,2}\.\d{1,2}" + _BUILD + ")",
-    "python": r"(?:[/\\]|--)python[ =]?(?P<version>[23]\.\d{1,2})(?=[/\\\s:]|$)",
-}
-
-
-def _compiled(form: str) -> dict[str, re.Pattern[str]]:
-    return {
-        name: re.compile(form.format(words=words, form=version), re.I)
-        for name, (words, version) in _PROGRAMS.items()
-    }
-
-
 # What the driver supports, and what is asked for.
 _FOREIGN = re.compile(r"NVIDIA-SMI|[<>!~]=")
 _ASKED = re.compile(r"(__version__\)?)\s*\n")
-_ANSWERS, _MENTIONS = _compiled(_ANSWER), _compiled(_SPOKEN)
-_PLACES = {name: re.compile(form, re.I) for name, form in _FOLDERS.items()}
+
+
+@cache
+def _patterns(name: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Return the patterns of a program's version in an answer, in prose and in a folder."""
+    table = registry.table(__file__, "versions")
+    program: dict[str, str] = table["program"][name]
+    filled = (table[kind].format(**program) for kind in ("answer", "spoken"))
+    answer, spoken, folder = (re.compile(one, re.I) for one in (*filled, program["folder"]))
+    return answer, spoken, folder
 
 
 def read(text: str, route: str, seen: Seen) -> None:
@@ -69,13 +39,13 @@ def read(text: str, route: str, seen: Seen) -> None:
     # The command given to an interpreter is on the line above.
     joined = _ASKED.sub(r"\1 ", text)
     lines = [line[:LINE_LIMIT] for line in told_lines(joined)]
-    for name in _PROGRAMS:
+    for name in registry.table(__file__, "versions")["program"]:
         word = name.split()[0]
         if name in have or word not in folded:
             continue
         telling = [line for line in lines if word in line.lower()][:LINES_AT_MOST]
         answers = (
-            _ANSWERS[name].match(label.value)
+            _patterns(name)[0].match(label.value)
             for label in labels_of(text)
             if name in label.facts and not _FOREIGN.search(all_lines[label.line])
         )
@@ -93,12 +63,13 @@ def _told(name: str, line: str) -> Iterator[tuple[int, str]]:
 
     A toolkit's version outweighs a runtime's.
     """
-    for match in _MENTIONS[name].finditer(line):
+    _, spoken, folders = _patterns(name)
+    for match in spoken.finditer(line):
         toolkit = "toolkit" in match[0].lower()
         score = THERE + toolkit + evidence_of("version", line, match.start(), match.end()).score
         if score >= PERHAPS:
             yield score, match["version"]
-    if (place := _PLACES.get(name)) and (folder := place.search(line)):
+    if folder := folders.search(line):
         score = PERHAPS + evidence_of("version", line, *folder.span()).score
         if score >= PERHAPS:
             yield PERHAPS, folder["version"]
