@@ -10,56 +10,18 @@ from typing import TypeVar
 
 from gpuforge import registry
 from gpuforge.detect.notation import size
+from gpuforge.detect.text.clauses import form
 from gpuforge.facts import Vendor
 
 T = TypeVar("T")
 GPUS_AT_MOST = 64
 COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "six": 6, "eight": 8}
-_TIMES = re.compile(
-    r"(?:\b(?:(?<!-)x(?=\d))?(\d{1,2})(?:\s?[x×*卡张块]\s?|(?<=x\d)\s)|"
-    rf"\b(\d{{1,2}}|{'|'.join(COUNTS)})(\sx)?\s(?:\w+\s)?)$",
-    re.I,
-)
 OF_PROCESSOR = re.compile(
     r"\b(?:Ryzen|Athlon|A\d+-\d{4}\w*)[^,;|+()\n]{0,40}\b(?:with|w/)\s$", re.I
 )
 _PAIR = {"dual", "both", "quad"}  # but part of a board's name, such as ASUS Dual
-_BOARD = re.compile(r"\b(?:ASUS|Palit|OC|edition|KFA2|Gainward)\W+dual\W+$", re.I)
-# Code names and families; next to a product, they describe that product.
-_VAGUE = re.compile(
-    r"(?:AMD |Intel )?(?:DG2|Battlemage|Navi \d\d|Vega [12]0|Radeon RX)|"
-    r"(?:Intel(?:\(R\))? )?(?:Graphics|U?HD)|"
-    r"(?:NVIDIA )?(?:Jetson (?:AGX|Orin)|DGX \w+)|(?:AMD )?(?:Radeon )?RX ?\d000(?: Series)?",
-    re.I,
-)
-_HAVE = re.compile(
-    r"\b(?:have|has|with|using|on|got|of|by|use|shows|sees) (?:only )?(\d{1,2}) $", re.I
-)
 # Revisions and trademark signs, which the patterns do not cover.
 _NOISE = re.compile(r"\(rev \w\w\)|\((?:R|TM|C)\)|[®™]", re.I)
-_RIG = re.compile(
-    r"\b(\d{1,2})[ -]?x?[ -]?(?:GPUs?|cards?) (?:system|rig|server|machine|node|box|setup|PC)s? "
-    r"(?:with|of|running)(?: an?)? $",
-    re.I,
-)
-_MORE = re.compile(
-    r"^s?(?:\s(?:GPUs?|cards?))?(?:\s?\(\d+\s?Gi?B\))?[\s(,]{0,3}[x×*]\s?(\d{1,2})\b", re.I
-)
-_PLURAL = re.compile(r"^s\b|^\s?\(each\b|^.{0,12}\bGPUs\b|^.{0,12}\bcards\b", re.I)
-# A memory size next to a name; plain "RAM" means main memory.
-_SIZE = r"(\d{1,3}(?:\.\d+)?)\s?G(?:i?Bs?|o)?(?![a-z\d_])"
-_AFTER = re.compile(
-    r"^(?:'?s)?(?:,?\s(?:GPUs?|Laptop|Mobile|LHR|OC|FE|Gaming|Founders Edition|Armor|Nitro\+?|"
-    r"Pulse|Strix|ROG|TUF|Dual|Ventus|Eagle|Aorus|Windforce|Mini|Trio|X|\d{4}SP|\dx ?\w+|"
-    r"\((?![^()]*\d\s?[GM]i?B)[^()]{1,40}\))){0,4}"
-    r"[\s(,/\[@:|*-]{0,4}"
-    r"(?:(?:each )?with\s|w/\s?|mit\s|con\s|avec\s|(?:VRAM|显存):?\s?|so\s|has\s)?"
-    r"(?:about\s|around\s|only\s|just\s|its\s|[~\u2248])?"
-    rf"(?:(?:\([^)]{{0,80}}?)?\b(\d{{3,6}})(?:\.\d+)?\s?Mi?B\b|{_SIZE}|[^()]{{0,40}}?{_SIZE}(?=\seach))"
-    r"(?!\s?/|\s(?:of\s)?(?:system|DDR|RAM|SSD|PCIe|NVMe|HDD|M\.2|storage|disk|host|free))",
-    re.I,
-)
-_BEFORE = re.compile(rf"(?:^|[\s(]|(?<=\d[x×])){_SIZE}(?:\sVRAM)?\s+$", re.I)
 
 
 @dataclass(frozen=True)
@@ -109,7 +71,7 @@ def _bounded(forms: str) -> re.Pattern[str]:
 
 def is_vague(name: str) -> bool:
     """Return whether a name denotes a family or a chip, not a product."""
-    return bool(_VAGUE.fullmatch(name))
+    return bool(form("products", "vague").fullmatch(name))
 
 
 def products_in(text: str, *, asked: bool = False) -> list[Product]:
@@ -167,11 +129,11 @@ def _named(text: str, *kinds: str) -> list[Product]:
 
 def _product(vendor: Vendor, match: re.Match[str], text: str, plain: str) -> Product:
     before, after = plain[max(0, match.start() - 32) : match.start()], plain[match.end() :][:60]
-    total = _AFTER.match(after)
+    total = form("products", "memory_after").match(after)
     beside = f"{total[1]} MiB" if total and total[1] else None
     if total and not beside:
         beside = f"{total[2] or total[3]}G"
-    if total is None and (first := _BEFORE.search(before)):
+    if total is None and (first := form("products", "memory_before").search(before)):
         beside, before = f"{first[1]} G", before[: first.start()]
     return Product(
         vendor,
@@ -185,18 +147,18 @@ def _product(vendor: Vendor, match: re.Match[str], text: str, plain: str) -> Pro
 
 def _counts(before: str, after: str) -> Iterator[int]:
     """Yield the numbers next to a name that give a count."""
-    more, times = _MORE.match(after), _TIMES.search(before)
+    more, times = form("products", "more").match(after), form("products", "times").search(before)
     if more:
         yield min(int(more[1]) or 1, GPUS_AT_MOST)
-    elif have := _RIG.search(before) or _HAVE.search(before):
+    elif have := form("products", "rig").search(before) or form("products", "have").search(before):
         yield min(int(have[1]) or 1, GPUS_AT_MOST)
     elif times and times[1]:
         yield min(int(times[1]) or 1, GPUS_AT_MOST)
     elif times and (
         times[3]
-        or _PLURAL.search(after)
+        or form("products", "plural").search(after)
         or times[2].lower() in ("two", "three", "four", "six", "eight")
-        or (times[2].lower() in _PAIR and not _BOARD.search(before))
+        or (times[2].lower() in _PAIR and not form("products", "board").search(before))
     ):
         number = COUNTS.get(times[2].lower()) or int(times[2])
         yield min(number or 1, GPUS_AT_MOST)
