@@ -29,13 +29,6 @@ _MODULE = re.compile(
 )
 _OF_NVIDIA = re.compile(r"\bnvidia-smi\b|\bNVML\b|\bcu(?:da|dnn)(?![a-z])", re.I)
 KERNEL_DRIVER = re.compile(r"(nvidia|amdgpu|radeon|nouveau|i915|xe)(?=$|[\s,(-])", re.I)
-BESIDE = re.compile(
-    rf"^\s*[,(/]?\s?(\d\d\.\d{{1,2}}\.\d{{1,5}}\.\d{{1,5}}|(?<=/ )\d{{3}}\.[\d.]+)\b|"
-    rf"^[^,]{{0,40}}\b(?:Open)?GL (?:version )?[\d.]+ [^,]{{0,50}}?{_VERSION}|"
-    rf"^[^,]{{0,30}}[,(\[ ]\s*(?:(?:nvidia |gpu )?drivers?(?: version)?|nvidia;|intel corporation;|"
-    rf"advanced micro devices, inc\.;|amd;|[\w.]+\.dll|d3d11-)[\s:=v-]*{_VERSION}",
-    re.I,
-)
 
 
 # How the makers number drivers, with the maker that the number shows; None: what stands around it.

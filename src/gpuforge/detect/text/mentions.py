@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
+from gpuforge import registry
 from gpuforge.detect.notation import product_of
 from gpuforge.detect.pci_ids import vendor_named_in
 from gpuforge.detect.text.clauses import PERHAPS, THERE, evidence_of, form
@@ -17,13 +18,6 @@ from gpuforge.facts import Vendor
 # Text with more products of a vendor than this, none of them certain, is about GPUs in general.
 PRODUCTS_AT_MOST, SURE = 2, 7
 LINE_LIMIT, LINES_AT_MOST = 600, 1500
-# Every line that names a product has one of these; searching for plain words is cheapest.
-_HINTS = (
-    "rtx gtx geforce quadro tesla titan nvidia radeon rx instinct mi1 mi2 mi3 mi5 mi6 mi8 mi- amd "
-    "ati vega intel arc graphics iris gma apple m1 m2 m3 m4 m5 gpu card jetson grid 0s strix mx gt "
-    "fire max dgx gb gh2 r5 r7 r9 a1 a2 a3 a4 a5 a6 a7 a8 b5 h1 h2 h8 b1 b2 b3 l4 v1 p1 k8 hd "
-    "t4 p4 k1 k2 k4 m6 xavier orin tx my xt 0ti super 090 080 070 060 050"
-).split()
 # Initial score by kind of name: a full name is unambiguous, a number may be anything.
 _BASE = {"gpu": 1, "bare": -2, "maker": -1, "driver": -3}
 # How the text before a product ends if the product continues a list.
@@ -90,7 +84,7 @@ def _telling(text: str) -> Iterator[tuple[int, str]]:
 
 def _may_name(line: str) -> bool:
     folded = line.lower()
-    return any(hint in folded for hint in _HINTS)
+    return any(hint in folded for hint in registry.table(__file__, "products")["hints"])
 
 
 def _plausible(

@@ -45,8 +45,7 @@ def plain(line: str) -> list[str]:
         line = "" if _UNCHECKED.match(line) else _CHECKED.sub(r"\1", line)
     if "**" in line and _BOLD.match(line):
         line = _EMPHASIS.sub(r"\1", line)
-    parts = _BREAK.split(line) if "<" in line else [line]
-    parts = [_unmarked(_TAG.sub("", part)) for part in parts]
+    parts = [_unmarked(_TAG.sub("", part)) for part in _BREAK.split(line)]
     if line.count("(UUID: GPU-") > 1:
         parts = [one for part in parts for one in _LISTED.split(part)]
     return parts

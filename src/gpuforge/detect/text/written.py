@@ -15,7 +15,6 @@ from gpuforge.detect.notation import Facts, gfx, kept, pci_address, product_of
 from gpuforge.detect.seen import DOUBT, HEARSAY, RENDERER, Seen, Sighting
 from gpuforge.detect.text.clauses import THERE, evidence_of, form
 from gpuforge.detect.text.drivers import (
-    BESIDE,
     KERNEL_DRIVER,
     OF_DRIVER,
     kernel_driver,
@@ -386,7 +385,7 @@ def _beside(mention: Mention) -> dict[str, str]:
     near = (
         re.split(r"\b(?:and|but)\b", near)[-1] + re.split(r" (?:and|but|\+) |[,;] ", tail[:30])[0]
     )
-    driver = BESIDE.search(tail)
+    driver = form("drivers", "beside").search(tail)
     ident = re.search(r"(?:[(\[]|\bdevice id\W{1,3})0x([0-9a-f]{4})[)\]]", tail, re.I)
     pair = re.search(r"\b(10de|1002|8086):([0-9a-f]{4})\b", tail, re.I)
     return kept(
