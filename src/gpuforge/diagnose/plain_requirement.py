@@ -10,8 +10,8 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from functools import cache
 
+from gpuforge.compat.versions import RELEASE, meets, meets_clause
 from gpuforge.diagnose.distribution import normalised
 
 # A requirement of an extra; it is not recorded which extras were requested.
@@ -19,8 +19,6 @@ EXTRA = re.compile(r";.*\bextra\s*==\s*['\"]([\w.-]+)")
 # Only frameworks require these, so an extra whose packages are all installed is in use.
 GPU_PACKAGE = re.compile(r"nvidia-[\w-]+-cu1\d\b|jax-(?:cuda|rocm)")
 _LINE = re.compile(r"([\w.-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;()@]*)\)?\s*(?:;(.*))?")
-_CLAUSE = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*(\d+(?:\.\d+)*)(\.\*|\.?(?:a|b|rc|dev)\d+)?")
-_RELEASE = re.compile(r"(\d+(?:\.\d+)*)(?:\.post\d+)?(?:\+[\w.]+)?")
 _COMPARISON = re.compile(r"(\w+)\s*(==|!=|<=|>=|<|>)\s*['\"]([^'\"]*)['\"]")
 _IMPLEMENTATIONS = {"cpython": "CPython", "pypy": "PyPy"}
 
@@ -58,39 +56,8 @@ def _holds(line: str, versions: Mapping[str, str], here: Mapping[str, str]) -> b
     have = versions.get(normalised(found[1]))
     if have is None and is_extra:
         return True  # an extra with a missing package is not in use
-    meets = have is not None and (not have or _meets(have, found[2]))
-    return meets or _is_for_others(found[3] or "", here)
-
-
-def _meets(have: str, clauses: str) -> bool:
-    """Return whether a final release certainly meets all clauses."""
-    if not clauses or clauses.strip() == f"=={have}":
-        return True
-    release = _RELEASE.fullmatch(have)
-    if release is None:
-        return False
-    parts = filter(None, map(str.strip, clauses.split(",")))
-    return all(_meets_one(release[1], ".post" in have, clause) for clause in parts)
-
-
-def _meets_one(release: str, after: bool, clause: str) -> bool:
-    """Return whether a release, or if `after` a post-release of it, certainly meets a clause."""
-    found = _CLAUSE.fullmatch(clause)
-    if found is None:
-        return False
-    operator, have, wanted = found[1], _numbers(release), _numbers(found[2])
-    if found[3] == ".*" or operator == "~=":
-        start = [int(part) for part in found[2].split(".")]
-        start = start if found[3] else start[:-1]
-        same = [*have, *[0] * len(start)][: len(start)] == start
-        return {"==": same, "!=": not same, "~=": same and have >= wanted}.get(operator, False)
-    if found[3]:  # a pre-release is older than its release and newer than earlier releases
-        above = operator in (">=", ">") and have >= wanted
-        return above or operator == "!=" or (operator in ("<", "<=") and have < wanted)
-    # A post-release is newer than its release, so it does not meet an equality.
-    equal = have == wanted and not after
-    return {">=": have >= wanted, "<": have < wanted, ">": have > wanted, "!=": have != wanted,
-            "<=": have < wanted or equal, "==": equal}[operator]  # fmt: skip
+    holds = have is not None and (not have or meets(have, found[2]))
+    return holds or _is_for_others(found[3] or "", here)
 
 
 def _is_for_others(marker: str, here: Mapping[str, str]) -> bool:
@@ -109,9 +76,9 @@ def _is_false(comparison: str, here: Mapping[str, str]) -> bool:
     operator, wanted = found[2], found[3]
     if operator in ("==", "!=") and "version" not in found[1]:
         return (have == wanted) != (operator == "==")
-    plain = "version" in found[1] and _RELEASE.fullmatch(wanted) and ".post" not in wanted
+    plain = "version" in found[1] and RELEASE.fullmatch(wanted) and ".post" not in wanted
     opposite = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}[operator]
-    return bool(plain) and _meets_one(have, False, f"{opposite}{wanted}")
+    return bool(plain) and meets_clause(have, False, f"{opposite}{wanted}")
 
 
 def _here(python: str) -> dict[str, str]:
@@ -125,17 +92,8 @@ def _here(python: str) -> dict[str, str]:
     if os.name == "posix":
         machine = os.uname()
         found |= {"platform_system": machine.sysname, "platform_machine": machine.machine}
-    if _RELEASE.fullmatch(python):
+    if RELEASE.fullmatch(python):
         found["python_version"] = ".".join(python.split(".")[:2])
         if python.count(".") > 1:
             found["python_full_version"] = python
     return found
-
-
-@cache
-def _numbers(release: str) -> tuple[int, ...]:
-    """Return a release as a comparable tuple, in which 2.0 and 2 are equal."""
-    parts = [int(part) for part in release.split(".")]
-    while parts and not parts[-1]:
-        parts.pop()
-    return tuple(parts)
