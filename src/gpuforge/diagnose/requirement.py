@@ -60,9 +60,17 @@ class Requirements:
             if not self._holds(needed, specifier)
         )
 
-    def bounds(self, needed: str) -> SpecifierSet | None:
-        """Return the versions of `needed` that all packages accept; None if there are none."""
-        merged = SpecifierSet()
+    def bounds(self, needed: str, wanted: str = "") -> SpecifierSet | None:
+        """Return the versions of `needed` that all packages accept; None if there are none.
+
+        Parameters
+        ----------
+        needed
+            The normalised name of a package.
+        wanted
+            Clauses that these versions meet as well.
+        """
+        merged = SpecifierSet(wanted)
         for _, name, specifier in self._applying:
             if name == needed:
                 merged &= specifier
