@@ -17,6 +17,7 @@ from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.run import run_checks
 
 from .environments import Environment, make_wheel
+from .test_repairs import doctor
 
 ROWS = entries("breakages", "breakage")
 SPLIT = re.compile(r"([\w-]+)(.*)")
@@ -154,3 +155,23 @@ def test_rows_that_do_not_apply_are_not_parsed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delattr("tomllib.loads")
     installed = {split(row["package"])[0]: "9999" for row in ROWS}
     assert not list(breakages(installed | {"scipy": "1.13.0", "numpy": "2.0.0"}))
+
+
+def test_repair_upgrades_the_package_and_keeps_the_other(
+    environment: Environment, index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(environment, tmp_path, "gensim==4.3.2 needs scipy>=1.7", "scipy==1.13.0")
+    make_wheel(index, "gensim", "4.3.3", ("scipy>=1.7",))
+    make_wheel(index, "scipy", "1.14.0")
+    before = environment.hashes()
+    status, done = doctor(capsys, "outgrown_packages", "--fix", "--yes")
+    assert [one["outcome"] for one in done["repairs"]] == ["repaired"] and status == 0
+    assert {"gensim-4.3.3", "scipy-1.13.0"} <= environment.installed()
+    doctor(capsys, "--undo", done["repairs"][0]["undo"])
+    assert environment.hashes() == before
+
+
+@pytest.mark.parametrize(("helper", "named"), [("audioop-lts", 0), ("audioop", 1)])
+def test_package_that_helps_is_taken_into_account(helper: str, named: int) -> None:
+    found = breakages({"pydub": "0.25.1", "python": "3.13.0", helper: "0.2.1"})
+    assert len(list(found)) == named
