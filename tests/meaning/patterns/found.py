@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 from tests.meaning.arrays import ints, mat, pos, vec
@@ -133,3 +135,59 @@ def a_number_beyond_the_dtype_put(offload):
         return a
 
     return f(np.arange(5, dtype=np.uint16))
+
+
+@scene
+def numbers_beyond_the_dtype_added_at_places(offload):
+    @offload
+    def f(x):
+        y = x + 0
+        np.add.at(y, [0, 0], 300)
+        return y
+
+    return f(np.arange(5, dtype=np.uint8))
+
+
+@scene
+def a_scalar_beyond_the_dtype_written(offload):
+    @offload
+    def f(x):
+        y = x + 0
+        try:
+            y[0] = np.uint8(200)
+        except OverflowError as error:
+            return y, str(error)
+        return y
+
+    @offload
+    def g(x):
+        y = x + 0
+        try:
+            y[0] = (x.astype(np.uint8) + 200)[0]
+        except OverflowError as error:
+            return y, str(error)
+        return y
+
+    x = np.arange(5, dtype=np.int8)
+    return f(x), g(x)
+
+
+@scene
+def warned_of_a_number_beyond_the_dtype(offload):
+    @offload
+    def f(x):
+        return x + 1e39, x > -1e39
+
+    @offload
+    def g(x):
+        y = x * 2
+        y[0] = 1e300
+        return y
+
+    x = np.arange(5, dtype=np.float32)
+    found = []
+    for _ in range(3):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found.append((f(x), g(x), sorted(str(one.message) for one in told)))
+    return found

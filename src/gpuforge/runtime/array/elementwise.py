@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuforge.runtime.array.array import Array, make, node_of
 from gpuforge.runtime.array.graph import Dtype, Node, Operation
-from gpuforge.runtime.array.recorder import NUMERIC_KINDS, TAPE_LIMIT, Recorder
+from gpuforge.runtime.array.recorder import NUMERIC_KINDS, TAPE_LIMIT, Quick, Recorder
 from gpuforge.runtime.array.rules import broadcast, fits
 from gpuforge.runtime.array.table import UFUNCS, row
 from gpuforge.runtime.array.unsupported import Unsupported
@@ -38,7 +38,6 @@ _QUIET = frozenset(
     " not_equal positive conjugate copysign".split()
 )
 _FIXED = frozenset([0, 1, 2, 3, 4, 5, 6, 7, 8, -1, -2, -3, 0.5, 1.5, 2.5, -0.5, -1.5])
-_WEAK = frozenset([int, float, complex])
 _rules: dict[tuple[Any, ...], Rule | str] = {}
 
 
@@ -92,7 +91,7 @@ def note_binary(recorder: Recorder, ufunc: Any, left: Any, right: Any) -> Array:
     quick = recorder.quick.get(kinds)
     if quick is None:
         return _note_kind(recorder, kinds, (left, right))
-    operation, result, number, least, most = quick
+    operation, result, number = quick.operation, quick.result, quick.number
     if ufunc not in _QUIET:
         recorder.watch_errors()
     tape = recorder.tape
@@ -105,13 +104,13 @@ def note_binary(recorder: Recorder, ufunc: Any, left: Any, right: Any) -> Array:
         first = one.index if one.tape is tape else recorder.place(one)
         second = two.index if two.tape is tape else recorder.place(two)
     elif type(one) is Node:
-        if not least < two < most:
+        if not quick.least < two < quick.most:
             return note_ufunc(recorder, ufunc, (left, right))
         shape = one.shape
         first = one.index if one.tape is tape else recorder.place(one)
         second = recorder.number(number(two))
     else:
-        if not least < one < most:
+        if not quick.least < one < quick.most:
             return note_ufunc(recorder, ufunc, (left, right))
         shape = two.shape
         first = recorder.number(number(one))
@@ -121,10 +120,10 @@ def note_binary(recorder: Recorder, ufunc: Any, left: Any, right: Any) -> Array:
 
 
 def _note_kind(recorder: Recorder, kinds: tuple[Any, ...], operands: tuple[Any, Any]) -> Array:
-    """Record the first operation on operands of some kinds, and remember its rule if it is quick.
+    """Record the first operation on operands of some kinds; remember what the next ones need.
 
-    That is one with nothing to convert but a Python number within limits that any dtype of its
-    kind can represent, and which the backend is known to compute.
+    Nothing is remembered if the next ones have more to check than whether a Python number is one
+    that each dtype of its kind can represent.
     """
     made = note_ufunc(recorder, kinds[0], operands)
     rule = _rules.get(kinds)
@@ -134,11 +133,11 @@ def _note_kind(recorder: Recorder, kinds: tuple[Any, ...], operands: tuple[Any, 
     able = all(recorder.able.get((operation, loop), "?") == "" for loop in loops)
     same = [kind is loop for kind, loop in zip(kinds[1:], loops, strict=True)]
     if able and all(same):
-        recorder.quick[kinds] = operation, result, None, 0, 0
+        recorder.quick[kinds] = Quick(operation, result)
     elif able and any(same) and not isinstance(kinds[1 + same.index(False)], np.dtype):
         limits = _LIMITS.get(loops[0].char)
         if limits is not None and loops[0] is loops[1]:
-            recorder.quick[kinds] = operation, result, *limits
+            recorder.quick[kinds] = Quick(operation, result, *limits)
     return made
 
 
@@ -262,4 +261,7 @@ def _rounded(value: Any, dtype: Dtype) -> Any:
     if dtype.itemsize == 4 and abs(value) < 1e38:
         return value
     with np.errstate(all="ignore"):
-        return dtype.type(value).item()
+        made = dtype.type(value).item()
+    if np.isinf(made) and not np.isinf(value):
+        raise Unsupported(f"{value} is beyond {dtype}, of which NumPy warns")
+    return made

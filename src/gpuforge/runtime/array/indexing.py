@@ -11,7 +11,7 @@ from gpuforge.runtime.array.elementwise import captured
 from gpuforge.runtime.array.graph import Node, Shape
 from gpuforge.runtime.array.index import NEW, PLACE, expand, is_basic, parse_basic, parse_plain
 from gpuforge.runtime.array.recorder import Recorder
-from gpuforge.runtime.array.rules import broadcast
+from gpuforge.runtime.array.rules import broadcast, fits
 from gpuforge.runtime.array.storage import is_read_only
 from gpuforge.runtime.array.table import row
 from gpuforge.runtime.array.unsupported import Unsupported
@@ -123,6 +123,8 @@ def setitem(array: Array, index: Any, value: Any) -> None:
         if basic.shape == () and written.shape != () and ... not in _parts(index):
             raise Unsupported("a sequence in place of a single value")
         if basic.shape == () and _may_not_convert(written.dtype, node.dtype):
+            raise Unsupported("a value of a different kind")
+        if type(value) is Array and value._scalar and _may_not_fit(written.dtype, node.dtype):
             raise Unsupported("a value of a different kind")
         if broadcast(written.shape, basic.shape) != basic.shape and not _only_ones(
             written.shape, basic.shape
@@ -261,10 +263,13 @@ def value_node(recorder: Recorder, value: Any, dtype: np.dtype[Any]) -> Node:
     narrowed = isinstance(value, np.generic) and _may_not_convert(value.dtype, dtype)
     if narrowed and not abs(value) < 2**31:  # Python's floats too, but they are cast differently
         raise Unsupported(f"{value} is written as {dtype}")
+    if isinstance(value, np.integer) and dtype.kind in "iu" and not fits(int(value), dtype):
+        raise Unsupported(f"{value} is beyond {dtype}, for which NumPy may raise")
     if isinstance(value, bool | int | float | complex):
         try:
-            return recorder.known(np.array(value, dtype=dtype))
-        except (OverflowError, TypeError, ValueError) as error:
+            with np.errstate(over="raise", invalid="raise"):
+                return recorder.known(np.array(value, dtype=dtype))
+        except (OverflowError, FloatingPointError, TypeError, ValueError) as error:
             raise Unsupported(str(error)) from None  # NumPy may find the index wrong first
     if isinstance(value, np.generic):
         return recorder.known(np.asarray(value))
@@ -299,6 +304,11 @@ def _may_not_convert(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
     return given.kind in "fc" and (
         wanted.kind in "iu" or (wanted.kind == "f" and given.kind == "c")
     )
+
+
+def _may_not_fit(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Return whether NumPy may raise when a scalar of integers is assigned to another dtype."""
+    return given.kind in "iu" and wanted.kind in "iu" and not np.can_cast(given, wanted)
 
 
 def _is_itself(array: Array, index: Any, value: Array) -> bool:

@@ -10,7 +10,7 @@ import sys
 import warnings
 from importlib import import_module
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from weakref import ref
 
 import numpy as np
@@ -31,20 +31,36 @@ _OWN = ("gpuforge.", "numpy.")
 Host = np.ndarray[Any, Any]
 
 
+class Quick(NamedTuple):
+    """All that is needed to record a binary operator on two operands of known kinds.
+
+    Attributes
+    ----------
+    operation, result : the operation, and the dtype of its result
+    number : what a Python number among the operands is converted to; None for two arrays
+    least, most : limits that the number must be between
+    """
+
+    operation: Operation
+    result: Dtype
+    number: type | None = None
+    least: float = 0
+    most: float = 0
+
+
 class Able(dict[tuple[Operation, Dtype], str]):
     """Cached answers of `Engine.supports`, by operation and dtype.
 
     Attributes
     ----------
-    quick : by universal function and kinds of its two operands: the operation, the dtype of the
-        result, what a Python number is converted to, and the limits that it must be between
+    quick : by universal function and the kinds of its two operands, each a dtype or a Python type
     """
 
     __slots__ = ("quick",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.quick: dict[tuple[Any, ...], tuple[Operation, Dtype, Any, float, float]] = {}
+        self.quick: dict[tuple[Any, ...], Quick] = {}
 
 
 class Engine(Protocol):
@@ -308,7 +324,7 @@ def _errstate() -> Any:
 
 
 _known_modes: tuple[Any, dict[str, str]] = (None, {})
-"""The latest such object, and what `np.geterr` returned."""
+"""The latest object that `_errstate` returned, and what `np.geterr` did; empty at first."""
 
 
 def _modes(errstate: Any) -> dict[str, str]:

@@ -49,7 +49,7 @@ class BlockedProgram(Program):
         self._functions = {step[3]: step[0] for step in self.steps}
         self._forms: dict[int, Form] = {}
         self._order: list[int | Group] = []
-        self._ends: dict[tuple[int, bool], tuple[list[int], int]] = {}
+        self._divisions: dict[tuple[int, bool], tuple[list[int], int]] = {}
         self._drops: list[tuple[int, ...]] = []
 
     def __call__(self, *given: Any) -> tuple[list[Any], list[Any], list[Any]]:
@@ -134,11 +134,11 @@ class BlockedProgram(Program):
 
     def _run(self, group: Group, values: list[Any]) -> None:
         """Compute a group for one block of rows after the other."""
-        run = _Run(self, group, values)
-        if len(run.ends) < 3:
+        run = _Run(self, group, values) if _fits(group, values) else None
+        if run is None or run.count < 2:
             self._run_whole(group, values)
             return
-        in_parallel(run.block, len(run.ends) - 1, self.threads)
+        in_parallel(run.block, run.count, self.threads)
         for place, value in run.results():
             values[place] = value
 
@@ -155,7 +155,10 @@ class _Run:
 
     Attributes
     ----------
-    ends : where blocks begin and end; no block if the group has to run on whole arrays
+    flat : whether blocks are of elements instead of rows
+    ends : where blocks end, after a 0
+    depth : how often NumPy halves the numbers that it sums to get these blocks
+    count : number of blocks; fewer than two if the group has to run on whole arrays
     """
 
     def __init__(self, program: BlockedProgram, group: Group, values: list[Any]) -> None:
@@ -163,24 +166,20 @@ class _Run:
         self.entries, self.forms = program.graph.entries, program._forms
         self.modes = program._raising()
         self.flat = bool(group.elements) and all(map(_is_plain, (values[p] for p in group.taken)))
-        self.ends, self.depth = self._ends() if _fits(group, values) else ([], 0)
-        if len(self.ends) < 3:
+        self.ends, self.depth = self._division()
+        self.count = len(self.ends) - 1
+        if self.count < 2:
             return
         self.whole = {place: self._single(values[place]) for place in group.whole}
         self.taken = {place: self._lines(values[place]) for place in group.taken}
         self.made = {p: np.empty(self.forms[p].shape, self.forms[p].dtype) for p in group.made}
         self.rows_made = {place: self._lines(array) for place, array in self.made.items()}
-        self.parts: dict[int, list[Any]] = {
-            place: [None] * (len(self.ends) - 1) for place in group.totals
-        }
+        self.parts: dict[int, list[Any]] = {place: [None] * self.count for place in group.totals}
         self.lock = threading.Lock()
 
-    def _ends(self) -> tuple[list[int], int]:
-        """Return where blocks begin and end, and how often NumPy halves the numbers that it sums.
-
-        Both are the same in each run.
-        """
-        known, key = self.program._ends, (self.group.steps[0], self.flat)
+    def _division(self) -> tuple[list[int], int]:
+        """Return `ends` and `depth`, which are the same in each run."""
+        known, key = self.program._divisions, (self.group.steps[0], self.flat)
         if key not in known:
             known[key] = self._divide()
         return known[key]
@@ -253,8 +252,10 @@ class _Run:
             form, total = self.forms[place], parts[0]
             if self.group.totals[place] is Total.IN_HALVES:
                 total = sum_of_parts(parts, self.group.elements, self.depth, form.dtype)
-            if form.shape and np.shape(total) != form.shape:
+            if form.shape:
                 total = np.asarray(total).reshape(form.shape)
+            else:  # a sum of two numpy.longlong is a numpy.int64
+                total = form.dtype.type(total)
             found.append((place, total))
         return found
 

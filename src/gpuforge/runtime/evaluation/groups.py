@@ -50,8 +50,9 @@ class Group:
     steps : places of the operations, in order
     taken : places of values from outside that are divided into blocks, with their forms
     whole : places of values from outside that each block needs as a whole, with their forms
-    by_rows, matrices, contiguous : those of both whose elements must lie in the order of their
-        axes, of all axes but the last two, and without gaps
+    by_rows : those of both whose elements must lie in the order of their axes
+    matrices : likewise, but the last two axes may be in any order
+    contiguous : those of both whose elements must also lie without gaps
     totals : places of reductions over the rows, which are complete after the last block
     made : places of other values that are needed outside
     drops : for each step, the places of its block's values that are not needed after it
@@ -115,13 +116,19 @@ def plan_groups(graph: Graph, steps: Sequence[int], overwriting: Set[int], forms
     return found.plan(steps)
 
 
+Key = tuple[int, int, int]
+"""level, rows, and the place of a sum that has a group of its own; else 0"""
+_SINGLE, _GROUP, _AFTERWARDS = range(3)
+"""Within a level: steps outside of groups, then groups, then what needs a group's results."""
+
+
 class _Grouping:
     """Steps with their levels, and the groups that they belong to."""
 
     def __init__(self, graph: Graph, forms: Forms) -> None:
         self.graph, self.forms = graph, forms
         self.levels: dict[int, int] = {}
-        self.groups: dict[tuple[int, int, int], Group] = {}
+        self.groups: dict[Key, Group] = {}
         self.member: dict[int, Group] = {}
         self.strided: set[int] = set()
         self.apart: set[int] = set()
@@ -159,7 +166,7 @@ class _Grouping:
         fits = group is not None and group.rows == rows and one not in group.totals
         return fits and (one not in self.strided or entry[0].kind in _TAKE_ROWS)
 
-    def _clashes(self, key: tuple[int, int, int], entry: Entry, needed: Set[int]) -> bool:
+    def _clashes(self, key: Key, entry: Entry, needed: Set[int]) -> bool:
         """Return whether a step needs rows of what its group needs as a whole, or the reverse."""
         group = self.groups.get(key)
         if group is None:
@@ -244,14 +251,15 @@ class _Grouping:
         again = self._find_made()
         later = again | self.apart
         order: list[tuple[int, int, int, int | Group]] = [
-            (self.levels[place], 2 if place in later else 0, place, place)
+            (self.levels[place], _AFTERWARDS if place in later else _SINGLE, place, place)
             for place in steps
             if place not in self.member or place in again
         ]
         for (level, *_), group in self.groups.items():
             first = group.steps[0] if group.steps else -1
             if self.member.get(first) is group:
-                order.append((level, 2 if first in self.apart else 1, first, group))
+                stage = _AFTERWARDS if first in self.apart else _GROUP
+                order.append((level, stage, first, group))
         order.sort(key=lambda part: part[:3])
         parts = [part[3] for part in order]
         for group in self.member.values():

@@ -64,9 +64,10 @@ def _one_value(recorder: Recorder, values: Any, target: Array) -> Node:
     if np.asarray(values).dtype.kind == "c" != target.dtype.kind:
         raise Unsupported("complex values written into another dtype")
     try:
-        made = np.array(values, target.dtype)
-    except OverflowError:
-        raise Unsupported("a number beyond the dtype, for which NumPy raises") from None
+        with np.errstate(over="raise", invalid="raise"):
+            made = np.array(values, target.dtype)
+    except (OverflowError, FloatingPointError):
+        raise Unsupported("a number beyond the dtype: NumPy raises or warns") from None
     return recorder.known(made)
 
 
