@@ -81,7 +81,9 @@ class Gate:
 
 
 def lane_threads() -> list[threading.Thread]:
-    return [t for t in threading.enumerate() if t.name.startswith("gpuforge") and t.is_alive()]
+    """Return the threads of tasks; those of blocks wait for work until the process ends."""
+    found = [t for t in threading.enumerate() if t.name.startswith("gpuforge") and t.is_alive()]
+    return [t for t in found if not t.name.startswith("gpuforge blocks")]
 
 
 @pytest.fixture(autouse=True)
