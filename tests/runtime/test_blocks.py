@@ -137,7 +137,6 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "truth": (lambda x: ((x > 2).any(), (x < 9).all(axis=0), (x > 0).any(axis=1)), (TABLE,)),
     "counts": (lambda x: (np.count_nonzero(x > 0), (x > 0).sum(axis=0), (x > 0).sum()), (TABLE,)),
     "sums of integers": (lambda x: (x * 3).sum() + x.prod() - (x - 1).sum(axis=0), (WHOLE,)),
-    "sums of other integers": (lambda x: (x * 2).sum() + (x + 1).prod(), (WHOLE.astype("q"),)),
     "a long row": (lambda x: (x * 2 + 1, (x * 3).sum()), (TABLE.reshape(1, -1),)),
     "sorted rows": (lambda x: np.sort(x * 2, axis=1) - np.sort(x), (TABLE,)),
     "medians": (lambda x: (np.median(x, axis=1), np.quantile(x, 0.3, axis=-1)), (TABLE,)),

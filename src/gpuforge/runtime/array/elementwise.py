@@ -91,7 +91,7 @@ def note_binary(recorder: Recorder, ufunc: Any, left: Any, right: Any) -> Array:
     quick = recorder.quick.get(kinds)
     if quick is None:
         return _note_kind(recorder, kinds, (left, right))
-    operation, result, number = quick.operation, quick.result, quick.number
+    operation, result, number, least, most = quick
     if ufunc not in _QUIET:
         recorder.watch_errors()
     tape = recorder.tape
@@ -104,13 +104,13 @@ def note_binary(recorder: Recorder, ufunc: Any, left: Any, right: Any) -> Array:
         first = one.index if one.tape is tape else recorder.place(one)
         second = two.index if two.tape is tape else recorder.place(two)
     elif type(one) is Node:
-        if not quick.least < two < quick.most:
+        if not least < two < most:
             return note_ufunc(recorder, ufunc, (left, right))
         shape = one.shape
         first = one.index if one.tape is tape else recorder.place(one)
         second = recorder.number(number(two))
     else:
-        if not quick.least < one < quick.most:
+        if not least < one < most:
             return note_ufunc(recorder, ufunc, (left, right))
         shape = two.shape
         first = recorder.number(number(one))
