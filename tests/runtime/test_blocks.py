@@ -161,6 +161,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "an unused count": (lambda x: (np.count_nonzero(x), x * 2 + 1)[1], (TABLE,)),
     "counts with kept axes": (lambda x: (x > 0).sum(keepdims=True) + (x > 1).sum(), (TABLE,)),
     "gathered": (lambda x, i: x[i] * 2 + x[np.abs(i)][:, ::-1], (TABLE, PLACES)),
+    "gathered from a column": (lambda x, i: x[i, 3] * 2, (TABLE, PLACES)),
     "taken along rows": (
         lambda x: np.take_along_axis(x, np.argsort(x, axis=1), axis=1) + x,
         (TABLE,),
@@ -188,6 +189,7 @@ def test_results_are_numpys_to_the_last_bit(name: str, quiet_session: Any) -> No
     for _ in range(3):
         assert bits(placed(*given)) == expected
     assert places(placed) == {"blocks:cpu": 3}
+    assert "not a candidate" not in str(placed.explain(*given))
 
 
 def test_what_works_row_by_row_is_one_group(groups: list[int], quiet_session: Any) -> None:

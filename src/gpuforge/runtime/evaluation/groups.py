@@ -24,7 +24,7 @@ from gpuforge.runtime.evaluation.rows import (
 )
 
 BLOCK_BYTES = 1 << 20
-"""Size of a block of the largest array in a group, if its operations are as fast as an addition.
+"""Size of a block of the largest array in a group.
 
 Source: 12 functions of ``benchmarks/functions.py`` on two cores, in blocks of 0.06 to 2 MiB: 1 MiB
 was the best or within a tenth of it for each. In smaller ones, threads often wait for the
@@ -189,7 +189,7 @@ class _Grouping:
                 group.whole[one] = self.forms[one]
             layouts = group.matrices if entry[0].kind in _OF_MATRICES else group.by_rows
             layouts.add(one)
-            if entry[0].kind not in _TAKE_ROWS | _OF_MATRICES:
+            if self.forms[one].shape and entry[0].kind not in _TAKE_ROWS | _OF_MATRICES:
                 group.contiguous.add(one)
         for one in (place, *needed) if total is None else needed:
             form = self.forms[one]
