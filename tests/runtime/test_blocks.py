@@ -51,9 +51,9 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     run = BlockedProgram._run
 
-    def noted(self: BlockedProgram, group: Group, values: list[Any]) -> None:
+    def noted(self: BlockedProgram, group: Group, *rest: Any) -> None:
         found.append(len(group.steps))
-        run(self, group, values)
+        run(self, group, *rest)
 
     monkeypatch.setattr(BlockedProgram, "_run", noted)
     return found

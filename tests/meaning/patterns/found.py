@@ -150,26 +150,18 @@ def numbers_beyond_the_dtype_added_at_places(offload):
 
 @scene
 def a_scalar_beyond_the_dtype_written(offload):
+    def written(y, value):
+        try:
+            y[0] = value
+        except OverflowError as error:
+            return y, str(error)
+        return y
+
     @offload
     def f(x):
-        y = x + 0
-        try:
-            y[0] = np.uint8(200)
-        except OverflowError as error:
-            return y, str(error)
-        return y
+        return written(x + 0, np.uint8(200)), written(x + 0, (x.astype(np.uint8) + 200)[0])
 
-    @offload
-    def g(x):
-        y = x + 0
-        try:
-            y[0] = (x.astype(np.uint8) + 200)[0]
-        except OverflowError as error:
-            return y, str(error)
-        return y
-
-    x = np.arange(5, dtype=np.int8)
-    return f(x), g(x)
+    return f(np.arange(5, dtype=np.int8))
 
 
 @scene
@@ -180,9 +172,10 @@ def warned_of_a_number_beyond_the_dtype(offload):
 
     @offload
     def g(x):
-        y = x * 2
+        y, z = x * 2, x * 3
         y[0] = 1e300
-        return y
+        z.fill(1e300)
+        return y, z
 
     x = np.arange(5, dtype=np.float32)
     found = []

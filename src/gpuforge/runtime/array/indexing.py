@@ -124,8 +124,13 @@ def setitem(array: Array, index: Any, value: Any) -> None:
             raise Unsupported("a sequence in place of a single value")
         if basic.shape == () and _may_not_convert(written.dtype, node.dtype):
             raise Unsupported("a value of a different kind")
-        if type(value) is Array and value._scalar and _may_not_fit(written.dtype, node.dtype):
-            raise Unsupported("a value of a different kind")
+        whole = written.dtype.kind in "iu" and node.dtype.kind in "iu"
+        if (
+            whole
+            and getattr(value, "_scalar", False)
+            and not np.can_cast(written.dtype, node.dtype)
+        ):
+            raise Unsupported("an integer that may be beyond the dtype, for which NumPy raises")
         if broadcast(written.shape, basic.shape) != basic.shape and not _only_ones(
             written.shape, basic.shape
         ):
@@ -266,14 +271,25 @@ def value_node(recorder: Recorder, value: Any, dtype: np.dtype[Any]) -> Node:
     if isinstance(value, np.integer) and dtype.kind in "iu" and not fits(int(value), dtype):
         raise Unsupported(f"{value} is beyond {dtype}, for which NumPy may raise")
     if isinstance(value, bool | int | float | complex):
-        try:
-            with np.errstate(over="raise", invalid="raise"):
-                return recorder.known(np.array(value, dtype=dtype))
-        except (OverflowError, FloatingPointError, TypeError, ValueError) as error:
-            raise Unsupported(str(error)) from None  # NumPy may find the index wrong first
+        return number_node(recorder, value, dtype)
     if isinstance(value, np.generic):
         return recorder.known(np.asarray(value))
     raise Unsupported(f"a {type(value).__name__} is written")
+
+
+def number_node(recorder: Recorder, value: Any, dtype: np.dtype[Any]) -> Node:
+    """Return a node for a number converted to `dtype`.
+
+    Raises
+    ------
+    Unsupported
+        If NumPy raises or warns, which it then does itself: it may find something else wrong first.
+    """
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            return recorder.known(np.array(value, dtype))
+    except (OverflowError, FloatingPointError, TypeError, ValueError) as error:
+        raise Unsupported(str(error)) from None
 
 
 def _parts(index: Any) -> tuple[Any, ...]:
@@ -304,11 +320,6 @@ def _may_not_convert(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
     return given.kind in "fc" and (
         wanted.kind in "iu" or (wanted.kind == "f" and given.kind == "c")
     )
-
-
-def _may_not_fit(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Return whether NumPy may raise when a scalar of integers is assigned to another dtype."""
-    return given.kind in "iu" and wanted.kind in "iu" and not np.can_cast(given, wanted)
 
 
 def _is_itself(array: Array, index: Any, value: Array) -> bool:

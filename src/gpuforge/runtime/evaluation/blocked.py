@@ -4,20 +4,21 @@ Many operations compute a row of their result from the same row of their inputs:
 reductions along other axes, sorts of rows, products of many small matrices (`rows`). Consecutive
 ones make a *group* (`groups`), which computes all of them for one block of rows after the other.
 What a block needs stays in the processor's caches, and each core takes its own blocks. The results
-are NumPy's to the last bit: every element is computed by the same function from the same operands,
-and every sum adds the same elements in the same order. Only which of two equal extremes of opposite
-sign, 0.0 or -0.0, is found may differ.
+have NumPy's bits: every element is computed by the same function from the same operands, and every
+sum adds the same elements in the same order. Only what NumPy leaves open may differ: the order of
+equal elements, and which of 0.0 and -0.0 is the larger one.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.array.graph import Graph, Node, Tape
+from gpuforge.dataclass import dataclass, field
+from gpuforge.runtime.array.graph import Entry, Graph, Node, Tape
 from gpuforge.runtime.array.loops import TAKE_OUT
 from gpuforge.runtime.evaluation.counting import count_true, with_counts
 from gpuforge.runtime.evaluation.groups import Group, plan_groups
@@ -46,20 +47,16 @@ class BlockedProgram(Program):
         super().__init__(graph, lowering)
         self.threads = threads
         self._usual = lowering.functions
-        self._functions = {step[3]: step[0] for step in self.steps}
-        self._forms: dict[int, Form] = {}
-        self._order: list[int | Group] = []
-        self._divisions: dict[tuple[int, bool], tuple[list[int], int]] = {}
-        self._drops: list[tuple[int, ...]] = []
+        self._planned: _Planned | None = None
 
     def __call__(self, *given: Any) -> tuple[list[Any], list[Any], list[Any]]:
         """Return what `Program` does; a value that NumPy warns about counts as a guard."""
         with np.errstate(**self._raising()):  # type: ignore[arg-type]
             try:
-                if not self._forms:
+                if self._planned is None:
                     made = self._first(given)
-                elif self._order:
-                    made = self._in_groups(given)
+                elif self._planned.parts:
+                    made = self._in_groups(given, self._planned)
                 else:
                     made = self._by_steps(given)
             except FloatingPointError:
@@ -74,31 +71,30 @@ class BlockedProgram(Program):
         return {kind: "ignore" if mode == "ignore" else "raise" for kind, mode in modes.items()}
 
     def see(self, tape: Tape) -> None:
-        if tape.nodes and not self._forms:
-            self._plan({i: _form(node) for i, node in enumerate(tape.nodes)})
+        if tape.nodes and self._planned is None:
+            self._planned = self._plan({i: _form(node) for i, node in enumerate(tape.nodes)})
 
     def _first(self, given: Sequence[Any]) -> list[Any]:
         """Run step by step to see the forms."""
         forms = dict(zip(self.inputs, map(_form, given), strict=True))
         made = self._by_steps(given, forms)
-        self._plan(forms)
+        self._planned = self._plan(forms)
         return made
 
-    def _plan(self, forms: dict[int, Form]) -> None:
-        self.graph, counted = with_counts(self.graph, self._functions, forms)
-        for place, conversion in counted.items():
-            self._functions[place] = count_true
-            del self._functions[conversion]
-        entries, usual = self.graph.entries, self._usual
+    def _plan(self, forms: dict[int, Form]) -> _Planned:
+        functions = {step[3]: step[0] for step in self.steps}
+        entries, counted = with_counts(self.graph, functions, forms)
         overwriting = {
             place
-            for place, function in self._functions.items()
-            if place not in counted and function is not usual[entries[place][0].name]
+            for place, function in functions.items()
+            if function is not self._usual[self.graph.entries[place][0].name]
         }
-        self._order, self._drops = plan_groups(
-            self.graph, list(self._functions), overwriting, forms
-        )
-        self._forms = forms
+        for place, conversion in counted.items():
+            functions[place] = count_true
+            del functions[conversion]
+        graph = Graph(entries, self.graph.outputs)
+        parts, drops = plan_groups(graph, list(functions), overwriting, forms)
+        return _Planned(entries, functions, forms, parts, drops)
 
     def _by_steps(self, given: Sequence[Any], forms: dict[int, Form] | None = None) -> list[Any]:
         """Run step by step; add the form of each result to `forms`."""
@@ -117,37 +113,61 @@ class BlockedProgram(Program):
             values[place] = value
         return values
 
-    def _in_groups(self, given: Sequence[Any]) -> list[Any]:
+    def _in_groups(self, given: Sequence[Any], planned: _Planned) -> list[Any]:
         values = self._start(given)
-        for part, drop in zip(self._order, self._drops, strict=True):
+        for part, drop in zip(planned.parts, planned.drops, strict=True):
             if isinstance(part, Group):
-                self._run(part, values)
+                self._run(part, planned, values)
             else:
-                values[part] = self._step(part, values)
+                values[part] = planned.step(part, values)
             for old in drop:
                 values[old] = None
         return [values[place] for place in self.graph.outputs]
 
-    def _step(self, place: int, values: Sequence[Any]) -> Any:
-        _, places, params = self.graph.entries[place]
-        return self._functions[place](*[values[p] for p in places], *params)
-
-    def _run(self, group: Group, values: list[Any]) -> None:
+    def _run(self, group: Group, planned: _Planned, values: list[Any]) -> None:
         """Compute a group for one block of rows after the other."""
-        run = _Run(self, group, values) if _fits(group, values) else None
+        fits = _fits(group, values)
+        run = _Run(group, planned, values, self.threads, self._raising()) if fits else None
         if run is None or run.count < 2:
-            self._run_whole(group, values)
+            _run_whole(group, planned, values)
             return
         in_parallel(run.block, run.count, self.threads)
         for place, value in run.results():
             values[place] = value
 
-    def _run_whole(self, group: Group, values: list[Any]) -> None:
-        for place, drop in zip(group.steps, group.drops, strict=True):
-            values[place] = self._step(place, values)
-            for old in drop:
-                if old in group.steps and old not in group.made:
-                    values[old] = None
+
+@dataclass
+class _Planned:
+    """What a program runs in groups.
+
+    Attributes
+    ----------
+    entries : those of the graph, with counts of masks
+    functions : by places of the steps
+    forms : by places of all values
+    parts, drops : steps and groups in order, and the values to drop after each
+    divisions : what `_Run.ends` and `depth` are, by the first step of a group and `flat`
+    """
+
+    entries: tuple[Entry, ...]
+    functions: dict[int, Callable[..., Any]]
+    forms: dict[int, Form]
+    parts: list[int | Group]
+    drops: list[tuple[int, ...]]
+    divisions: dict[tuple[int, bool], tuple[list[int], int]] = field(default_factory=dict)
+
+    def step(self, place: int, values: Sequence[Any]) -> Any:
+        """Return the value of a step on whole arrays."""
+        _, places, params = self.entries[place]
+        return self.functions[place](*[values[p] for p in places], *params)
+
+
+def _run_whole(group: Group, planned: _Planned, values: list[Any]) -> None:
+    for place, drop in zip(group.steps, group.drops, strict=True):
+        values[place] = planned.step(place, values)
+        for old in drop:
+            if old in group.steps and old not in group.made:
+                values[old] = None
 
 
 class _Run:
@@ -161,11 +181,14 @@ class _Run:
     count : number of blocks; fewer than two if the group has to run on whole arrays
     """
 
-    def __init__(self, program: BlockedProgram, group: Group, values: list[Any]) -> None:
-        self.program, self.group = program, group
-        self.entries, self.forms = program.graph.entries, program._forms
-        self.modes = program._raising()
-        self.flat = bool(group.elements) and all(map(_is_plain, (values[p] for p in group.taken)))
+    def __init__(
+        self, group: Group, planned: _Planned, values: list[Any], threads: int,
+        modes: dict[str, str],
+    ) -> None:  # fmt: skip
+        self.group, self.planned, self.threads, self.modes = group, planned, threads, modes
+        self.entries, self.forms = planned.entries, planned.forms
+        flags = [values[place].flags for place in group.taken]
+        self.flat = group.elements > 0 and all(one.c_contiguous and one.aligned for one in flags)
         self.ends, self.depth = self._division()
         self.count = len(self.ends) - 1
         if self.count < 2:
@@ -179,25 +202,22 @@ class _Run:
 
     def _division(self) -> tuple[list[int], int]:
         """Return `ends` and `depth`, which are the same in each run."""
-        known, key = self.program._divisions, (self.group.steps[0], self.flat)
+        known, key = self.planned.divisions, (self.group.steps[0], self.flat)
         if key not in known:
             known[key] = self._divide()
         return known[key]
 
     def _divide(self) -> tuple[list[int], int]:
-        group, threads = self.group, self.program.threads
+        group = self.group
         length = group.elements if self.flat else group.rows
-        blocks = group.blocks(threads, length)
+        blocks = group.blocks(self.threads, length)
         if group.sums_in_halves:
             if not self.flat or blocks < 2:
                 return [], 0
             depth = (blocks - 1).bit_length()
-            return [0, *bounds(0, length, depth, self._summed_dtype())], depth
+            summed = (p for p, total in group.totals.items() if total is Total.IN_HALVES)
+            return [0, *bounds(0, length, depth, self.forms[next(summed)].dtype)], depth
         return [length * number // max(blocks, 1) for number in range(blocks + 1)], 0
-
-    def _summed_dtype(self) -> Any:
-        totals = self.group.totals.items()
-        return next(self.forms[p].dtype for p, total in totals if total is Total.IN_HALVES)
 
     def _lines(self, array: Any) -> Any:
         return array.reshape(-1) if self.flat else array
@@ -224,7 +244,7 @@ class _Run:
 
     def _compute(self, place: int, local: dict[int, Any], out: Any, length: int) -> Any:
         """Return the value of a step for one block, in `out` if it is needed outside."""
-        entry, function = self.entries[place], self.program._functions[place]
+        entry, function = self.entries[place], self.planned.functions[place]
         taken, params = [local[p] for p in entry[1]], params_of_block(entry, length)
         if out is None:
             return function(*taken, *params)
@@ -237,7 +257,7 @@ class _Run:
     def _sum_up(self, place: int, local: dict[int, Any], number: int) -> None:
         """Reduce the rows of one block, and keep the result."""
         operation, (one,), params = self.entries[place]
-        parts, function = self.parts[place], self.program._functions[place]
+        parts, function = self.parts[place], self.planned.functions[place]
         part = function(local[one], *((None, False) if self.flat else params))
         if self.group.totals[place] is Total.IN_HALVES:
             parts[number] = part
@@ -275,11 +295,6 @@ def _fits(group: Group, values: Sequence[Any]) -> bool:
         and all(_is_ordered(values[place], 2) for place in group.matrices)
         and all(values[place].flags.c_contiguous for place in group.contiguous)
     )
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether an array's elements lie one after the other."""
-    return bool(value.flags.c_contiguous and value.flags.aligned)
 
 
 def _is_ordered(value: Any, last: int) -> bool:

@@ -24,10 +24,12 @@ def count_true(mask: Any, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
 COUNT = Operation("count", count_true, "reduction")
 
 
-def with_counts(graph: Graph, steps: Iterable[int], forms: Forms) -> tuple[Graph, dict[int, int]]:
-    """Return a graph whose steps count where a mask is converted to integers only to be summed up.
+def with_counts(
+    graph: Graph, steps: Iterable[int], forms: Forms
+) -> tuple[tuple[Entry, ...], dict[int, int]]:
+    """Return entries that count where a mask is converted to integers only to be summed up.
 
-    With the places of these sums, and of the conversions that nothing needs any more.
+    With the places of these sums, each with that of the conversion that nothing needs any more.
     """
     uses = Counter(place for entry in graph.entries for place in entry[1])
     uses.update(graph.outputs)
@@ -44,4 +46,4 @@ def with_counts(graph: Graph, steps: Iterable[int], forms: Forms) -> tuple[Graph
         if mask.dtype == bool and len(params[0]) == len(mask.shape):
             entries[place] = (COUNT, masks, params)
             found[place] = places[0]
-    return Graph(tuple(entries), graph.outputs), found
+    return tuple(entries), found

@@ -7,7 +7,6 @@ number of groups that have to be complete before it.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import NamedTuple
 
 from gpuforge.dataclass import dataclass, field
 from gpuforge.runtime.array.graph import INPUT, NUMBER, Entry, Graph
@@ -94,11 +93,8 @@ class Group:
         return min(length, max(1, -(-wanted // threads)) * threads)
 
 
-class Plan(NamedTuple):
-    """Steps and groups in order, and the values to drop after each."""
-
-    parts: list[int | Group]
-    drops: list[tuple[int, ...]]
+Plan = tuple[list["int | Group"], list[tuple[int, ...]]]
+"""Steps and groups in order, and the values to drop after each."""
 
 
 def plan_groups(graph: Graph, steps: Sequence[int], overwriting: Set[int], forms: Forms) -> Plan:
@@ -112,7 +108,7 @@ def plan_groups(graph: Graph, steps: Sequence[int], overwriting: Set[int], forms
     for group in list(found.groups.values()):
         found.settle(group)
     if not found.member:
-        return Plan([], [])
+        return [], []
     return found.plan(steps)
 
 
@@ -132,6 +128,7 @@ class _Grouping:
         self.member: dict[int, Group] = {}
         self.strided: set[int] = set()
         self.apart: set[int] = set()
+        self.needed: dict[int, Set[int]] = {}
 
     def add(self, place: int, *, alone: bool) -> None:
         """Add a step to the group of its level and its number of rows, if its rows allow that."""
@@ -180,6 +177,12 @@ class _Grouping:
             group.totals[place] = total
         if is_strided(entry, self.forms, place):
             self.strided.add(place)
+        self.needed[place] = needed
+        self._give(group, place)
+
+    def _give(self, group: Group, place: int) -> None:
+        """Note what a step of a group takes from outside."""
+        entry, needed = self.graph.entries[place], self.needed[place]
         for one in entry[1]:
             if self.member.get(one) is group and one not in group.totals:
                 continue
@@ -191,7 +194,7 @@ class _Grouping:
             layouts.add(one)
             if self.forms[one].shape and entry[0].kind not in _TAKE_ROWS | _OF_MATRICES:
                 group.contiguous.add(one)
-        for one in (place, *needed) if total is None else needed:
+        for one in needed if place in group.totals else (place, *needed):
             form = self.forms[one]
             size = count(form.shape[1:]) * form.dtype.itemsize
             group.row_bytes = max(group.row_bytes, size)
@@ -218,8 +221,7 @@ class _Grouping:
         if self._shape(group, place) != shape:
             return False
         if place in group.totals:
-            total_shape = [n for n in self.forms[place].shape if n != 1]
-            return not total_shape
+            return count(self.forms[place].shape) == 1
         given = [self.forms[one].shape for one in places]
         same = all(one == shape or (count(one) == 1 and len(one) <= len(shape)) for one in given)
         return operation.kind == "elementwise" and same
@@ -262,10 +264,18 @@ class _Grouping:
                 order.append((level, stage, first, group))
         order.sort(key=lambda part: part[:3])
         parts = [part[3] for part in order]
-        for group in self.member.values():
-            if not group.drops:
-                group.drops = self._drops_within(group)
-        return Plan(parts, self._drops(parts))
+        for part in parts:
+            if isinstance(part, Group):
+                self._give_again(part)
+                part.drops = self._drops_within(part)
+        return parts, self._drops(parts)
+
+    def _give_again(self, group: Group) -> None:
+        """Forget what only steps that have left the group took from outside."""
+        for taken in (group.taken, group.whole, group.by_rows, group.matrices, group.contiguous):
+            taken.clear()
+        for place in group.steps:
+            self._give(group, place)
 
     def _find_made(self) -> set[int]:
         """Find the values of groups that are needed outside; views are made there once more.

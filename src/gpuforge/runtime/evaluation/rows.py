@@ -32,11 +32,11 @@ Forms = Mapping[int, Form]
 Rule = Callable[[Entry, Forms, int], "set[int] | None"]
 
 LEAST_PRODUCT, MOST_PRODUCT = 1 << 15, 1 << 18
-"""Multiplications in products of many matrices: BLAS computes larger ones on several threads
-itself, and for each of the smaller ones its threads wait for each other's memory.
+"""Multiplications in one product of many. OpenBLAS computes larger ones on several threads itself;
+smaller ones take longer on two threads than on one.
 
-Source: OpenBLAS 0.3.30, ``interface/gemm.c`` (products of up to 64 x 64 x 64 use one thread); on
-two cores, products of 32 x 32 take 0.6 times as long in blocks, those of 16 x 16 2.5 times.
+Source: OpenBLAS 0.3.31, ``interface/gemm.c`` (one thread for up to 4 x 65536 multiplications);
+NumPy 2.4 on two cores: products of 32 x 32 take 0.6 times as long in blocks, of 16 x 16 2.5 times.
 """
 
 
@@ -70,7 +70,7 @@ def _reduction(entry: Entry, forms: Forms, place: int) -> set[int] | None:
 
 
 def reduced_axes(entry: Entry, forms: Forms) -> set[int]:
-    """Return the axes that a reduction sums up."""
+    """Return the axes that a reduction reduces."""
     axes, rank = entry[2][0], len(forms[entry[1][0]].shape)
     if axes is None:
         return set(range(rank))
@@ -78,7 +78,7 @@ def reduced_axes(entry: Entry, forms: Forms) -> set[int]:
 
 
 def _along_axis(entry: Entry, forms: Forms, place: int) -> set[int] | None:
-    return {entry[1][0]} if entry[2][0] % len(forms[place].shape) else None
+    return set(entry[1]) if entry[2][0] % len(forms[place].shape) else None
 
 
 def _transform(entry: Entry, forms: Forms, place: int) -> set[int] | None:
@@ -114,10 +114,6 @@ def _positions(entry: Entry, forms: Forms, place: int) -> set[int] | None:
     return {wanted} if wanted != ordered and forms[wanted].shape else None
 
 
-def _same(entry: Entry, forms: Forms, place: int) -> set[int] | None:
-    return {entry[1][0]} if forms[place].shape else None
-
-
 def _reshape(entry: Entry, forms: Forms, place: int) -> set[int] | None:
     before, after = forms[entry[1][0]].shape, forms[place].shape
     return {entry[1][0]} if before and after and before[0] == after[0] else None
@@ -131,27 +127,20 @@ def _getitem(entry: Entry, forms: Forms, place: int) -> set[int] | None:
     return {entry[1][0]} if forwards else None
 
 
-def _concatenate(entry: Entry, forms: Forms, place: int) -> set[int] | None:
-    return set(entry[1]) if entry[2][0] % len(forms[place].shape) else None
-
-
 _RULES: dict[str, Rule] = {
     **dict.fromkeys("sum prod max min any all argmax argmin".split(), _reduction),
-    **dict.fromkeys("sort argsort".split(), _along_axis),
+    **dict.fromkeys("sort argsort concatenate".split(), _along_axis),
     **dict.fromkeys("fftn ifftn rfftn irfftn".split(), _transform),
     **dict.fromkeys("gather checked_gather".split(), _gather),
     **dict.fromkeys("take_along checked_take_along".split(), _take_along),
-    **dict.fromkeys("real imag".split(), _same),
+    **dict.fromkeys("real imag".split(), _elementwise),
     "matmul": _product,
     "searchsorted": _positions,
     "reshape": _reshape,
     "getitem": _getitem,
-    "concatenate": _concatenate,
 }
 VIEWS = frozenset("real imag reshape getitem".split())
 """Those whose result shares the memory of its input: computing them twice costs nothing."""
-
-
 WITH_OUT = frozenset("sum prod max min any all fftn ifftn rfftn irfftn".split())
 """Those whose functions take an array for the result, as universal functions do."""
 
@@ -255,18 +244,21 @@ def sums_in_halves() -> bool:
 
 # -- work ----------------------------------------------------------------------------------------
 
-_WORK = {"sort": 16, "transform": 8, "contraction": 4, "gather": 4}
+_WORK = {"sort": 8, "transform": 4, "contraction": 4, "gather": 16}
 _SLOW = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh"
-    " arccosh arctanh arctan2 hypot power float_power logaddexp logaddexp2 cbrt".split()
+    " arccosh arctanh arctan2 hypot power float_power logaddexp logaddexp2 cbrt fmod remainder"
+    " floor_divide".split()
 )
-_SLOW_WORK = 6
+_SLOW_WORK = 8
 
 
 def work_of(entry: Entry) -> int:
     """Return how long a step takes for each byte of its arrays, in times of an addition.
 
-    Source: medians of NumPy 2.4 on two cores of an AMD EPYC, rounded.
+    Source: arrays of 8 MB on an AMD EPYC of family 25, NumPy 2.4, the least of each class rounded
+    down. Slow functions take 9 (log) to 32 times as long as an addition, sorts 10 (argsort 60),
+    transforms 4, products 4 to 12, gathers 18.
     """
     name, kind = entry[0].name, entry[0].kind
     if name in VIEWS:

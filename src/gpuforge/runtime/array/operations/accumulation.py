@@ -9,10 +9,9 @@ import numpy as np
 from gpuforge.runtime.array.array import Array, make, node_of
 from gpuforge.runtime.array.dispatch import operand
 from gpuforge.runtime.array.elementwise import note_ufunc
-from gpuforge.runtime.array.indexing import note_scattered, setitem
+from gpuforge.runtime.array.indexing import note_scattered, number_node, setitem
 from gpuforge.runtime.array.operations.view import taken
 from gpuforge.runtime.array.recorder import Recorder
-from gpuforge.runtime.array.rules import fits
 from gpuforge.runtime.array.table import FUNCTIONS, notes
 from gpuforge.runtime.array.unsupported import Unsupported
 from gpuforge.runtime.array.views import cast, reshape
@@ -44,9 +43,7 @@ def _added(recorder: Recorder, a: Array, b: Any) -> Array:
         raise Unsupported("integers that NumPy adds as floating-point numbers")
     if not np.can_cast(common, a.dtype, "same_kind") or a.dtype.kind == "b":
         raise Unsupported("values that cannot be cast")
-    if weak and a.dtype.kind in "iu" and not fits(b, a.dtype):
-        raise Unsupported(f"{b} is beyond {a.dtype}: NumPy lets it wrap around")
-    node = recorder.known(np.array(b, a.dtype)) if weak else operand(recorder, b)
+    node = number_node(recorder, b, a.dtype) if weak else operand(recorder, b)
     return make(recorder, cast(recorder, node, a.dtype))
 
 

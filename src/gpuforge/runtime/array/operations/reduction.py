@@ -206,13 +206,10 @@ def _spread(recorder: Recorder, x: Any, axis: Any, dtype: Any, ddof: Any, keepdi
     total = make(recorder, _reduce(recorder, SUM, node_of(values), axis, True, inner))
     centre = note_ufunc(recorder, np.true_divide, (total, number))
     apart = note_ufunc(recorder, np.subtract, (values, centre))
-    if inner.kind == "c":
-        both = note_ufunc(
-            recorder, np.multiply, (apart, note_ufunc(recorder, np.conjugate, (apart,)))
-        )
-        squares = make(recorder, cast(recorder, node_of(both), np.empty(0, inner).real.dtype))
-    else:
-        squares = note_ufunc(recorder, np.multiply, (apart, apart))
+    parts: Any = (apart.real, apart.imag) if inner.kind == "c" else (apart,)  # type: ignore[attr-defined]
+    squares, *others = (note_ufunc(recorder, np.multiply, (one, one)) for one in parts)
+    for other in others:
+        squares = note_ufunc(recorder, np.add, (squares, other))
     kept = _reduce(recorder, SUM, node_of(squares), axis, keepdims, squares.dtype)
     left = number - ddof
     if left <= 0:

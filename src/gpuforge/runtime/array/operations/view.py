@@ -10,7 +10,7 @@ from gpuforge.runtime.array.array import Array, layout, make, node_of, storage_o
 from gpuforge.runtime.array.dispatch import numbers, operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.graph import Node, Shape
-from gpuforge.runtime.array.indexing import assign_all
+from gpuforge.runtime.array.indexing import assign_all, number_node
 from gpuforge.runtime.array.namespace import converts
 from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Recorder
 from gpuforge.runtime.array.rules import broadcast, count, normalise_axes, normalise_axis
@@ -286,7 +286,7 @@ def astype(recorder: Recorder, x: Any, dtype: Any, order: Any = "K", casting: An
 def fill(recorder: Recorder, x: Array, value: Any) -> None:
     """Record one value written to every element."""
     if isinstance(value, bool | int | float | complex):
-        assign_all(x, recorder.known(np.array(value, dtype=x.dtype)))
+        assign_all(x, number_node(recorder, value, x.dtype))
     else:
         raise Unsupported(f"filled with a {type(value).__name__}")
 

@@ -10,7 +10,7 @@ from gpuforge.runtime.array.array import Array, make, node_of
 from gpuforge.runtime.array.dispatch import operand
 from gpuforge.runtime.array.formula import follow_numpy
 from gpuforge.runtime.array.graph import Node
-from gpuforge.runtime.array.indexing import note_where, setitem, value_node, write
+from gpuforge.runtime.array.indexing import note_where, number_node, setitem, value_node, write
 from gpuforge.runtime.array.operations.view import reshape_
 from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.array.rules import broadcast
@@ -58,17 +58,12 @@ def copyto(recorder: Recorder, dst: Any, src: Any, casting: Any = "same_kind",
 
 
 def _one_value(recorder: Recorder, values: Any, target: Array) -> Node:
-    """Return the single value to write, cast as NumPy does here, even if precision is lost."""
+    """Return the single number to write, converted as NumPy does, even if precision is lost."""
     if type(values) not in _NUMBERS and not isinstance(values, np.generic):
         raise Unsupported("several values")
     if np.asarray(values).dtype.kind == "c" != target.dtype.kind:
         raise Unsupported("complex values written into another dtype")
-    try:
-        with np.errstate(over="raise", invalid="raise"):
-            made = np.array(values, target.dtype)
-    except (OverflowError, FloatingPointError):
-        raise Unsupported("a number beyond the dtype: NumPy raises or warns") from None
-    return recorder.known(made)
+    return number_node(recorder, values, target.dtype)
 
 
 @notes(np.putmask)
@@ -110,7 +105,7 @@ def fill_diagonal(recorder: Recorder, a: Any, val: Any, wrap: Any = False) -> No
         raise Unsupported("a diagonal that wraps around")
     places = np.arange(min(target.shape))
     if type(val) in _NUMBERS:
-        value = make(recorder, recorder.known(np.array(val, target.dtype)))
+        value = make(recorder, number_node(recorder, val, target.dtype))
     else:
         value = make(recorder, operand(recorder, val))
     if value.ndim and value.shape != places.shape:
