@@ -190,6 +190,11 @@ def test_what_looks_like_a_product_is_none(line: str) -> None:
             "- GPU: AMD RADV Raven (LLVM 7.0.0)\n- Wine version: 3.19 staging\ngame.exe crashes",
             {"platform": "linux", "vendor": "amd"},
         ),
+        (  # ROCm/legacy-rocm-build#5264
+            "### CPU\n\nIntel(R) Xeon(R) W-2102 CPU @ 2.90GHz\n\n### GPU\n\n"
+            "2x AMD Radeon (TM) Pro WX 5100 Graphics",
+            {"cpu": "Intel(R) Xeon(R) W-2102 CPU @ 2.90GHz", "gpus": 2},
+        ),
     ],
 )
 def test_what_a_person_reads_is_read(text: str, expected: dict[str, Any]) -> None:

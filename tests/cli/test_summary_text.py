@@ -45,3 +45,11 @@ def test_names_cannot_command_the_terminal(capfd: pytest.CaptureFixture[str]) ->
 
     render.last_words("name \x1b[2J")
     assert capfd.readouterr().err == "name \\x1b[2J\n"
+
+
+@pytest.mark.parametrize("accelerated", [False, True])
+def test_a_program_that_offloads_nothing_is_told_what_to_do(accelerated: bool) -> None:
+    text = summary_text.render_nothing_placed(5.83, accelerated=accelerated)
+    said, advice = text.split("\n")
+    assert said.startswith("gpuforge: 5.83 s; no ") and "  " not in said
+    assert advice.startswith("next: ")

@@ -114,8 +114,9 @@ def render_nothing_placed(wall_seconds: float, *, accelerated: bool = False) -> 
     """Return the text for a program that called no offloaded function."""
     if accelerated:
         return (
-            f"gpuforge: {format_seconds(wall_seconds)};the program called none of its  "
-            "functions that gpuforge can accelerate with NumPy arrays"
+            f"gpuforge: {format_seconds(wall_seconds)}; no function was accelerated: the program "
+            "called none that is given NumPy arrays and has no side effects such as printing\n"
+            "next: put the work on arrays into functions that take the arrays as arguments"
         )
     return (
         f"gpuforge: {format_seconds(wall_seconds)}; no offloaded functions were called\n"
