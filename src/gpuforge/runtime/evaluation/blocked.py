@@ -20,6 +20,7 @@ import numpy as np
 from gpuforge.dataclass import dataclass, field
 from gpuforge.runtime.array.graph import Entry, Graph, Node, Tape
 from gpuforge.runtime.array.loops import TAKE_OUT
+from gpuforge.runtime.evaluation.columns import ByColumns, by_columns
 from gpuforge.runtime.evaluation.counting import count_true, with_counts
 from gpuforge.runtime.evaluation.groups import Group, plan_groups
 from gpuforge.runtime.evaluation.program import Program, is_inexact
@@ -89,6 +90,10 @@ class BlockedProgram(Program):
             for place, function in functions.items()
             if function is not self._usual[self.graph.entries[place][0].name]
         }
+        for place in functions.keys() - overwriting - counted.keys():
+            found = by_columns(entries[place], functions[place], forms, place)
+            functions[place] = found or functions[place]
+        self.steps = tuple((functions[step[3]], *step[1:]) for step in self.steps)
         for place, conversion in counted.items():
             functions[place] = count_true
             del functions[conversion]
@@ -248,7 +253,7 @@ class _Run:
         taken, params = [local[p] for p in entry[1]], params_of_block(entry, length)
         if out is None:
             return function(*taken, *params)
-        takes_out = isinstance(function, np.ufunc) or function in TAKE_OUT
+        takes_out = isinstance(function, np.ufunc | ByColumns) or function in TAKE_OUT
         if takes_out or entry[0].name in WITH_OUT:
             return function(*taken, *params, out=out)
         out[...] = function(*taken, *params)
