@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,11 @@ from gpuforge.runtime.calibration.probes import (
 )
 from gpuforge.runtime.demand import Demand
 from gpuforge.runtime.execution import summary
+from gpuforge.runtime.function.reading import CHAIN, LOOP
+from gpuforge.runtime.placement.policy import Kind
 from gpuforge.runtime.placement.priors import CONSTANT, Priors, classify
 from gpuforge.runtime.session import current_session
+from gpuforge.runtime.startup.opening import Openings
 
 from .conftest import places, same
 
@@ -283,3 +287,76 @@ def test_no_library_is_wanted_for_calls_that_are_pinned(
         for _ in range(60):
             placed(X)
     assert bool(wanted) is asked
+
+
+LOOPING = frozenset([CHAIN, LOOP])
+
+
+def test_a_loop_takes_longer_than_its_arguments_tell() -> None:
+    priors = Priors(History(None, ""))
+    few = {"size": 50_000, "nbytes": 400_000, "seconds": 0.03, "expected": 0.03}
+    plain = priors.saving("jax", LOOPING - {LOOP}, **few)
+    looping = priors.saving("jax", LOOPING, **few)
+    assert plain > 0.9 * 0.03
+    assert 0.3 * 0.03 < looping < 0.6 * 0.03
+    expected = priors.of(LOOPING)("jax:cpu", 50_000, 0.03)
+    assert expected is not None
+    assert expected.seconds == 0.015
+
+
+def test_numpy_in_blocks_is_opened_before_a_library(
+    other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[list[str]] = []
+    monkeypatch.setattr(Demand, "want", lambda self, *others: self.libraries[other])
+    monkeypatch.setattr(
+        Openings, "open_in_background",
+        lambda self, libraries, by: opened.append([one.name for one in libraries]),
+    )  # fmt: skip
+    with gf.session(history=False):
+        placed = gf.offload(heavy)
+        for _ in range(60):
+            placed(X)
+    assert opened[0] == ["blocks", other]
+
+
+def test_a_call_beside_an_import_is_timed_for_want_of_a_better_one(quiet_session: Any) -> None:
+    placed = gf.offload(heavy)
+    session = current_session()
+    beside: list[float] = []
+
+    def cell() -> Any:
+        (record,) = placed.stats().kinds.values()
+        (found,) = record.kind.curve("numpy").cells.values()
+        return found
+
+    for _ in range(3):
+        placed(X)
+    before = cell().count
+    stop = threading.Event()
+    session.background.start(stop.wait, imports=True)  # type: ignore[arg-type]
+    try:
+        for _ in range(4):
+            placed.stats().held.clear()
+            placed(X)
+            beside += [cell().seconds[-1]]
+        assert cell().count == before + 1
+        assert cell().provisional
+    finally:
+        stop.set()
+        session.background.wait()
+    placed.stats().held.clear()
+    placed(X)
+    assert cell().count == before + 1
+    assert not cell().provisional
+    assert not set(beside) & set(cell().seconds)
+
+
+def test_a_library_has_to_beat_blocks_too() -> None:
+    kind = Kind()
+    for name, seconds in (("numpy", 0.03), ("blocks:cpu", 0.015), ("jax:cpu", 0.02)):
+        for _ in range(5):
+            kind.curve(name).add("s", 1000, seconds)
+        kind.curve(name).cell("s").busy_seconds = 1.0
+    assert kind.potential("blocks:cpu") > 0
+    assert kind.potential("jax:cpu") == 0

@@ -14,7 +14,9 @@ import pytest
 from numpy.random import gamma
 
 import gpuforge as gf
+from gpuforge.runtime.array import recorder
 from gpuforge.runtime.evaluation import recording
+from gpuforge.runtime.evaluation.engine import CHECKED_EVERY
 from gpuforge.runtime.function.dependence import dependence_of
 
 FACTOR = 3
@@ -93,6 +95,22 @@ def generated(x: Any) -> Any:
     return sum(x * n for n in range(3))
 
 
+def looped(x: Any, steps: int = 60) -> Any:
+    """Return more than one graph evaluates: three operations in each of many steps."""
+    first = x
+    for _ in range(steps):
+        x = x * 0.5 + first
+        x = x - 1.0
+        if _ == 1:
+            first = x
+    return first, x
+
+
+def with_namespace(x: Any) -> Any:
+    xp = gf.namespace(x)
+    return xp.exp(x) + xp.sum(x, axis=0)
+
+
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How often a body ran recorded: one entry each."""
@@ -123,6 +141,13 @@ def settled(function: Callable[..., Any], library: str, *args: Any) -> Any:
     for _ in range(SETTLE_CALLS):
         placed(*args)
     return placed
+
+
+def held_replays(placed: Any) -> Iterator[Any]:
+    """Yield what replays the calls of a function under its cached decisions."""
+    for held in placed.stats().held.values():
+        if held.replay is not None:
+            yield held.replay
 
 
 X = np.random.default_rng(1).random((40, 4))
@@ -290,3 +315,75 @@ def test_reading_a_function_loads_no_more_of_numpy() -> None:
         "assert not found, found"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class TestSeveralGraphs:
+    def test_a_loop_is_replayed_graph_by_graph(self, library: str, recorded: list[int]) -> None:
+        placed = settled(looped, library, X)
+        recorded.clear()
+        for n in range(20):
+            for one, other in zip(placed(X + n), looped(X + n), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-12)
+        assert len(recorded) <= 2
+        replay = next(iter(held_replays(placed)))
+        assert len(replay.links) > 1
+
+    def test_values_are_dropped_after_their_last_use(self, library: str) -> None:
+        links = next(iter(held_replays(settled(looped, library, X)))).links
+        made = sum(len(link.program.graph.outputs) for link in links)
+        assert sum(len(link.drop) for link in links) == made - 2  # all but the results
+
+    def test_a_value_read_between_the_graphs_is_read_again(
+        self, library: str, recorded: list[int]
+    ) -> None:
+        def reading(x: Any) -> Any:
+            total = looped(x)[1].sum()
+            return x * 2 if total > 0 else -x
+
+        placed = settled(reading, library, X)
+        for value in (X, -1e6 + X, X):
+            np.testing.assert_allclose(placed(value), reading(value))
+        assert not list(held_replays(placed))
+
+    def test_too_many_graphs_are_recorded(
+        self, library: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(recorder, "MOST_EVALUATIONS", 1)
+        placed = settled(looped, library, X)
+        assert not list(held_replays(placed))
+        np.testing.assert_allclose(placed(X)[1], looped(X)[1])
+
+    def test_numpy_warns_about_a_graph_in_the_middle(self, library: str) -> None:
+        def overflowing(x: Any) -> Any:
+            first, x = looped(np.exp(x))
+            return first, x
+
+        placed = settled(overflowing, library, X)
+        large = X + 1000.0
+        with pytest.warns(RuntimeWarning, match="overflow"):
+            expected = overflowing(large)
+        with pytest.warns(RuntimeWarning, match="overflow"):
+            results = [placed(large) for _ in range(CHECKED_EVERY)]
+        for result in results:
+            np.testing.assert_array_equal(result[1], expected[1])
+
+
+def test_gpuforges_namespace_depends_on_the_arguments_alone(
+    library: str, recorded: list[int]
+) -> None:
+    placed = settled(with_namespace, library, X)
+    recorded.clear()
+    for n in range(10):
+        np.testing.assert_allclose(placed(X + n), with_namespace(X + n))
+    assert len(recorded) <= 1
+
+
+def test_calls_that_are_decided_are_replayed_too(recorded: list[int]) -> None:
+    with gf.session(history=False):
+        placed = gf.offload(plain, backend="blocks")
+        placed(X)
+        recorded.clear()
+        for n in range(20):
+            placed.stats().held.clear()  # so that each call is decided
+            np.testing.assert_array_equal(placed(X + n), plain(X + n))
+        assert recorded == []

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from gpuforge.dataclass import dataclass
 from gpuforge.digest import digest
+from gpuforge.runtime.evaluation.pace import MOST_CALLS, TELLING_SECONDS
 from gpuforge.runtime.function.reading import LOOP
 from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.libraries import Libraries, Library
@@ -22,10 +23,10 @@ _ORDER = ("cupy", "jax", "torch", "dpnp")
 ASSUMED_OPENING_SECONDS = {"blocks": 0.03, "jax": 0.6, "torch": 1.2}
 ASSUMED_SECONDS = 1.0
 """Assumed time to import and test a library that was never opened on this machine."""
-LOOP_SECONDS = 0.8
-"""NumPy in blocks is opened for a function with a loop once it might have saved this much: before
-that, one call is recorded to measure what that takes, which may be several times the loop's own
-time."""
+LOOP_TRIES, LOOP_SECONDS = 3.0, 0.8
+"""NumPy in blocks is opened for a function with a loop once it might have saved so many times what
+a recorded call may lose, and at most this much: before that, one call is recorded to measure what
+that takes, which may be several times the loop's own time."""
 OPENING_FELT, OPEN_AT = 0.75, 1.8
 """Share of opening a library in the background by which the program is slowed, since most of an
 import holds Python's lock; a library is opened once it might have saved this many times that."""
@@ -96,7 +97,8 @@ class Demand:
             hoped = library.wanted_seconds + _beyond(library)
             needed = library.price_seconds * (1 if known_to_pay else OPEN_AT)
             if library.is_numpy and LOOP in call.operations:
-                needed = max(needed, LOOP_SECONDS)
+                lost = MOST_CALLS * call.seconds + TELLING_SECONDS
+                needed = max(needed, min(LOOP_TRIES * lost, LOOP_SECONDS))
             if saving > 0 and hoped >= needed + (0.0 if known_to_pay or library.is_numpy else owed):
                 worth[library.name] = hoped / max(library.price_seconds, 1e-9)
         if not worth:

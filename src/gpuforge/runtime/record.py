@@ -35,6 +35,8 @@ KEPT_ENDED = 64
 SWEEP_FUNCTIONS = 64
 """Records of deleted functions are swept when there are this many functions, and again each time
 the number left has doubled."""
+MAX_REPLAYS = 64
+"""Replays that are kept for one kind of call; calls of other signatures are recorded."""
 MAX_KINDS = 256
 """Kinds of call beyond this number stay on NumPy: an argument probably changes with every call."""
 
@@ -171,6 +173,7 @@ class KindRecord:
     settled : reason why NumPy settled recorded calls to how often it did
     compiling : (signature digest, backend) to its compilation in the background
     compiled : (signature digest, backend) to number of graphs compiled
+    replays : (signature digest, backend) to what makes such a call without the user's Python
     probing : library to load if recording the next call shows that it may gain
     probed : whether such a recording was made
     """
@@ -189,6 +192,7 @@ class KindRecord:
     settled: dict[str, int] = field(default_factory=dict)
     compiling: dict[tuple[str, str], Compilation] = field(default_factory=dict)
     compiled: dict[tuple[str, str], int] = field(default_factory=dict)
+    replays: dict[tuple[str, str], Replay] = field(default_factory=dict)
     probing: Library | None = None
     probed: bool = False
 

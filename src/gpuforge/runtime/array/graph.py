@@ -8,7 +8,7 @@ refers to need not be computed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,9 +65,10 @@ class Node:
     index : its place there
     value : its value as an array of the backend; None before evaluation
     host : its value as a NumPy array, once requested
+    made : which output of which evaluation of its call it is; None for others
     """
 
-    __slots__ = ("dtype", "host", "index", "shape", "tape", "value")
+    __slots__ = ("dtype", "host", "index", "made", "shape", "tape", "value")
 
     def __init__(self, shape: Shape, dtype: Dtype, tape: Tape | None, index: int) -> None:
         self.shape = shape
@@ -76,6 +77,14 @@ class Node:
         self.index = index
         self.value: Any = None
         self.host: np.ndarray[Any, Any] | None = None
+        self.made: Output | None = None
+
+
+class Output(NamedTuple):
+    """One output of one evaluation of a call, both counted from 0."""
+
+    evaluation: int
+    output: int
 
 
 class Tape:
@@ -86,16 +95,18 @@ class Tape:
     entries : (operation, places of its inputs, parameters); hashable, the key of the graph
     nodes : the node of each entry; None for numbers
     inputs : the values of the ``INPUT`` and ``NUMBER`` entries, in order
+    origins : for each of them, the earlier evaluation that it is an output of; None for others
     lines : source lines of the entries that were recorded while tracing was on
     """
 
-    __slots__ = ("entries", "inputs", "lines", "nodes")
+    __slots__ = ("entries", "inputs", "lines", "nodes", "origins")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.nodes: list[Node | None] = []
         self.lines: Lines = {}
         self.inputs: list[Any] = []
+        self.origins: list[Output | None] = []
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,17 @@ from weakref import ref
 import numpy as np
 
 from gpuforge import trace
-from gpuforge.runtime.array.graph import INPUT, NUMBER, Dtype, Node, Operation, Shape, Tape
+from gpuforge.runtime.array.graph import (
+    INPUT,
+    NUMBER,
+    Dtype,
+    Lines,
+    Node,
+    Operation,
+    Output,
+    Shape,
+    Tape,
+)
 from gpuforge.runtime.array.unsupported import NotRecordable, Unsupported
 
 _errstate_variable: Any = getattr(
@@ -25,6 +35,8 @@ _errstate_variable: Any = getattr(
 
 TAPE_LIMIT, TAPE_MAXIMUM = 128, 1024
 """A tape with more entries is evaluated at the next loop iteration, or at once."""
+MOST_EVALUATIONS = 256
+"""A call with more evaluations is not replayed."""
 NUMERIC_KINDS = "biufc"
 _OWN = ("gpuforge.", "numpy.")
 
@@ -63,6 +75,21 @@ class Able(dict[tuple[Operation, Dtype], str]):
         self.quick: dict[tuple[Any, ...], Quick] = {}
 
 
+class Evaluation(NamedTuple):
+    """One graph of a call that was evaluated.
+
+    Attributes
+    ----------
+    program : the program that ran; None if the backend did not compute the values
+    inputs : its arrays and numbers, or the earlier outputs that they are
+    lines : source lines of its entries
+    """
+
+    program: Any
+    inputs: list[Any]
+    lines: Lines
+
+
 class Engine(Protocol):
     """What a recorder needs from a backend.
 
@@ -70,7 +97,7 @@ class Engine(Protocol):
     ----------
     able : cached answers of `supports`
     dtypes : NumPy type codes (``dtype.char``) that the backend supports
-    latest : the last program that ran; None before the first
+    latest : the program of the last evaluation; None if it did not compute the values
     pace : ends a recording that takes too long; None for no limit
     """
 
@@ -99,6 +126,7 @@ class Recorder:
     ----------
     fallbacks : operations that NumPy computed on host arrays: (name, reason) to (line, times)
     evaluated : operations evaluated on the backend so far
+    evaluations : all of them, if the call may be replayed; else None
     exports : by id, recorded arrays exported as NumPy arrays, with the exports
     reads : how often argument values were read while the function ran
     turned : whether some multi-dimensional array is not in C order
@@ -107,8 +135,8 @@ class Recorder:
     """
 
     __slots__ = (
-        "__weakref__ able arguments began closed engine errstate evaluated exports fallbacks"
-        " filters modes namespace quick reads tape trouble turned"
+        "__weakref__ able arguments began closed engine errstate evaluated evaluations exports"
+        " fallbacks filters modes namespace quick reads tape trouble turned"
     ).split()
 
     def __init__(self, engine: Engine) -> None:
@@ -118,6 +146,7 @@ class Recorder:
         self.quick = engine.able.quick
         self.fallbacks: dict[tuple[str, str], tuple[str, int]] = {}
         self.evaluated = self.reads = 0
+        self.evaluations: list[Evaluation] | None = None
         self.exports: dict[int, tuple[Any, ref[Host]]] = {}
         self.began: tuple[Any, int] | None = None
         self.arguments: list[Any] = []
@@ -193,6 +222,7 @@ class Recorder:
             tape.entries.append((INPUT, (), (node.dtype, node.shape)))
             tape.nodes.append(node)
             tape.inputs.append(node.host if node.value is None else node.value)
+            tape.origins.append(node.made)
         return node.index
 
     def number(self, value: complex) -> int:
@@ -201,6 +231,7 @@ class Recorder:
         tape.entries.append((NUMBER, (), (type(value),)))
         tape.nodes.append(None)
         tape.inputs.append(value)
+        tape.origins.append(None)
         return len(tape.entries) - 1
 
     def has(self, dtype: Dtype) -> bool:
@@ -240,13 +271,24 @@ class Recorder:
             self.tape = tape
             raise
         self.evaluated += len(tape.entries) - len(tape.inputs) if wanted else 0
-        for index, value in zip(wanted, values, strict=True):
+        number = self._evaluation(tape) if wanted else 0
+        for output, (index, value) in enumerate(zip(wanted, values, strict=True)):
             node = tape.nodes[index]
             assert node is not None
-            node.value = value
+            node.value, node.made = value, Output(number, output)
         for node in tape.nodes:
             if node is not None:
                 node.tape = None
+
+    def _evaluation(self, tape: Tape) -> int:
+        """Remember an evaluation for a replay, and return its number."""
+        if self.evaluations is None or len(self.evaluations) >= MOST_EVALUATIONS:
+            self.evaluations = None
+            return 0
+        pairs = zip(tape.inputs, tape.origins, strict=True)
+        inputs = [value if origin is None else origin for value, origin in pairs]
+        self.evaluations.append(Evaluation(self.engine.latest, inputs, tape.lines))
+        return len(self.evaluations) - 1
 
     def host(self, node: Node) -> Host:
         """Return the value of a node as a NumPy array, which must not be written into."""

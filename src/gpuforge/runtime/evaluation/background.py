@@ -48,6 +48,11 @@ class Background:
         thread = self._thread
         return thread is not None and thread.is_alive()
 
+    @property
+    def is_importing(self) -> bool:
+        """Whether a job runs that imports, and so holds the interpreter's lock for long."""
+        return self._imports and self.is_busy
+
     def start(
         self, job: Callable[[], None], *, imports: bool = False, computes: bool = True
     ) -> bool:

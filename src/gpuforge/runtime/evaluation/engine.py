@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter, thread_time
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from gpuforge import published, trace
 from gpuforge.dataclass import dataclass
 from gpuforge.errors import DeviceLost, WorkerDied
 from gpuforge.log import logger
-from gpuforge.runtime.array.graph import Dtype, Graph, Lines, Operation, Tape
+from gpuforge.runtime.array.graph import Dtype, Graph, Operation, Tape
 from gpuforge.runtime.array.recorder import Able
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.evaluation.background import COMPILING, Background
@@ -25,6 +25,9 @@ from gpuforge.runtime.evaluation.pressure import release
 from gpuforge.runtime.evaluation.program import Program, is_inexact, shared_outputs
 from gpuforge.runtime.evaluation.program_store import ProgramStore
 from gpuforge.runtime.evaluation.reference import CANCELLING, ELEMENTWISE, compare
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.evaluation.replay import Link
 
 _log = logger("evaluation")
 KEPT_PROGRAMS = 512
@@ -110,6 +113,7 @@ class Outcome:
     ----------
     transfer_seconds, run_seconds, compile_seconds : wall time on the backend
     put_bytes, got_bytes : bytes moved to the backend and back; 0 if memory is shared
+    recording_seconds : time that the calls after this one will not take, since they are replayed
     settled_seconds : time that NumPy took to settle or to compare
     settled : why NumPy settled part of the call; empty if it did not
     refused : why the backend is excluded for this kind of call from now on
@@ -127,6 +131,7 @@ class Outcome:
     compile_seconds: float = 0.0
     put_bytes: int = 0
     got_bytes: int = 0
+    recording_seconds: float = 0.0
     settled_seconds: float = 0.0
     settled: str = ""
     refused: str = ""
@@ -137,6 +142,12 @@ class Outcome:
     left_out: int = 0
     compared: bool = False
     compilation: Compilation | None = None
+
+    @property
+    def backend_seconds(self) -> float:
+        """Time on the backend, compilation and settling included."""
+        taken = self.transfer_seconds + self.run_seconds
+        return taken + self.compile_seconds + self.settled_seconds
 
     @property
     def unseen_seconds(self) -> float:
@@ -226,6 +237,7 @@ class BackendEngine:
         if self.pace is not None:
             so_far = self.outcome
             self.pace.check(so_far.transfer_seconds + so_far.run_seconds + so_far.compile_seconds)
+        self.latest = None
         graph = Graph(tuple(tape.entries), tuple(wanted))
         if self.backend is self.reference:
             return self._by_numpy(graph, tape, modes)
@@ -256,40 +268,60 @@ class BackendEngine:
         return self._compare_with_numpy(graph, tape, modes, values) if self.comparing else values
 
     def rerun(
-        self, program: Program, inputs: list[Any], modes: Mapping[str, Any], lines: Lines
+        self, links: list[Link], values: list[Any], wanted: list[int], modes: Mapping[str, Any]
     ) -> list[Host] | None:
-        """Run a program again and return its outputs on the host; None to record the call instead.
+        """Run programs again, one after the other; return the wanted values on the host.
 
-        `lines` locate its steps in the user's code. If NumPy would have to settle the run, the call
-        is recorded, and the recorded call settles it.
+        `values` are the arguments, to which the outputs are added; None to record the call instead.
+        If NumPy would have to settle a run, the call is recorded, and the recorded call settles it.
         """
         backend = self.backend
+        used = [place for link in links for place, _ in link.given if place is not None]
+        arguments = [place for place in dict.fromkeys(used) if place < len(values)]
+        try:
+            with backend.scope():
+                given = self._put([values[place] for place in arguments])
+                for place, value in zip(arguments, given, strict=True):
+                    values[place] = value
+                for link in links:
+                    made = self._rerun(link, values, modes)
+                    if made is None:
+                        return None
+                    values += made
+                    for place in link.drop:
+                        values[place] = None
+                with part("get", backend) as span:
+                    hosts = [backend.get(values[place]) for place in wanted]
+                    moved(span, backend, hosts)
+        except Exception as error:  # noqa: BLE001 - the recorded call meets it too, and settles it
+            _log.info("%s: %s", backend.name, describe_error(error))
+            return None
+        return hosts
+
+    def _rerun(
+        self, link: Link, values: Sequence[Any], modes: Mapping[str, Any]
+    ) -> list[Any] | None:
+        """Run one program of a replay; return its outputs, None if NumPy would have to settle."""
+        backend, program = self.backend, link.program
         call = program.compiled if backend.compiles else program
         if call is None:
             return None
         check_finite = not self.relaxed and _warns(modes) and _is_check_due(program)
         program.checks_finite = check_finite and not backend.compiles
         program.modes = modes
-        try:
-            with backend.scope():
-                given = self._put(inputs)
-                with run(backend, program, lines) as running:
-                    values, fired, finite = running.call(call, given)
-                    if fired and _fired(fired):
-                        return None
-                    backend.wait(values)
-                    if check_finite and not all(map(bool, finite or map(self._finite, values))):
-                        return None
-                    pairs = zip(values, program.shared, strict=True)
-                    values = [_copy(value) if shared else value for value, shared in pairs]
-                with part("get", backend) as span:
-                    hosts = [backend.get(value) for value in values]
-                    moved(span, backend, hosts)
-        except Exception as error:  # noqa: BLE001 - the recorded call meets it too, and settles it
-            _log.info("%s: %s", backend.name, describe_error(error))
-            return None
+        given = [known if place is None else values[place] for place, known in link.given]
+        given = [backend.put(one) if type(one) is np.ndarray else one for one in given]
+        with run(backend, program, link.lines) as running:
+            made, fired, finite = running.call(call, given)
+            if fired and _fired(fired):
+                return None
+            backend.wait(made)
+            if check_finite and not all(map(bool, finite or map(self._finite, made))):
+                return None
+            pairs = zip(made, program.shared, strict=True)
+            made = [_copy(value) if shared else value for value, shared in pairs]
         program.runs += 1
-        return hosts
+        return list(made)
 
     def _has_lost(self) -> bool:
         """Return whether the backend has taken too long for the graphs so far."""

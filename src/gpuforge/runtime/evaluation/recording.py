@@ -90,6 +90,7 @@ def record(
     if _has_other_alias(function, (*args, *kwargs.values())):
         raise StartAgain("the memory of an argument is aliased", NotRecordable)
     recorder = Recorder(engine)
+    recorder.evaluations = [] if noting else None
     results = _Results(recorder)
     body = substituted(function, Namespace(recorder, creates=creates))
     referred = sys.getrefcount(recorder)
@@ -123,7 +124,7 @@ def record(
     noted = noting(recorder, result) if noting else None
     recorder.force()
     if noted is not None:
-        noted.close(engine.latest)
+        noted.close(recorder.evaluations)
     _write_back(recorder, given)
     made = results.of(result)
     del result

@@ -1,8 +1,8 @@
-"""Replay a call: run its known graph without running the user's Python.
+"""Replay a call: run its known graphs without running the user's Python.
 
-If a function depends on its arguments alone (`dependence`), and a recorded call of it was one graph
-evaluated at its end, the next call of the same signature runs that graph. A call with anything
-unusual is recorded instead, which is safe because the body has not run yet.
+If a function depends on its arguments alone (`dependence`), and a recorded call of it read no
+values, the next call of the same signature runs the same graphs, one after the other. A call with
+anything unusual is recorded instead, which is safe because the body has not run yet.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuforge.dataclass import dataclass
+from gpuforge.dataclass import dataclass, replace
 from gpuforge.runtime.array.array import Array, node_of
-from gpuforge.runtime.array.graph import INPUT, Lines, Node, Tape
-from gpuforge.runtime.array.recorder import Host, Recorder
+from gpuforge.runtime.array.graph import INPUT, Lines, Node, Output
+from gpuforge.runtime.array.recorder import Evaluation, Host, Recorder
 from gpuforge.runtime.array.storage import Step, follow
 from gpuforge.runtime.function.dependence import Dependence
 
@@ -33,7 +33,7 @@ class Leaf:
 
     Attributes
     ----------
-    output : index among the outputs of the program
+    output : index among the values that the result is built from
     scalar : whether NumPy returns a scalar here
     chain : view steps from the output to it
     whole : whether the output must be in C order
@@ -46,7 +46,7 @@ class Leaf:
 
 
 class Form:
-    """How a result is built from a graph's outputs: a leaf, or a tuple or list of leaves."""
+    """How a result is built from evaluated values: a leaf, or a tuple or list of leaves."""
 
     def __init__(self, leaves: tuple[Leaf, ...], kind: type | None) -> None:
         self.leaves, self.kind = leaves, kind
@@ -72,22 +72,22 @@ class Noted:
 
     Attributes
     ----------
-    inputs : input values of its graph
-    form : how its result is built from the graph's outputs; None if it cannot be replayed
-    lines : source lines of the graph's entries
+    is_plain : whether it read no values, wrote into no argument, and returns arrays only
+    evaluations : its graphs, in the order in which they were evaluated
+    wanted : the outputs that its result is built from
+    form : how its result is built from them; None if it cannot be replayed
     """
 
     def __init__(self, recorder: Recorder, result: Any) -> None:
-        self._tape: Tape = recorder.tape
-        self.inputs: list[Any] = []
-        self.lines: Lines = {}
+        self.evaluations: list[Evaluation] = []
+        self.wanted: list[Output] = []
         self.form: Form | None = None
         kind = type(result)
         self.kind = kind if kind in (tuple, list) else None
         self._results = list(result) if self.kind else [result]
         self.sources = {id(array._storage.original.host): place
                         for place, array in enumerate(recorder.arguments)}  # fmt: skip
-        self._plain = not (
+        self.is_plain = not (
             recorder.reads
             or recorder.exports
             or recorder.fallbacks
@@ -95,22 +95,20 @@ class Noted:
             or any(type(one) is not Array for one in self._results)
         )
 
-    def close(self, program: Program | None) -> None:
-        """Finish with the program that evaluated it, and release the recorded arrays."""
-        if self._plain and program is not None and len(program.inputs) == len(self._tape.inputs):
-            self.form = self._form(program.graph.outputs)
-            self.inputs, self.lines = self._tape.inputs, self._tape.lines
+    def close(self, evaluations: list[Evaluation] | None) -> None:
+        """Finish when everything is evaluated, and release the recorded arrays."""
+        if self.is_plain and evaluations and all(one.program for one in evaluations):
+            self.evaluations, self.form = evaluations, self._form()
         self._results.clear()
-        del self._tape
 
-    def _form(self, wanted: tuple[int, ...]) -> Form | None:
-        leaves, seen = [], set()
+    def _form(self) -> Form | None:
+        leaves = []
         for array in self._results:
             node = self._node(array)
-            if node is None or node.index not in wanted or node.index in seen:
+            if node is None or node.made is None or node.made in self.wanted:
                 return None
-            seen.add(node.index)
-            leaves.append(leaf_of(array, wanted.index(node.index)))
+            leaves.append(leaf_of(array, len(self.wanted)))
+            self.wanted.append(node.made)
         return Form(tuple(leaves), self.kind)
 
     @staticmethod
@@ -128,22 +126,41 @@ def leaf_of(array: Array, output: int) -> Leaf:
     return Leaf(output, array._scalar, array._chain, whole)
 
 
+@dataclass(frozen=True)
+class Link:
+    """One graph of a replay.
+
+    The values of a replay are the arguments of the call, then the outputs of each graph.
+
+    Attributes
+    ----------
+    given : for each input of the program, (place of a value, None) or (None, constant)
+    drop : places of the values that are not needed after it
+    lines : source lines of the graph's entries
+    """
+
+    program: Program
+    given: tuple[tuple[int | None, Any], ...]
+    drop: tuple[int, ...]
+    lines: Lines
+
+
 class Replay:
     """Replays calls of one signature of one function on one backend.
 
     Attributes
     ----------
-    given : for each program input, (index of an argument, None) or (None, constant)
+    links : the graphs, in order
+    wanted : places of the values that the result is built from
+    statics : arguments that must be the same as in the recorded call, by place
     """
 
     def __init__(
-        self, engine: BackendEngine, program: Program, form: Form, dependence: Dependence,
-        given: tuple[tuple[int | None, Any], ...], statics: tuple[tuple[int, Any], ...],
-        modes: Mapping[str, Any], lines: Lines,
+        self, engine: BackendEngine, links: list[Link], wanted: list[int], form: Form,
+        dependence: Dependence, statics: tuple[tuple[int, Any], ...], modes: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        self.lines = lines
-        self.engine, self.program, self.form = engine, program, form
-        self.dependence, self.given, self.statics, self.modes = dependence, given, statics, modes
+        self.engine, self.links, self.wanted, self.form = engine, links, wanted, form
+        self.dependence, self.statics, self.modes = dependence, statics, modes
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result, or None if this call must be recorded."""
@@ -153,8 +170,7 @@ class Replay:
                 return None
         if np.geterr() != self.modes or not self.dependence.holds():
             return None
-        inputs = [known if place is None else values[place] for place, known in self.given]
-        hosts = self.engine.rerun(self.program, inputs, self.modes, self.lines)
+        hosts = self.engine.rerun(self.links, list(values), self.wanted, self.modes)
         return None if hosts is None else self.form.made(hosts)
 
 
@@ -167,9 +183,8 @@ def replay_of(
     It cannot if what the function depends on was different during the call than when it was read:
     it may change back.
     """
-    program = engine.latest
     outcome = engine.outcome
-    if noted.form is None or program is None or outcome.programs != 1 or outcome.settled:
+    if noted.form is None or outcome.programs != len(noted.evaluations) or outcome.settled:
         return None
     if not dependence.holds():
         return None
@@ -180,18 +195,49 @@ def replay_of(
               if type(value) is np.ndarray]  # fmt: skip
     if len(noted.sources) < len(arrays):  # an array was passed twice; the next call may pass two
         return None
-    given: list[tuple[int | None, Any]] = []
-    for place, value in zip(program.inputs, noted.inputs, strict=True):
-        source = noted.sources.get(id(value))
-        if source is not None:
-            given.append((arrays[source], None))
-            continue
-        is_array = program.graph.entries[place][0] is INPUT
-        if is_array and (type(value) is not np.ndarray or value.nbytes > MAX_CONSTANT_BYTES):
-            return None
-        given.append((None, value.copy() if is_array else value))
-    modes, lines = np.geterr(), noted.lines
-    return Replay(engine, program, noted.form, dependence, tuple(given), statics, modes, lines)
+    first = [len(args) + len(kwargs)]
+    for one in noted.evaluations:
+        first.append(first[-1] + len(one.program.graph.outputs))
+    links = _links(noted, arrays, first)
+    if links is None:
+        return None
+    wanted = [first[one.evaluation] + one.output for one in noted.wanted]
+    return Replay(engine, _dropping(links, first, wanted), wanted, noted.form, dependence, statics,
+                  np.geterr())  # fmt: skip
+
+
+def _links(noted: Noted, arrays: list[int], first: list[int]) -> list[Link] | None:
+    """Return the graphs of a replay; None if one of them needs a large constant.
+
+    `first` holds the place of the first output of each graph.
+    """
+    links = []
+    for one in noted.evaluations:
+        given: list[tuple[int | None, Any]] = []
+        for place, value in zip(one.program.inputs, one.inputs, strict=True):
+            source = noted.sources.get(id(value))
+            if type(value) is Output:
+                given.append((first[value.evaluation] + value.output, None))
+            elif source is not None:
+                given.append((arrays[source], None))
+            elif one.program.graph.entries[place][0] is not INPUT:
+                given.append((None, value))
+            elif type(value) is np.ndarray and value.nbytes <= MAX_CONSTANT_BYTES:
+                given.append((None, value.copy()))
+            else:
+                return None
+        links.append(Link(one.program, tuple(given), (), one.lines))
+    return links
+
+
+def _dropping(links: list[Link], first: list[int], wanted: list[int]) -> list[Link]:
+    """Return the graphs with the outputs that are not needed after each of them."""
+    needed, made = set(wanted), []
+    for link, begin, end in reversed(list(zip(links, first[:-1], first[1:], strict=True))):
+        used = {place for place, _ in link.given if place is not None and place >= first[0]}
+        made.append(replace(link, drop=tuple({*used, *range(begin, end)} - needed)))
+        needed |= used
+    return made[::-1]
 
 
 def _statics(values: tuple[Any, ...]) -> tuple[tuple[int, Any], ...] | None:

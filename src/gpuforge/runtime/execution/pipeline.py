@@ -19,7 +19,7 @@ from gpuforge.runtime.execution.observed import record_choice, traced_call
 from gpuforge.runtime.function.signature import overlapping, raising_errors, warnings_raise
 from gpuforge.runtime.placement.policy import NUMPY, Candidate, Decision, charge, observe
 from gpuforge.runtime.placement.priors import classify
-from gpuforge.runtime.record import CachedDecision, KindRecord
+from gpuforge.runtime.record import MAX_REPLAYS, CachedDecision, KindRecord
 from gpuforge.runtime.session import Session
 from gpuforge.runtime.short import SHORT_SECONDS
 
@@ -211,29 +211,57 @@ def _recorded(call: Call, decision: Decision, backend: Backend) -> Placed:
 
     In a trial, NumPy evaluates the graph too and gives the result; the two are compared.
     """
+    again = _again(call, decision, backend)
+    if again is not None:
+        return again
     engine = engine_for(call, backend, comparing=bool(decision.trial))
     recorded, seconds = _recorded_or_written(call, engine)
     if isinstance(recorded, Placed):
         return recorded
     given_back = release_memory(call.session, backend)
     outcome = engine.outcome
+    replay = None if decision.trial else _replay(call, engine, recorded)
+    if replay is not None:
+        outcome.recording_seconds = max(0.0, seconds - outcome.backend_seconds)
     _learn_from_recording(call, decision, backend, recorded, outcome, seconds)
     refused = call.record.kind.curve(backend.name).refused
     name = NUMPY if decision.trial or refused else backend.name
     if outcome.settled or refused or given_back or recorded.kept:
         return Placed(recorded.result, name, seconds)
     held = calls_to_hold(call, decision, seconds)
-    replay = _replay(call, engine, recorded) if held and not decision.trial else None
     return Placed(recorded.result, name, seconds, held, replay)
 
 
+def _again(call: Call, decision: Decision, backend: Backend) -> Placed | None:
+    """Replay a call; None if it must be recorded.
+
+    A call with arrays on a device is recorded, to time how long moving them takes.
+    """
+    replay = call.record.replays.get((call.key, backend.name))
+    if replay is None or decision.trial or not backend.on_host:
+        return None
+    start = perf_counter()
+    result = _replayed(replay, call.args, call.kwargs)
+    seconds = perf_counter() - start
+    if result is None:
+        return None
+    learn(call, backend.name, seconds, exploring=decision.exploring)
+    return Placed(result, backend.name, seconds, calls_to_hold(call, decision, seconds), replay)
+
+
 def _replay(call: Call, engine: BackendEngine, recorded: Recorded) -> Replay | None:
+    """Return and keep what replays a recorded call; None if it cannot be replayed."""
     from gpuforge.runtime.evaluation.replay import replay_of
 
-    dependence = call.function.dependence
-    if recorded.noted is None or dependence is None:
+    dependence, replays = call.function.dependence, call.record.replays
+    if recorded.noted is None or dependence is None or recorded.kept:
         return None
-    return replay_of(recorded.noted, engine, dependence, call.args, call.kwargs)
+    replay = replay_of(recorded.noted, engine, dependence, call.args, call.kwargs)
+    if replay is not None:
+        if len(replays) >= MAX_REPLAYS:
+            replays.clear()
+        replays[call.key, engine.backend.name] = replay
+    return replay
 
 
 def _recorded_or_written(call: Call, engine: BackendEngine) -> tuple[Recorded | Placed, float]:
@@ -348,7 +376,7 @@ def learn_recorded(
     """Learn from a call whose graphs were evaluated on a backend or settled by NumPy."""
     session, kind = call.session, call.record.kind
     comparing = bool(decision.trial)
-    took = seconds - outcome.settled_seconds if comparing else seconds
+    took = seconds - outcome.settled_seconds if comparing else seconds - outcome.recording_seconds
     moved = outcome.put_bytes, outcome.got_bytes
     published.transferred(name, outcome.transfer_seconds, *moved)
     with session.lock:
@@ -381,7 +409,8 @@ def learn_recorded(
         if outcome.compile_seconds or comparing:
             _learn_first(call, decision, name, where, took, seconds, outcome)
             return
-    learn(call, name, took, exploring=decision.exploring, where=where)
+    extra = outcome.recording_seconds
+    learn(call, name, took, exploring=decision.exploring, where=where, extra=extra)
 
 
 def _learn_waiting(call: Call, name: str, seconds: float, outcome: Outcome) -> None:
@@ -437,30 +466,33 @@ def _numpy_seconds(call: Call) -> float | None:
 
 def learn(
     call: Call, name: str, seconds: float, *, first: bool = False, exploring: bool = False,
-    where: str = "",
+    where: str = "", extra: float = 0.0,
 ) -> None:  # fmt: skip
     """Learn how long a call took, unless other placed calls ran at the same time.
 
-    `where` is the backend that gave the result, if it is not the measured one (`name`).
+    `where` is the backend that gave the result, if it is not the measured one (`name`). `extra` are
+    seconds that this call took and those after it will not.
     """
     session, kind, size = call.session, call.record.kind, call.signature.size
     with session.lock:
-        call.function.add(where or name, 1, seconds)
+        call.function.add(where or name, 1, seconds + extra)
         if session.crowded or not session.settings.learn:
             return
         stays = call.function.stays or call.record.stays
         rivals = [Candidate(NUMPY)] if stays else candidates(call)
         if exploring:
-            charge(kind, call.key, name, seconds - (_numpy_seconds(call) or seconds))
+            lost = seconds + extra - (_numpy_seconds(call) or seconds)
+            charge(kind, call.key, name, lost)
         if name == NUMPY:
             session.account.add(seconds * (1 + call.held), seconds * (1 + call.held))
         else:  # calls under the cached decision have been added already
             usual = kind.curve(name).cell(call.key)
             most = OUTLIER * usual.typical if usual.seconds else seconds
-            session.account.add(_numpy_seconds(call) or seconds, min(seconds, most), name)
+            took = min(seconds, most) + extra
+            session.account.add(_numpy_seconds(call) or seconds, took, name)
         observe(
-            kind, call.key, size, name, seconds, rivals,
-            calls=1 + call.held, first=first, estimates=call.estimates,
+            kind, call.key, size, name, seconds, rivals, calls=1 + call.held,
+            first=first or session.background.is_importing, estimates=call.estimates,
         )  # fmt: skip
         mark_unsaved(call, name)
         again = kind.curve(NUMPY).cell(call.key).count > CALLS_OF_ITS_OWN
@@ -480,10 +512,17 @@ def _open_or_probe(call: Call, library: Library) -> None:
     """Open a library in the background, after first probing what recording such a call takes."""
     record = call.record
     if record.probed or call.function.dependence is None or call.session.plan is not None:
-        call.session.openings.open_in_background([library], GAINING)
+        _open(call.session, library)
     else:
         record.probing = library
         call.function.drop_decisions()  # so that the next call is the probe
+
+
+def _open(session: Session, library: Library) -> None:
+    """Open a library in the background, after NumPy in blocks, which takes milliseconds."""
+    libraries = session.libraries
+    quick = [one for one in libraries.values() if one.is_numpy and not libraries.is_no_choice(one)]
+    session.openings.open_in_background([*quick, library], GAINING)
 
 
 def _probe_recording(call: Call, library: Library) -> Placed:
@@ -501,15 +540,19 @@ def _probe_recording(call: Call, library: Library) -> Placed:
         stay(call, recorded.recorder.trouble or KEPT)
     elif not recorded.recorder.evaluated:  # it computes nothing that a library could
         note_overhead(call, seconds)
-    elif pace is not None and pace.graphs > 1:  # such calls are never replayed
+    elif pace is not None and pace.graphs > 1 and not _can_be_replayed(recorded):
         note_overhead(call, pace.recording_seconds())
     else:
-        session.openings.open_in_background([library], GAINING)
+        _open(session, library)
     with session.lock:
         call.function.add(NUMPY, 1, seconds)
         call.record.kind.busy_seconds += seconds
         session.account.add(_numpy_seconds(call) or seconds, seconds)
     return Placed(recorded.result, NUMPY, seconds)
+
+
+def _can_be_replayed(recorded: Recorded) -> bool:
+    return bool(recorded.noted and recorded.noted.is_plain and recorded.recorder.evaluations)
 
 
 def _wanted(call: Call, seconds: float, rivals: list[Candidate]) -> Wanted:

@@ -15,10 +15,10 @@ import numpy as np
 
 from gpuforge.runtime.array.graph import INPUT, NUMBER, Dtype, Entry, Graph, Shape, Tape
 from gpuforge.runtime.array.operations.factorisation import PICK
+from gpuforge.runtime.array.recorder import Evaluation
 from gpuforge.runtime.array.unsupported import Unsupported
 from gpuforge.runtime.backends import Backend
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
-from gpuforge.runtime.evaluation.program import Program
 from gpuforge.runtime.evaluation.recording import record
 from gpuforge.runtime.evaluation.replay import Leaf, Noted, leaf_of
 
@@ -71,8 +71,8 @@ class _Engine(BackendEngine):
 class _Noted(Noted):
     """What a replay of a recorded item needs, with the values of its results."""
 
-    def close(self, program: Program | None) -> None:
-        found = [(self._node(array), array) for array in self._results] if self._plain else []
+    def close(self, evaluations: list[Evaluation] | None) -> None:
+        found = [(self._node(array), array) for array in self._results] if self.is_plain else []
         self.leaves = [(node.value, leaf_of(array, 0)) for node, array in found if node is not None]
         if len(self.leaves) < len(self._results):
             self.leaves.clear()

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-import gpuforge.runtime.array.operations  # noqa: F401 - fills the table
+import gpuforge.runtime.array.operations
 from gpuforge.runtime.array.namespace import CONVERSIONS, CREATIONS
 from gpuforge.runtime.array.table import FUNCTIONS, METHODS, UFUNCS
 from gpuforge.runtime.function.entry import written
+from gpuforge.runtime.namespace import namespace
 
 _CONSTANTS = {int, float, complex, bool, str, type(None)}
 _BUILTINS = frozenset(
@@ -36,7 +37,7 @@ _ATTRIBUTES = frozenset(
     " unravel_index ravel_multi_index fftfreq rfftfreq bartlett blackman kaiser i0 eig eigvals"
     " roots poly polyint histogram2d histogramdd histogram_bin_edges packbits"
     " unpackbits unique_all unique_counts unique_inverse unique_values asfortranarray isscalar"
-    " issubdtype".split()
+    " issubdtype namespace".split()
 )
 _FORBIDDEN = frozenset(
     "STORE_GLOBAL DELETE_GLOBAL STORE_ATTR DELETE_ATTR IMPORT_NAME IMPORT_FROM IMPORT_STAR"
@@ -158,7 +159,9 @@ def _read_cell(name: str, cell: CellType, found: Dependence, seen: set[CodeType]
 
 def _check(value: Any, found: Dependence, seen: set[CodeType]) -> None:
     kind = type(value)
-    if kind in _CONSTANTS or any(value is module for module in _MODULES):
+    if kind in _CONSTANTS or value is namespace:
+        return
+    if value is gpuforge or any(value is module for module in _MODULES):
         return
     if kind is np.ndarray and found.arrays is not None:
         if value.dtype.kind not in "biufc" or value.nbytes > MAX_ARRAY_BYTES:

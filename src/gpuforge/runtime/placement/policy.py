@@ -202,17 +202,23 @@ class Kind:
     def potential(self, backend: str) -> float:
         """Return the seconds that this process's calls would have saved on a backend.
 
-        Counts only signatures measured there, and subtracts the time to compile them.
+        Counts only signatures measured there, compared with the best of NumPy's own backends, and
+        subtracts the time to compile them.
         """
         reference, curve = self.curve(NUMPY), self.curve(backend)
         saved = -sum(curve.first_seconds)
         for signature, cell in curve.cells.items():
             base = reference.cells.get(signature)
             if base and base.seconds and cell.seconds:
-                gained = base.typical - cell.typical
+                gained = self._own_seconds(signature, backend) - cell.typical
                 calls = base.busy_seconds / base.typical + cell.busy_seconds / cell.typical
                 saved += max(0.0, gained) * calls
         return saved
+
+    def _own_seconds(self, signature: Hashable, beside: str) -> float:
+        """Return the shortest time measured on NumPy's own backends, other than `beside`."""
+        cells = [self.curve(name).cells.get(signature) for name in NUMPYS_OWN - {beside}]
+        return min(cell.typical for cell in cells if cell and cell.seconds)
 
     def compile_seconds(self, candidate: Candidate) -> float:
         """Return the expected time to compile one more signature."""
