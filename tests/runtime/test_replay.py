@@ -270,6 +270,16 @@ def test_one_array_given_twice_and_two_arrays_are_told_apart(library: str) -> No
             np.testing.assert_allclose(placed(x, y), 2 * x + y)
 
 
+def test_a_body_that_asks_whether_two_arguments_are_one_array(library: str) -> None:
+    def product(x: Any, y: Any) -> Any:
+        return x * y + 1.0 if y is x else x - y
+
+    placed = settled(product, library, X, X + 1)
+    for x, y in ((X, X), (X, X + 1), (X + 2, X), (X, X)):
+        result = product(x, y) if x is not y else X * X + 1.0
+        np.testing.assert_allclose(placed(x, y), result)
+
+
 @pytest.mark.parametrize(
     "function", [plain, helper, pair, branches, taken, in_place, aliased, generated]
 )
@@ -343,6 +353,15 @@ class TestSeveralGraphs:
         placed = settled(reading, library, X)
         for value in (X, -1e6 + X, X):
             np.testing.assert_allclose(placed(value), reading(value))
+        assert not list(held_replays(placed))
+
+    def test_a_shape_that_values_decide_is_found_again(self, library: str) -> None:
+        def positive(x: Any) -> Any:
+            return looped(x)[0][np.nonzero(x > 0)[0]] + 1.0
+
+        placed = settled(positive, library, X)
+        for value in (X - 0.5, X - 0.2, X):
+            np.testing.assert_allclose(placed(value), positive(value))
         assert not list(held_replays(placed))
 
     def test_too_many_graphs_are_recorded(

@@ -184,3 +184,26 @@ def warned_of_a_number_beyond_the_dtype(offload):
             warnings.simplefilter("always")
             found.append((f(x), g(x), sorted(str(one.message) for one in told)))
     return found
+
+
+@pattern(lambda: (np.array([-1, 3], np.int16), np.array(2**64 - 1, np.uint64)))
+def a_number_beyond_every_integer_put_in_a_slice(x, y):
+    x[:1] = y - x[0]
+    return x
+
+
+@pattern(lambda: np.asfortranarray(mat(3, 3)))
+def written_into_what_was_copied_to_another_shape(x):
+    doubled = x[::-1, None] + x[::-1, None]
+    flat = doubled.reshape(1, -1)
+    np.add(doubled, x[:, None], out=doubled)
+    return flat, doubled
+
+
+@pattern(lambda: (vec(8), 60))
+def a_loop_of_many_graphs_whose_values_decide_a_shape(x, steps):
+    y = x
+    for _ in range(steps):
+        y = y * 0.5 + x
+        y = y - 0.1
+    return y[np.nonzero(x > 0)[0]]

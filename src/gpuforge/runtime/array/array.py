@@ -198,7 +198,14 @@ def view(of: Array, step: Step, node: Node) -> Array:
     made._chain = (*of._chain, step)
     made._version = storage.version
     made._scalar = False
+    if made._recorder.turned and storage.source is None and is_reshaped(made):
+        storage.reshaped.append(ref(made))
     return made
+
+
+def is_reshaped(array: Array) -> bool:
+    """Return whether an array is a view of another shape than its memory's."""
+    return any(step[0] == "reshape" for step in array._chain)
 
 
 def argument(recorder: Recorder, source: Host) -> Array:

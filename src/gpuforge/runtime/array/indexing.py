@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.array.array import Array, host_of, is_exported, make, node_of, view
+from gpuforge.runtime.array.array import (
+    Array,
+    host_of,
+    is_exported,
+    is_reshaped,
+    make,
+    node_of,
+    view,
+)
 from gpuforge.runtime.array.elementwise import captured
 from gpuforge.runtime.array.graph import Node, Shape
 from gpuforge.runtime.array.index import NEW, PLACE, expand, is_basic, parse_basic, parse_plain
@@ -122,14 +130,11 @@ def setitem(array: Array, index: Any, value: Any) -> None:
     if basic is not None:
         if basic.shape == () and written.shape != () and ... not in _parts(index):
             raise Unsupported("a sequence in place of a single value")
-        if basic.shape == () and _may_not_convert(written.dtype, node.dtype):
+        scalar = getattr(value, "_scalar", False)
+        if (basic.shape == () or scalar) and _may_not_convert(written.dtype, node.dtype):
             raise Unsupported("a value of a different kind")
         whole = written.dtype.kind in "iu" and node.dtype.kind in "iu"
-        if (
-            whole
-            and getattr(value, "_scalar", False)
-            and not np.can_cast(written.dtype, node.dtype)
-        ):
+        if whole and scalar and not np.can_cast(written.dtype, node.dtype):
             raise Unsupported("an integer that may be beyond the dtype, for which NumPy raises")
         if broadcast(written.shape, basic.shape) != basic.shape and not _only_ones(
             written.shape, basic.shape
@@ -224,10 +229,12 @@ def write(array: Array, node: Node) -> None:
         raise array._recorder.refuse("an array is written into after np.asarray made an alias")
     if is_frozen(array):
         raise Unsupported("a read-only array")
-    reshaped = any(step[0] == "reshape" for step in array._chain)
-    if reshaped and storage.source is None and array._recorder.turned:
-        # The memory order of NumPy's result may follow its operands: then this is a copy.
-        raise array._recorder.refuse("an array is written into through another shape")
+    if storage.source is None and array._recorder.turned:
+        # The memory order of NumPy's result may follow its operands: then the other is a copy.
+        if is_reshaped(array):
+            raise array._recorder.refuse("an array is written into through another shape")
+        if any(one() is not None for one in storage.reshaped):
+            raise array._recorder.refuse("an array is written into that has another shape, too")
     storage.node = write_back(array._recorder, storage.node, array._chain, node)
     storage.version += 1
     array._node, array._version = node, storage.version

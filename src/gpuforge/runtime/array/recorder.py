@@ -126,7 +126,8 @@ class Recorder:
     ----------
     fallbacks : operations that NumPy computed on host arrays: (name, reason) to (line, times)
     evaluated : operations evaluated on the backend so far
-    evaluations : all of them, if the call may be replayed; else None
+    evaluations : all of them, while none depends on the values of another; None if one does, or
+        the call is not to be replayed
     exports : by id, recorded arrays exported as NumPy arrays, with the exports
     reads : how often argument values were read while the function ran
     turned : whether some multi-dimensional array is not in C order
@@ -181,7 +182,7 @@ class Recorder:
         if not length:
             self.began = None
         elif length > TAPE_LIMIT and (length > TAPE_MAXIMUM or self._comes_round()):
-            self.force()
+            self.evaluate()
 
     def _comes_round(self) -> bool:
         frame = user_frame()
@@ -250,6 +251,11 @@ class Recorder:
         return node
 
     def force(self) -> None:
+        """Evaluate for a use of the values, on which what is recorded next may depend."""
+        self.evaluations = None
+        self.evaluate()
+
+    def evaluate(self) -> None:
         """Evaluate every entry of the tape that is still referenced.
 
         If NumPy raises for the last recorded entry, the others remain to be evaluated.

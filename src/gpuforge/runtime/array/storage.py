@@ -8,6 +8,7 @@ the steps backwards; other views notice the new version and recompute their node
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -29,14 +30,17 @@ class Storage:
     version : number of writes so far
     source : the caller's array, if it is an argument
     original : the initial node
+    reshaped : views of another shape that may be copies in NumPy: its results follow the memory
+        order of their operands
     """
 
-    __slots__ = ("_layout", "node", "original", "source", "version")
+    __slots__ = ("_layout", "node", "original", "reshaped", "source", "version")
 
     def __init__(self, node: Node, source: Host | None = None) -> None:
         self.node = self.original = node
         self.source = source
         self.version = 0
+        self.reshaped: list[ref[Any]] = []
         self._layout: Host | None = source
 
     @property

@@ -122,7 +122,7 @@ def record(
     engine.pace = None  # the body has ended: only evaluation is left
     del positional, named, wrapped
     noted = noting(recorder, result) if noting else None
-    recorder.force()
+    recorder.evaluate()
     if noted is not None:
         noted.close(recorder.evaluations)
     _write_back(recorder, given)

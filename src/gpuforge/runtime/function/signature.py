@@ -110,11 +110,14 @@ def _length(value: Any) -> int:
     return len(value) if type(value) in (list, tuple, dict) else 0
 
 
-def overlapping(values: Sequence[Any]) -> bool:
-    """Return whether two different arrays among `values` may share memory."""
+def overlapping(values: Sequence[Any], *, twice: bool = False) -> bool:
+    """Return whether two different arrays among `values` may share memory.
+
+    With `twice`, also whether one array is there twice.
+    """
     arrays = [value for value in values if type(value) is np.ndarray]
     return any(
-        one is not other and np.may_share_memory(one, other)
+        (twice if one is other else np.may_share_memory(one, other))
         for place, one in enumerate(arrays)
         for other in arrays[:place]
     )
