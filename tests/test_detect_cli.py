@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -292,6 +294,22 @@ def test_text_without_a_machine_is_said_to_show_none(
     path.write_text("It does not work on my computer.\n")
     assert main(["detect", "--from", str(path)]) == 3
     assert "no machine was recognised" in capsys.readouterr().err
+
+
+def test_what_is_not_text_is_not_searched_for_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "report.md.gz"
+    for content in (Random(5).randbytes(50_000), gzip.compress(Random(6).randbytes(9_000))):
+        path.write_bytes(content)
+        assert main(["detect", "--from", str(path)]) == 2
+        streams = capsys.readouterr()
+        assert streams.out == ""
+        assert "this is not text" in streams.err and "unpack" in streams.err
+    path.write_bytes(b"\x1b[32mNVIDIA L40S\x1b[0m\r\n\0\0\n" + REPORT.encode())
+    assert main(["detect", "--from", str(path)]) == 1
+    path.write_bytes(REPORT.encode("utf-16"))
+    assert main(["detect", "--from", str(path)]) == 1
 
 
 @pytest.mark.parametrize(

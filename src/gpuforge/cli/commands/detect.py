@@ -99,7 +99,7 @@ def _machine(arguments: argparse.Namespace) -> Machine:
 def _pasted(arguments: argparse.Namespace) -> Machine:
     """Return the machine that a text describes, read from a file or stdin."""
     from gpuforge.detect.text import machine_from_text
-    from gpuforge.probe.files import read, text_of
+    from gpuforge.probe.files import read
 
     if arguments.cpu_only or arguments.watch:
         raise UnknownName(
@@ -109,14 +109,40 @@ def _pasted(arguments: argparse.Namespace) -> Machine:
     if arguments.pasted == "-":
         if sys.stdin.isatty():
             render.message("reading the text from the terminal; end it with Ctrl-D")
-        return machine_from_text(text_of(sys.stdin.buffer.read()))
+        return machine_from_text(_text(sys.stdin.buffer.read()))
     content = read(arguments.pasted, arguments.pasted)
     if not isinstance(content, bytes):
         raise WorkloadError(
             f"cannot read the text: {content.reason}",
             hint="name a file, or use - for standard input",
         )
-    return machine_from_text(text_of(content))
+    return machine_from_text(_text(content))
+
+
+MOST_CONTROLS = 0.03
+"""Share of control characters beyond which something is not text: in compressed files, one in nine
+characters is one, and names of devices are found by chance."""
+
+
+def _text(content: bytes) -> str:
+    """Return what a user gave as text.
+
+    Raises
+    ------
+    WorkloadError
+        If it is not text.
+    """
+    from gpuforge.probe.files import text_of
+
+    text = text_of(content)
+    usual = "\0\a\b\t\n\f\r\x1b"  # NUL: the kernel's files may end with many
+    controls = sum(text.count(chr(code)) for code in range(32) if chr(code) not in usual)
+    if controls > MOST_CONTROLS * len(text):
+        raise WorkloadError(
+            f"this is not text: {controls} of {len(text)} characters are control characters",
+            hint="give the output of a tool as text; unpack a compressed file first",
+        )
+    return text
 
 
 def _watch(before: Machine, arguments: argparse.Namespace) -> NoReturn:
