@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 from gpuforge.dataclass import dataclass
 from gpuforge.digest import digest
-from gpuforge.runtime.evaluation.pace import MOST_CALLS, TELLING_SECONDS
 from gpuforge.runtime.function.reading import LOOP
 from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.libraries import Libraries, Library
@@ -97,6 +96,8 @@ class Demand:
             hoped = library.wanted_seconds + _beyond(library)
             needed = library.price_seconds * (1 if known_to_pay else OPEN_AT)
             if library.is_numpy and LOOP in call.operations:
+                from gpuforge.runtime.evaluation.pace import MOST_CALLS, TELLING_SECONDS
+
                 lost = MOST_CALLS * call.seconds + TELLING_SECONDS
                 needed = max(needed, min(LOOP_TRIES * lost, LOOP_SECONDS))
             if saving > 0 and hoped >= needed + (0.0 if known_to_pay or library.is_numpy else owed):

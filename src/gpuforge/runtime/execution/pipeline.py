@@ -250,6 +250,7 @@ def _again(call: Call, decision: Decision, backend: Backend) -> Placed | None:
     seconds = perf_counter() - start
     if result is None:
         return None
+    call.record.settled.clear()
     learn(call, backend.name, seconds, exploring=decision.exploring)
     return Placed(result, backend.name, seconds, calls_to_hold(call, decision, seconds), replay)
 
