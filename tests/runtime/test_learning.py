@@ -298,10 +298,10 @@ def test_a_loop_takes_longer_than_its_arguments_tell() -> None:
     plain = priors.saving("jax", LOOPING - {LOOP}, **few)
     looping = priors.saving("jax", LOOPING, **few)
     assert plain > 0.9 * 0.03
-    assert 0.3 * 0.03 < looping < 0.6 * 0.03
+    assert 0.4 * 0.03 < looping < 0.8 * 0.03
     expected = priors.of(LOOPING)("jax:cpu", 50_000, 0.03)
     assert expected is not None
-    assert expected.seconds == 0.015
+    assert expected.seconds == pytest.approx(0.3 * 0.03)
 
 
 def test_numpy_in_blocks_is_opened_before_a_library(

@@ -24,8 +24,8 @@ ASSUMED_SECONDS = 1.0
 """Assumed time to import and test a library that was never opened on this machine."""
 LOOP_TRIES, LOOP_SECONDS = 3.0, 0.8
 """NumPy in blocks is opened for a function with a loop once it might have saved so many times what
-a recorded call may lose, and at most this much: before that, one call is recorded to measure what
-that takes, which may be several times the loop's own time."""
+a recorded call may lose, and this many seconds at most, or always if its calls cannot be replayed.
+One call is recorded before, to measure what that takes: it may be several times the loop's time."""
 OPENING_FELT, OPEN_AT = 0.75, 1.8
 """Share of opening a library in the background by which the program is slowed, since most of an
 import holds Python's lock; a library is opened once it might have saved this many times that."""
@@ -98,8 +98,8 @@ class Demand:
             if library.is_numpy and LOOP in call.operations:
                 from gpuforge.runtime.evaluation.pace import MOST_CALLS, TELLING_SECONDS
 
-                lost = MOST_CALLS * call.seconds + TELLING_SECONDS
-                needed = max(needed, min(LOOP_TRIES * lost, LOOP_SECONDS))
+                risk = LOOP_TRIES * (MOST_CALLS * call.seconds + TELLING_SECONDS)
+                needed = max(needed, LOOP_SECONDS if call.recording else min(risk, LOOP_SECONDS))
             if saving > 0 and hoped >= needed + (0.0 if known_to_pay or library.is_numpy else owed):
                 worth[library.name] = hoped / max(library.price_seconds, 1e-9)
         if not worth:

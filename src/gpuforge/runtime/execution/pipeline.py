@@ -518,17 +518,21 @@ def _open_or_probe(call: Call, library: Library) -> None:
     """Open a library in the background, after first probing what recording such a call takes."""
     record = call.record
     if record.probed or call.function.dependence is None or call.session.plan is not None:
-        _open(call.session, library)
+        _open(call, library)
     else:
         record.probing = library
         call.function.drop_decisions()  # so that the next call is the probe
 
 
-def _open(session: Session, library: Library) -> None:
-    """Open a library in the background, after NumPy in blocks, which takes milliseconds."""
-    libraries = session.libraries
+def _open(call: Call, library: Library) -> None:
+    """Open a library in the background, after NumPy in blocks, which takes milliseconds.
+
+    If each call has to be recorded, a try in blocks may take several times as long as the call.
+    """
+    libraries = call.session.libraries
     quick = [one for one in libraries.values() if one.is_numpy and not libraries.is_no_choice(one)]
-    session.openings.open_in_background([*quick, library], GAINING)
+    first = [] if call.record.kind.recording_seconds else quick
+    call.session.openings.open_in_background([*first, library], GAINING)
 
 
 def _probe_recording(call: Call, library: Library) -> Placed:
@@ -549,7 +553,7 @@ def _probe_recording(call: Call, library: Library) -> Placed:
     elif pace is not None and pace.graphs > 1 and not _can_be_replayed(recorded):
         note_overhead(call, pace.recording_seconds())
     else:
-        _open(session, library)
+        _open(call, library)
     with session.lock:
         call.function.add(NUMPY, 1, seconds)
         call.record.kind.busy_seconds += seconds
