@@ -3,7 +3,7 @@
 usage: short_rows.py [--rounds N] [--out FILE]
 
 Each function is called as written and pinned to ``blocks``, once each in every round. One array has
-some ten thousand rows, as most such arrays do, and one a million. Results are compared bit by bit.
+12,000 rows and one a million. Results are compared bit by bit.
 """
 
 from __future__ import annotations

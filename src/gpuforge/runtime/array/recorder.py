@@ -126,8 +126,8 @@ class Recorder:
     ----------
     fallbacks : operations that NumPy computed on host arrays: (name, reason) to (line, times)
     evaluated : operations evaluated on the backend so far
-    evaluations : all of them, while none depends on the values of another; None if one does, or
-        the call is not to be replayed
+    evaluations : all graphs evaluated so far, for a replay; None if values may have decided what
+        was recorded next, or if no replay is wanted
     exports : by id, recorded arrays exported as NumPy arrays, with the exports
     reads : how often argument values were read while the function ran
     turned : whether some multi-dimensional array is not in C order
