@@ -51,7 +51,8 @@ def _choose(call: Call, rows: tuple[Row, ...]) -> Decision:
         return Decision(NUMPY, settled=True, why="pinned to numpy")
     if session.plan is not None:
         return _planned(call)
-    learn = session.policy.learn and not (session.crowded or session.in_the_red)
+    disturbed = session.crowded or session.background.is_importing  # a try would take too long
+    learn = session.policy.learn and not (disturbed or session.in_the_red)
     policy = Policy(session.allowance(), learn)
     _collect_compilations(call)
     able = [one for one in call.candidates if one.name in call.estimates]
