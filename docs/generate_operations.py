@@ -47,6 +47,8 @@ CLASSES = {
 WORDS = {
     "_beyond_axis": "an index is out of range",
     "_complex_not_finite": "a complex result is not finite",
+    "complex_not_finite": "a complex result is not finite",
+    "_convolution_differs": "an input is not finite, or the convolution is very large",
     "not_finite": "the result is not finite",
     "beyond": "a conversion to integers overflows",
     "differs": "the order in which values are placed decides",

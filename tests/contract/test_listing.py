@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +184,25 @@ def test_one_file_more_is_one_backend_more(tmp_path: Path, monkeypatch: pytest.M
         backends._own.cache_clear()
         sys.modules.pop(f"{backends.__name__}.later", None)
     assert (one.name, one.library, one.found, one.named_only) == ("later", "json", True, True)
+
+
+def test_pinning_a_library_means_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    module = import_module("gpuforge.runtime.backends.torch")
+    monkeypatch.setattr(module, "TorchBackend", lambda library, name: name)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert module.open_devices()[:2] == ["cuda:0", "cuda:1"]
+    assert module.open_devices()[-1] == "cpu"
+
+
+@pytest.mark.parametrize("chosen", ["", "XLA_PYTHON_CLIENT_MEM_FRACTION"])
+def test_jax_takes_memory_as_needed(chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module("gpuforge.runtime.backends.jax")
+    for name in module._MEMORY_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    if chosen:
+        monkeypatch.setenv(chosen, ".5")
+    with module._memory_as_needed():
+        assert os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE") == (None if chosen else "false")
+    assert "XLA_PYTHON_CLIENT_PREALLOCATE" not in os.environ

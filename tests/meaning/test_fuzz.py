@@ -12,13 +12,14 @@ import pytest
 from gpuforge.runtime.evaluation import groups
 from tests.meaning.fuzz import fuzz, smallest, text_of
 from tests.meaning.program import grow
+from tests.runtime.conftest import OTHERS
 
 PROGRAMS = int(os.environ.get("MEANING_PROGRAMS", "300"))
 SEED = int(os.environ.get("MEANING_PROGRAMS_SEED", "1"))
 SHOWN = 3
 
 
-@pytest.mark.parametrize("mode", ["free", "torch", "jax"])
+@pytest.mark.parametrize("mode", ["free", *OTHERS])
 def test_programs_mean_the_same(mode: str) -> None:
     if mode != "free":
         pytest.importorskip(mode)

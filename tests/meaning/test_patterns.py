@@ -1,4 +1,4 @@
-"""Every pattern means offloaded what it means in plain NumPy: free, on PyTorch, on JAX."""
+"""Every pattern means offloaded what it means in plain NumPy: free, and on each library."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import pytest
 from tests.meaning.compare import compare
 from tests.meaning.known import KNOWN
 from tests.meaning.pattern import Offloading, Pattern, all_patterns, plain
+from tests.runtime.conftest import OTHERS
 
 PATTERNS = all_patterns()
-MODES = ("free", "torch", "jax")
+MODES = ("free", *OTHERS)
 CASES = [(mode, p) for mode in MODES for p in PATTERNS]
 
 

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import gpuforge as gf
+from gpuforge.runtime.evaluation.opening import open_library
 
-OTHERS = ["torch", "jax"]
+OTHERS = ["torch", "jax", *(["cupy"] if find_spec("cupy") else [])]
+"""Libraries besides NumPy; CuPy needs a GPU."""
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +34,8 @@ def other(request: pytest.FixtureRequest) -> str:
     """Return the name of an installed backend besides NumPy, each in turn."""
     if find_spec(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
+    if request.param == "cupy" and not open_library("cupy").devices:
+        pytest.skip("CuPy has no GPU here")
     return str(request.param)
 
 
@@ -50,6 +54,11 @@ def torch() -> Any:
 @pytest.fixture
 def jax() -> Any:
     return pytest.importorskip("jax", reason="jax is not installed")
+
+
+def first_device(library: str) -> str:
+    """Return where a function runs that is pinned to a library: its first device."""
+    return open_library(library).devices[0].name
 
 
 def places(function: Any) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Values placed and counted, and curves, on PyTorch and JAX: NumPy's, or NumPy settles them."""
+"""Values placed and counted, and curves, on each library: NumPy's, or NumPy settles them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ Body = Callable[..., Any]
 
 @pytest.fixture
 def engine(other: str) -> BackendEngine:
-    """Return what evaluates on the CPU of PyTorch or JAX, each in turn."""
-    opened = import_module(f"gpuforge.runtime.backends.{other}").open_devices()
-    on_host = next(backend for backend in opened if "cpu" in backend.name)
-    return BackendEngine(on_host, NumpyBackend(), Programs())
+    """Return what evaluates on the first device of a library, each in turn."""
+    device = import_module(f"gpuforge.runtime.backends.{other}").open_devices()[0]
+    return BackendEngine(device, NumpyBackend(), Programs())
 
 
 def added(index: Any, value: Any, ufunc: Any = np.add) -> Body:

@@ -17,6 +17,7 @@ import numpy as np
 
 from gpuforge.detect.free_memory import FreeMemory
 from gpuforge.runtime.backends import Array, Backend
+from gpuforge.runtime.lowering import placing
 from gpuforge.runtime.lowering.contract import (
     COMPLEX_GUARDED,
     GUARDS,
@@ -29,6 +30,7 @@ from gpuforge.runtime.lowering.contract import (
     numpy_like,
     only,
 )
+from gpuforge.runtime.lowering.cupy import divided, extended
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
 from gpuforge.runtime.timing import MarkTimer
 
@@ -125,23 +127,30 @@ def lowering(cupy: Any) -> Lowering:
     def not_finite(result: Any) -> Any:
         return ~cupy.isfinite(result).all() if result.dtype.kind == "c" else False
 
+    def matmul(a: Any, b: Any) -> Any:
+        return cupy.matmul(a, b).astype(a.dtype, copy=False)  # of vectors of int8, it gives int64
+
     def join(real: Any, imag: Any) -> Any:
         made = cupy.empty(real.shape, "F" if real.dtype.char == "f" else "D")
         made.real, made.imag = real, imag
         return made
 
     functions |= copied_and_written() | {
-        "integer_power": cupy.power, "join_complex": join,
+        "integer_power": cupy.power, "join_complex": join, "matmul": matmul,
+        "floor_divide": lambda a, b: divided(cupy, a, b)[0],
+        "remainder": lambda a, b: divided(cupy, a, b)[1],
         "full": lambda shape, value, dtype: cupy.full(shape, value, dtype),
         "eye": lambda n, m, k, dtype: cupy.eye(n, m, k, dtype),
     }  # fmt: skip
-    return Lowering(
+    plain = Lowering(
         "CuPy", functions, frozenset("?bBhHiIlLqQefdFD"),
         guards=GUARDS,
         result_guards=dict.fromkeys(COMPLEX_GUARDED, not_finite),
         refused={
             **dict.fromkeys(NOT_COMPLEX, only("biuf", "CuPy's complex function differs")),
             **dict.fromkeys(("argmax", "argmin"), only("iuf", "CuPy orders it differently")),
+            **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "logical_not"),
+                            only("biuf", "CuPy has no logic of complex numbers")),
             "reciprocal": only("fc", "CuPy's result for integers differs from NumPy's"),
             "absolute": never("?", "CuPy's result for bool differs from NumPy's"),
         },
@@ -149,6 +158,7 @@ def lowering(cupy: Any) -> Lowering:
         views=VIEWS,
         finite=lambda x: cupy.isfinite(x).all(),
     )  # fmt: skip
+    return placing.in_cupy(extended(plain, cupy), cupy)
 
 
 def open_devices() -> list[Backend]:

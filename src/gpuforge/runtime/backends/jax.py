@@ -14,11 +14,12 @@ Sources: JAX documentation, ``jax.jit`` (compiler_options); XLA, `xla_disable_hl
 from __future__ import annotations
 
 import ctypes
+import os
 import pickle
 import re
 import threading
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property, partial, reduce
 from importlib import import_module
 from operator import or_
@@ -38,14 +39,19 @@ from gpuforge.runtime.lowering.contract import (
     index_of,
     only,
     reduced_by,
+    totalled,
 )
-from gpuforge.runtime.lowering.jax import extended
+from gpuforge.runtime.lowering.jax import extended, place_of_extreme
 
 LIBRARY = "jax"
 COMPILES = True
 _TAKEN_BYTES = 1 << 16
 """Results of at least this many bytes are not copied: NumPy takes over their memory."""
 _ONE = np.float64(1)
+_MEMORY_VARIABLES = (
+    "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION",
+    "XLA_PYTHON_CLIENT_ALLOCATOR",
+)  # fmt: skip
 _CALLED = re.compile('custom_call_target="([^"]*)"')
 _AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
 
@@ -335,13 +341,12 @@ def lowering(jax: Any) -> Lowering:
     for name in ("any", "all"):
         functions[name] = reduced_by(getattr(xp, name))
     for name in ("sum", "prod"):
-        functions[name] = _totalled(getattr(xp, name))
+        functions[name] = totalled(getattr(xp, name))
     functions |= {
         "floor_divide": lambda a, b: _divided(xp, a, b)[0],
         "remainder": lambda a, b: _divided(xp, a, b)[1],
         "max": _extreme(jax, xp.max), "min": _extreme(jax, xp.min),
-        "argmax": lambda x, axis: xp.argmax(x, axis=axis),
-        "argmin": lambda x, axis: xp.argmin(x, axis=axis),
+        "argmax": place_of_extreme(xp, "argmax"), "argmin": place_of_extreme(xp, "argmin"),
         "integer_power": xp.power, "fixed_power": partial(_fixed_power, xp),
         "full": xp.full, "eye": lambda n, m, k, dtype: xp.eye(n, m, k=k, dtype=dtype),
         "astype": lambda x, dtype: x.astype(dtype),
@@ -369,11 +374,7 @@ def lowering(jax: Any) -> Lowering:
         | dict.fromkeys(("matmul", "einsum", "sum", "prod"), _not_finite),
         fence=Fence(),
     )  # fmt: skip
-    return placing.in_jax(extended(plain, jax), jax, index_of)
-
-
-def _totalled(function: Any) -> Any:
-    return lambda x, axes, keep: function(x, axis=axes, keepdims=keep, dtype=x.dtype)
+    return placing.in_jax(extended(plain, jax), jax)
 
 
 def _taken(array: Any) -> Array:
@@ -386,10 +387,29 @@ def _taken(array: Any) -> Array:
     return np.ndarray(array.shape, array.dtype, buffer=memory)
 
 
+@contextmanager
+def _memory_as_needed() -> Iterator[None]:
+    """Make JAX take memory of a GPU as it needs it, not three quarters at once.
+
+    Other libraries and processes use the same GPU. A choice of the user stays.
+
+    Source: JAX documentation, page "GPU memory allocation".
+    """
+    chosen = any(name in os.environ for name in _MEMORY_VARIABLES)
+    if not chosen:
+        os.environ[_MEMORY_VARIABLES[0]] = "false"
+    try:
+        yield
+    finally:
+        if not chosen:
+            os.environ.pop(_MEMORY_VARIABLES[0], None)
+
+
 def open_devices() -> list[Backend]:
-    """Import JAX and return a backend for each of its devices."""
+    """Import JAX and return a backend for each of its devices, the CPU last."""
     jax = import_module("jax")
-    devices = list(jax.devices())
+    with _memory_as_needed():
+        devices = list(jax.devices())
     if all(device.platform != "cpu" for device in devices):
         devices.append(jax.devices("cpu")[0])
     return [JaxBackend(jax, device) for device in devices]

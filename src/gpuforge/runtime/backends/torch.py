@@ -26,6 +26,7 @@ from gpuforge.runtime.lowering.contract import (
     never,
     only,
 )
+from gpuforge.runtime.lowering.placing import complex_not_finite
 from gpuforge.runtime.lowering.torch import extended
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
 from gpuforge.runtime.timing import MarkTimer
@@ -57,17 +58,18 @@ class TorchBackend(Backend):
     def get(self, array: Any) -> Array:
         if self.on_host and not (array.is_conj() or array.is_neg() or array.requires_grad):
             return cast(Array, array.numpy())
-        settled = array.detach().resolve_conj().resolve_neg()
-        return cast(Array, self._move(TO_HOST, settled, "cpu").numpy())
+        if array.is_conj() or array.is_neg() or array.requires_grad:
+            array = array.detach().resolve_conj().resolve_neg()
+        return cast(Array, self._move(TO_HOST, array, "cpu").numpy())
 
     def _move(self, way: str, tensor: Any, place: Any) -> Any:
         staging, torch = self.staging, self.torch
-        if staging and tensor.is_contiguous() and staging.takes(way, tensor.nbytes):
+        if staging and staging.takes(way, tensor.nbytes) and tensor.is_contiguous():
             made = torch.empty(tensor.shape, dtype=tensor.dtype, device=place)
             host, device = (tensor, made) if way == TO_DEVICE else (made, tensor)
             if staging.copy(way, *(t.view(-1).view(torch.uint8) for t in (host, device))):
                 return made
-        return tensor.to(place)
+        return tensor.cpu() if way == TO_HOST else tensor.to(place)
 
     def scope(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.on_host else self.device
@@ -252,11 +254,6 @@ def _full(torch: Any, device: Any) -> Any:
     )
 
 
-def _complex_not_finite(result: Any) -> Any:
-    """Return whether a complex result is not finite: libraries differ there."""
-    return result.is_complex() and not result.isfinite().all()
-
-
 def _not_finite(result: Any) -> Any:
     """Return whether a sum is not finite: the order of its terms decides about NaN."""
     return not result.isfinite().all()
@@ -339,13 +336,14 @@ def lowering(torch: Any, device: Any) -> Lowering:
             **dict.fromkeys(("argmax", "argmin"), only("iuf", "PyTorch orders it differently")),
             **dict.fromkeys(("rint", "floor", "ceil", "trunc", "signbit"),
                             only("f", "PyTorch rounds only floating-point numbers")),
-            "matmul": only("iufc", "PyTorch has no product for this dtype"),
+            "matmul": only("iufc" if device.type == "cpu" else "fc",
+                           "PyTorch has no product for this dtype"),
             "absolute": never("?", "PyTorch has no absolute value for bool"),
             "einsum": only("fc", "PyTorch sums integers in int64"),
             "reciprocal": only("fc", "PyTorch's result for integers is not an integer"),
             "nextafter": never("e", "PyTorch has no nextafter for float16"),
         },
-        result_guards=dict.fromkeys(COMPLEX_GUARDED, _complex_not_finite)
+        result_guards=dict.fromkeys(COMPLEX_GUARDED, complex_not_finite)
         | dict.fromkeys(("matmul", "einsum", "sum", "prod"), _not_finite),
         reusing={"setitem": _setitem, "scatter": _scatter, "checked_scatter": _scatter},
         views=frozenset("getitem transpose reshape broadcast_to real imag conjugate".split()),
@@ -355,9 +353,9 @@ def lowering(torch: Any, device: Any) -> Lowering:
 
 
 def open_devices() -> list[Backend]:
-    """Import PyTorch and return a backend for each of its devices."""
+    """Import PyTorch and return a backend for each of its devices, the CPU last."""
     torch = import_module("torch")
-    names = ["cpu"]
+    names = []
     if torch.cuda.is_available():
         names += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():
@@ -365,4 +363,4 @@ def open_devices() -> list[Backend]:
     xpu = getattr(torch, "xpu", None)
     if xpu is not None and xpu.is_available():
         names += [f"xpu:{index}" for index in range(xpu.device_count())]
-    return [TorchBackend(torch, name) for name in names]
+    return [TorchBackend(torch, name) for name in (*names, "cpu")]

@@ -71,6 +71,11 @@ def only(kinds: str, reason: str) -> Refusal:
     return lambda dtype: "" if dtype.kind in kinds else reason
 
 
+def only_chars(chars: str, reason: str) -> Refusal:
+    """Return a refusal for every dtype whose type code is not one of `chars`."""
+    return lambda dtype: "" if dtype.char in chars else reason
+
+
 def never(chars: str, reason: str) -> Refusal:
     """Return a refusal for dtypes with one of the type codes `chars`."""
     return lambda dtype: reason if dtype.char in chars else ""
@@ -122,12 +127,19 @@ def reduced_by(function: Lowered) -> Lowered:
     return lambda x, axes, keep: function(x, axis=axes, keepdims=keep)
 
 
+def totalled(function: Lowered) -> Lowered:
+    """Adapt a sum or product, which keeps the dtype: the table promotes before, as NumPy does."""
+    return lambda x, axes, keep: function(x, axis=axes, keepdims=keep, dtype=x.dtype)
+
+
 def numpy_like(xp: Any) -> dict[str, Lowered]:
     """Return the rows that a namespace implements with NumPy's names and arguments."""
     names = [name for name in SAME_NAMES if hasattr(xp, name)]
     functions: dict[str, Any] = {name: getattr(xp, name) for name in names}
-    for name in ("sum", "prod", "max", "min", "any", "all"):
+    for name in ("max", "min", "any", "all"):
         functions[name] = reduced_by(getattr(xp, name))
+    for name in ("sum", "prod"):
+        functions[name] = totalled(getattr(xp, name))
     return functions | {
         "argmax": lambda x, axis: xp.argmax(x, axis=axis),
         "argmin": lambda x, axis: xp.argmin(x, axis=axis),

@@ -1,7 +1,7 @@
-"""Scatters, counts and curves on PyTorch and JAX, where they agree with NumPy's.
+"""Scatters, counts and curves on PyTorch, JAX and CuPy, where they agree with NumPy's.
 
-Neither library raises for an index out of range: JAX ignores it, PyTorch may end the process on a
-GPU. Hence a guard detects such indices, and they are clamped to the range.
+None of them raises for an index out of range: JAX ignores it, CuPy wraps it, PyTorch may end the
+process on a GPU. Hence a guard detects such indices, and for PyTorch they are clamped.
 """
 
 from __future__ import annotations
@@ -12,11 +12,20 @@ from typing import Any
 
 from gpuforge.dataclass import replace
 from gpuforge.runtime.array.indexing import ARRAY
-from gpuforge.runtime.lowering.contract import Lowering, any_of, never, only, out_of_range
+from gpuforge.runtime.lowering.contract import (
+    Lowering,
+    any_of,
+    index_of,
+    never,
+    only,
+    only_chars,
+    out_of_range,
+    written,
+)
 
 Function = Callable[..., Any]
 LARGEST_CONVOLUTION = 2**26
-"""Limit for the products of a convolution that PyTorch holds at once; else NumPy computes it."""
+"""Limit for the products of a convolution that a library holds at once; else NumPy computes it."""
 
 
 def in_torch(lowering: Lowering, torch: Any, index: Function) -> Lowering:
@@ -40,32 +49,71 @@ def in_torch(lowering: Lowering, torch: Any, index: Function) -> Lowering:
     }
     reusing = {"scatter_add": add, "checked_scatter_add": checked_add, "scatter_each": each}
     made = _extended(lowering, rows, _each_differs(rows["scatter_each"], index, torch.clamp))
-    guards = {**made.guards, "convolve": lambda a, v, mode: _too_large(a, v) or _not_finite(a, v)}
-    return replace(made, reusing={**made.reusing, **reusing}, guards=guards)
+    results = dict.fromkeys(("scatter_add", "checked_scatter_add"), complex_not_finite)
+    guards = {**made.guards, "convolve": _convolution_differs}
+    return replace(
+        made,
+        reusing={**made.reusing, **reusing},
+        guards=guards,
+        result_guards={**made.result_guards, **results},
+    )
 
 
-def in_jax(lowering: Lowering, jax: Any, index: Function) -> Lowering:
-    """Return a lowering to JAX extended likewise; `index` returns JAX's index."""
+def in_jax(lowering: Lowering, jax: Any) -> Lowering:
+    """Return a lowering to JAX extended likewise."""
     xp = jax.numpy
 
-    def places(x: Any, rest: Any) -> Any:
-        return x, index(rest)
-
     def each(x: Any, value: Any, *rest: Any) -> Any:
-        return x.at[index(rest)].set(value)
+        return x.at[index_of(rest)].set(value)
 
     rows: dict[str, Function] = {
-        "scatter_add": lambda x, value, *rest: x.at[index(rest)].add(value),
-        "checked_scatter_add": lambda x, value, *rest: x.at[index(rest)].add(value),
+        "scatter_add": lambda x, value, *rest: x.at[index_of(rest)].add(value),
+        "checked_scatter_add": lambda x, value, *rest: x.at[index_of(rest)].add(value),
         "scatter_each": each,
         "place_where": partial(_place_where, xp, lambda mask: xp.cumsum(mask.ravel())),
         "histogram": partial(_jax_histogram, xp),
-        "interpolate": partial(
-            _interpolate, xp, lambda curve, x: xp.searchsorted(curve, x, side="right")
-        ),
+        "interpolate": partial(_interpolate, xp, _search(xp)),
         "convolve": lambda a, v, mode: xp.convolve(a, v, mode=mode, precision="highest"),
     }
-    return _extended(lowering, rows, _each_differs(each, places, xp.clip))
+    return _extended(lowering, rows, _each_differs(each, _indexed, xp.clip))
+
+
+def in_cupy(lowering: Lowering, cupy: Any) -> Lowering:
+    """Return a lowering to CuPy extended likewise."""
+
+    def each(x: Any, value: Any, *rest: Any) -> Any:
+        return written(x.copy(), value, *rest)
+
+    add = partial(_cupy_add, cupy)
+    rows: dict[str, Function] = {
+        "scatter_add": lambda x, *rest: add(x.copy(), *rest),
+        "checked_scatter_add": lambda x, *rest: add(x.copy(), *rest),
+        "scatter_each": each,
+        "place_where": partial(_place_where, cupy, lambda mask: cupy.cumsum(mask.ravel())),
+        "histogram": partial(_cupy_histogram, cupy),
+        "interpolate": partial(_interpolate, cupy, _search(cupy)),
+        "convolve": partial(_cupy_convolve, cupy),
+    }
+    made = _extended(lowering, rows, _each_differs(each, _indexed, cupy.clip))
+    adds = only_chars("iIlLqQfd", "CuPy adds at an index only to dtypes with an atomic sum")
+    refused = dict.fromkeys(("scatter_add", "checked_scatter_add"), adds)
+    reusing: dict[str, Function] = {
+        "scatter_add": add, "checked_scatter_add": add, "scatter_each": written,
+    }  # fmt: skip
+    return replace(
+        made,
+        reusing={**made.reusing, **reusing},
+        refused={**made.refused, **refused},
+        guards={**made.guards, "convolve": _convolution_differs},
+    )
+
+
+def _search(xp: Any) -> Function:
+    return lambda curve, x: xp.searchsorted(curve, x, side="right")
+
+
+def _indexed(x: Any, rest: Any) -> Any:
+    return x, index_of(rest)
 
 
 def _extended(lowering: Lowering, rows: dict[str, Function], differs: Function) -> Lowering:
@@ -119,6 +167,22 @@ def _torch_add(torch: Any, index: Function, x: Any, value: Any, *rest: Any) -> A
     line, at = index(numbers, rest)
     spots = line[at]
     x.view(-1).index_add_(0, spots.reshape(-1), value.expand(spots.shape).reshape(-1))
+    return x
+
+
+def complex_not_finite(result: Any) -> Any:
+    """Return whether a complex result of PyTorch is not finite: libraries differ there.
+
+    For sums at an index, CUDA multiplies each term by one before.
+    """
+    return result.is_complex() and not result.isfinite().all()
+
+
+def _cupy_add(cupy: Any, x: Any, value: Any, *rest: Any) -> Any:
+    target = x.view("uint64") if x.dtype.kind == "i" and x.dtype.itemsize == 8 else x
+    if target is not x:  # sums of both are the same bits, and CUDA adds only the unsigned ones
+        value = cupy.asarray(value, dtype=x.dtype).view("uint64")
+    cupy.add.at(target, index_of(rest), value)
     return x
 
 
@@ -179,6 +243,13 @@ def _jax_histogram(xp: Any, values: Any, edges: Any) -> Any:
     return xp.zeros(bins + 1, dtype="int64").at[places].add(1)[:bins]
 
 
+def _cupy_histogram(cupy: Any, values: Any, edges: Any) -> Any:
+    bins = edges.shape[0] - 1
+    places = cupy.searchsorted(edges, values, side="right") - 1
+    places = _bins(cupy, values, edges, places, bins)
+    return cupy.bincount(places.ravel(), minlength=bins + 1)[:bins]
+
+
 def _bins(lib: Any, values: Any, edges: Any, places: Any, bins: int) -> Any:
     """Return the bin of each value; values outside get the number of bins."""
     places = lib.where(values == edges[-1], bins - 1, places)
@@ -216,6 +287,19 @@ def _torch_convolve(torch: Any, a: Any, v: Any, mode: str) -> Any:
         made = torch.nn.functional.conv1d(a[None, None], v.flip(0)[None, None], padding=padding)
     line = made[0, 0]
     return line if mode != "same" else line[(length - 1) // 2 :][: a.shape[0]]
+
+
+def _cupy_convolve(cupy: Any, a: Any, v: Any, mode: str) -> Any:
+    """Return sums of products; CuPy's own function transforms long arrays, which adds errors."""
+    length = v.shape[0]
+    padded = a if mode == "valid" else cupy.pad(a, length - 1)
+    shape, step = (padded.shape[0] - length + 1, length), padded.strides[0]
+    line = cupy.lib.stride_tricks.as_strided(padded, shape, (step, step)) @ v[::-1]
+    return line if mode != "same" else line[(length - 1) // 2 :][: a.shape[0]]
+
+
+def _convolution_differs(a: Any, v: Any, mode: str) -> Any:
+    return _too_large(a, v) or _not_finite(a, v)
 
 
 def _not_finite(a: Any, v: Any) -> Any:

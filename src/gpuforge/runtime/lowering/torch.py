@@ -112,7 +112,7 @@ def _unless(torch: Any, ill: Any, made: Any) -> Any:
 
 def _is_uneven(diagonal: Any, share: float = ROUNDING) -> Any:
     sizes = diagonal.abs()
-    return sizes.amin(dim=-1) <= share * sizes.amax(dim=-1)
+    return ~(sizes.amin(dim=-1) > share * sizes.amax(dim=-1))  # also for NaN
 
 
 def _is_nearly_singular(la: Any, x: Any) -> Any:
