@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from gpuforge.runtime.evaluation.reference import CANCELLING, compare
+from gpuforge.runtime.evaluation.reference import ADDING, CANCELLING, compare
 from gpuforge.runtime.function.reading import CHAIN, LOOP, read_operations
 from gpuforge.runtime.function.signature import AsWritten, sign
 
@@ -139,3 +139,12 @@ def calls_another(x: Any) -> Any:
 class Bound:
     def method(self, x: Any) -> Any:
         return another(x)
+
+
+def test_two_terms_that_cancel_may_differ_by_roundings_of_the_terms() -> None:
+    """A sum that crosses zero has a large relative error at some element of a long array."""
+    made = np.array([1.5, 2e-4], np.float32)
+    other = made + np.array([0, 2.4e-7], np.float32)
+    assert compare(made, other)
+    assert not compare(made, other, ADDING)
+    assert compare(made, made + np.float32(1e-5), ADDING)

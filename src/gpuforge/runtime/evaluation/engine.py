@@ -24,7 +24,7 @@ from gpuforge.runtime.evaluation.pace import Pace
 from gpuforge.runtime.evaluation.pressure import release
 from gpuforge.runtime.evaluation.program import Program, is_inexact, shared_outputs
 from gpuforge.runtime.evaluation.program_store import ProgramStore
-from gpuforge.runtime.evaluation.reference import CANCELLING, ELEMENTWISE, compare
+from gpuforge.runtime.evaluation.reference import ADDING, CANCELLING, ELEMENTWISE, compare
 
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.replay import Link
@@ -43,7 +43,8 @@ DOUBTFUL = 0.5
 waited for sleeping threads or for memory."""
 
 CANCELLING_KINDS = ("reduction", "contraction", "scan", "factorisation", "transform")
-"""Classes of operations in which sums of many terms may cancel."""
+ADDITIONS = ("add", "subtract")
+"""Classes of operations in which sums of many terms may cancel, and operations in which two do."""
 
 Host = np.ndarray[Any, Any]
 
@@ -496,8 +497,7 @@ class BackendEngine:
     ) -> list[Any]:
         """Return NumPy's values; refuse the backend if its own differ."""
         expected = self._by_numpy(graph, tape, modes)
-        cancels = any(entry[0].kind in CANCELLING_KINDS for entry in graph.entries)
-        floor = CANCELLING if cancels else ELEMENTWISE
+        floor = least_scale(graph)
         for wanted, value in zip(expected, values, strict=True):
             host = as_dtype(self.get(value), wanted.dtype)
             start = perf_counter()
@@ -509,6 +509,14 @@ class BackendEngine:
                 return list(expected)
         self.outcome.compared = True
         return list(expected)
+
+
+def least_scale(graph: Graph) -> float:
+    """Return the least scale for errors of a graph's results, as a share of the largest value."""
+    operations = [entry[0] for entry in graph.entries]
+    if any(one.kind in CANCELLING_KINDS for one in operations):
+        return CANCELLING
+    return ADDING if any(one.name in ADDITIONS for one in operations) else ELEMENTWISE
 
 
 def as_dtype(host: Host, dtype: Dtype) -> Host:

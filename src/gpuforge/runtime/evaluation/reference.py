@@ -11,14 +11,14 @@ Array = np.ndarray[Any, Any]
 
 TOLERANCE = {"float16": 2e-3, "float32": 2e-5, "float64": 1e-11, "longdouble": 1e-11}
 """Relative to the larger of the two values, but at least to a share of the result's largest value:
-a thousandth, or all of it where sums of many terms may cancel. About 100 roundings."""
+a thousandth, a twentieth where two terms may cancel, or all of it where many may. About 100
+roundings of the values themselves, and 8 of the largest where two terms cancel."""
 _SAMPLED = 1 << 19
 """Larger results are compared by a sample: comparing all elements would take 10 ms, longer than
 several calls."""
 _PIECE = 1 << 15
 """Elements compared at a time: they and the temporaries fit into a cache."""
-CANCELLING = 1.0
-ELEMENTWISE = 1e-3
+CANCELLING, ADDING, ELEMENTWISE = 1.0, 0.05, 1e-3
 
 
 def _dtype_text(array: Array, dtype: str) -> str:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from gpuforge.runtime.array.unsupported import Unsupported
-from gpuforge.runtime.evaluation.engine import CANCELLING_KINDS
+from gpuforge.runtime.evaluation.engine import least_scale
 from gpuforge.runtime.evaluation.recording import StartAgain
-from gpuforge.runtime.evaluation.reference import CANCELLING, ELEMENTWISE, compare
+from gpuforge.runtime.evaluation.reference import compare
 from gpuforge.runtime.executor.batch import Batch
 from gpuforge.runtime.executor.chunk import CHUNK_SECONDS, Chunk, Column, Group
 from gpuforge.runtime.executor.item import record_item
@@ -227,9 +227,9 @@ def _believed(
         if plan.failed > TIRING_FAILURES:
             plan.refuse(f"NumPy warned or raised in the first batches: {error}")
         return None
-    cancels = any(entry[0].kind in CANCELLING_KINDS for entry in batch.item.graph.entries)
+    floor = least_scale(batch.item.graph)
     for one, other in zip(expected, made.results, strict=False):
-        difference = _difference(one, other, CANCELLING if cancels else ELEMENTWISE)
+        difference = _difference(one, other, floor)
         if difference:
             plan.refuse(f"its first batched results differ from single calls: {difference}")
             return None
