@@ -27,6 +27,12 @@ LEAST_BYTES = 2 * CHUNK_BYTES
 WAYS = TO_DEVICE, TO_HOST = "to the device", "to the host"
 _CHECK_BYTES = 6 * CHUNK_BYTES + 12_345
 _TURNS, _IN_A_ROW = 5, 4
+_GAIN = 0.9
+"""Copies are staged in a direction if they take at most this share of the time of direct ones.
+
+Source: CuPy's copies to the host on an H200 machine took the same time at 24 MiB, and 1.6 times as
+long at 10 to 16 MiB.
+"""
 
 
 @dataclass(frozen=True)
@@ -164,7 +170,7 @@ def _verdicts(backend: Any) -> dict[str, str]:
             measured.append(took)
     plain, staged = (np.median(measured[1:], axis=0) for measured in seconds.values())
     return {
-        way: f"took {ratio:.2f} times as long as direct copies" if ratio > 1 else ""
+        way: f"took {ratio:.2f} times as long as direct copies" if ratio > _GAIN else ""
         for way, ratio in zip(WAYS, staged / plain, strict=True)
     }
 
