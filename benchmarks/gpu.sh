@@ -1,23 +1,33 @@
 #!/usr/bin/env bash
 # Runs every GPU test and benchmark of gpuforge; raw results go to the folder OUT.
-# usage: [NPBENCH=CLONE] gpu.sh [OUT]     (default: benchmarks/results/gpu)
+# usage: [NPBENCH=CLONE] gpu.sh [OUT] [STEP...]     (default: benchmarks/results/gpu, every step)
+# With pytest-xdist, the tests use every core.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out=${1:-benchmarks/results/gpu}
 python=${PYTHON:-python3}
 mkdir -p "$out"
+shift
+wanted=" $* "
 failed=0
 step() { # step NAME COMMAND...: run it, keep its output, go on when it fails
     local name=$1
     shift
+    [[ $wanted == "  " || $wanted == *" $name "* ]] || return
     echo "== $name"
     "$@" 2>&1 | tee "$out/$name.txt" || { failed=1; echo "== $name failed"; }
 }
-export PYTHONUNBUFFERED=1 PYTHONPATH=src${PYTHONPATH:+:$PYTHONPATH} GPUFORGE_CACHE_FOLDER=$(mktemp -d)
+export PYTHONUNBUFFERED=1 PYTHONPATH=$PWD/src${PYTHONPATH:+:$PYTHONPATH} GPUFORGE_CACHE_FOLDER=$(mktemp -d)
+# Tests have a home of their own each; what was compiled for one serves the next.
+export CUPY_CACHE_DIR=${CUPY_CACHE_DIR:-$GPUFORGE_CACHE_FOLDER/cupy} GPUFORGE_TEST_DEVICE=cuda
+export CUDA_CACHE_PATH=${CUDA_CACHE_PATH:-$GPUFORGE_CACHE_FOLDER/cuda}
+parallel=()
+"$python" -c "import xdist" 2>/dev/null && parallel=(-n "$(nproc)" --dist worksteal)
 step devices "$python" -m gpuforge detect --why
 step backends "$python" -m gpuforge calibrate --list
 step tests "$python" -m pytest -m gpu -q -rP tests
-step contract env GPUFORGE_TEST_DEVICE=cuda "$python" -m pytest -q tests/contract/test_backend.py
+step meaning "$python" -m pytest -q "${parallel[@]}" tests/contract tests/meaning tests/runtime
+step large_arrays "$python" benchmarks/large_arrays.py --out "$out/large_arrays.json"
 step transfer "$python" benchmarks/transfer.py --out "$out/transfer.json"
 step calibration "$python" -m gpuforge calibrate
 step placement "$python" benchmarks/placement.py --samples "$out/placement-samples.json.gz" \

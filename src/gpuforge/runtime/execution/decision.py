@@ -52,8 +52,9 @@ def _choose(call: Call, rows: tuple[Row, ...]) -> Decision:
     if session.plan is not None:
         return _planned(call)
     disturbed = session.crowded or session.background.is_importing  # a try would take too long
-    learn = session.policy.learn and not (disturbed or session.in_the_red)
-    policy = Policy(session.allowance(), learn)
+    learn = session.policy.learn and not disturbed
+    explores = bool(session.settings.explore_share)
+    policy = Policy(session.allowance(), learn, explores, known_only=session.in_the_red)
     _collect_compilations(call)
     able = [one for one in call.candidates if one.name in call.estimates]
     if session.crowded:  # the program's own threads use the cores

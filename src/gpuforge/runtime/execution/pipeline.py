@@ -17,8 +17,15 @@ from gpuforge.runtime.execution.call import Call, note_overhead, refusal_key
 from gpuforge.runtime.execution.decision import candidates, decide, lost_seconds
 from gpuforge.runtime.execution.observed import record_choice, traced_call
 from gpuforge.runtime.function.signature import overlapping, raising_errors, warnings_raise
-from gpuforge.runtime.placement.policy import NUMPY, Candidate, Decision, charge, observe
-from gpuforge.runtime.placement.priors import classify
+from gpuforge.runtime.placement.policy import (
+    NUMPY,
+    NUMPYS_OWN,
+    Candidate,
+    Decision,
+    charge,
+    observe,
+)
+from gpuforge.runtime.placement.priors import classify, may_have_gpu
 from gpuforge.runtime.record import MAX_REPLAYS, CachedDecision, KindRecord
 from gpuforge.runtime.session import Session
 from gpuforge.runtime.short import SHORT_SECONDS
@@ -502,12 +509,15 @@ def learn(
         )  # fmt: skip
         mark_unsaved(call, name)
         again = kind.curve(NUMPY).cell(call.key).count > CALLS_OF_ITS_OWN
-        wanted = name == NUMPY and again and not (stays or call.pin or session.in_the_red)
+        own = name in NUMPYS_OWN if may_have_gpu() else name == NUMPY
+        wanted = own and again and not (stays or call.pin or session.in_the_red)
     if wanted:
         refused = {name for name, curve in kind.curves.items() if curve.refused}
         isolate = call.function.options.isolate
+        known = [found.seconds for one in rivals if (found := call.estimates.get(one.name))]
+        base = seconds if name == NUMPY else _numpy_seconds(call) or seconds
         library = session.want(
-            _wanted(call, seconds, rivals), refused, _known_savings(call), isolate
+            _wanted(call, base, min([seconds, *known])), refused, _known_savings(call), isolate
         )
         if library is not None:
             _open_or_probe(call, library)
@@ -565,10 +575,9 @@ def _can_be_replayed(recorded: Recorded) -> bool:
     return bool(recorded.noted and recorded.noted.is_plain and recorded.recorder.evaluations)
 
 
-def _wanted(call: Call, seconds: float, rivals: list[Candidate]) -> Wanted:
-    known = [found.seconds for one in rivals if (found := call.estimates.get(one.name))]
+def _wanted(call: Call, seconds: float, expected: float) -> Wanted:
     return Wanted(
-        seconds, 1 + call.held, min([seconds, *known]), call.function.operations,
+        seconds, 1 + call.held, expected, call.function.operations,
         call.signature.size, call.signature.nbytes, call.record.kind.recording_seconds,
     )  # fmt: skip
 

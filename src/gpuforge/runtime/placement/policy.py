@@ -10,7 +10,7 @@ is expected to take `TRY_FACTOR` times as long as the best.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import reduce
 from types import MappingProxyType
 from typing import NamedTuple
@@ -199,25 +199,25 @@ class Kind:
             ratio *= base / expected.seconds
         self.peer.tell(backend, size, ratio)
 
-    def potential(self, backend: str) -> float:
+    def potential(self, backend: str, others: Collection[str] = NUMPYS_OWN) -> float:
         """Return the seconds that this process's calls would have saved on a backend.
 
-        Counts only signatures measured there, compared with the best of NumPy's own backends, and
-        subtracts the time to compile them.
+        Counts only signatures measured there, compared with the best of the `others`, and subtracts
+        the time to compile them.
         """
         reference, curve = self.curve(NUMPY), self.curve(backend)
         saved = -sum(curve.first_seconds)
         for signature, cell in curve.cells.items():
             base = reference.cells.get(signature)
             if base and base.seconds and cell.seconds:
-                gained = self._own_seconds(signature, backend) - cell.typical
+                gained = self._shortest(signature, {*others} - {backend}) - cell.typical
                 calls = base.busy_seconds / base.typical + cell.busy_seconds / cell.typical
                 saved += max(0.0, gained) * calls
         return saved
 
-    def _own_seconds(self, signature: Hashable, beside: str) -> float:
-        """Return the shortest time measured on NumPy's own backends, other than `beside`."""
-        cells = [self.curve(name).cells.get(signature) for name in NUMPYS_OWN - {beside}]
+    def _shortest(self, signature: Hashable, backends: Iterable[str]) -> float:
+        """Return the shortest time measured on some backends, NumPy among them."""
+        cells = [self.curve(name).cells.get(signature) for name in backends]
         return min(cell.typical for cell in cells if cell and cell.seconds)
 
     def compile_seconds(self, candidate: Candidate) -> float:
@@ -237,10 +237,14 @@ class Policy:
     ----------
     allowance_seconds : limit for the cost of one more try
     learn : whether other backends are tried at all
+    invest : whether those that other processes measured to be faster are tried at any price
+    known_only : whether only those are tried
     """
 
     allowance_seconds: float = 50e-3
     learn: bool = True
+    invest: bool = True
+    known_only: bool = False
 
     def decide(
         self, kind: Kind, signature: Hashable, size: int, candidates: Iterable[Candidate],
@@ -303,6 +307,10 @@ class Policy:
         for candidate in candidates:
             if candidate.name == best:
                 continue
+            expected = estimates[candidate.name]
+            known = self.invest and _is_known(candidate, expected, leader.seconds)
+            if self.known_only and not known:
+                continue
             if _must_wait(kind, signature, candidate):
                 patience = 0.0
                 continue
@@ -311,7 +319,7 @@ class Policy:
             saving, now, price = self._outlook(
                 kind, signature, candidate, leader.seconds, estimates
             )
-            bought = is_bought(kind, candidate.name, estimates[candidate.name], leader.seconds)
+            bought = known or is_bought(kind, candidate.name, expected, leader.seconds)
             if saving >= BUY_AT * price and (bought or price <= allowance):
                 promising[candidate.name] = saving / max(price, 1e-9)
             elif now:
@@ -372,6 +380,12 @@ def is_bought(kind: Kind, backend: str, estimate: Estimate | None, against: floa
     The time to compile for it is then an investment in later calls, not exploration.
     """
     return bool(estimate and estimate.seconds < against and kind.curve(backend).verified)
+
+
+def _is_known(candidate: Candidate, estimate: Estimate | None, against: float) -> bool:
+    """Return whether a call was measured to take less time on a backend that need not compile."""
+    fast = bool(estimate and estimate.samples and estimate.seconds < against)
+    return fast and not candidate.compiles
 
 
 def unknown(seconds: float) -> Estimate:
