@@ -64,3 +64,28 @@ def test_a_row_is_numpys(name: str) -> None:
 def test_floor_quotients_are_not_rounded_quotients() -> None:
     divide = BACKEND.lowering.functions["floor_divide"]
     assert divide(np.array([0.5]), np.array([0.1])) == np.array([0.5]) // np.array([0.1]) == 4
+
+
+@pytest.mark.parametrize("dtype", ["e", "f", "d"])
+def test_quotients_and_remainders_are_numpys(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = ((rng.normal(size=2000) * scale).astype(dtype) for scale in (300, 0.5))
+    functions = BACKEND.lowering.functions
+    with np.errstate(all="ignore"):
+        assert np.array_equal(functions["floor_divide"](a, b), a // b)
+        assert np.array_equal(functions["remainder"](a, b), a % b)
+
+
+def test_a_failed_cholesky_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuSOLVER may leave the negative pivot on the diagonal."""
+    left = np.array([[1.0, 0.0], [2.0, -3.0]])
+    monkeypatch.setattr(np.linalg, "cholesky", lambda x: left)
+    made = BACKEND.lowering.functions["cholesky"](np.array([[1.0, 2.0], [2.0, 1.0]]), False)
+    assert np.isnan(made).all()
+
+
+def test_a_transform_of_several_axes_is_one_of_each() -> None:
+    spectrum = np.asfortranarray(np.fft.rfft2(np.arange(20.0).reshape(4, 5)) * (1 + 2j))
+    given = (spectrum, (4, 5), (0, 1), None)
+    found = BACKEND.lowering.functions["irfftn"](*given)
+    np.testing.assert_allclose(found, np.fft.irfftn(*given))

@@ -329,7 +329,7 @@ def lowering(torch: Any, device: Any) -> Lowering:
         "einsum": lambda *given: torch.einsum(given[-1], *given[:-1]),
     }  # fmt: skip
     plain = Lowering(
-        "PyTorch", functions, frozenset("?bBhiqlefdFD"),
+        "PyTorch", functions, frozenset("?bBhiqlefF" if device.type == "mps" else "?bBhiqlefdFD"),
         guards=GUARDS,
         refused={
             **dict.fromkeys(NOT_COMPLEX, only("biuf", "PyTorch's complex function differs")),
@@ -353,14 +353,15 @@ def lowering(torch: Any, device: Any) -> Lowering:
 
 
 def open_devices() -> list[Backend]:
-    """Import PyTorch and return a backend for each of its devices, the CPU last."""
+    """Import PyTorch and return a backend for each of its devices: CUDA's, the CPU, the others."""
     torch = import_module("torch")
     names = []
     if torch.cuda.is_available():
         names += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+    names.append("cpu")
     if torch.backends.mps.is_available():
         names.append("mps")
     xpu = getattr(torch, "xpu", None)
     if xpu is not None and xpu.is_available():
         names += [f"xpu:{index}" for index in range(xpu.device_count())]
-    return [TorchBackend(torch, name) for name in (*names, "cpu")]
+    return [TorchBackend(torch, name) for name in names]

@@ -1,7 +1,8 @@
 """CuPy's linear algebra, transforms, scans and sorts, where they agree with NumPy's.
 
 Its factorisations give arbitrary results for singular matrices: R of a QR decomposition shows
-whether a matrix is nearly singular, also in stacks of matrices, for which CuPy has no LU.
+whether a matrix is nearly singular, also in stacks of matrices, for which CuPy has no public LU. A
+failed Cholesky decomposition may leave a negative number on the diagonal.
 
 Sources: CuPy reference, ``cupy.linalg`` (results for invalid input), ``cupyx.scatter_add`` (dtypes
 of CUDA's atomicAdd), ``cupy.sort`` (always stable).
@@ -32,6 +33,7 @@ def _linear(cupy: Any) -> dict[str, Function]:
         "slogdet": partial(_slogdet, cupy),
         "cholesky": partial(_cholesky, cupy),
         "svdvals": lambda x: la.svd(x, compute_uv=False),
+        "cond": lambda x, order: cupy.where(ill(x), cupy.nan, la.cond(x, order)),
     }
 
 
@@ -48,12 +50,15 @@ def _cholesky(cupy: Any, x: Any, upper: bool) -> Any:
     if upper:  # CuPy reads the lower half
         x = cupy.swapaxes(x, -1, -2).conj()
     made = cupy.linalg.cholesky(x)
-    made = unless(cupy, is_uneven(cupy, made, ROUNDING**0.5), made)
+    sizes = cupy.diagonal(made, axis1=-2, axis2=-1).real
+    failed = ~(sizes.min(axis=-1) > ROUNDING**0.5 * sizes.max(axis=-1))
+    made = unless(cupy, failed, made)
     return cupy.swapaxes(made, -1, -2).conj() if upper else made
 
 
 def _rows(cupy: Any) -> dict[str, Function]:
     return {
+        "irfftn": partial(_irfftn, cupy),
         "cumsum": lambda x, axis: cupy.cumsum(x, axis=axis, dtype=x.dtype),
         "cumprod": lambda x, axis: cupy.cumprod(x, axis=axis, dtype=x.dtype),
         "sort": lambda x, axis: cupy.sort(x, axis=axis),
@@ -64,6 +69,14 @@ def _rows(cupy: Any) -> dict[str, Function]:
     }
 
 
+def _irfftn(cupy: Any, x: Any, lengths: Any, axes: Any, norm: Any) -> Any:
+    """Transform axis by axis, as NumPy does: cuFFT assumes the symmetry of a real array's parts."""
+    x = cupy.ascontiguousarray(x)
+    if len(axes) > 1:
+        x = cupy.fft.ifftn(x, lengths[:-1], axes[:-1], norm)
+    return cupy.fft.irfft(x, lengths[-1], axes[-1], norm)
+
+
 def divided(cupy: Any, a: Any, b: Any) -> tuple[Any, Any]:
     """Return floor quotient and remainder of floats as NumPy computes them, from `fmod`.
 
@@ -71,8 +84,12 @@ def divided(cupy: Any, a: Any, b: Any) -> tuple[Any, Any]:
 
     Source: NumPy, ``npy_divmod`` in ``npy_math_internal.h.src``.
     """
-    if cupy.result_type(a, b).kind != "f":
+    dtype = cupy.result_type(a, b)
+    if dtype.kind != "f":
         return cupy.floor_divide(a, b), cupy.remainder(a, b)
+    if dtype.char == "e":  # NumPy computes in float32 and rounds once
+        whole, left = divided(cupy, *(cupy.asarray(x, dtype="float32") for x in (a, b)))
+        return whole.astype(dtype), left.astype(dtype)
     left = cupy.fmod(a, b)
     whole = (a - left) / b
     other_side = (left != 0) & ((b < 0) != (left < 0))

@@ -27,8 +27,8 @@ def extended(
 ) -> Lowering:
     """Return a lowering extended by a library's linear algebra, transforms, scans and sorts.
 
-    `linear` holds the linear algebra in which the library differs from `linear_algebra`, and `rows`
-    its scans and sorts.
+    `linear` holds the linear algebra in which the library differs from `_linear`, and `rows` its
+    scans and sorts, and the transforms in which it differs.
     """
     careful = {name: _in_double(xp, one) for name, one in {**_linear(xp), **linear}.items()}
     careful |= _transforms(xp)

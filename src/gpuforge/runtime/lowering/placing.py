@@ -173,7 +173,8 @@ def _torch_add(torch: Any, index: Function, x: Any, value: Any, *rest: Any) -> A
 def complex_not_finite(result: Any) -> Any:
     """Return whether a complex result of PyTorch is not finite: libraries differ there.
 
-    For sums at an index, CUDA multiplies each term by one before.
+    For sums at an index, its CUDA kernel multiplies each term by one, which makes NaN of
+    infinities.
     """
     return result.is_complex() and not result.isfinite().all()
 
