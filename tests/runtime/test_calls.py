@@ -680,6 +680,11 @@ class TestChoosing:
             assert "torch:cpu" not in rows("gpu") | rows("cuda")
             with pytest.raises(BackendUnavailable):
                 gf.offload(backend="torch:cuda:7")(lambda x: x)(X)
+            pinned = gf.offload(backend="torch", device="cpu")(_affine)
+            pinned(X)
+            assert places(pinned) == {"torch:cpu": 1}
+            with pytest.raises(BackendUnavailable, match="no such device"):
+                gf.offload(backend="torch:cpu", device="gpu")(_affine)(X)
 
     def test_small_calls_stay_and_a_functions_own_limit_goes_before_the_sessions(
         self, torch: Any

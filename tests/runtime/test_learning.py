@@ -15,6 +15,7 @@ import pytest
 
 import gpuforge as gf
 from gpuforge.history import FILE, History
+from gpuforge.runtime import demand
 from gpuforge.runtime.calibration import probes as calibration
 from gpuforge.runtime.calibration.fingerprint import describe_machine, machine_fingerprint
 from gpuforge.runtime.calibration.probes import (
@@ -25,9 +26,10 @@ from gpuforge.runtime.calibration.probes import (
     measure_points,
     plan_probes,
 )
-from gpuforge.runtime.demand import Demand
+from gpuforge.runtime.demand import Demand, Wanted
 from gpuforge.runtime.execution import pipeline, summary
 from gpuforge.runtime.function.reading import CHAIN, LOOP
+from gpuforge.runtime.libraries import Library
 from gpuforge.runtime.placement.policy import NUMPY, Candidate, Kind, Policy
 from gpuforge.runtime.placement.priors import CONSTANT, Priors, classify
 from gpuforge.runtime.session import current_session
@@ -338,6 +340,29 @@ def test_calls_in_blocks_count_where_a_gpu_may_beat_them(
         assert places(placed)["blocks:cpu"] >= 20
     assert len(wanted) == (20 if may_have else 0)
     assert all(call.expected < call.seconds == 1.0 for call in wanted)
+
+
+@pytest.mark.parametrize(
+    ("devices", "version", "expected"),
+    [
+        ([], "2.13.0", True),
+        ([], "2.13.0+cpu", False),
+        (["torch:cpu"], "2.13.0", False),
+        (["torch:cuda:0", "torch:cpu"], "2.13.0+cpu", True),
+    ],
+)
+def test_a_build_for_processors_promises_no_gpu(
+    devices: list[str], version: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demand, "may_have_gpu", lambda: True)
+    with gf.session(history=False) as held:
+        held.libraries["torch"] = library = Library("torch", version=version)
+        if devices:
+            held.kept.keep(f"devices:torch@{version}", devices, later=True)
+        assert held.demand._may_use_gpu(library) is expected
+        wanted = Wanted(0.1, 1000, 0.05, frozenset(["exp"]), 1 << 24, 1 << 26, in_blocks=True)
+        held.demand.want(wanted)
+        assert bool(library.wanted_seconds or library.price_seconds) is expected
 
 
 def test_in_the_red_only_what_is_known_to_be_faster_is_tried() -> None:

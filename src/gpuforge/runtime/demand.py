@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Collection, Mapping
 from functools import cached_property
+from importlib.util import find_spec
 from types import MappingProxyType
 
 from gpuforge.dataclass import dataclass
@@ -26,8 +27,15 @@ ASSUMED_SECONDS = 1.0
 ASSUMED_ON_GPUS = 2.5
 """Assumed time to import and test a library that was never opened on this machine.
 
+On a GPU, at least what opening another library took, so that the order decides.
+
 Source: on an H200 beside 16 cores, the first call on a GPU took 4.7 s with PyTorch, the first of
 the process; then 1.7 s with CuPy and 1.0 s with JAX.
+"""
+_WITH_GPUS = {"jax": "jax_plugins"}
+"""Packages without which a library has no GPU on Linux.
+
+Source: JAX documentation, "Installation": its GPU support is a plugin.
 """
 LOOP_TRIES, LOOP_SECONDS = 3.0, 0.8
 """NumPy in blocks is opened for a function with a loop once it might have saved so many times what
@@ -49,6 +57,7 @@ class Wanted:
     expected : expected time of one call on the fastest open backend
     operations, size, nbytes : names in the function's code; elements and bytes of its arrays
     recording : time to record one call, if it was found to matter
+    in_blocks : whether it ran in blocks
     """
 
     seconds: float
@@ -58,6 +67,7 @@ class Wanted:
     size: int
     nbytes: int
     recording: float = 0.0
+    in_blocks: bool = False
 
 
 class Demand:
@@ -65,6 +75,7 @@ class Demand:
 
     def __init__(self, libraries: Libraries, priors: Priors, account: Account, kept: Kept) -> None:
         self.libraries, self.priors, self.account, self.kept = libraries, priors, account, kept
+        self._gpus: dict[str, bool] = {}
 
     def want(
         self, call: Wanted,
@@ -76,8 +87,8 @@ class Demand:
         A library is opened once it might have saved `OPEN_AT` times its price plus what opening
         others has cost and not yet regained: one at a time, the most promising first, and at a call
         that may gain itself. Calls for which all its devices are among those `refused` do not
-        count. `known` maps libraries to the
-        share of such a call that other processes measured them to save; `isolate` asks for
+        count, and calls in blocks count for libraries with a GPU only. `known` maps libraries to
+        the share of such a call that other processes measured them to save; `isolate` asks for
         libraries in worker processes.
         """
         opened = sum(one.opened and not one.is_numpy for one in self.libraries.values())
@@ -88,6 +99,8 @@ class Demand:
             if self.libraries.is_no_choice(library):
                 continue
             if refused and self._none_left(library, refused):
+                continue
+            if call.in_blocks and not self._may_use_gpu(library):
                 continue
             share = known.get(library.name)
             saving = call.calls * self._saving(library, call)
@@ -120,8 +133,9 @@ class Demand:
     def _saving(self, library: Library, call: Wanted) -> float:
         """Return what a library may save of a call beyond the best open backend."""
         saving = self.priors.saving(
-            library.name, call.operations, call.size, call.nbytes, call.seconds, call.expected
-        )
+            library.name, call.operations, call.size, call.nbytes, call.seconds, call.expected,
+            on_gpu=self._may_use_gpu(library),
+        )  # fmt: skip
         return max(0.0, min(saving, call.expected - call.recording))
 
     def _saved(self, library: Library) -> float | None:
@@ -142,11 +156,28 @@ class Demand:
 
     def _none_left(self, library: Library, refused: Collection[str]) -> bool:
         """Return whether all devices that a library had when it was last opened are refused."""
-        version = self.libraries.version(library.name)
-        devices = self.kept.constant(f"devices:{library.label}@{version}")
-        if not isinstance(devices, list) or not all(isinstance(name, str) for name in devices):
-            return False
+        devices = self._devices(library)
         return bool(devices) and set(devices) <= set(refused)
+
+    def _devices(self, library: Library) -> list[str]:
+        """Return the devices that a library had when it was last opened; empty if it never was."""
+        version = self.libraries.version(library.name)
+        found = self.kept.constant(f"devices:{library.label}@{version}")
+        is_list = isinstance(found, list) and all(isinstance(name, str) for name in found)
+        return list(found) if is_list else []
+
+    def _may_use_gpu(self, library: Library) -> bool:
+        """Return whether a library had a GPU when last opened, or may have one if it never was."""
+        if library.is_numpy or not may_have_gpu():
+            return False
+        if library.name not in self._gpus:
+            devices = self._devices(library)
+            needed = _WITH_GPUS.get(library.name, "") if sys.platform == "linux" else ""
+            built = not needed or find_spec(needed) is not None
+            built = built and "+cpu" not in self.libraries.version(library.name)
+            on_gpus = any(":cpu" not in name for name in devices)
+            self._gpus[library.name] = on_gpus if devices else built
+        return self._gpus[library.name]
 
     def _opening_seconds(self, library: Library) -> float:
         if not library.is_numpy and (library.loaded or library.name in sys.modules):
@@ -154,8 +185,9 @@ class Demand:
         measured = self.kept.constant(f"opening:{library.label}")
         if isinstance(measured, float):
             return measured
-        if may_have_gpu() and not library.is_numpy:
-            return ASSUMED_ON_GPUS
+        if self._may_use_gpu(library):
+            known = [self.kept.constant(f"opening:{name}") for name in _ORDER_ON_GPUS]
+            return max([ASSUMED_ON_GPUS, *(one for one in known if isinstance(one, float))])
         return ASSUMED_OPENING_SECONDS.get(library.name, ASSUMED_SECONDS)
 
     def keep_savings(self, kinds: list[Kind]) -> None:

@@ -135,10 +135,11 @@ class Session:
         every = [] if self.forked else self.libraries.every()
         return next((backend for backend in every if backend.name == name), None)
 
-    def find(self, name: str, isolate: bool | None = None) -> Backend:
+    def find(self, name: str, isolate: bool | None = None, device: str = "") -> Backend:
         """Return the backend for a `name` (``torch``, ``torch:cuda``), opening it if needed.
 
-        `isolate` selects one in a worker process if True, one in this process if False.
+        `isolate` selects one in a worker process if True, one in this process if False; `device`,
+        one on such a device.
 
         Raises
         ------
@@ -166,10 +167,11 @@ class Session:
             )
         self.openings.open(library)
         for backend in library.devices:
-            if matches(backend.name, [name]) and self.libraries.usable(backend):
+            if matches(backend.name, [name]) and self.libraries.usable(backend, device):
                 return backend
         reasons = [f"{failure.name}: {failure.reason}" for failure in library.failures]
         have = ", ".join(backend.name for backend in library.devices) or "none"
+        reasons += [f"it has no such device as device={device!r} asks for"] if device else []
         raise BackendUnavailable(
             f"backend {name!r} cannot be used: {'; '.join(reasons) or f'open: {have}'}",
             hint="pin another backend, or pass fallback=True",

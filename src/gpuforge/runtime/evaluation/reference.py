@@ -11,8 +11,9 @@ Array = np.ndarray[Any, Any]
 
 TOLERANCE = {"float16": 2e-3, "float32": 2e-5, "float64": 1e-11, "longdouble": 1e-11}
 """Relative to the larger of the two values, but at least to a share of the result's largest value:
-a thousandth, a twentieth where two terms may cancel, or all of it where many may. About 100
-roundings of the values themselves, and 8 of the largest where two terms cancel."""
+a thousandth, a twentieth where two terms may cancel, or all of it where many may. For float32,
+these are some 170 roundings of the values themselves, and 8 of the largest where two terms cancel.
+"""
 _SAMPLED = 1 << 19
 """Larger results are compared by a sample: comparing all elements would take 10 ms, longer than
 several calls."""

@@ -140,7 +140,8 @@ def find_pinned(call: Call) -> Backend | None:
         If it is missing and no fallback was requested.
     """
     try:
-        return call.session.find(call.pin, call.function.options.isolate)
+        options = call.function.options
+        return call.session.find(call.pin, options.isolate, options.device)
     except BackendUnavailable as missing:
         if not (call.function.options.fallback or call.session.settings.fallback):
             raise

@@ -517,8 +517,9 @@ def learn(
         known = [found.seconds for one in rivals if (found := call.estimates.get(one.name))]
         base = seconds if name == NUMPY else _numpy_seconds(call) or seconds
         library = session.want(
-            _wanted(call, base, min([seconds, *known])), refused, _known_savings(call), isolate
-        )
+            _wanted(call, name, base, min([seconds, *known])), refused, _known_savings(call),
+            isolate,
+        )  # fmt: skip
         if library is not None:
             _open_or_probe(call, library)
     session.flush()
@@ -575,10 +576,10 @@ def _can_be_replayed(recorded: Recorded) -> bool:
     return bool(recorded.noted and recorded.noted.is_plain and recorded.recorder.evaluations)
 
 
-def _wanted(call: Call, seconds: float, expected: float) -> Wanted:
+def _wanted(call: Call, name: str, seconds: float, expected: float) -> Wanted:
     return Wanted(
-        seconds, 1 + call.held, expected, call.function.operations,
-        call.signature.size, call.signature.nbytes, call.record.kind.recording_seconds,
+        seconds, 1 + call.held, expected, call.function.operations, call.signature.size,
+        call.signature.nbytes, call.record.kind.recording_seconds, name != NUMPY,
     )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ class Places:
         if len(self._lanes) == 1:
             return self._lanes
         if options.backend:
-            return self._pinned(session.find(options.backend).name)
+            return self._pinned(session.find(options.backend, device=options.device).name)
         if options.device:
             names = tuple(one for one in self._lanes if is_on(_full(one), options.device))
             return names or self._lanes[:1]

@@ -42,6 +42,8 @@ LOADING_SECONDS = 5e-3
 """Time to load a program that an earlier process compiled and stored."""
 BUY_AT = 1.2
 """A try is made once the accumulated saving, this call's included, is this many times its price."""
+KNOWN_SHARE = 0.8
+"""A backend that took at most this share of the best one's time is known to be faster."""
 UNSEEN_FACTOR = 10.0
 """An unmeasured rival is tried once a signature's calls took this many times the price."""
 
@@ -237,7 +239,7 @@ class Policy:
     ----------
     allowance_seconds : limit for the cost of one more try
     learn : whether other backends are tried at all
-    invest : whether those that other processes measured to be faster are tried at any price
+    invest : whether those that were measured to be clearly faster are tried at any price
     known_only : whether only those are tried
     """
 
@@ -383,8 +385,11 @@ def is_bought(kind: Kind, backend: str, estimate: Estimate | None, against: floa
 
 
 def _is_known(candidate: Candidate, estimate: Estimate | None, against: float) -> bool:
-    """Return whether a call was measured to take less time on a backend that need not compile."""
-    fast = bool(estimate and estimate.samples and estimate.seconds < against)
+    """Return whether a call was measured to be clearly faster on a backend that need not compile.
+
+    Earlier runs did so, for a backend whose results were not compared in this one.
+    """
+    fast = bool(estimate and estimate.samples and estimate.seconds < KNOWN_SHARE * against)
     return fast and not candidate.compiles
 
 

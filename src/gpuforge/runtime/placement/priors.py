@@ -104,8 +104,9 @@ _GPU_START, _GPU_PER_BYTE = 120e-6, {"torch": 0.2e-9, "cupy": 0.25e-9}
 _GPU_PER_OTHER_BYTE = 0.4e-9
 _GPU_SHARE = {"linalg": 0.4, "matmul": 0.15, "sort": 0.1, "gather": 0.1}
 _GPU_OTHER_SHARE, _GPU_SPREAD = 0.04, 1.2
-"""Seconds per call, per byte of its arguments (moved there, and results moved back), and share of
-NumPy's time, on a GPU with memory of its own. GPUs differ widely, hence the spread.
+"""What a call on a GPU with memory of its own is expected to take, in seconds: a start, a time per
+byte of the arguments, which includes moving results back, and a share of NumPy's time, added up.
+GPUs differ widely, hence the spread.
 
 Source: eleven functions of 16 million elements or 3000 x 3000 matrices on an H200 beside 16 cores,
 pinned: the arguments took 0.06 to 0.13 ns per byte with PyTorch, 0.1 to 0.2 with CuPy, 0.2 to 0.5
@@ -158,7 +159,7 @@ class Priors:
                     name, library, size, bytes_each * size, numpy_seconds, loops=loops
                 )
             elif device and not device.startswith("cpu"):
-                usual = _gpu_estimate(name, library, bytes_each * size, numpy_seconds)
+                usual = _gpu_estimate(name, library, bytes_each * size, numpy_seconds, loops=loops)
             if measured is None:
                 return usual
             text = "calibrated for this class of operations"
@@ -171,11 +172,12 @@ class Priors:
 
     def saving(
         self, library: str, operations: Iterable[str], size: int, nbytes: int, seconds: float,
-        expected: float,
+        expected: float, *, on_gpu: bool = False,
     ) -> float:  # fmt: skip
         """Return the seconds that a library might save of a call that took NumPy `seconds`.
 
-        `expected` is the time of the fastest open backend, which the library has to beat.
+        `expected` is the time of the fastest open backend, which the library has to beat; `on_gpu`
+        says that it may use a GPU.
         """
         if expected < UNPROMISING_SECONDS:
             return 0.0
@@ -189,11 +191,11 @@ class Priors:
         ]
         if ratios:
             return max(0.0, expected - OPTIMISM * min(ratios) * seconds)
-        if may_have_gpu():
-            return _gpu_estimate(name, library, nbytes, seconds).saving(expected)
+        loops = LOOP in operations
+        if on_gpu:
+            return _gpu_estimate(name, library, nbytes, seconds, loops=loops).saving(expected)
         if is_for_gpus(library):
             return 0.0
-        loops = LOOP in operations
         default = _default_estimate(name, library, size, nbytes, seconds, loops=loops)
         return default.saving(expected) if default else expected * UNKNOWN_SAVING
 
@@ -221,10 +223,13 @@ def _default_estimate(
     return Estimate(ratio * numpy_seconds + copying, DEFAULT_SPREAD, text)
 
 
-def _gpu_estimate(name: str, library: str, nbytes: float, numpy_seconds: float) -> Estimate:
+def _gpu_estimate(
+    name: str, library: str, nbytes: float, numpy_seconds: float, *, loops: bool
+) -> Estimate:
     """Return the estimate for a library on a GPU before anything is measured."""
     moved = _GPU_PER_BYTE.get(library, _GPU_PER_OTHER_BYTE) * nbytes
-    run = _GPU_SHARE.get(name, _GPU_OTHER_SHARE) * numpy_seconds
+    share = _GPU_SHARE.get(name, _GPU_OTHER_SHARE)
+    run = (max(share, _LOOP_SHARE) if loops else share) * numpy_seconds
     text = "not calibrated: typical for this class of operations on a GPU"
     return Estimate(_GPU_START + moved + run, _GPU_SPREAD, text)
 
