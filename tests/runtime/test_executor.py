@@ -695,7 +695,8 @@ class TestSeveralDevices:
         names = ["torch:cpu", "torch:cuda:0", "torch:cuda:1", "cupy:cuda:0"]
         backends = [SimpleNamespace(name=name) for name in names]
         session: Any = SimpleNamespace(
-            backends=lambda: backends, find=lambda name: SimpleNamespace(name=f"{name}:cuda:1")
+            backends=lambda: backends,
+            find=lambda name, device="": SimpleNamespace(name=f"{name}:cuda:1"),
         )
         dispatcher = dispatching.Dispatcher(Schedule())
         places = Places(dispatcher, quotas={"torch:cuda:0": Quota(share=0.8), "cuda:1": Quota()})
