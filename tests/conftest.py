@@ -29,6 +29,12 @@ REQUIRED = [name for name in os.environ.get("GPUFORGE_REQUIRE", "").split(",") i
 # New examples are looked for by pytest --hypothesis-profile=default.
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
+AT_START = frozenset(os.environ)
+LEFT_BY_DASK = frozenset(
+    ("MALLOC_TRIM_THRESHOLD_", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+)
+"""What Dask sets for its workers in the process that starts them, and leaves there: a backend that
+is opened later would find one thread."""
 CORPUS = Path(os.environ.get("GPUFORGE_CORPUS", Path(__file__).parents[2] / "shared" / "corpus"))
 
 
@@ -65,8 +71,8 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     for variable in [name for name in os.environ if name.startswith("GPUFORGE_")]:
         if variable != "GPUFORGE_CORPUS":
             monkeypatch.delenv(variable)
-    # Dask sets it for its workers in the process that starts them, and leaves it there.
-    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
+    for variable in LEFT_BY_DASK - AT_START:
+        os.environ.pop(variable, None)
     monkeypatch.setattr(prelude, "over", True)  # tests look at calls that are placed
     session = sys.modules.get("gpuforge.runtime.session")
     if session is not None:  # the default session of an earlier test knows another home
