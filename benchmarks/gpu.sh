@@ -10,9 +10,11 @@ mkdir -p "$out"
 shift
 wanted=" $* "
 failed=0
+known=" npbench "
 step() { # step NAME COMMAND...: run it, keep its output, go on when it fails
     local name=$1
     shift
+    known+="$name "
     [[ $wanted == "  " || $wanted == *" $name "* ]] || return
     echo "== $name"
     "$@" 2>&1 | tee "$out/$name.txt" || { failed=1; echo "== $name failed"; }
@@ -21,8 +23,11 @@ export PYTHONUNBUFFERED=1 PYTHONPATH=$PWD/src${PYTHONPATH:+:$PYTHONPATH} GPUFORG
 # Tests have a home of their own each; what was compiled for one serves the next.
 export CUPY_CACHE_DIR=${CUPY_CACHE_DIR:-$GPUFORGE_CACHE_FOLDER/cupy} GPUFORGE_TEST_DEVICE=cuda
 export CUDA_CACHE_PATH=${CUDA_CACHE_PATH:-$GPUFORGE_CACHE_FOLDER/cuda}
+export PYTORCH_KERNEL_CACHE_PATH=${PYTORCH_KERNEL_CACHE_PATH:-$GPUFORGE_CACHE_FOLDER/torch}
+mkdir -p "$PYTORCH_KERNEL_CACHE_PATH" # PyTorch warns if it is not there, and a warning fails a test
+# pytest-benchmark warns beside pytest-xdist, which ends the run.
 parallel=()
-"$python" -c "import xdist" 2>/dev/null && parallel=(-n "$(nproc)" --dist worksteal)
+"$python" -c "import xdist" 2>/dev/null && parallel=(-n "$(nproc)" --dist worksteal -p no:benchmark)
 step devices "$python" -m gpuforge detect --why
 step backends "$python" -m gpuforge calibrate --list
 step tests "$python" -m pytest -m gpu -q -rP tests
@@ -52,4 +57,7 @@ else
     echo "== npbench left out: NPBENCH names no clone of NPBench"
 fi
 rm -rf "$GPUFORGE_CACHE_FOLDER"
+for name in $wanted; do
+    [[ $known == *" $name "* ]] || { failed=2; echo "no step is named '$name'; there are:$known"; }
+done
 exit $failed

@@ -299,7 +299,7 @@ def test_a_loop_takes_longer_than_its_arguments_tell() -> None:
     few = {"size": 50_000, "nbytes": 400_000, "seconds": 0.03, "expected": 0.03}
     plain = priors.saving("jax", LOOPING - {LOOP}, **few)
     looping = priors.saving("jax", LOOPING, **few)
-    assert plain > 0.8 * 0.03
+    assert 0.85 * 0.03 < plain < 0.9 * 0.03  # a tenth of NumPy's time is left
     assert 0.4 * 0.03 < looping < 0.8 * 0.03
     expected = priors.of(LOOPING)("jax:cpu", 50_000, 0.03)
     assert expected is not None

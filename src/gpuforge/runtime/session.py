@@ -171,7 +171,7 @@ class Session:
                 return backend
         reasons = [f"{failure.name}: {failure.reason}" for failure in library.failures]
         have = ", ".join(backend.name for backend in library.devices) or "none"
-        reasons += [f"it has no such device as device={device!r} asks for"] if device else []
+        reasons += [f"it has no device {device!r}, only {have}"] if device else []
         raise BackendUnavailable(
             f"backend {name!r} cannot be used: {'; '.join(reasons) or f'open: {have}'}",
             hint="pin another backend, or pass fallback=True",

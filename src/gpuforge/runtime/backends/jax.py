@@ -52,6 +52,7 @@ _MEMORY_VARIABLES = (
     "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION",
     "XLA_PYTHON_CLIENT_ALLOCATOR",
 )  # fmt: skip
+"""By which a user chooses how JAX takes a GPU's memory; the first is set if none is."""
 _CALLED = re.compile('custom_call_target="([^"]*)"')
 _AS_WRITTEN = {"xla_disable_hlo_passes": "algsimp"}
 

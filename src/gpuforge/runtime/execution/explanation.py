@@ -130,7 +130,10 @@ def _notes(call: Call, decision: Decision) -> list[str]:
     elif kind.busy_seconds > 0:
         notes += _prices(call)
     if session.in_the_red:
-        notes.append("no other backend is tried: so far, placement has cost more than it gained")
+        notes.append(
+            "no other backend is tried unless it is known to be faster: so far, placement has cost"
+            " more than it gained"
+        )
     if call.relaxed:
         notes.append(
             "numerics are relaxed: warnings may be missing, and precision depends on the backend"

@@ -239,7 +239,7 @@ class Policy:
     ----------
     allowance_seconds : limit for the cost of one more try
     learn : whether other backends are tried at all
-    invest : whether those that were measured to be clearly faster are tried at any price
+    invest : whether those that were measured to be clearly faster may cost more than the allowance
     known_only : whether only those are tried
     """
 
