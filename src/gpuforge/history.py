@@ -182,25 +182,27 @@ class History:
         rows = self._rows(
             "SELECT value FROM constant WHERE machine = ? AND name = ?", (self.machine, name)
         )
-        try:
-            return json.loads(rows[0][0]) if rows else None
-        except (ValueError, TypeError, RecursionError) as error:
-            self._say(f"constant {name!r} is unreadable: {error}")
-            return None
+        return self.parsed(name, rows[0][0]) if rows else None
 
     def constants(self, start: str) -> dict[str, Any]:
         """Return the constants of this machine whose names begin with `start`."""
-        rows = self._rows(
-            "SELECT name, value FROM constant WHERE machine = ? AND substr(name, 1, ?) = ?",
-            (self.machine, len(start), start),
-        )
-        found: dict[str, Any] = {}
-        for name, value in rows:
-            try:
-                found[name] = json.loads(value)
-            except (ValueError, TypeError, RecursionError) as error:
-                self._say(f"constant {name!r} is unreadable: {error}")
-        return found
+        texts = self.constant_texts(start).items()
+        return {
+            name: value for name, text in texts if (value := self.parsed(name, text)) is not None
+        }
+
+    def constant_texts(self, start: str) -> dict[str, str]:
+        """Return the constants as they are stored, for `parsed`."""
+        query = "SELECT name, value FROM constant WHERE machine = ? AND substr(name, 1, ?) = ?"
+        return dict(self._rows(query, (self.machine, len(start), start)))
+
+    def parsed(self, name: str, text: str) -> Any:
+        """Return the value of a stored constant, or None if it is unreadable."""
+        try:
+            return json.loads(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            self._say(f"constant {name!r} is unreadable: {error}")
+            return None
 
     def keep_constant(self, name: str, value: Any) -> None:
         """Keep a measured constant, replacing the old one."""

@@ -15,15 +15,16 @@ class Kept:
 
     def __init__(self, history: History) -> None:
         self.history = history
+        self._known: dict[str, Any] = {}
         self._unwritten: dict[str, Any] = {}
 
     @cached_property
-    def _constants(self) -> dict[str, Any]:
-        return self.history.constants("")
+    def _texts(self) -> dict[str, str]:
+        return self.history.constant_texts("")
 
     @cached_property
     def _names(self) -> list[str]:
-        return sorted(self._constants)
+        return sorted(self._texts)
 
     @cached_property
     def measured(self) -> frozenset[str]:
@@ -32,13 +33,15 @@ class Kept:
 
     def constant(self, name: str) -> Any:
         """Return the constant with this name, or None."""
-        return self._constants.get(name)
+        if name not in self._known and name in self._texts:
+            self._known[name] = self.history.parsed(name, self._texts[name])
+        return self._known.get(name)
 
     def constants(self, start: str) -> dict[str, Any]:
         """Return the constants whose names begin with `start`."""
         place = bisect_left(self._names, start)
         names = takewhile(lambda name: name.startswith(start), islice(self._names, place, None))
-        return {name: self._constants[name] for name in names}
+        return {name: self.constant(name) for name in names}
 
     def has(self, start: str) -> bool:
         """Return whether any constant's name begins with `start`."""
@@ -50,9 +53,9 @@ class Kept:
 
         `later` defers the write to the session's next one: a write takes 10 to 50 ms.
         """
-        if name not in self._constants:
+        if name not in self._known and name not in self._texts:
             insort(self._names, name)
-        self._constants[name] = self._unwritten[name] = value
+        self._known[name] = self._unwritten[name] = value
         if not later:
             self.write()
 
