@@ -6,7 +6,8 @@ Programs: *tiny* (many calls on 16 elements), *numpy best* (work in which NumPy 
 CPU), *left out* (arrays and calls that no other library can take: objects, text, dates, records,
 masked arrays, floating-point errors that raise, writes outside the arguments), *once* (one call
 each of many functions), *short* (a process of about 0.2 s, Python and NumPy included, whose calls
-would gain if there were more of them).
+would gain if there were more of them), *numbered* (solvers that are given the number of the step, a
+new one in each call).
 
 Each runs in a fresh process on plain NumPy and, the functions offloaded, three times with one cache
 folder: first, second and third run. Plain and placed processes take turns. Counted is the whole
@@ -163,8 +164,39 @@ def short(offload: Offload) -> None:
         wave(x)
 
 
+def numbered(offload: Offload) -> None:
+    """Call functions that are given the number of the step, as solvers give it, some 2 s of it."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    field, line, point = rng.random((2, 250, 250)), rng.random(20_000), rng.random(8)
+
+    @offload
+    def diffusion(step: int, u: Any) -> Any:
+        spread = -4 * u
+        for axis in (1, 2):
+            spread += np.roll(u, 1, axis=axis)
+            spread += np.roll(u, -1, axis=axis)
+        return u + 0.1 * spread
+
+    @offload
+    def damped(x: Any, step: int) -> Any:
+        return x * (1 - 1e-5 * (step % 7))
+
+    @offload
+    def nearest(x: Any, *, step: int) -> Any:
+        return x[(step % 3) :].min()
+
+    for step in range(1_500):
+        field = diffusion(step, field)
+        for part in range(4):
+            line = damped(line, 4 * step + part)
+            for _ in range(4):
+                nearest(point, step=step)
+
+
 PROGRAMS = {"tiny": tiny, "numpy best": numpy_best, "left out": left_out, "once": once,
-            "short": short}  # fmt: skip
+            "short": short, "numbered": numbered}  # fmt: skip
 
 
 def serve(task: dict[str, Any]) -> None:

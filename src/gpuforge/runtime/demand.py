@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from gpuforge.dataclass import dataclass
 from gpuforge.digest import digest
+from gpuforge.runtime.backends import compiles
 from gpuforge.runtime.function.reading import LOOP
 from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.libraries import Libraries, Library
@@ -58,6 +59,7 @@ class Wanted:
     operations, size, nbytes : names in the function's code; elements and bytes of its arrays
     recording : time to record one call, if it was found to matter
     in_blocks : whether it ran in blocks
+    varies : whether each call has another graph, which a library would have to compile
     """
 
     seconds: float
@@ -68,6 +70,7 @@ class Wanted:
     nbytes: int
     recording: float = 0.0
     in_blocks: bool = False
+    varies: bool = False
 
 
 class Demand:
@@ -101,6 +104,8 @@ class Demand:
             if refused and self._none_left(library, refused):
                 continue
             if call.in_blocks and not self._may_use_gpu(library):
+                continue
+            if call.varies and compiles(library.name):
                 continue
             share = known.get(library.name)
             saving = call.calls * self._saving(library, call)

@@ -21,7 +21,7 @@ import numpy as np
 
 from gpuforge.errors import InvalidSettings, UnknownName
 from gpuforge.runtime.context import current
-from gpuforge.runtime.function.key import hot_key
+from gpuforge.runtime.function.key import Place, hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import MapOptions, Options
 from gpuforge.runtime.prelude import prelude
@@ -53,18 +53,19 @@ class Offloaded(Generic[P, R]):
         self._options = options
         self._early: Early | None = None
         self._short: ShortCalls | None = None
-        self._hot: tuple[Session | None, dict[Any, CachedDecision]] = (None, {})
+        self._hot: tuple[Session | None, dict[Any, CachedDecision], frozenset[Place]]
+        self._hot = (None, {}, frozenset())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         short = self._short
         skip = short.skip(args, kwargs) if short is not None else False
         if skip:
             return self._function(*args, **kwargs) if kwargs else self._function(*args)  # type: ignore[call-arg]
-        context, table = self._hot
+        context, table, changing = self._hot
         if not table:
             return self._considered(args, kwargs)  # type: ignore[no-any-return]
         if kwargs or len(args) != 1 or type(args[0]) is not _ndarray:
-            hot = hot_key(args, kwargs)
+            hot = hot_key(args, kwargs, changing)
         else:
             array = args[0]
             hot = array.dtype, array.shape, array.strides

@@ -15,6 +15,7 @@ from gpuforge import __version__, published
 from gpuforge.dataclass import dataclass, field
 from gpuforge.digest import digest
 from gpuforge.runtime.function.naming import name_of
+from gpuforge.runtime.function.numbers import Numbers
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.reading import read_operations
 from gpuforge.runtime.kept import Kept
@@ -25,6 +26,7 @@ from gpuforge.trace import Choice
 
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.compilation import Compilation
+    from gpuforge.runtime.evaluation.engine import Outcome
     from gpuforge.runtime.evaluation.replay import Replay
     from gpuforge.runtime.function.dependence import Dependence
     from gpuforge.runtime.libraries import Library
@@ -37,6 +39,9 @@ SWEEP_FUNCTIONS = 64
 the number left has doubled."""
 MAX_REPLAYS = 64
 """Replays that are kept for one kind of call; calls of other signatures are recorded."""
+MAX_NEW_GRAPHS = 6
+"""After this many recorded calls of a signature in a row, each with a new graph, no library that
+compiles gets such calls."""
 MAX_KINDS = 256
 """Kinds of call beyond this number stay on NumPy: an argument probably changes with every call."""
 
@@ -174,6 +179,8 @@ class KindRecord:
     compiling : (signature digest, backend) to its compilation in the background
     compiled : (signature digest, backend) to number of graphs compiled
     replays : (signature digest, backend) to what makes such a call without the user's Python
+    new_graphs : signature digest to number of recorded calls in a row with a graph not met before
+    missed : (signature digest, backend) to number of calls in a row that its replay did not fit
     probing : library to load if recording the next call shows that it may gain
     probed : whether such a recording was made
     """
@@ -193,8 +200,20 @@ class KindRecord:
     compiling: dict[tuple[str, str], Compilation] = field(default_factory=dict)
     compiled: dict[tuple[str, str], int] = field(default_factory=dict)
     replays: dict[tuple[str, str], Replay] = field(default_factory=dict)
+    new_graphs: dict[str, int] = field(default_factory=dict)
+    missed: dict[tuple[str, str], int] = field(default_factory=dict)
     probing: Library | None = None
     probed: bool = False
+
+    def note_graphs(self, key: str, outcome: Outcome) -> None:
+        """Note whether a recorded call had a graph that was not met before."""
+        if outcome.programs:
+            new = self.new_graphs.get(key, 0)
+            self.new_graphs[key] = new + 1 if outcome.new_programs else 0
+
+    def varies(self, key: str) -> bool:
+        """Return whether each call of a signature has another graph: a number in it changes."""
+        return self.new_graphs.get(key, 0) >= MAX_NEW_GRAPHS
 
     def signature(self, exact: Hashable, size: int) -> str:
         """Return the digest of an exact signature whose arrays hold `size` elements."""
@@ -212,6 +231,7 @@ class FunctionRecord:
     ----------
     mapped : totals of mapping it over items
     batching : how its items are batched; None where it was never mapped
+    numbers : the whole numbers it was called with
     """
 
     def __init__(
@@ -228,6 +248,7 @@ class FunctionRecord:
         self.held: dict[Any, CachedDecision] = {}
         self.mapped = Mapped()
         self.batching: Any = None
+        self.numbers = Numbers()
         self._ended: deque[CachedDecision] = deque(maxlen=KEPT_ENDED)
         self._counting = Lock()
         self.stays = "" if options.pure else "pure=False: it is called directly"
@@ -253,6 +274,11 @@ class FunctionRecord:
     def stays_key(self) -> str:
         """The history's key for the reason why the function stays on NumPy."""
         return f"stays:{__version__}:{self.digest}"
+
+    @property
+    def numbers_key(self) -> str:
+        """The history's key for the arguments whose whole numbers keep changing."""
+        return f"changing:{__version__}:{self.digest}"
 
     def count_held(self) -> None:
         """Count the calls made under cached decisions, at the mean time of the timed ones."""
@@ -355,6 +381,8 @@ class Functions(dict[int, FunctionRecord]):
             made = self[id(owner)] = FunctionRecord(function, options, ref(owner))
             if self._kept.has("stays:"):
                 made.stays = made.stays or str(self._kept.constant(made.stays_key) or "")
+            if self._kept.has("changing:"):
+                made.numbers.recall(str(self._kept.constant(made.numbers_key) or ""))
             calls, seconds = prelude.taken(owner)
             if calls:
                 made.add(NUMPY, calls, seconds / calls)

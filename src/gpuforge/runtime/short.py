@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuforge.runtime.context import cluster, current
-from gpuforge.runtime.function.key import STATIC
+from gpuforge.runtime.function.key import ANY, STATIC
 
 _ndarray = np.ndarray
 SHORT_SECONDS = 20e-6
@@ -96,6 +96,9 @@ def _skip_function(ticks: Iterator[int], args: tuple[Any, ...], kwargs: dict[str
         elif kind in STATIC:
             tests.append((_KIND, "{0} == {1}"))
             constants += [kind, value]
+        elif value is ANY:
+            tests.append((_KIND,))
+            constants.append(int)
         else:
             tests.append((_KIND,))
             constants.append(kind)

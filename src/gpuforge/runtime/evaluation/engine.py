@@ -122,6 +122,7 @@ class Outcome:
     lost : how the device failed for good; empty if it did not
     died : whether the worker process that evaluated it died
     programs : graphs evaluated on the backend
+    new_programs : how many of them were not met before
     left_out : graphs of a try that the backend did not get because it had already lost
     compared : whether all results were compared with NumPy's and agreed
     compilation : the compilation started in the background for later calls
@@ -140,6 +141,7 @@ class Outcome:
     lost: str = ""
     died: bool = False
     programs: int = 0
+    new_programs: int = 0
     left_out: int = 0
     compared: bool = False
     compilation: Compilation | None = None
@@ -265,6 +267,7 @@ class BackendEngine:
             self.outcome.settled = settled
             return self._by_numpy(graph, tape, modes, settled)
         self.outcome.programs += 1
+        self.outcome.new_programs += program.seen == 1
         self.latest = program
         return self._compare_with_numpy(graph, tape, modes, values) if self.comparing else values
 

@@ -153,7 +153,10 @@ class Replay:
     links : the graphs, in order
     wanted : places of the values that the result is built from
     statics : arguments that must be the same as in the recorded call, by place
+    saves_seconds : what a call takes longer that is recorded
     """
+
+    saves_seconds = 0.0
 
     def __init__(
         self, engine: BackendEngine, links: list[Link], wanted: list[int], form: Form,
@@ -188,7 +191,7 @@ def replay_of(
         return None
     if not dependence.holds():
         return None
-    statics = _statics((*args, *kwargs.values()))
+    statics = _statics((*range(len(args)), *kwargs), (*args, *kwargs.values()), dependence.unused)
     if statics is None:
         return None
     arrays = [place for place, value in enumerate((*args, *kwargs.values()))
@@ -240,18 +243,24 @@ def _dropping(links: list[Link], first: list[int], wanted: list[int]) -> list[Li
     return made[::-1]
 
 
-def _statics(values: tuple[Any, ...]) -> tuple[tuple[int, Any], ...] | None:
-    """Return the floats among the arguments by index; None if the call cannot be replayed.
+def _statics(
+    names: tuple[int | str, ...], values: tuple[Any, ...], unused: frozenset[int | str]
+) -> tuple[tuple[int, Any], ...] | None:
+    """Return the numbers among the arguments by index; None if the call cannot be replayed.
 
-    Integers, text and None are part of the key of the cached decision.
+    Other arguments are part of the key of the cached decision, as are integers that do not change.
     """
-    found = []
-    for place, value in enumerate(values):
+    found: list[tuple[int, Any]] = []
+    for place, (name, value) in enumerate(zip(names, values, strict=True)):
         kind = type(value)
-        if kind is float:
+        if name in unused:
+            continue
+        if kind is int:
+            found.append((place, value))
+        elif kind is float:
             if not value or value != value:  # zeros have a sign, NaN equals nothing
                 return None
             found.append((place, value))
-        elif kind not in (np.ndarray, int, bool, str, type(None)):
+        elif kind not in (np.ndarray, bool, str, type(None)):
             return None
     return tuple(found)

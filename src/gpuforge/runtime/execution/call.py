@@ -72,6 +72,8 @@ def open_call(
     held: int = 0,
 ) -> Call:
     """Return the call with its records, creating them or reading them from the history."""
+    if function.numbers.changing:
+        signature = signature.general(args, kwargs, function.numbers.changing)
     with session.lock:
         record = function.kinds.get(signature.kind)
         if record is None:

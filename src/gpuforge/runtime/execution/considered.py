@@ -10,7 +10,7 @@ from gpuforge.runtime.context import current
 from gpuforge.runtime.execution import pipeline
 from gpuforge.runtime.execution.call import Call, open_call
 from gpuforge.runtime.execution.observed import call_span
-from gpuforge.runtime.function.key import hot_key
+from gpuforge.runtime.function.key import generalize, hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.signature import INSIDE, AsWritten, sign
@@ -29,7 +29,8 @@ class Offloaded(Protocol):
 
     Attributes
     ----------
-    _hot : the session that `offload` last saw, and the choices cached there
+    _hot : the session that `offload` last saw, the choices cached there, and the arguments whose
+        numbers keep changing
     _short : the short calls that bypass their choice
     """
 
@@ -74,7 +75,11 @@ def _consider(
         with call_span(function, trace.HOST, given, backend="numpy", reason=reason):
             return written(*args, **kwargs)
     with call_span(function, trace.OVERHEAD, given) as span:
-        hot = hot_key(args, kwargs)
+        if session.plan is None and function.numbers.note(args, kwargs):
+            function.drop_decisions()
+            session.kept.keep(function.numbers_key, function.numbers.text(), later=True)
+        changing = function.numbers.changing
+        hot = hot_key(args, kwargs, changing)
         held_before = function.held.pop(hot, None)
         call = open_call(session, function, signature, args, kwargs)
         if held_before:
@@ -85,7 +90,7 @@ def _consider(
         if hot is not None and placed.hold:
             held = pipeline.hold(call, placed)
             if held.plain:
-                held.short = ShortCalls(args, kwargs)
+                held.short = ShortCalls(*generalize(args, kwargs, changing))
             _hold(offloaded, function, hot, held)
             if held.plain:
                 offloaded._short = held.short
@@ -104,9 +109,10 @@ def _call_whole(function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[st
 
 
 def _hold(offloaded: Offloaded, function: FunctionRecord, hot: Any, held: CachedDecision) -> None:
-    context, table = offloaded._hot
-    if context is not current.get() or table is not function.held:
-        offloaded._hot = (current.get(), function.held)
+    context, table, changing = offloaded._hot
+    now = function.numbers.changing
+    if context is not current.get() or table is not function.held or changing is not now:
+        offloaded._hot = (current.get(), function.held, now)
     if len(function.held) >= _KEPT_KEYS:
         function.drop_decisions()
     function.hold(hot, held)

@@ -56,6 +56,8 @@ SURPRISING = 1.5
 PROBING = "it is recorded on NumPy, to measure that before a library is loaded"
 GAINING = "calls that it may speed up"
 KEPT = "a recorded array outlived the call: the function stored it"
+MAX_MISSED = 3
+"""After this many calls in a row for which the replay did not fit, such calls are recorded."""
 TIRING_SETTLEMENTS = 8
 """A backend is refused for a kind of call after NumPy had to settle this many calls in a row."""
 
@@ -197,14 +199,19 @@ def _call_held(
         _learn_from_recording(call, Decision(held.backend), backend, recorded, outcome, seconds)
     else:
         held.timed.append(seconds)
+        call.record.note_graphs(call.key, outcome)
         _add_to_account(call, held, seconds)
     return recorded.result
 
 
 def _add_to_account(call: Call, held: CachedDecision, seconds: float) -> None:
-    """Add a call under a cached decision on another backend to the session's account."""
+    """Add a call under a cached decision on another backend to the session's account.
+
+    An import in the background slows calls down wherever they run: its price is not theirs.
+    """
     took = min(seconds, OUTLIER * held.seconds)
-    call.session.account.add(held.numpy_seconds or took, took, held.backend)
+    base = 0.0 if call.session.background.is_importing else held.numpy_seconds
+    call.session.account.add(base or took, took, held.backend)
 
 
 def _replayed(replay: Replay, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -227,14 +234,17 @@ def _recorded(call: Call, decision: Decision, backend: Backend) -> Placed:
     if again is not None:
         return again
     engine = engine_for(call, backend, comparing=bool(decision.trial))
-    recorded, seconds = _recorded_or_written(call, engine)
+    missed = call.record.missed.get((call.key, backend.name), 0)
+    noting = not decision.trial and missed < MAX_MISSED
+    recorded, seconds = _recorded_or_written(call, engine, noting=noting)
     if isinstance(recorded, Placed):
         return recorded
     given_back = release_memory(call.session, backend)
     outcome = engine.outcome
-    replay = None if decision.trial else _replay(call, engine, recorded)
+    replay = _replay(call, engine, recorded) if noting else None
     if replay is not None:
-        outcome.recording_seconds = max(0.0, seconds - outcome.backend_seconds)
+        replay.saves_seconds = max(0.0, seconds - outcome.backend_seconds)
+        outcome.recording_seconds = replay.saves_seconds
     _learn_from_recording(call, decision, backend, recorded, outcome, seconds)
     refused = call.record.kind.curve(backend.name).refused
     name = NUMPY if decision.trial or refused else backend.name
@@ -249,17 +259,33 @@ def _again(call: Call, decision: Decision, backend: Backend) -> Placed | None:
 
     A call with arrays on a device is recorded, to time how long moving them takes.
     """
-    replay = call.record.replays.get((call.key, backend.name))
+    key = (call.key, backend.name)
+    replay = call.record.replays.get(key)
     if replay is None or decision.trial or not backend.on_host:
         return None
     start = perf_counter()
     result = _replayed(replay, call.args, call.kwargs)
     seconds = perf_counter() - start
     if result is None:
+        _count_missed(call, backend.name, replay)
         return None
+    call.record.missed.pop(key, None)
     call.record.settled.clear()
     learn(call, backend.name, seconds, exploring=decision.exploring)
     return Placed(result, backend.name, seconds, calls_to_hold(call, decision, seconds), replay)
+
+
+def _count_missed(call: Call, name: str, replay: Replay) -> None:
+    """Count a call that could not be replayed, and after some in a row replay none like it.
+
+    A number or an alias differs in each call. The samples lack the time to record it.
+    """
+    record, key = call.record, (call.key, name)
+    missed = record.missed[key] = record.missed.get(key, 0) + 1
+    if missed == MAX_MISSED:
+        with call.session.lock:
+            record.replays.pop(key, None)
+            record.kind.curve(name).cell(call.key).lengthen(replay.saves_seconds, MAX_MISSED)
 
 
 def _replay(call: Call, engine: BackendEngine, recorded: Recorded) -> Replay | None:
@@ -277,19 +303,25 @@ def _replay(call: Call, engine: BackendEngine, recorded: Recorded) -> Replay | N
     return replay
 
 
-def _recorded_or_written(call: Call, engine: BackendEngine) -> tuple[Recorded | Placed, float]:
-    """Record a call, or make it as written if it cannot be recorded; return how long it took."""
+def _recorded_or_written(
+    call: Call, engine: BackendEngine, *, noting: bool = False
+) -> tuple[Recorded | Placed, float]:
+    """Record a call, or make it as written if it cannot be recorded; return how long it took.
+
+    `noting` says whether to keep what a replay needs.
+    """
     from gpuforge.runtime.evaluation.observed import part
     from gpuforge.runtime.evaluation.recording import StartAgain, record
     from gpuforge.runtime.evaluation.replay import Noted
 
     function, start = call.function, perf_counter()
+    kept = Noted if noting and function.dependence else None
     made: Recorded | Placed
     try:
         with part("record", engine.backend):
             made = record(
                 function.function, call.args, call.kwargs, engine,
-                creates=function.options.convert, noting=Noted if function.dependence else None,
+                creates=function.options.convert, noting=kept,
             )  # fmt: skip
     except StartAgain as why:
         made = _restart_as_written(call, why, perf_counter() - start)
@@ -302,6 +334,7 @@ def _learn_from_recording(
 ) -> None:  # fmt: skip
     """Learn from a recorded call: fallbacks, arrays that outlived it, its time and outcome."""
     note_recording(call.record, recorded)
+    call.record.note_graphs(call.key, outcome)
     if recorded.kept:
         stay(call, recorded.recorder.trouble or KEPT)
     ran = bool(recorded.recorder.evaluated)
@@ -502,7 +535,8 @@ def learn(
             usual = kind.curve(name).cell(call.key)
             most = OUTLIER * usual.typical if usual.seconds else seconds
             took = min(seconds, most) + extra
-            session.account.add(_numpy_seconds(call) or seconds, took, name)
+            base = took if session.background.is_importing else _numpy_seconds(call)
+            session.account.add(base or seconds, took, name)
         observe(
             kind, call.key, size, name, seconds, rivals, calls=1 + call.held,
             first=first or session.background.is_importing, estimates=call.estimates,
@@ -554,7 +588,7 @@ def _probe_recording(call: Call, library: Library) -> Placed:
     call.record.probing, call.record.probed = None, True
     reference, pace = session.reference, _pace(call)
     engine = BackendEngine(reference, reference, session.programs, exact=call.exact, pace=pace)
-    recorded, seconds = _recorded_or_written(call, engine)
+    recorded, seconds = _recorded_or_written(call, engine, noting=True)
     if isinstance(recorded, Placed):
         return recorded
     if recorded.kept:
@@ -580,6 +614,7 @@ def _wanted(call: Call, name: str, seconds: float, expected: float) -> Wanted:
     return Wanted(
         seconds, 1 + call.held, expected, call.function.operations, call.signature.size,
         call.signature.nbytes, call.record.kind.recording_seconds, name != NUMPY,
+        call.record.varies(call.key),
     )  # fmt: skip
 
 

@@ -338,7 +338,7 @@ def _spread(call: Any, item: Any) -> Any:
 
 def _held(offloaded: Any, first: Any, number: int) -> Any:
     """Return NumPy's cached decision for that many calls over arrays like `first`, or None."""
-    context, table = offloaded._hot
+    context, table, _ = offloaded._hot
     held = table.get((first.dtype, first.shape, first.strides)) if type(first) is _ndarray else None
     if held is None or held.left <= number or current.get() is not context:
         return None

@@ -207,7 +207,7 @@ class Batching:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[CachedDecision | None, bool]:
         """Return NumPy's cached decision for such calls, and whether any choice is cached."""
-        found = self.record.held.get(hot_key(args, kwargs))
+        found = self.record.held.get(hot_key(args, kwargs, self.record.numbers.changing))
         if found is None or found.left < 1:
             return None, False
         plain = found.backend == NUMPY and found.limit is None

@@ -62,11 +62,13 @@ class Dependence:
     ----------
     reads : (namespace, cell or function, name, value)
     arrays : arrays among those values, with their content; None if arrays are not allowed
+    unused : arguments that the function does not use, by position and name
     """
 
     def __init__(self, *, arrays: bool = False) -> None:
         self.reads: list[Read] = []
         self.arrays: list[tuple[np.ndarray[Any, Any], bytes]] | None = [] if arrays else None
+        self.unused: frozenset[int | str] = frozenset()
 
     def holds(self) -> bool:
         """Return whether all names still have the same values, and arrays the same content."""
@@ -91,9 +93,22 @@ def dependence_of(function: Callable[..., Any], *, arrays: bool = False) -> Depe
     found = Dependence(arrays=arrays)
     try:
         _read_function(function, found, set())
+        found.unused = _unused(written(function.__code__))
     except Varies:
         return None
     return found
+
+
+def _unused(code: CodeType) -> frozenset[int | str]:
+    """Return the arguments that a function's code does not use."""
+    used: set[str] = {*code.co_cellvars}
+    for step in dis.get_instructions(code):
+        if "FAST" in step.opname:  # the argument of some is a pair of names
+            used.update([step.argval] if isinstance(step.argval, str) else step.argval)
+    positional = code.co_varnames[: code.co_argcount]
+    named = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
+    places = {place for place, name in enumerate(positional) if name not in used}
+    return frozenset(places) | {name for name in named if name not in used}
 
 
 def _read_function(function: Any, found: Dependence, seen: set[CodeType]) -> None:

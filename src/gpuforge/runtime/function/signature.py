@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.dataclass import dataclass
+from gpuforge.dataclass import dataclass, replace
+from gpuforge.runtime.function.key import ANY, generalize
 
 NUMERIC_KINDS = "biufc"
 _BY_VALUE = (int, bool, str, type(None))
@@ -37,6 +38,15 @@ class Signature:
     size: int
     nbytes: int
     text: str
+
+    def general(self, args: Sequence[Any], kwargs: Mapping[str, Any], changing: Any) -> Signature:
+        """Return the signature of all calls that differ only in numbers that keep changing."""
+        given, named = generalize(args, kwargs, changing)
+        exact = list(self.exact)
+        for place, value in enumerate((*given, *named.values()), len(self.kind)):
+            if value is ANY:
+                exact[place] = ANY
+        return replace(self, exact=tuple(exact))
 
 
 @dataclass(frozen=True)
