@@ -16,6 +16,7 @@ import pytest
 import gpuforge as gf
 from gpuforge.runtime import backends
 from gpuforge.runtime.backends.numpy import NumpyBackend
+from gpuforge.runtime.demand import Wanted
 from gpuforge.runtime.evaluation import opening
 from gpuforge.runtime.execution import summary
 from gpuforge.runtime.libraries import Library
@@ -120,6 +121,25 @@ class TestAccount:
         assert account.in_the_red and account.retreated
         account.add(10.0, 1.0)
         assert not account.in_the_red and account.retreated
+
+    def test_calls_within_calls_allow_no_more(self) -> None:
+        account = Account(elapsed=lambda: 2.0)
+        account.add(8.0, 8.0)  # the same two seconds in four functions, one within the other
+        assert account.share_of_time == 0.25
+        assert account.allowance() == pytest.approx(SHARE * 2.0 + FLOOR_SECONDS)
+
+    def test_calls_within_calls_want_a_library_once(self) -> None:
+        wanted = []
+        with gf.session(history=False) as held:
+            for elapsed in (8.0, 2.0):
+                held.account.numpy_seconds, held.account.elapsed = 8.0, lambda time=elapsed: time
+                call = Wanted(1e-3, 8, 1e-3, frozenset(["exp"]), X.size, X.nbytes)
+                for library in held.libraries.values():
+                    library.wanted_seconds = 0.0
+                held.demand.want(call)
+                wanted.append([one.wanted_seconds for one in held.libraries.values()])
+        assert any(wanted[0])
+        np.testing.assert_allclose(wanted[1], np.array(wanted[0]) / 4)
 
     def test_nothing_is_tried_in_the_red_and_that_is_said(self, torch: Any) -> None:
         with gf.session(history=False, explore_share=1) as held:

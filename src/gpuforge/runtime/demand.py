@@ -97,6 +97,7 @@ class Demand:
         opened = sum(one.opened and not one.is_numpy for one in self.libraries.values())
         owed = max(0.0, self.account.lost_seconds)
         worth: dict[str, float] = {}
+        calls = call.calls * self.account.share_of_time
         choices = self.libraries.choices(isolate)
         for library in choices:
             if self.libraries.is_no_choice(library):
@@ -108,9 +109,9 @@ class Demand:
             if call.varies and compiles(library.name):
                 continue
             share = known.get(library.name)
-            saving = call.calls * self._saving(library, call)
+            saving = calls * self._saving(library, call)
             if share is not None:
-                saving = call.calls * max(0.0, call.expected - (1 - share) * call.seconds)
+                saving = calls * max(0.0, call.expected - (1 - share) * call.seconds)
             elif any(known.values()) and not library.is_numpy:  # those known to gain come first
                 saving = 0.0
             library.wanted_seconds += saving / (1 + opened)

@@ -74,7 +74,8 @@ class Session:
         heap.keep(chosen.kept_memory)
         self.blas = contention.BlasLimit()
         self.peers = Peers()
-        self.account = Account()
+        began = perf_counter()
+        self.account = Account(elapsed=lambda: perf_counter() - began)
         same_bits = chosen.deterministic  # the number of BLAS threads changes the last bits
         self.background = Background(
             contextlib.nullcontext if same_bits else self.blas.leave_a_core

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from math import inf
 
 from gpuforge.dataclass import dataclass, field
 
@@ -23,6 +25,7 @@ class Account:
     opening_seconds : what loading libraries took; an investment that later calls pay back
     gained_seconds : what the calls on each backend saved, less the cost of exploring it
     retreated : whether losses ever made the session stop exploring
+    elapsed : returns the wall time of the session so far
     """
 
     numpy_seconds: float = 0.0
@@ -30,6 +33,7 @@ class Account:
     opening_seconds: float = 0.0
     gained_seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     retreated: bool = False
+    elapsed: Callable[[], float] = lambda: inf
 
     def add(self, numpy_seconds: float, placed_seconds: float, backend: str = "") -> None:
         """Add calls that took `placed_seconds` and would take NumPy `numpy_seconds`."""
@@ -48,7 +52,12 @@ class Account:
         gained = self.numpy_seconds - self.placed_seconds
         if gained > 0:
             gained *= REINVESTED
-        return share * self.numpy_seconds + FLOOR_SECONDS + gained
+        return share * self.share_of_time * self.numpy_seconds + FLOOR_SECONDS + gained
+
+    @property
+    def share_of_time(self) -> float:
+        """Wall time as a share of the time counted, in which a call within a call counts twice."""
+        return min(1.0, self.elapsed() / max(self.numpy_seconds, 1e-9))
 
     @property
     def in_the_red(self) -> bool:
