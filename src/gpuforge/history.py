@@ -434,7 +434,8 @@ def _prune(connection: sqlite3.Connection) -> None:
     # Constants of single functions and programs are pruned; those of the machine stay.
     connection.execute(
         "DELETE FROM constant WHERE updated < ? AND (name LIKE 'refused:%' OR name LIKE 'stays:%'"
-        " OR name LIKE 'saved:%' OR name LIKE 'start:%')",
+        " OR name LIKE 'saved:%' OR name LIKE 'start:%' OR name LIKE 'changing:%'"
+        " OR name LIKE 'recording:%')",
         old,
     )
     connection.execute(

@@ -49,6 +49,7 @@ def timed(null_device: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     parts = ("offload", "execution.pipeline", "evaluation.engine", "evaluation.opening", "session")
     for name in parts:
         monkeypatch.setattr(import_module(f"gpuforge.runtime.{name}"), "perf_counter", CLOCK)
+    monkeypatch.setattr(held.account, "elapsed", CLOCK)
     real = device.get
 
     def get(array: Any) -> Any:

@@ -128,11 +128,17 @@ class TestAccount:
         assert account.share_of_time == 0.25
         assert account.allowance() == pytest.approx(SHARE * 2.0 + FLOOR_SECONDS)
 
+    def test_what_another_backend_saves_is_no_call_within_a_call(self) -> None:
+        account = Account(elapsed=lambda: 20.0)
+        account.add(100.0, 10.0, "torch:cuda")
+        account.add(10.0, 10.0)
+        assert account.share_of_time == 1.0
+
     def test_calls_within_calls_want_a_library_once(self) -> None:
         wanted = []
         with gf.session(history=False) as held:
             for elapsed in (8.0, 2.0):
-                held.account.numpy_seconds, held.account.elapsed = 8.0, lambda time=elapsed: time
+                held.account.placed_seconds, held.account.elapsed = 8.0, lambda time=elapsed: time
                 call = Wanted(1e-3, 8, 1e-3, frozenset(["exp"]), X.size, X.nbytes)
                 for library in held.libraries.values():
                     library.wanted_seconds = 0.0

@@ -34,14 +34,15 @@ class Kept:
     def constant(self, name: str) -> Any:
         """Return the constant with this name, or None."""
         if name not in self._known and name in self._texts:
-            self._known[name] = self.history.parsed(name, self._texts[name])
+            self._known.setdefault(name, self.history.parsed(name, self._texts[name]))
         return self._known.get(name)
 
     def constants(self, start: str) -> dict[str, Any]:
         """Return the constants whose names begin with `start`."""
         place = bisect_left(self._names, start)
         names = takewhile(lambda name: name.startswith(start), islice(self._names, place, None))
-        return {name: self.constant(name) for name in names}
+        found = {name: self.constant(name) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
 
     def has(self, start: str) -> bool:
         """Return whether any constant's name begins with `start`."""

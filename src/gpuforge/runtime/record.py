@@ -180,7 +180,8 @@ class KindRecord:
     compiled : (signature digest, backend) to number of graphs compiled
     replays : (signature digest, backend) to what makes such a call without the user's Python
     new_graphs : signature digest to number of recorded calls in a row with a graph not met before
-    missed : (signature digest, backend) to number of calls in a row that its replay did not fit
+    missed : (signature digest, backend) to number of decisions in a row at which the numbers of a
+        call were others than those of its replay
     probing : library to load if recording the next call shows that it may gain
     probed : whether such a recording was made
     """
@@ -207,9 +208,15 @@ class KindRecord:
 
     def note_graphs(self, key: str, outcome: Outcome) -> None:
         """Note whether a recorded call had a graph that was not met before."""
-        if outcome.programs:
+        if outcome.programs or outcome.new_programs:
             new = self.new_graphs.get(key, 0)
             self.new_graphs[key] = new + 1 if outcome.new_programs else 0
+
+    def note_replayed(self, key: str, backend: str) -> None:
+        """Note that a call of a signature was replayed."""
+        if self.missed or self.new_graphs:
+            self.missed.pop((key, backend), None)
+            self.new_graphs.pop(key, None)
 
     def varies(self, key: str) -> bool:
         """Return whether each call of a signature has another graph: a number in it changes."""
@@ -358,10 +365,14 @@ class Functions(dict[int, FunctionRecord]):
         The history's constants, among them why functions stay on NumPy.
     lock
         The session's lock, held while a record is added.
+    tell_apart
+        Whether each whole number is a signature of its own, whatever earlier processes found.
     """
 
-    def __init__(self, kept: Kept, lock: AbstractContextManager[object]) -> None:
-        self._kept, self._lock = kept, lock
+    def __init__(
+        self, kept: Kept, lock: AbstractContextManager[object], *, tell_apart: bool = False
+    ) -> None:
+        self._kept, self._lock, self._tell_apart = kept, lock, tell_apart
         self._retired: dict[str, FunctionRecord] = {}
         self._sweep_at = SWEEP_FUNCTIONS
 
@@ -381,7 +392,7 @@ class Functions(dict[int, FunctionRecord]):
             made = self[id(owner)] = FunctionRecord(function, options, ref(owner))
             if self._kept.has("stays:"):
                 made.stays = made.stays or str(self._kept.constant(made.stays_key) or "")
-            if self._kept.has("changing:"):
+            if not self._tell_apart and self._kept.has("changing:"):
                 made.numbers.recall(str(self._kept.constant(made.numbers_key) or ""))
             calls, seconds = prelude.taken(owner)
             if calls:

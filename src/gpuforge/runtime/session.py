@@ -69,7 +69,7 @@ class Session:
         folder = settings_module.cache_folder(chosen) if chosen.history else None
         self.history = History(folder, machine_fingerprint())
         self.kept = Kept(self.history)
-        self.functions = Functions(self.kept, self.lock)
+        self.functions = Functions(self.kept, self.lock, tell_apart=chosen.deterministic)
         self.priors = Priors(self.history)
         heap.keep(chosen.kept_memory)
         self.blas = contention.BlasLimit()

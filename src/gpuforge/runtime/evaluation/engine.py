@@ -122,7 +122,7 @@ class Outcome:
     lost : how the device failed for good; empty if it did not
     died : whether the worker process that evaluated it died
     programs : graphs evaluated on the backend
-    new_programs : how many of them were not met before
+    new_programs : graphs that were not met before, also if NumPy evaluated them
     left_out : graphs of a try that the backend did not get because it had already lost
     compared : whether all results were compared with NumPy's and agreed
     compilation : the compilation started in the background for later calls
@@ -254,6 +254,7 @@ class BackendEngine:
         if not program.seen:
             program.see(tape)
         program.seen += 1
+        self.outcome.new_programs += program.seen == 1
         if self._unready(program, tape):
             return self._by_numpy(graph, tape, modes, self.outcome.settled)
         trouble: Exception | None = None
@@ -267,7 +268,6 @@ class BackendEngine:
             self.outcome.settled = settled
             return self._by_numpy(graph, tape, modes, settled)
         self.outcome.programs += 1
-        self.outcome.new_programs += program.seen == 1
         self.latest = program
         return self._compare_with_numpy(graph, tape, modes, values) if self.comparing else values
 

@@ -1,8 +1,9 @@
 """Replay a call: run its known graphs without running the user's Python.
 
 If a function depends on its arguments alone (`dependence`), and a recorded call of it read no
-values, the next call of the same signature runs the same graphs, one after the other. A call with
-anything unusual is recorded instead, which is safe because the body has not run yet.
+values, the next call of the same signature with the same numbers runs the same graphs, one after
+the other. A call with anything unusual is recorded instead, which is safe because the body has not
+run yet.
 """
 
 from __future__ import annotations
@@ -153,10 +154,7 @@ class Replay:
     links : the graphs, in order
     wanted : places of the values that the result is built from
     statics : arguments that must be the same as in the recorded call, by place
-    saves_seconds : what a call takes longer that is recorded
     """
-
-    saves_seconds = 0.0
 
     def __init__(
         self, engine: BackendEngine, links: list[Link], wanted: list[int], form: Form,
@@ -165,12 +163,16 @@ class Replay:
         self.engine, self.links, self.wanted, self.form = engine, links, wanted, form
         self.dependence, self.statics, self.modes = dependence, statics, modes
 
+    def fits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether the numbers among the arguments are those of the recorded call."""
+        values = (*args, *kwargs.values()) if kwargs else args
+        return all(values[place] == known for place, known in self.statics)
+
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result, or None if this call must be recorded."""
         values = (*args, *kwargs.values()) if kwargs else args
-        for place, known in self.statics:
-            if values[place] != known:
-                return None
+        if self.statics and not self.fits(args, kwargs):
+            return None
         if np.geterr() != self.modes or not self.dependence.holds():
             return None
         hosts = self.engine.rerun(self.links, list(values), self.wanted, self.modes)

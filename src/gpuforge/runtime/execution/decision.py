@@ -113,7 +113,8 @@ def refusal(call: Call, name: str) -> str:
         return ""
     stays = call.function.stays or call.record.stays
     known = stays or too_large(call, name) or call.record.kind.curve(name).refused
-    if not known and not call.pin and call.record.varies(call.key):
+    free = not call.pin and call.session.plan is None
+    if not known and free and call.record.varies(call.key):
         backend = call.session.backend(name)
         known = "each call has another graph to compile" if backend and backend.compiles else ""
     return known or (_worker_refusal(call, name) if name.endswith(":worker") else "")

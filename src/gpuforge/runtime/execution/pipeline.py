@@ -56,8 +56,9 @@ SURPRISING = 1.5
 PROBING = "it is recorded on NumPy, to measure that before a library is loaded"
 GAINING = "calls that it may speed up"
 KEPT = "a recorded array outlived the call: the function stored it"
-MAX_MISSED = 3
-"""After this many calls in a row for which the replay did not fit, such calls are recorded."""
+MAX_MISSED, TRIED_EVERY = 3, 16
+"""After decisions at so many calls in a row whose numbers were not those of the replay, nothing is
+kept to replay such calls, except at one in so many decisions."""
 TIRING_SETTLEMENTS = 8
 """A backend is refused for a kind of call after NumPy had to settle this many calls in a row."""
 
@@ -180,6 +181,7 @@ def _call_held(
         if result is not None:
             seconds = perf_counter() - start
             held.timed.append(seconds)
+            before.record.note_replayed(before.key, held.backend)
             _add_to_account(before, held, seconds)
             return result
     call = replace(before, args=args, kwargs=kwargs)
@@ -235,16 +237,18 @@ def _recorded(call: Call, decision: Decision, backend: Backend) -> Placed:
         return again
     engine = engine_for(call, backend, comparing=bool(decision.trial))
     missed = call.record.missed.get((call.key, backend.name), 0)
-    noting = not decision.trial and missed < MAX_MISSED
+    again_soon = missed < MAX_MISSED or missed % TRIED_EVERY == 0
+    noting = not decision.trial and again_soon
+    if not again_soon:
+        call.record.missed[call.key, backend.name] = missed + 1
     recorded, seconds = _recorded_or_written(call, engine, noting=noting)
     if isinstance(recorded, Placed):
         return recorded
     given_back = release_memory(call.session, backend)
     outcome = engine.outcome
     replay = _replay(call, engine, recorded) if noting else None
-    if replay is not None:
-        replay.saves_seconds = max(0.0, seconds - outcome.backend_seconds)
-        outcome.recording_seconds = replay.saves_seconds
+    if replay is not None and not missed:
+        outcome.recording_seconds = max(0.0, seconds - outcome.backend_seconds)
     _learn_from_recording(call, decision, backend, recorded, outcome, seconds)
     refused = call.record.kind.curve(backend.name).refused
     name = NUMPY if decision.trial or refused else backend.name
@@ -261,31 +265,23 @@ def _again(call: Call, decision: Decision, backend: Backend) -> Placed | None:
     """
     key = (call.key, backend.name)
     replay = call.record.replays.get(key)
-    if replay is None or decision.trial or not backend.on_host:
+    if replay is None or decision.trial:
+        return None
+    if not replay.fits(call.args, call.kwargs):
+        call.record.missed[key] = call.record.missed.get(key, 0) + 1
+        del call.record.replays[key]
+        return None
+    if not backend.on_host:
         return None
     start = perf_counter()
     result = _replayed(replay, call.args, call.kwargs)
     seconds = perf_counter() - start
     if result is None:
-        _count_missed(call, backend.name, replay)
         return None
-    call.record.missed.pop(key, None)
+    call.record.note_replayed(call.key, backend.name)
     call.record.settled.clear()
     learn(call, backend.name, seconds, exploring=decision.exploring)
     return Placed(result, backend.name, seconds, calls_to_hold(call, decision, seconds), replay)
-
-
-def _count_missed(call: Call, name: str, replay: Replay) -> None:
-    """Count a call that could not be replayed, and after some in a row replay none like it.
-
-    A number or an alias differs in each call. The samples lack the time to record it.
-    """
-    record, key = call.record, (call.key, name)
-    missed = record.missed[key] = record.missed.get(key, 0) + 1
-    if missed == MAX_MISSED:
-        with call.session.lock:
-            record.replays.pop(key, None)
-            record.kind.curve(name).cell(call.key).lengthen(replay.saves_seconds, MAX_MISSED)
 
 
 def _replay(call: Call, engine: BackendEngine, recorded: Recorded) -> Replay | None:

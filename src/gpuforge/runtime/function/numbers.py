@@ -7,15 +7,14 @@ differ only in such a number therefore share one signature.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuforge.runtime.function.key import Place
 
-VALUES, CALLS_EACH = 24, 6
-"""A number keeps changing once it had this many values, each in this many calls on average at most.
-Calls under cached decisions do not count."""
+VALUES, CALLS_EACH, MANY_VALUES = 24, 6, 500
+"""A number keeps changing once it had the first many values, each in the second many calls on
+average at most, or the third many values. Calls under cached decisions do not count."""
 
 
 class Numbers:
@@ -28,18 +27,21 @@ class Numbers:
 
     def __init__(self) -> None:
         self.changing: frozenset[Place] = frozenset()
-        self._seen: dict[Place, Counter[int]] = {}
+        self._values: dict[Place, set[int]] = {}
+        self._calls: dict[Place, int] = {}
 
     def note(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Note the numbers of a call; return whether another argument keeps changing from now."""
         before = self.changing
         for place, value in _placed(args, kwargs):
             if type(value) is int and place not in self.changing:
-                seen = self._seen.setdefault(place, Counter())
-                seen[value] += 1
-                if len(seen) >= VALUES and seen.total() <= CALLS_EACH * len(seen):
+                values = self._values.setdefault(place, set())
+                values.add(value)
+                calls = self._calls[place] = self._calls.get(place, 0) + 1
+                found = len(values)
+                if (found >= VALUES and calls <= CALLS_EACH * found) or found >= MANY_VALUES:
                     self.changing |= {place}
-                    self._seen.pop(place, None)
+                    self._values.pop(place, None)
         return self.changing is not before
 
     def text(self) -> str:
@@ -48,7 +50,7 @@ class Numbers:
 
     def recall(self, text: str) -> None:
         """Take over what another process found to keep changing."""
-        self.changing = frozenset(int(one) if one.isdigit() else one for one in text.split())
+        self.changing = frozenset(int(one) if one.isdecimal() else one for one in text.split())
 
 
 def _placed(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:

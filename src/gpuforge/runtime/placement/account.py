@@ -57,7 +57,7 @@ class Account:
     @property
     def share_of_time(self) -> float:
         """Wall time as a share of the time counted, in which a call within a call counts twice."""
-        return min(1.0, self.elapsed() / max(self.numpy_seconds, 1e-9))
+        return min(1.0, self.elapsed() / max(self.placed_seconds, 1e-9))
 
     @property
     def in_the_red(self) -> bool:

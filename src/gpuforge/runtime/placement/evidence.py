@@ -79,12 +79,6 @@ class Cell:
         self._quartiles = None
         return seconds
 
-    def lengthen(self, seconds: float, samples: int) -> None:
-        """Add time that was left out of the last samples."""
-        last = [self.seconds.pop() for _ in range(min(samples, len(self.seconds)))]
-        self.seconds.extend(one + seconds for one in reversed(last))
-        self._quartiles = None
-
     @property
     def typical(self) -> float:
         """Median of the kept samples, in seconds."""
