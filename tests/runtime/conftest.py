@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gpuforge as gf
+from gpuforge.runtime.evaluation import recording
 from gpuforge.runtime.evaluation.opening import open_library
 
 OTHERS = ["torch", "jax", *(["cupy"] if find_spec("cupy") else [])]
@@ -44,6 +45,20 @@ def quiet_session() -> Iterator[Any]:
     """Hold a session that learns for itself and keeps nothing."""
     with gf.session(history=False) as held:
         yield held
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How often a body ran recorded: one entry each."""
+    found: list[int] = []
+    real = recording.record
+
+    def record(*args: Any, **kwargs: Any) -> Any:
+        found.append(1)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(recording, "record", record)
+    return found
 
 
 @pytest.fixture

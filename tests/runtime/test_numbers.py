@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpuforge as gf
-from gpuforge.runtime.evaluation import recording
+from gpuforge.runtime.evaluation.replay import Replay
 from gpuforge.runtime.execution import considered
 from gpuforge.runtime.execution.pipeline import TRIED_EVERY
 from gpuforge.runtime.function.dependence import dependence_of
@@ -56,20 +56,6 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-@pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How often a body ran recorded: one entry each."""
-    found: list[int] = []
-    real = recording.record
-
-    def record(*args: Any, **kwargs: Any) -> Any:
-        found.append(1)
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(recording, "record", record)
-    return found
-
-
 @pytest.mark.parametrize("size", [8, 20_000], ids=["short", "long"])
 @pytest.mark.parametrize("times", [1, 8])
 def test_few_calls_are_decided(size: int, times: int, quiet_session: Any, decided: Any) -> None:
@@ -87,7 +73,7 @@ def test_few_calls_are_decided(size: int, times: int, quiet_session: Any, decide
     assert len(set(decided)) <= 2 * (VALUES + 1)
 
 
-def test_results_hang_on_the_number(other: str) -> None:
+def test_results_depend_on_the_number(other: str) -> None:
     with gf.session(history=False):
         first, second = (gf.offload(one, backend=other) for one in (shifted, decayed))
         for step in range(3 * VALUES):
@@ -144,6 +130,24 @@ def test_a_replay_that_does_not_fit_once_stays(other: str, recorded: list[int]) 
         for _ in range(10):
             placed(X, 0.5)
         assert not recorded
+
+
+def test_another_thread_may_drop_a_replay_at_the_same_time(
+    other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(considered.pipeline, "calls_to_hold", lambda *_: 0)
+    with gf.session(history=False):
+        placed = gf.offload(damped, backend=other)
+        placed(X, 0.5)
+        (kind,) = placed.stats().kinds.values()
+        assert kind.replays
+
+        def dropped(*_: Any) -> bool:
+            kind.replays.clear()
+            return False
+
+        monkeypatch.setattr(Replay, "fits", dropped)
+        np.testing.assert_allclose(placed(X, 0.25), damped(X, 0.25), rtol=1e-12)
 
 
 def test_numbers_that_stop_changing_are_replayed_again(

@@ -15,7 +15,6 @@ from numpy.random import gamma
 
 import gpuforge as gf
 from gpuforge.runtime.array import recorder
-from gpuforge.runtime.evaluation import recording
 from gpuforge.runtime.evaluation.engine import CHECKED_EVERY
 from gpuforge.runtime.function.dependence import dependence_of
 
@@ -109,20 +108,6 @@ def looped(x: Any, steps: int = 60) -> Any:
 def with_namespace(x: Any) -> Any:
     xp = gf.namespace(x)
     return xp.exp(x) + xp.sum(x, axis=0)
-
-
-@pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How often a body ran recorded: one entry each."""
-    found: list[int] = []
-    real = recording.record
-
-    def record(*args: Any, **kwargs: Any) -> Any:
-        found.append(1)
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(recording, "record", record)
-    return found
 
 
 @pytest.fixture(params=["torch", "jax"])

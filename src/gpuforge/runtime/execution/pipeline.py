@@ -57,8 +57,8 @@ PROBING = "it is recorded on NumPy, to measure that before a library is loaded"
 GAINING = "calls that it may speed up"
 KEPT = "a recorded array outlived the call: the function stored it"
 MAX_MISSED, TRIED_EVERY = 3, 16
-"""After decisions at so many calls in a row whose numbers were not those of the replay, nothing is
-kept to replay such calls, except at one in so many decisions."""
+"""If the numbers differed from the replay's at the first many decisions in a row, calls are only
+recorded. One in the second many decisions makes a new replay, in case the numbers stay the same."""
 TIRING_SETTLEMENTS = 8
 """A backend is refused for a kind of call after NumPy had to settle this many calls in a row."""
 
@@ -237,9 +237,9 @@ def _recorded(call: Call, decision: Decision, backend: Backend) -> Placed:
         return again
     engine = engine_for(call, backend, comparing=bool(decision.trial))
     missed = call.record.missed.get((call.key, backend.name), 0)
-    again_soon = missed < MAX_MISSED or missed % TRIED_EVERY == 0
-    noting = not decision.trial and again_soon
-    if not again_soon:
+    may_fit = missed < MAX_MISSED or missed % TRIED_EVERY == 0
+    noting = may_fit and not decision.trial
+    if not may_fit:
         call.record.missed[call.key, backend.name] = missed + 1
     recorded, seconds = _recorded_or_written(call, engine, noting=noting)
     if isinstance(recorded, Placed):
@@ -269,7 +269,7 @@ def _again(call: Call, decision: Decision, backend: Backend) -> Placed | None:
         return None
     if not replay.fits(call.args, call.kwargs):
         call.record.missed[key] = call.record.missed.get(key, 0) + 1
-        del call.record.replays[key]
+        call.record.replays.pop(key, None)  # unless another thread did so meanwhile
         return None
     if not backend.on_host:
         return None
