@@ -8,12 +8,15 @@ to the module that reads them.
 from __future__ import annotations
 
 import importlib
-import pkgutil
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from functools import cache, partial
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
+
+_SUFFIXES = frozenset(all_suffixes())
 
 
 class LoadFailure(NamedTuple):
@@ -38,8 +41,23 @@ class Registered(NamedTuple):
 
 def names(package: str) -> tuple[str, ...]:
     """Return the names of the public modules in `package`, sorted, without importing them."""
-    found = importlib.import_module(package)
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(found.__path__) if m.name[0] != "_"))
+    folders = importlib.import_module(package).__path__
+    found = {name for folder in folders for name in _modules(folder)}
+    return tuple(sorted(name for name in found if name[0] != "_"))
+
+
+def _modules(folder: str) -> Iterator[str]:
+    """Yield the names of the modules in a folder."""
+    # Not pkgutil, which takes 5 ms to import and asks `inspect` about each file.
+    for entry in os.listdir(folder):
+        name, dot, suffix = entry.partition(".")
+        is_module = dot + suffix in _SUFFIXES if dot else _is_package(os.path.join(folder, entry))
+        if is_module:
+            yield name
+
+
+def _is_package(folder: str) -> bool:
+    return os.path.isfile(os.path.join(folder, "__init__.py"))
 
 
 @cache

@@ -12,7 +12,6 @@ import time
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import UnionType
@@ -162,11 +161,13 @@ def unsealed(text: str) -> str:
 
 @cache
 def _names(kind: type) -> tuple[str, ...]:
+    from dataclasses import fields  # takes 3 ms to import
+
     return tuple(field.name for field in fields(kind))
 
 
 def _plain(value: Any) -> Any:
-    if is_dataclass(value):
+    if hasattr(type(value), "__dataclass_fields__"):
         kind: type = type(value)
         return {_CLASS: kind.__name__, **{n: _plain(getattr(value, n)) for n in _names(kind)}}
     if isinstance(value, tuple):

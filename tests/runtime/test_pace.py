@@ -68,6 +68,36 @@ def test_graphs_that_take_numpy_longer_than_the_call(clock: Clock) -> None:
         found.check(0.0)
 
 
+def test_a_call_in_blocks_that_takes_longer_than_twice_numpys_time(clock: Clock) -> None:
+    found = pace.Pace(numpy_seconds=0.1)
+    clock.now = 5.0  # the first graph of a process
+    found.check_in_blocks()
+    clock.now += 0.2
+    found.check_in_blocks()
+    clock.now += 0.1
+    with pytest.raises(pace.TooManyOperations, match=r"takes 3\.0 times as long"):
+        found.check_in_blocks()
+
+
+def test_a_try_in_blocks_ends_if_recording_takes_too_long(clock: Clock) -> None:
+    """Blocks compute with NumPy's own functions, so that nothing is compared with NumPy."""
+    programs = Programs()
+    backend = open_library("blocks").devices[0]
+    limit = pace.Pace(numpy_seconds=1e-3)
+    engine = BackendEngine(backend, NumpyBackend(), programs, pace=limit, numpy_seconds=1e-3)
+    run = engine.run
+
+    def slowly(*given: Any) -> Any:
+        clock.now += 0.01
+        return run(*given)
+
+    engine.run = slowly  # type: ignore[method-assign]
+    with pytest.raises(recording.StartAgain) as raised:
+        record(looping, (np.linspace(0.0, 0.5, 1000),), {}, engine)
+    assert raised.value.factor == pytest.approx(30.0)
+    assert engine.outcome.programs == 3
+
+
 def test_planning_is_done_once(clock: Clock) -> None:
     found = pace.Pace(numpy_seconds=1.0)
     found.done(0.0, 0.0)

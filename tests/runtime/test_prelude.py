@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuforge.runtime import prelude
+
 HEAD = """
 import sys
 import numpy as np
@@ -60,6 +62,18 @@ while not loaded() and calls < 2000:
 print(calls < 2000, spun.stats().counts["numpy"].calls == calls)
 """
     assert run(tmp_path, code) == ["True", "True"]
+
+
+def test_calls_within_calls_do_not_end_it_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.2
+    monkeypatch.setattr(prelude, "perf_counter", lambda: now)
+    early = prelude.Prelude()
+    for _ in range(3):  # three functions, each of which calls the next
+        early.spend(0.2)
+    assert not early.over
+    now = 0.35
+    early.spend(0.15)
+    assert early.over
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,9 @@ class BackendEngine:
 
     def run(self, tape: Tape, wanted: list[int], modes: dict[str, str]) -> list[Any]:
         """Return the wanted entries' values, from the backend or, if it settles, from NumPy."""
-        if self.pace is not None:
+        if self.pace is not None and self.backend.threads:
+            self.pace.check_in_blocks()
+        elif self.pace is not None:
             so_far = self.outcome
             self.pace.check(so_far.transfer_seconds + so_far.run_seconds + so_far.compile_seconds)
         self.latest = None

@@ -42,9 +42,9 @@ class TooManyOperations(NotRecordable):
 
 
 class Pace:
-    """The CPU time of one call whose graphs NumPy evaluates.
+    """The CPU time of one call whose graphs NumPy evaluates, whole or in blocks.
 
-    Recording time counts from the second graph on: the first one in a process also fills caches.
+    Time counts from the second graph on: the first one in a process also fills caches.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Pace:
 
     Attributes
     ----------
-    graphs : number of graphs evaluated
+    graphs : number of graphs that NumPy evaluated whole
     """
 
     def __init__(self, numpy_seconds: float) -> None:
@@ -82,6 +82,22 @@ class Pace:
         if recording > max(TELLING_SECONDS, self._done):
             raise TooManyOperations(recording / max(self._done, 1e-6))
         taken = recording + self._done + self._planned
+        if taken > MOST_CALLS * self.numpy_seconds + TELLING_SECONDS:
+            raise TooManyOperations(taken / self.numpy_seconds)
+
+    def check_in_blocks(self) -> None:
+        """Check the time before one more graph is evaluated in blocks.
+
+        Several threads share that work, so that all time of this one counts.
+
+        Raises
+        ------
+        TooManyOperations
+            If the call takes much longer than as written.
+        """
+        if not self._began:
+            self._began = thread_time()
+        taken = thread_time() - self._began
         if taken > MOST_CALLS * self.numpy_seconds + TELLING_SECONDS:
             raise TooManyOperations(taken / self.numpy_seconds)
 

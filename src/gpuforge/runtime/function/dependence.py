@@ -20,6 +20,7 @@ import gpuforge.runtime.array.operations
 from gpuforge.runtime.array.namespace import CONVERSIONS, CREATIONS
 from gpuforge.runtime.array.table import FUNCTIONS, METHODS, UFUNCS
 from gpuforge.runtime.function.entry import written
+from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.namespace import namespace
 
 _CONSTANTS = {int, float, complex, bool, str, type(None)}
@@ -173,6 +174,8 @@ def _read_cell(name: str, cell: CellType, found: Dependence, seen: set[CodeType]
 
 
 def _check(value: Any, found: Dependence, seen: set[CodeType]) -> None:
+    if type(getattr(value, "_options", None)) is Options:
+        value = value.__wrapped__  # within a recorded call, an offloaded function is just called
     kind = type(value)
     if kind in _CONSTANTS or value is namespace:
         return
