@@ -32,6 +32,13 @@ def plain(x: Any, power: float = 2.0) -> Any:
     return helper(np.tanh(x) + 1) ** 2 * power
 
 
+placed_helper = gf.offload(helper)
+
+
+def calls_offloaded(x: Any) -> Any:
+    return placed_helper(np.tanh(x) + 1) * 2
+
+
 def summed(x: Any) -> Any:
     return x.sum(), [float(n) for n in range(2)], x.mean(axis=0)
 
@@ -75,6 +82,9 @@ def drawn(x: Any) -> Any:
 
 def drawn_by_name(x: Any) -> Any:
     return x + gamma(2.0)  # not math.gamma
+
+
+placed_drawn = gf.offload(drawn)
 
 
 def timed(x: Any) -> Any:
@@ -138,7 +148,7 @@ def held_replays(placed: Any) -> Iterator[Any]:
 X = np.random.default_rng(1).random((40, 4))
 
 
-@pytest.mark.parametrize("function", [plain, pair])
+@pytest.mark.parametrize("function", [plain, pair, calls_offloaded])
 def test_a_known_graph_runs_without_the_body(
     library: str, recorded: list[int], function: Any
 ) -> None:
@@ -159,8 +169,8 @@ def test_a_known_graph_runs_without_the_body(
 
 @pytest.mark.parametrize(
     ("function", "args"),
-    [(branches, (X,)), (taken, (X, np.array([1, 0]))), (in_place, (X.copy(),)), (viewed, (X,)),
-     (looked_up, (X,)), (captured, (X,)), (drawn, (X,)), (summed, (X,))],
+    [(branches, (X,)), (taken, (X, np.array([1, 0]))), (looked_up, (X,)), (captured, (X,)),
+     (drawn, (X,)), (summed, (X,))],
 )  # fmt: skip
 def test_what_hangs_on_more_is_recorded_each_time(
     library: str, recorded: list[int], function: Any, args: Any
@@ -189,6 +199,22 @@ def test_what_the_body_reads_is_looked_at_again(
             change(patch)
             np.testing.assert_allclose(placed(X), plain(X), rtol=1e-12)
     np.testing.assert_allclose(placed(X), plain(X), rtol=1e-12)
+
+
+def test_an_offloaded_function_that_the_body_calls_is_looked_at_again(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed = settled(calls_offloaded, library, X)
+    changes: list[Callable[[pytest.MonkeyPatch], None]] = [
+        lambda patch: patch.setitem(globals(), "FACTOR", 5),
+        lambda patch: patch.setitem(globals(), "placed_helper", gf.offload(lambda x: x * 7)),
+        lambda patch: patch.setattr(helper, "__code__", (lambda x: x - 1).__code__),
+    ]
+    for change in changes:
+        with monkeypatch.context() as patch:
+            change(patch)
+            np.testing.assert_allclose(placed(X), calls_offloaded(X), rtol=1e-12)
+    np.testing.assert_allclose(placed(X), calls_offloaded(X), rtol=1e-12)
 
 
 def test_what_was_recorded_meanwhile_is_not_replayed_later(
@@ -266,7 +292,8 @@ def test_a_body_that_asks_whether_two_arguments_are_one_array(library: str) -> N
 
 
 @pytest.mark.parametrize(
-    "function", [plain, helper, pair, branches, taken, in_place, aliased, generated]
+    "function",
+    [plain, helper, pair, branches, taken, in_place, aliased, generated, calls_offloaded],
 )
 def test_plain_functions_depend_on_fixed_names(function: Any) -> None:
     found = dependence_of(function)
@@ -295,7 +322,8 @@ class Scaled:
 @pytest.mark.parametrize(
     "function",
     [looked_up, captured, drawn, drawn_by_name, timed, in_parts, printed, counter(), Scaled(),
-     math.sqrt, lambda x: input(x), lambda x, y=OFFSETS: x + y, lambda x: x.ctypes.data],
+     math.sqrt, lambda x: input(x), lambda x, y=OFFSETS: x + y, lambda x: x.ctypes.data,
+     lambda x: placed_drawn(x)],
 )  # fmt: skip
 def test_other_functions_may_vary(function: Any) -> None:
     assert dependence_of(function) is None
@@ -391,3 +419,104 @@ def test_calls_that_are_decided_are_replayed_too(recorded: list[int]) -> None:
             placed.stats().held.clear()  # so that each call is decided
             np.testing.assert_array_equal(placed(X + n), plain(X + n))
         assert recorded == []
+
+
+def relaxed(u: Any, f: Any, dt: float) -> None:
+    u[1:-1] += dt * (u[2:] + u[:-2] - 2 * u[1:-1]) + f[1:-1]
+
+
+def both(u: Any, v: Any) -> Any:
+    u[0] = v[1]
+    v *= 2.0
+    return u, v.T, u + v
+
+
+def zeroed(x: Any) -> Any:
+    x[::2] = 0
+    return x[1:], x
+
+
+def moved(u: Any, v: Any) -> None:
+    u[:] = v
+
+
+def square(seed: int) -> Any:
+    return np.random.default_rng(seed).random((6, 6))
+
+
+class TestWrites:
+    """What a body writes into its arguments is written by a replay, at the end of it."""
+
+    @pytest.mark.parametrize(
+        ("function", "make"),
+        [(in_place, lambda: [square(0)]), (relaxed, lambda: [square(0), square(1), 0.1]),
+         (both, lambda: [square(0), square(1)]), (zeroed, lambda: [np.arange(9.0)]),
+         (viewed, lambda: [square(0)])],
+    )  # fmt: skip
+    def test_arguments_and_results_are_those_of_plain_calls(
+        self, library: str, recorded: list[int], function: Any, make: Any
+    ) -> None:
+        placed, expected_args, args = gf.offload(function, backend=library), make(), make()
+        for n in range(3 * SETTLE_CALLS):
+            if n == SETTLE_CALLS:
+                recorded.clear()
+            expected, result = function(*expected_args), placed(*args)
+            for one, other in zip(args, expected_args, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-12)
+            for one, other in zip(parts(result), parts(expected), strict=True):
+                if expected is None:
+                    assert one is None
+                    continue
+                np.testing.assert_allclose(one, other, rtol=1e-12)
+                for ours, theirs in zip(args, expected_args, strict=True):
+                    assert (one is ours) == (other is theirs)
+                    assert np.shares_memory(one, ours) == np.shares_memory(other, theirs)
+        assert len(recorded) <= 2
+        assert bool(next(held_replays(placed)).writes) == (function is not viewed)
+
+    def test_a_read_only_argument_raises_numpys_error(self, library: str) -> None:
+        placed = settled(relaxed, library, square(0), square(1), 0.1)
+        assert next(held_replays(placed))
+        given = square(0)
+        given.flags.writeable = False
+        with pytest.raises(ValueError, match="read-only"):
+            placed(given, square(1), 0.1)
+        np.testing.assert_array_equal(given, square(0))
+
+    def test_a_replay_that_fails_has_written_nothing(
+        self, library: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        placed = settled(both, library, square(0), square(1))
+        replay = next(held_replays(placed))
+        monkeypatch.setattr(type(replay.engine), "_rerun", lambda *_: None)
+        u, v = square(0), square(1)
+        assert replay((u, v), {}) is None
+        np.testing.assert_array_equal(u, square(0))
+        np.testing.assert_array_equal(v, square(1))
+        expected = both(square(0), square(1))
+        for one, other in zip(placed(u, v), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+
+    def test_arguments_that_share_memory_are_not_replayed(self, library: str) -> None:
+        placed = settled(relaxed, library, square(0), square(1), 0.1)
+        ours, plain = square(2), square(2)
+        placed(ours[:4], ours[2:], 0.1)
+        relaxed(plain[:4], plain[2:], 0.1)
+        np.testing.assert_allclose(ours, plain, rtol=1e-12)
+
+    def test_one_view_returned_twice_stays_one_object(self, library: str) -> None:
+        def same(x: Any) -> Any:
+            part = (x + 1.0)[1:], x[1:]
+            return *part, part[1].astype(x.dtype, copy=False)
+
+        placed = settled(same, library, square(0))
+        _, view, again = placed(square(0))
+        assert view is again
+        assert not list(held_replays(placed))
+
+    def test_another_arguments_value_is_recorded_each_time(self, library: str) -> None:
+        placed = settled(moved, library, square(0), square(1))
+        assert not list(held_replays(placed))
+        u, v = square(2), square(3)
+        placed(u, v)
+        np.testing.assert_array_equal(u, v)

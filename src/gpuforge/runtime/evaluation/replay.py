@@ -8,7 +8,8 @@ run yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,15 +47,34 @@ class Leaf:
     whole: bool
 
 
-class Form:
-    """How a result is built from evaluated values: a leaf, or a tuple or list of leaves."""
+@dataclass(frozen=True)
+class Given:
+    """An argument in a result, or a view of one.
 
-    def __init__(self, leaves: tuple[Leaf, ...], kind: type | None) -> None:
+    Attributes
+    ----------
+    place : place of the argument among all of them
+    chain : view steps from the argument to what is returned
+    """
+
+    place: int
+    chain: tuple[Step, ...]
+
+
+class Form:
+    """How a result is built: from a leaf, from a tuple or list of leaves, or as None."""
+
+    def __init__(self, leaves: tuple[Leaf | Given, ...], kind: type | None) -> None:
         self.leaves, self.kind = leaves, kind
 
-    def made(self, hosts: list[Host]) -> Any:
-        """Return a new result."""
-        made = [_leaf(leaf, hosts[leaf.output]) for leaf in self.leaves]
+    def made(self, hosts: list[Host], values: Sequence[Any]) -> Any:
+        """Return a new result from evaluated values and the arguments of the call."""
+        if self.kind is NoneType:
+            return None
+        made = [
+            _leaf(leaf, hosts[leaf.output]) if isinstance(leaf, Leaf)
+            else follow(values[leaf.place], leaf.chain) for leaf in self.leaves
+        ]  # fmt: skip
         return made[0] if self.kind is None else self.kind(made)
 
 
@@ -73,26 +93,31 @@ class Noted:
 
     Attributes
     ----------
-    is_plain : whether it read no values, wrote into no argument, and returns arrays only
+    is_plain : whether it read no values, and returns nothing or arrays only
+    written : the arguments that it wrote into, by index among its arrays, with their memory
     evaluations : its graphs, in the order in which they were evaluated
-    wanted : the outputs that its result is built from
-    form : how its result is built from them; None if it cannot be replayed
+    wanted : the outputs that its result and the written arguments are made from
+    writes : (index of an argument among its arrays, index of its final value in `wanted`)
+    form : how its result is built; None if it cannot be replayed
     """
 
     def __init__(self, recorder: Recorder, result: Any) -> None:
         self.evaluations: list[Evaluation] = []
         self.wanted: list[Output] = []
+        self.writes: list[tuple[int, int]] = []
         self.form: Form | None = None
         kind = type(result)
-        self.kind = kind if kind in (tuple, list) else None
-        self._results = list(result) if self.kind else [result]
+        self.kind = kind if kind in (tuple, list, NoneType) else None
+        self._results = list(result or ()) if self.kind else [result]
+        storages = [array._storage for array in recorder.arguments]
+        self.written = [(place, one) for place, one in enumerate(storages) if one.version]
+        self._places = {id(storage): place for place, storage in enumerate(storages)}
         self.sources = {id(array._storage.original.host): place
                         for place, array in enumerate(recorder.arguments)}  # fmt: skip
         self.is_plain = not (
             recorder.reads
             or recorder.exports
             or recorder.fallbacks
-            or any(array._storage.version for array in recorder.arguments)
             or any(type(one) is not Array for one in self._results)
         )
 
@@ -101,15 +126,28 @@ class Noted:
         if self.is_plain and evaluations and all(one.program for one in evaluations):
             self.evaluations, self.form = evaluations, self._form()
         self._results.clear()
+        self.written.clear()
 
     def _form(self) -> Form | None:
-        leaves = []
+        leaves: list[Leaf | Given] = []
+        if len({id(array) for array in self._results}) < len(self._results):
+            return None  # one object twice
         for array in self._results:
             node = self._node(array)
-            if node is None or node.made is None or node.made in self.wanted:
+            if node is None:
+                leaves.append(Given(self._places[id(array._storage)], array._chain))
+                continue
+            if node.made is None or node.made in self.wanted:
                 return None
             leaves.append(leaf_of(array, len(self.wanted)))
             self.wanted.append(node.made)
+        for place, storage in self.written:
+            made = storage.node.made
+            if made is None:  # it is another argument's value, or a constant
+                return None
+            if made not in self.wanted:
+                self.wanted.append(made)
+            self.writes.append((place, self.wanted.index(made)))
         return Form(tuple(leaves), self.kind)
 
     @staticmethod
@@ -152,15 +190,18 @@ class Replay:
     Attributes
     ----------
     links : the graphs, in order
-    wanted : places of the values that the result is built from
+    wanted : places of the values that the result and the written arguments are made from
+    writes : (place of an argument, index of its final value in `wanted`)
     statics : arguments that must be the same as in the recorded call, by place
     """
 
     def __init__(
-        self, engine: BackendEngine, links: list[Link], wanted: list[int], form: Form,
-        dependence: Dependence, statics: tuple[tuple[int, Any], ...], modes: Mapping[str, Any],
+        self, engine: BackendEngine, links: list[Link], wanted: list[int],
+        writes: list[tuple[int, int]], form: Form, dependence: Dependence,
+        statics: tuple[tuple[int, Any], ...], modes: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self.engine, self.links, self.wanted, self.form = engine, links, wanted, form
+        self.writes = writes
         self.dependence, self.statics, self.modes = dependence, statics, modes
 
     def fits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -168,15 +209,21 @@ class Replay:
         values = (*args, *kwargs.values()) if kwargs else args
         return all(values[place] == known for place, known in self.statics)
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the result, or None if this call must be recorded."""
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
+        """Return the result, alone in a tuple; None if this call must be recorded."""
         values = (*args, *kwargs.values()) if kwargs else args
         if self.statics and not self.fits(args, kwargs):
             return None
         if np.geterr() != self.modes or not self.dependence.holds():
             return None
+        if not all(values[place].flags.writeable for place, _ in self.writes):
+            return None
         hosts = self.engine.rerun(self.links, list(values), self.wanted, self.modes)
-        return None if hosts is None else self.form.made(hosts)
+        if hosts is None:  # nothing has been written yet
+            return None
+        for place, index in self.writes:
+            np.copyto(values[place], hosts[index])
+        return (self.form.made(hosts, values),)
 
 
 def replay_of(
@@ -207,8 +254,13 @@ def replay_of(
     if links is None:
         return None
     wanted = [first[one.evaluation] + one.output for one in noted.wanted]
-    return Replay(engine, _dropping(links, first, wanted), wanted, noted.form, dependence, statics,
-                  np.geterr())  # fmt: skip
+    writes = [(arrays[place], index) for place, index in noted.writes]
+    leaves = tuple(
+        leaf if isinstance(leaf, Leaf) else replace(leaf, place=arrays[leaf.place])
+        for leaf in noted.form.leaves
+    )
+    return Replay(engine, _dropping(links, first, wanted), wanted, writes,
+                  Form(leaves, noted.form.kind), dependence, statics, np.geterr())  # fmt: skip
 
 
 def _links(noted: Noted, arrays: list[int], first: list[int]) -> list[Link] | None:

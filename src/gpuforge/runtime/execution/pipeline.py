@@ -177,13 +177,13 @@ def _call_held(
     """
     if held.replay is not None:
         start = perf_counter()
-        result = _replayed(held.replay, args, kwargs)
-        if result is not None:
+        found = _replayed(held.replay, args, kwargs)
+        if found is not None:
             seconds = perf_counter() - start
             held.timed.append(seconds)
             before.record.note_replayed(before.key, held.backend)
             _add_to_account(before, held, seconds)
-            return result
+            return found[0]
     call = replace(before, args=args, kwargs=kwargs)
     backend = call.session.backend(held.backend)
     if backend is None or raising_errors() or warnings_raise() or overlapping(args):
@@ -216,8 +216,8 @@ def _add_to_account(call: Call, held: CachedDecision, seconds: float) -> None:
     call.session.account.add(base or took, took, held.backend)
 
 
-def _replayed(replay: Replay, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the result of a replay; None if the call must be recorded.
+def _replayed(replay: Replay, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
+    """Return the result of a replay, alone in a tuple; None if the call must be recorded.
 
     The body may ask whether two arguments are one array, and no such call is replayed.
     """
@@ -274,14 +274,14 @@ def _again(call: Call, decision: Decision, backend: Backend) -> Placed | None:
     if not backend.on_host:
         return None
     start = perf_counter()
-    result = _replayed(replay, call.args, call.kwargs)
+    found = _replayed(replay, call.args, call.kwargs)
     seconds = perf_counter() - start
-    if result is None:
+    if found is None:
         return None
     call.record.note_replayed(call.key, backend.name)
     call.record.settled.clear()
     learn(call, backend.name, seconds, exploring=decision.exploring)
-    return Placed(result, backend.name, seconds, calls_to_hold(call, decision, seconds), replay)
+    return Placed(found[0], backend.name, seconds, calls_to_hold(call, decision, seconds), replay)
 
 
 def _replay(call: Call, engine: BackendEngine, recorded: Recorded) -> Replay | None:

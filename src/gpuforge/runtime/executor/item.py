@@ -72,7 +72,8 @@ class _Noted(Noted):
     """What a replay of a recorded item needs, with the values of its results."""
 
     def close(self, evaluations: list[Evaluation] | None) -> None:
-        found = [(self._node(array), array) for array in self._results] if self.is_plain else []
+        usable = self.is_plain and not self.written
+        found = [(self._node(array), array) for array in self._results] if usable else []
         self.leaves = [(node.value, leaf_of(array, 0)) for node, array in found if node is not None]
         if len(self.leaves) < len(self._results):
             self.leaves.clear()
