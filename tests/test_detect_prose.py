@@ -72,6 +72,11 @@ def test_talk_of_gpus_shows_none(text: str) -> None:
         ("I have a PC with an AMD iGPU and an RTX 3060M dGPU.", ["RTX 3060M", None]),
         ("I'm on ArchLinux w/ 1070 Max-Q", ["1070 Max-Q"]),
         ("System: Ryzen 7 1700X, 2x Vega 56, 56gb of ram", ["Vega 56", "Vega 56"]),
+        ("It has both an Intel HD 6000 and an NVIDIA MX150", ["Intel HD 6000", "NVIDIA MX150"]),
+        ("I have a radeon 295 x2", ["radeon 295 x2"]),
+        ("Ryzen AI MAX+ (Strix Halo) - Radeon 8060S Graphics", ["Radeon 8060S Graphics"]),
+        ("GPU: AMD TAHITI (DRM 2.50.0, LLVM 4.0.0)\n- R9 280", ["R9 280"]),
+        ("# Slow on an RTX 4050\nI have an RTX 4050 Laptop GPU here.", ["RTX 4050 Laptop GPU"]),
         ("The old desktop features an Nvidia 9800GT", ["Nvidia 9800GT"]),
         (
             "* Device #1: Quadro RTX 5000, 7/16125 MB\n* Device #2: pthread-Intel Xeon, 9 MB",
@@ -215,6 +220,11 @@ def test_who_answers_counts_where_the_opener_tells_of_no_gpu() -> None:
             "21.21.13.7651",
         ),
         ("I have a Radeon 7850. I use the newest drivers for it (21.5.2)", "21.5.2"),
+        ("My nvidia current drive version is : 385.89", "385.89"),
+        ("I have a 3070. I downgraded nvidia driver 511.65 to 472.84", "472.84"),
+        ("RX 6600\nDriver Version 25.10.25.01-250724a-417878C-AMD-Software", "25.10.25.01"),
+        ("jetson orin nano, cuda 12.6, driver version 540.4.0", "540.4.0"),
+        ("It crashes with AMD Driver 26.2.1 on Windows 11", "26.2.1"),
         ("GPU: RX 6600\nDriver: Mesa 24.1.3", None),
         ("GPU: GTX 1060\nYou need driver 385.41 or newer", None),
     ],
@@ -230,3 +240,46 @@ def test_gpus_of_one_maker_are_told_apart_by_their_targets() -> None:
     devices = machine_from_text(text).devices
     assert [known(one.architecture) for one in devices] == ["gfx1100", "gfx1036"]
     assert known(devices[1].integrated)
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        ("CPU: AMD Ryzen 5 3600 (6C/12T)", "AMD Ryzen 5 3600"),
+        ("CPU/GPU: AMD Ryzen AI MAX+ - Radeon 8060S", "AMD Ryzen AI MAX+"),
+        ("AMD A10-6790K and 12GB of RAM", "AMD A10-6790K"),
+        ("12GB DDR3-1333, and a GTX 1060", None),
+        ("It runs with Ryzen 2200G-2400G-3200G apus", None),
+        ("device = 'Xeon E3-1200 v6/7th Gen Core Processor Host Bridge'", None),
+    ],
+)
+def test_processors_are_told_from_what_looks_like_one(text: str, model: str | None) -> None:
+    assert known(machine_from_text(text).host.cpu_model) == model
+
+
+@pytest.mark.parametrize(
+    ("text", "platform"),
+    [
+        ("- [ ] Windows\n- [x] Mac OS\n- [ ] Linux\nFine in a virtual Windows 10", "macos"),
+        ("OS: macOS 13.0\nMaximum password length supported by kernel: 256", "macos"),
+        ("OpenCL Platform #1: Apple\n* Device #2: Iris Pro, 384/1536 MB allocatable", "macos"),
+        ("drmn0: <drmn> on vgapci0\nIt corresponds to Linux 5.0 DRM.", "freebsd"),
+    ],
+)
+def test_systems_show_in_checked_boxes_and_in_what_they_print(text: str, platform: str) -> None:
+    assert known(machine_from_text(text).host.platform) == platform
+
+
+def test_a_browsers_account_of_its_adapter_is_read() -> None:
+    text = (
+        '"adapterDescription": "NVIDIA GeForce RTX 2060",\n"adapterVendorID": "0x10de",\n'
+        '"adapterDeviceID": "0x1e89",\n"adapterRAM": 6144,'
+    )
+    (device,) = machine_from_text(text).devices
+    assert known(device.pci_id) == "10de:1e89"
+    assert known(device.memory_total_bytes) == 6144 << 20
+
+
+def test_a_chip_of_apples_is_no_card_of_nvidias() -> None:
+    (device,) = machine_from_text("OS: macOS\n### GPU Model\n\nm1\n").devices
+    assert device.vendor == "apple"

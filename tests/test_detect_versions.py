@@ -39,6 +39,12 @@ def names(text: str) -> list[str | None]:
         ("[('torch', '1.13.1'), ('numpy', '1.24')]", "torch", "1.13.1"),
         ("pytorch 2.3.1 on python 3.11", "python", "3.11"),
         ("Python 3.9 here, to be exact:\nPython: 3.9.18", "python", "3.9.18"),
+        ("Using Windows 10\nCuda 9\ncuDNN 7", "cuda toolkit", "9"),
+        (
+            "NVCC: Cuda compilation tools, release 10.1, V10.1.243\n  - CUDA Runtime 10.2",
+            "cuda toolkit",
+            "10.1",
+        ),
     ],
 )
 def test_versions_are_read_in_their_usual_wordings(

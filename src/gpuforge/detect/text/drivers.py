@@ -11,7 +11,7 @@ from gpuforge.detect.text.clauses import PERHAPS, THERE, evidence_of, form
 from gpuforge.facts import Vendor
 
 _VERSION = (
-    r"(?<![\d.])(\d{3}\.\d{2,3}(?:\.\d{1,2})?(?=\.0\.0\b)|\d{3}\.\d{2,3}(?:\.\d{1,2})?|\d{1,2}\.\d{1,2}\.\d{1,5}\.\d{1,5}|"
+    r"(?<![\d.])(\d{3}\.\d{2,3}(?:\.\d{1,2})?(?=\.0\.0\b)|\d{3}\.\d{2,3}(?:\.\d{1,2})?|5\d0\.\d\.\d|\d{1,2}\.\d{1,2}\.\d{1,5}\.\d{1,5}|"
     r"\d{4}\.\d(?= \(HSA))(?=\.0\.0\b|(?![\d.]))"
 )
 OF_DRIVER = re.compile(_VERSION)
@@ -33,9 +33,10 @@ KERNEL_DRIVER = re.compile(r"(nvidia|amdgpu|radeon|nouveau|i915|xe)(?=$|[\s,(-])
 
 # How the makers number drivers, with the maker that the number shows; None: what stands around it.
 _NUMBERS: tuple[tuple[Vendor | None, str], ...] = (
-    ("nvidia", r"\d{2}\.\d{2}\.1[1-6]\.\d{4}|[2-6]\d\d\.\d{2}(?:\.\d{1,2})?"),
+    ("nvidia", r"\d{2}\.\d{2}\.1[1-6]\.\d{4}|[2-6]\d\d\.\d{2}(?:\.\d{1,2})?|5\d0\.\d\.\d"),
     ("intel", r"(?:2\d|3[0-3])\.\d{1,2}\.10[01]\.\d{4}"),
-    ("amd", r"(?:2[5-9]|3[0-3])\.\d{1,2}\.\d{5}\.\d{4,5}|[12]\d\.(?:[1-9]|1[0-2])\.[1-9]"),
+    ("amd", r"(?:2[5-9]|3[0-3])\.\d{1,2}\.\d{5}\.\d{4,5}|2\d(?:\.\d\d){3}"),
+    ("amd", r"[12]\d\.(?:[1-9]|1[0-2])\.[1-9]"),
 )
 _CALLED = (
     r"drivers?\b|treiber|pilotes?\b|controlador|драйвер|驱动|ドライバ|adrenalin|catalyst|crimson"

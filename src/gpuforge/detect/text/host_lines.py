@@ -27,8 +27,14 @@ _CPU = re.compile(
     r"Apple M\d|R[3579][- ]\d{4}|Atom|\d{4}X(?:3D)?|1[0-4]\d00\w?|ARM|Cortex|Neoverse|Ampere|"
     r"POWER\d)\b"
 )
+# What follows a processor's name: another fact, its memory, its cores and threads.
+_BEHIND = re.compile(r" \| | ; | \(\d+ MiB| \(\d+C[/ ,]")
 # What joins a processor with the GPU named behind it.
-_JOINT = re.compile(r"[\s,;+&/(|-]*(?:\b(?:and|with|w/))?[\s(]*$")
+_JOINT = re.compile(r"(?:(?<=\s)\+|[\s,;&/(|–—-])*(?:\b(?:and|with|w/))?[\s(]*$")
+# A system alone on its line in a list, as a form's checked box.
+_CHECKED = re.compile(
+    r"^\s*[-*•]\s+(windows|linux|mac ?os(?: ?x)?)(?:\s\d[\d.]*)?\s*$", re.I | re.M
+)
 # A question says nothing about the system, unless it is about the writer's own.
 _QUESTION = re.compile(r"(?:^|(?<=[.!?\n]))(?![^.!?\n]*\b[Mm]y\b)[^.!?\n]*\?(?=\s|$)")
 
@@ -110,7 +116,7 @@ def _labelled(label: Label) -> Mapping[str, str]:
     if "machine" in label.facts and label.value in ("x86_64", "aarch64", "arm64"):
         found["machine"] = label.value
     if "cpu" in label.facts and _CPU.search(label.value) and ": " not in label.value:
-        model = re.split(r" \| | ; | \(\d+ MiB", re.sub(r"^\d+ ?[×x] ", "", label.value))[0]
+        model = _BEHIND.split(re.sub(r"^\d+ ?[×x] ", "", label.value))[0]
         found["cpu_model"] = _without_gpu(model).strip("*`'\" |").rstrip(" .")
     return kept(**found)
 
@@ -125,6 +131,9 @@ def _without_gpu(model: str) -> str:
 
 def _named_system(text: str) -> str | None:
     """Return the system that the writer claims to use, or else the only one named."""
+    checked = {_system_in(system) for system in _CHECKED.findall(text)}
+    if len(checked) == 1:
+        return checked.pop()
     spoken = _spoken().search(text)
     if spoken and (system := _system_in(next(filter(None, spoken.groups())))):
         return system

@@ -25,7 +25,9 @@ _LISTED = re.compile(r"^(?!.*[.!?]\s+(?-i:[A-Z])).*(?:[,+/&]|\band)\W*$", re.I)
 _SUCH = re.compile(r"\b(?:such as|like|e\.g\.?)(?: an?| the)?(?: \S+)? ?$")
 # A question says nothing about the machine, unless it is about the writer's own.
 _ASKED = re.compile(r"^[^.!?]*\?")
-_OWN = re.compile(r"\b(my|our|I have|I've|I use)\b", re.I)
+_OWN = re.compile(
+    r"\b(my|our|I have|I've|I use|у меня|мо[йяюе]\w?|на ноут\w*|mein\w*|meu|minha)\b", re.I
+)
 _QUOTES = re.compile(r"^(#+ |[>*\u2022`+\s-]+|\[(?!previous|old)[^\]\d]{2,40}\]:?\s)+", re.I)
 
 
@@ -62,7 +64,9 @@ def mentions_in(text: str) -> Iterator[Mention]:
             continue
         key = one.product.vendor, words, one.number
         last = found.setdefault(key, one)
-        best = one if last.product.total_bytes is None and one.product.total_bytes else last
+        more = f"{last.product.name} ".lower() in one.product.name.lower()  # "Laptop GPU" follows
+        sized = bool(one.product.total_bytes)
+        best = one if last.product.total_bytes is None and (sized or more) else last
         count = max(last.product.count, one.product.count)
         score = max(last.score, one.score)
         whole = replace(best.product, count=count)

@@ -61,11 +61,12 @@ def read(text: str, route: str, seen: Seen) -> None:
 def _told(name: str, line: str) -> Iterator[tuple[int, str]]:
     """Yield the installed versions that a line names, each with its score.
 
-    A toolkit's version outweighs a runtime's.
+    A toolkit's version outweighs a runtime's, above all that which its compiler prints.
     """
     _, spoken, folders = _patterns(name)
     for match in spoken.finditer(line):
-        toolkit = "toolkit" in match[0].lower()
+        words = match[0].lower()
+        toolkit = 3 * ("compilation tools" in words) or "toolkit" in words
         score = THERE + toolkit + evidence_of("version", line, match.start(), match.end()).score
         if score >= PERHAPS:
             yield score, match["version"]

@@ -30,6 +30,7 @@ from gpuforge.detect.text.products import (
     GPUS_AT_MOST,
     OF_PROCESSOR,
     Product,
+    is_vague,
     products_in,
     without_families,
 )
@@ -66,6 +67,7 @@ def read(text: str, route: str, seen: Seen) -> None:
         found.take(label)
     found.drop_families()
     _add_mentions(text, found)
+    found.drop_families()
     _add_targets(text, found)
     text = "\n".join(line[:LINE_LIMIT] for line in told_lines(text)).replace("**", "")
     if len(found.devices) == 1:
@@ -100,7 +102,8 @@ def read(text: str, route: str, seen: Seen) -> None:
 
 def _add_mentions(text: str, found: _Devices) -> None:
     """Add products named in sentences, unless a label names one of the same maker."""
-    told = {one.vendor for one in found.devices if "name" in one.facts}
+    names = [(one.vendor, str(one.facts.get("name", ""))) for one in found.devices]
+    told = {vendor for vendor, name in names if name and not is_vague(name)}
     for mention in mentions_in(text):
         one = mention.product
         known = one.vendor in told and (mention.score < SURE or not one.name)
