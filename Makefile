@@ -63,6 +63,7 @@ bench: $(BIN)/.second
 # repair or its undo do harm? An hour, 10 GB and packages of the configured index.
 broken: $(BIN)/.test
 	$(PIP) -e ".[uv]"
+	$(BIN)/python -m pytest -m slow tests/diagnose
 	$(BIN)/python benchmarks/broken_environments.py
 	$(BIN)/python benchmarks/healthy_environments.py
 

@@ -6,11 +6,22 @@ import hashlib
 import os
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 LINKED_FROM_BYTES = 2**18
+
+
+def a_part_of(cases: Sequence[Any], every: int) -> list[Any]:
+    """Return cases of a test, of which all but one in `every` are slow: `make broken` runs them."""
+    return [
+        case if place % every == 0 else pytest.param(case, marks=pytest.mark.slow)
+        for place, case in enumerate(cases)
+    ]
 
 
 def make_wheel(

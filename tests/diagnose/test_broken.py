@@ -14,7 +14,7 @@ import pytest
 from gpuforge.cli.main import main
 
 from .broken import BROKEN, MADE, Broken
-from .environments import Environment, make_wheel
+from .environments import Environment, a_part_of, make_wheel
 from .test_repairs import doctor
 
 
@@ -43,8 +43,14 @@ def check_of_pip(environment: Environment) -> set[str]:
     return {line for line in done.stdout.splitlines() if "No broken" not in line}
 
 
+def bad_findings(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    main(["doctor", "--json"])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    return [finding for finding in found if finding["state"] in ("error", "warning")]
+
+
 @pytest.mark.parametrize("one", MADE, ids=lambda one: one.name)
-def test_broken_environment_is_named_and_no_repair_harms_it(
+def test_broken_environment_is_named(
     one: Broken,
     environment: Environment,
     index: Path,
@@ -52,12 +58,21 @@ def test_broken_environment_is_named_and_no_repair_harms_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     set_up(one, environment, index, monkeypatch)
-    main(["doctor", "--json"])
-    found = json.loads(capsys.readouterr().out)["findings"]
-    bad = [f for f in found if f["state"] in ("error", "warning")]
+    bad = bad_findings(capsys)
     texts = [f"{f['cause']} {f['message']} {' '.join(f['evidence'])}" for f in bad]
     assert any(fault in text for fault in one.at_fault for text in texts), texts
-    checks = [f["check"] for f in bad if f["repair"]]
+
+
+@pytest.mark.parametrize("one", a_part_of(MADE, 5), ids=lambda one: one.name)
+def test_no_repair_of_a_broken_environment_harms_it(
+    one: Broken,
+    environment: Environment,
+    index: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    set_up(one, environment, index, monkeypatch)
+    checks = [f["check"] for f in bad_findings(capsys) if f["repair"]]
     if not checks:
         return
     before, unmet = environment.hashes(), check_of_pip(environment)
