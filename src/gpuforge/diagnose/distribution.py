@@ -82,10 +82,14 @@ class Distribution:
         return packages + [path[:-3] for path in self.modules if "/" not in path]
 
     @property
+    def entry_points(self) -> str:
+        """Its ``entry_points.txt``; empty if there is none."""
+        return text_of(self._bytes("entry_points.txt"))
+
+    @property
     def script_modules(self) -> list[str]:
         """The modules that its console scripts start, other than ``__main__``."""
-        text = text_of(self._bytes("entry_points.txt"))
-        section = text.partition("[console_scripts]")[2].partition("\n[")[0]
+        section = self.entry_points.partition("[console_scripts]")[2].partition("\n[")[0]
         named = (line.partition("=")[2].partition(":")[0].strip() for line in section.splitlines())
         return [name for name in named if name and not name.endswith("__main__")]
 

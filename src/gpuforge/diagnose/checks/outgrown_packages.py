@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpuforge.compat.breakages import Breakage, breakages
-from gpuforge.diagnose.distribution import Distribution
+from gpuforge.diagnose.distribution import Distribution, normalised
 from gpuforge.diagnose.finding import Finding, State
+from gpuforge.diagnose.installed_modules import REMOVED
+from gpuforge.diagnose.plain_requirement import EXTRA
+from gpuforge.diagnose.read_imports import read_imports
 from gpuforge.diagnose.repair import pip
 from gpuforge.diagnose.site import Site
 
 if TYPE_CHECKING:
     from gpuforge.changes.action import RunPip
+    from gpuforge.diagnose.outgrown_imports import Fault
 
 SUMMARY = "no installed package needs what another one no longer has"
+
+SECONDS = 60.0
 
 # Other tools may install packages that are patched under the same version.
 INSTALLS_AS_RELEASED = ("pip", "uv", "poetry", "pdm")
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Yield the packages that do not work with the installed version of another one."""
+    """Yield the packages that do not work with the installed version of another one.
+
+    The table comes first, since it also says which versions work.
+    """
     versions = {name: found[0] for name, found in site.packages.items() if len(found) == 1}
     named = set()
     for row in breakages(versions | {"python": site.environment.version}):
@@ -30,8 +41,70 @@ def check(site: Site) -> Iterator[Finding]:
         if one and pair not in named and _as_released(one) and not _is_unmet(site, row):
             named.add(pair)
             yield _outgrown(site, one, row)
-    if not named:
-        yield Finding("ok", "no package is known not to work with the versions of the others")
+    left = 0
+    if site.live and not site.environment.fault:
+        imports = read_imports(site)
+        left = len(imports.left)
+        for name, faults in imports.faults.items():
+            for other, finding in _failing(site, name, faults).items():
+                if (name, other) not in named:
+                    named.add((name, other))
+                    yield finding
+    if left:
+        message = f"the imports of {left} packages are not read yet; the next run continues"
+        yield Finding("skipped", message, steps=("Read all: gpuforge doctor outgrown_packages",))
+    elif not named:
+        yield Finding("ok", "every package imports only what the others have")
+
+
+def _failing(site: Site, name: str, faults: list[Fault]) -> dict[str, Finding]:
+    """Return the findings of imports that fail, one for each package that they fail for."""
+    found = dict[str, Finding]()
+    one = site.distribution(name)
+    for fault in faults if one else ():
+        other = _owner(site, fault.module)
+        if one is None or other in ("", name, *found) or not _counts_on(site, one, other, fault):
+            continue
+        is_main = fault.root in one.import_names
+        row = Breakage(
+            package=name,
+            versions="",
+            other=other,
+            others="",
+            needs=f"{fault.module}.{fault.name}" if fault.name else f"the module {fault.module}",
+            use="" if is_main else f"importing {fault.root}",
+            source=f"{fault.path}, line {fault.line}",
+        )
+        if not _is_unmet(site, row):
+            found[other] = _outgrown(site, one, row)
+    return found
+
+
+def _owner(site: Site, module: str) -> str:
+    """Return the package that a module belongs to, or ``python``; empty if unknown."""
+    top, path = module.partition(".")[0], module.replace(".", "/")
+    if top in sys.stdlib_module_names or top in REMOVED:
+        return "python"
+    while path:
+        for one in site.distributions:
+            if one.entry(f"{path}/__init__.py") or one.entry(f"{path}.py"):
+                return one.name
+        path = path.rpartition("/")[0]
+    return ""
+
+
+def _counts_on(site: Site, one: Distribution, other: str, fault: Fault) -> bool:
+    """Return whether a package may count on another one where an import fails."""
+    if other in ("python", "pytest") or fault.root in one.import_names:
+        return True  # pytest imports all its plugins, which need not require it
+    todo, seen = [one.name], set[str]()
+    while todo:
+        lines = site.requirement_lines.get(todo.pop(), ())
+        names = (re.split(r"[^\w.-]", line)[0] for line in lines if not EXTRA.search(line))
+        needed = set(map(normalised, names)) - seen
+        todo += needed
+        seen |= needed
+    return other in seen
 
 
 def _as_released(one: Distribution) -> bool:
@@ -52,7 +125,15 @@ def _outgrown(site: Site, one: Distribution, row: Breakage) -> Finding:
     message = f"{one.name} {one.version} needs {row.needs}, which {other} does not have; {fails}"
     state: State = "warning" if row.use else "error"
     repair = () if is_python and not row.fixed else _repair(site, row)
-    return Finding(state, message, "outgrown_package", (row.source,), tuple(_steps(row)), repair)
+    steps = tuple(_steps(row)) if row.versions else (_step(row),)
+    return Finding(state, message, "outgrown_package", (row.source,), steps, repair)
+
+
+def _step(row: Breakage) -> str:
+    """Return what to do where the versions that work are not known."""
+    upgrade = f"pip install --upgrade {row.package}"
+    way = "an older Python" if row.other == "python" else f"another version of {row.other}"
+    return f"Upgrade {row.package}: {upgrade}. If that does not help, it needs {way}."
 
 
 def _ways(row: Breakage) -> list[tuple[str, str]]:

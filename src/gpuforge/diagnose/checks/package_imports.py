@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Generator, Iterator
 
+from gpuforge.diagnose import installed_modules
 from gpuforge.diagnose.distribution import normalised
 from gpuforge.diagnose.finding import Finding, of_cause
 from gpuforge.diagnose.site import NOT_RECORDED, Site
@@ -22,12 +23,8 @@ IMPORT_SECONDS = 60.0
 MODULES = {"numpy": "numpy", "torch": "torch", "torchvision": "torchvision", "jax": "jax",
            "tensorflow": "tensorflow", "numba": "numba.cuda", "triton": "triton",
            "xformers": "xformers", "bitsandbytes": "bitsandbytes", "mlx": "mlx.core"}  # fmt: skip
-# Modules that Python 3.12 and 3.13 (PEP 594) and setuptools 82 no longer have.
-REMOVED = frozenset(
-    "aifc asynchat asyncore audioop cgi cgitb chunk crypt distutils imghdr imp lib2to3 mailcap"
-    " msilib nis nntplib ossaudiodev pipes pkg_resources smtpd sndhdr spwd sunau telnetlib uu"
-    " xdrlib".split()
-)
+# Setuptools 82 no longer has `pkg_resources`; `msilib` was only on Windows.
+REMOVED = frozenset({*installed_modules.REMOVED, "msilib", "pkg_resources"})
 _ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|NotFound)\b")
 _NOT_FOUND = re.compile(r"No module named '?([\w.]+)")
 # Imports modules one after the other. Prints a JSON array before each one, and for what goes wrong.

@@ -1,0 +1,145 @@
+"""What a module takes from others when it is imported, read from its text.
+
+Statements are found as text first, because parsing every module would take seconds. Only what
+stands at the start of a line is certainly executed; `is_certain` then asks the syntax tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+_FROM = re.compile(rb"([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n\\;]*(?:\\\n[^\n\\;]*)*)")
+_COMMENT = re.compile(rb"#[^\n]*")
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def demands(text: bytes) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield the modules that the import statements at the start of lines name, as written.
+
+    With each comes what is taken from it and the name that this is bound to; if the module itself
+    is imported, what is taken is empty.
+    """
+    # Splitting finds these lines ten times as fast as a regular expression does.
+    for rest in text.split(b"\nfrom ")[1:]:
+        if found := _FROM.match(rest):
+            names = _names(found[2].strip(b"() \t\n"))
+            yield found[1].decode("utf-8", "replace"), [(n, b or n) for n, b in names]
+    for rest in text.split(b"\nimport ")[1:]:
+        for name, bound in _names(rest.partition(b"\n")[0].partition(b";")[0]):
+            yield name, [("", bound or name.partition(".")[0])]
+
+
+def _names(listed: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the imported names in a list, each with the name after ``as``."""
+    if b"#" in listed:
+        listed = _COMMENT.sub(b"", listed)
+    for part in listed.decode("utf-8", "replace").replace("\\\n", " ").split(","):
+        words = part.split()
+        plain = words and words[0].replace(".", "_").isidentifier()
+        if plain and (len(words) == 1 or (len(words) == 3 and words[1] == "as")):
+            yield words[0], words[2] if words[2:] else ""
+
+
+def attributes(text: bytes, bound: str) -> set[str]:
+    """Return at least the names that a module's text has after ``bound.``; see `is_used`."""
+    # A regular expression that begins with literal text is ten times as fast.
+    found = re.findall(rb"%b\.([A-Za-z_]\w*)" % bound.encode(), text)
+    return {one.decode("utf-8", "replace") for one in found}
+
+
+def is_used(text: bytes, bound: str, name: str) -> bool:
+    """Return whether a module's text contains ``bound.name`` outside functions and texts."""
+    wanted = rb"(?<![\w.])%b\.%b\b" % (bound.encode(), name.encode())
+    return any(
+        not _is_in_text(text, found.start()) and not _is_in_function(text, found.start())
+        for found in re.finditer(wanted, text)
+    )
+
+
+def _is_in_text(text: bytes, at: int) -> bool:
+    """Return whether a place in a module seems to be in a comment or a long string."""
+    line = text[text.rfind(b"\n", 0, at) + 1 : at]
+    return b"#" in line or any(text.count(mark, 0, at) % 2 for mark in (b'"""', b"'''"))
+
+
+def _is_in_function(text: bytes, at: int) -> bool:
+    """Return whether a place in a module is in the body of a function, by its indentation."""
+    start = text.rfind(b"\n", 0, at) + 1
+    line = text[start:at]
+    depth = len(line) - len(line.lstrip())
+    while depth and start > 0:
+        end, start = start - 1, text.rfind(b"\n", 0, start - 1) + 1
+        line = text[start:end].strip()
+        around = end - start - len(text[start:end].lstrip())
+        if line and around < depth:
+            depth = around
+            if line.startswith((b"def ", b"async def ")):
+                return True
+    return False
+
+
+def line_of_import(tree: ast.Module, module: str, name: str) -> int:
+    """Return the line on which a module certainly imports `name`, as written; 0 if none does."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            written = "." * node.level + (node.module or "")
+            if written == module and (not name or name in {one.name for one in node.names}):
+                return node.lineno
+        if isinstance(node, ast.Import) and not name and module in {one.name for one in node.names}:
+            return node.lineno
+    return 0
+
+
+def line_of_use(tree: ast.Module, bound: str, name: str) -> int:
+    """Return the line on which ``bound.name`` is certainly read during the import; 0 if none."""
+    if _is_rebound(tree, bound):
+        return 0
+    later = any(isinstance(n, ast.ImportFrom) and n.module == "__future__" and
+                "annotations" in {one.name for one in n.names} for n in tree.body)  # fmt: skip
+    for node in _executed(tree.body, annotations=not later):
+        read = node.value if isinstance(node, ast.Attribute) and node.attr == name else None
+        if isinstance(node, ast.Attribute) and isinstance(read, ast.Name) and read.id == bound:
+            return node.lineno
+    return 0
+
+
+def _is_rebound(tree: ast.Module, bound: str) -> bool:
+    """Return whether a name may be something else than what one import statement binds."""
+    imports = 0
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = {one.asname or one.name.partition(".")[0] for one in node.names}
+            imports += bound in names and node not in tree.body
+        elif isinstance(node, ast.Name) and node.id == bound:
+            imports += isinstance(node.ctx, ast.Store | ast.Del)
+    return imports > 0
+
+
+def _executed(statements: Sequence[ast.stmt], *, annotations: bool) -> Iterator[ast.AST]:
+    """Yield the expressions that are certainly evaluated when the statements are executed."""
+    for statement in statements:
+        todo: list[ast.AST | None] = []
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            given = statement.args
+            todo += [*statement.decorator_list, *given.defaults, *given.kw_defaults]
+            if annotations:
+                several = (*given.posonlyargs, *given.args, *given.kwonlyargs)
+                todo += [one.annotation for one in several]
+                todo += [statement.returns]
+        elif isinstance(statement, ast.ClassDef):
+            todo += [*statement.decorator_list, *statement.bases]
+            todo += [one.value for one in statement.keywords]
+            yield from _executed(statement.body, annotations=annotations)
+        elif isinstance(statement, ast.AnnAssign):
+            todo += [statement.value, statement.annotation if annotations else None]
+        elif isinstance(statement, ast.Assign | ast.AugAssign | ast.Expr):
+            todo.append(statement.value)
+        while todo:
+            node = todo.pop()
+            if isinstance(node, _COMPREHENSIONS):
+                todo.append(node.generators[0].iter)  # the rest only if that is not empty
+            elif node and not isinstance(node, ast.Lambda | ast.BoolOp | ast.IfExp):
+                yield node
+                todo += ast.iter_child_nodes(node)

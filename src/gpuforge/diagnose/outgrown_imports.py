@@ -1,0 +1,181 @@
+"""Imports of installed packages that fail because another package no longer has what they name."""
+
+from __future__ import annotations
+
+import collections.abc
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuforge.diagnose.distribution import Distribution
+from gpuforge.diagnose.installed_modules import Module, Modules, absolute
+from gpuforge.diagnose.module_demands import (
+    attributes,
+    demands,
+    is_used,
+    line_of_import,
+    line_of_use,
+)
+
+# What a package does not import, although it is installed beside it.
+_ASIDE = frozenset(
+    "benchmarks conftest doc docs examples setup test testing tests tools scripts".split()
+)
+_ENTRY = re.compile(r"(?m)^[^#\[\n=]+=\s*([\w.]+)")
+# What Python's own modules lost and programs use while they are imported. Other names of these
+# modules are not looked up, since nearly every program uses some.
+_LOST = {
+    "asyncio": {"async", "coroutine"},
+    "collections": set(collections.abc.__all__),
+    "configparser": {"SafeConfigParser"},
+    "inspect": {"formatargspec", "getargspec"},
+    "typing": {"io", "re"},
+    "unittest": {"findTestCases", "makeSuite"},
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An import that fails.
+
+    Attributes
+    ----------
+    root : the module whose import leads to it
+    path : the file that it is in
+    line : its line there
+    module : the module from which something is taken
+    name : what that module does not have; empty if the module does not exist
+    """
+
+    root: str
+    path: str
+    line: int
+    module: str
+    name: str
+
+
+class Walk:
+    """Follows the imports of one package from its top-level modules and entry points.
+
+    Attributes
+    ----------
+    limit : how many of its modules are read at most; 0 for all of them, also those that it does
+        not import itself
+    outside : the top-level modules of other packages that it imports
+    """
+
+    def __init__(self, one: Distribution, modules: Modules, limit: int) -> None:
+        self.modules, self.limit = modules, limit
+        self.outside: set[str] = set()
+        self._own = tuple(_own_modules(one))
+        self._inner = tuple(f"{own}." for own in self._own)
+        self._public = tuple(filter(self._is_own, _public_modules(one)))
+        self._entries = tuple(filter(self._is_own, _ENTRY.findall(one.entry_points)))
+        self._read: dict[str, Module] = {}
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield the imports that certainly fail."""
+        found = [fault for root in (*self._own, *self._entries) for fault in self._from(root)]
+        for root in self._public:
+            if not self.limit or self._imports_nothing(root):
+                found += list(self._from(root))
+        yield from (fault for fault in found if not self._is_mended(fault))
+
+    def _imports_nothing(self, root: str) -> bool:
+        """Return whether a module is directly in a package that imports nothing itself."""
+        package = root.rpartition(".")[0]
+        module = self._read.get(package) if package in self._own else None
+        return module is not None and b"import" not in module.text
+
+    def _from(self, root: str) -> Iterator[Fault]:
+        todo = [root]
+        for name in todo:
+            module = None if name in self._read else self.modules.find(name)
+            if module is None or 0 < self.limit <= len(self._read):
+                continue
+            self._read[name] = module
+            for written, names in demands(module.text):
+                target = absolute(written, name, module)
+                if self._is_own(target):
+                    todo += self._inside(target, names)
+                else:
+                    self.outside.add(target.partition(".")[0])
+                    for taken, bound in names:
+                        for line, *lacked in self._unmet(module, written, target, taken, bound):
+                            yield Fault(root, module.path, line, *lacked)
+
+    def _inside(self, target: str, names: list[tuple[str, str]]) -> list[str]:
+        """Return the modules of this package that an import statement imports."""
+        there = self.modules.find(target)
+        folders = there.folders if there else ()
+        taken = [name for name, _ in names if name] if folders else []
+        found = [f"{target}.{n}" for n in taken if there and self.modules.has_submodule(there, n)]
+        return [*_ancestors(target), *found]
+
+    def _unmet(
+        self, module: Module, written: str, target: str, taken: str, bound: str
+    ) -> Iterator[tuple[int, str, str]]:
+        """Yield what a module does not get of another package: the line, from where, and what."""
+        modules = self.modules
+        there = modules.find(target)
+        if there is None:
+            missing = [(target, "")] if modules.is_gone(target) else []
+        elif taken and modules.lacks(target, taken):
+            missing = [(target, taken)]
+        else:
+            missing, used = [], self._as_module(target, taken, bound)
+            names = attributes(module.text, bound) if used else set()
+            for name in names & _LOST.get(used, names):
+                if not modules.seems_to_lack(used, name) or not is_used(module.text, bound, name):
+                    continue
+                if modules.lacks(used, name) and module.tree:
+                    line = line_of_use(module.tree, bound, name)
+                    yield from [(line, used, name)] if line else []
+        for of, name in missing:
+            at = line_of_import(module.tree, written, taken) if module.tree else 0
+            yield from [(at, of, name)] if at else []
+
+    def _as_module(self, target: str, taken: str, bound: str) -> str:
+        """Return the module whose names are used through what is imported; empty if none."""
+        if target not in _LOST and self.modules.is_standard(target):
+            return ""
+        if not taken:
+            return target if bound != target.partition(".")[0] or "." not in target else bound
+        there = self.modules.find(target)
+        held = there is not None and self.modules.has_submodule(there, taken)
+        return f"{target}.{taken}" if held else ""
+
+    def _is_own(self, target: str) -> bool:
+        return target.startswith(self._inner) or target in self._own
+
+    def _is_mended(self, fault: Fault) -> bool:
+        """Return whether the package itself adds what is missing."""
+        module, name = re.escape(fault.module.encode()), fault.name.encode()
+        adds = rb"sys\.modules\[['\"]%b['\"]\]" % module
+        adds += rb"|\.%b\s*=[^=]|setattr\([^\n]*\b%b\b" % (name, name) if name else b""
+        texts = (read.text for read in self._read.values())
+        return any(re.search(adds, text) for text in texts)
+
+
+def _own_modules(one: Distribution) -> Iterator[str]:
+    """Yield the packages and modules that are not inside others of the same distribution."""
+    packages = set(one.packages)
+    for path in (*one.packages, *(m[:-3] for m in one.modules if "/" not in m)):
+        parts = path.split("/")
+        inside = any("/".join(parts[:end]) in packages for end in range(1, len(parts)))
+        if not inside and not _ASIDE & set(parts) and all(part.isidentifier() for part in parts):
+            yield ".".join(parts)
+
+
+def _public_modules(one: Distribution) -> Iterator[str]:
+    """Yield the modules that users may import."""
+    for path in one.modules:
+        parts = path[:-3].removesuffix("/__init__").split("/")
+        if not any(part.startswith("_") or part in _ASIDE for part in parts):
+            yield ".".join(parts)
+
+
+def _ancestors(name: str) -> list[str]:
+    """Return a module and the packages that it is in, which are imported first."""
+    parts = name.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]

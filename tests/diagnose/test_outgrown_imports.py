@@ -1,0 +1,293 @@
+"""Imports that certainly fail are named, and no others."""
+
+from __future__ import annotations
+
+import collections
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from gpuforge.diagnose import read_imports
+from gpuforge.diagnose.distribution import distributions_in
+from gpuforge.diagnose.finding import Finding
+from gpuforge.diagnose.installed_modules import Modules
+from gpuforge.diagnose.outgrown_imports import Walk
+from gpuforge.diagnose.run import run_checks
+from gpuforge.probe import LiveProbe
+
+from .environments import Environment, make_wheel
+
+LIBRARY = {
+    "lib/__init__.py": "from .parts import *\nfrom . import tools\nkept = 1\n",
+    "lib/parts.py": "def part(): pass\n",
+    "lib/tools.py": "try:\n    import fast as tool\nexcept ImportError:\n    tool = None\n",
+    "lib/sub/__init__.py": "",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(read_imports, "SECONDS", 60.0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def install(
+    environment: Environment,
+    folder: Path,
+    name: str,
+    files: dict[str, str],
+    version: str = "2.0",
+    requires: tuple[str, ...] = (),
+) -> None:
+    environment.add(make_wheel(folder, name, version, requires, files))
+
+
+def found_in(*checks: str) -> list[Finding]:
+    return list(run_checks(*checks or ("outgrown_packages",)).having("error", "warning", "unknown"))
+
+
+def named(environment: Environment, folder: Path, text: str, library: dict[str, str]) -> list[str]:
+    """Return what is found about a package with `text` beside a library."""
+    install(environment, folder, "lib", library)
+    install(environment, folder, "user", {"user.py": text}, "1.0")
+    return [finding.message for finding in found_in()]
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("from lib import gone", "lib.gone"),
+        ("from lib import (\n    kept,  # kept\n    gone as other,\n)", "lib.gone"),
+        ("from lib import part, \\\n    gone", "lib.gone"),
+        ("from lib.tools import gone", "lib.tools.gone"),
+        ("from lib.old import anything", "the module lib.old"),
+        ("import lib.old as old", "the module lib.old"),
+        ("import lib\nVALUE = lib.gone", "lib.gone"),
+        ("import lib as l\nclass C(l.Gone): pass", "lib.Gone"),
+        ("import lib\n@lib.gone\ndef f(): pass", "lib.gone"),
+        ("import lib\ndef f(x=lib.gone): pass", "lib.gone"),
+        ("import lib\nclass C:\n    value = [lib.gone]", "lib.gone"),
+        ("from lib import tools\nVALUE = tools.gone", "lib.tools.gone"),
+    ],
+)
+def test_import_that_fails_is_named(
+    text: str, needs: str, environment: Environment, tmp_path: Path
+) -> None:
+    (message,) = named(environment, tmp_path, text + "\n", LIBRARY)
+    assert message == f"user 1.0 needs {needs}, which lib 2.0 does not have; it cannot be imported"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from lib import kept, part, tools, sub",
+        "from lib.tools import tool",
+        "from lib import *",
+        "try:\n    from lib import gone\nexcept ImportError:\n    gone = None",
+        "import sys\nif sys.version_info < (3, 0):\n    from lib import gone",
+        '"""Example:\n\nfrom lib import gone\n"""',
+        "import lib\ndef f():\n    return lib.gone",
+        "import lib\nVALUE = lib.gone if hasattr(lib, 'gone') else None",
+        "import lib\nVALUE = hasattr(lib, 'gone') and lib.gone",
+        "import lib\nVALUE = lambda: lib.gone",
+        "from __future__ import annotations\nimport lib\ndef f(x: lib.gone): pass",
+        "import lib\nlib.gone = 1\nVALUE = lib.gone",
+        "import lib\nsetattr(lib, 'gone', 1)\nfrom lib import gone",
+        "import sys\nsys.modules['lib.old'] = sys\nimport lib.old",
+        "import lib\nlib = object()\nVALUE = lib.gone",
+        "import lib  # lib.gone",
+        "from not_installed import gone",
+        "this is no Python",
+    ],
+)
+def test_import_that_works_or_is_guarded_is_not_named(
+    text: str, environment: Environment, tmp_path: Path
+) -> None:
+    assert not named(environment, tmp_path, text + "\n", LIBRARY)
+
+
+GETATTR = "def __getattr__(name):\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks"),
+    [
+        ("", True),
+        ("a = 1\n", True),
+        ("if x:\n    gone = 1\n", False),
+        ("for gone in x: pass\n", False),
+        ("def f():\n    global gone\n    gone = 1\n", False),
+        ("def f():\n    print(gone)\n", True),
+        ("# gone\n", True),
+        ("from a import (b, gone,\n    c)\n", False),
+        ("from a import gone as c\n", True),
+        ("globals().update(x)\n", False),
+        ("globals()['a']\n", True),
+        ("for n in ['a', 'b']:\n    globals()[n] = 1\n", True),
+        ("for n in ['a', 'gone']:\n    globals()[n] = 1\n", False),
+        ("import sys\nsys.modules[__name__] = x\n", False),
+        (GETATTR + "    return 1\n", False),
+        (GETATTR + "    raise AttributeError(name)\n", True),
+        (GETATTR + "    if name == 'a':\n        return 1\n    raise AttributeError\n", True),
+        (GETATTR + "    if name == 'gone':\n        return 1\n    raise AttributeError\n", False),
+        ("A = {'gone': 1}\n" + GETATTR + "    if name in A: return A[name]\n    raise X\n", False),
+        ("A = {'a': 1}\n" + GETATTR + "    if name in A: return A[name]\n    raise X\n", True),
+        (GETATTR + "    if name in A: return A[name]\n    raise AttributeError\n", False),
+        (GETATTR + "    if name in A: raise X\n    raise AttributeError\n", True),
+        (GETATTR + "    try: return globals()[name]\n    except KeyError: raise X\n", True),
+        ("__getattr__, __dir__, __all__ = lazy.attach(__name__, ['a'])\n", True),
+        ("__getattr__, __dir__, __all__ = lazy.attach(__name__, ['gone'])\n", False),
+        (
+            "D = {'gone': ('it was removed', None)}\n__getattr__ = deprecation_getattr('m', D)\n",
+            True,
+        ),
+        ("D = {'gone': ('it will be', x)}\n__getattr__ = deprecation_getattr('m', D)\n", False),
+        ("__getattr__ = make()\n", False),
+        ("make(  # it\n    __name__, {'lib': ['gone']})\n", False),
+        ("make(\n    __name__, {'lib': ['a']})\n", True),
+        ("from _socket import *\n", False),
+        ("from unknown import *\n", False),
+    ],
+)
+def test_names_of_a_module(text: str, lacks: bool, tmp_path: Path) -> None:
+    (tmp_path / "mod.py").write_text(text)
+    assert Modules([tmp_path], None, "3.11").lacks("mod", "gone") == lacks
+
+
+def test_package_comes_before_a_file_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "mod.py").write_text("")
+    (tmp_path / "mod").mkdir()
+    assert Modules([tmp_path], None, "3.11").lacks("mod", "gone")
+    (tmp_path / "mod" / "__init__.py").write_text("gone = 1\n")
+    assert not Modules([tmp_path], None, "3.11").lacks("mod", "gone")
+
+
+def test_no_name_of_pythons_modules_is_said_to_be_missing() -> None:
+    """What these modules really have is a hard test: many compute it."""
+    folder = Path(collections.__file__).parents[1]
+    modules = Modules([], folder, ".".join(map(str, sys.version_info[:3])))
+    names = ("asyncio", "collections", "ctypes", "datetime", "decimal", "enum", "functools", "re",
+             "inspect", "json", "os", "pathlib", "pickle", "signal", "socket", "ssl", "string",
+             "tokenize", "typing", "unittest", "concurrent.futures", "multiprocessing")  # fmt: skip
+    for name in names:
+        module = __import__(name, fromlist=["x"])
+        assert [n for n in dir(module) if modules.lacks(name, n)] == [], name
+
+
+@pytest.mark.parametrize(
+    ("python", "text", "needs"),
+    [
+        ("3.12.1", "import imp\n", "imp."),
+        ("3.11.1", "import imp\n", ""),
+        ("3.12.1", "import distutils.core\n", "distutils.core."),
+        ("3.12.1", "from collections import Mapping\n", "collections.Mapping"),
+        (
+            "3.12.1",
+            "import collections\nclass C(collections.Mapping): pass\n",
+            "collections.Mapping",
+        ),
+        ("3.12.1", "from collections import abc, deque\n", ""),
+    ],
+)
+def test_what_python_no_longer_has(python: str, text: str, needs: str, tmp_path: Path) -> None:
+    library, packages = tmp_path / "python", tmp_path / "packages"
+    (library / "collections").mkdir(parents=True)
+    (library / "collections" / "__init__.py").write_text("class deque: pass\n")
+    (library / "collections" / "abc.py").write_text("")
+    with zipfile.ZipFile(make_wheel(tmp_path, "user", "1.0", (), {"user.py": text})) as archive:
+        archive.extractall(packages)
+    (one,) = distributions_in(packages, LiveProbe())
+    faults = Walk(one, Modules([packages], library, python), 0).faults()
+    assert [f"{fault.module}.{fault.name}" for fault in faults] == [needs] * bool(needs)
+
+
+def test_package_whose_script_fails_is_named(environment: Environment, tmp_path: Path) -> None:
+    install(environment, tmp_path, "lib", LIBRARY)
+    files = {
+        "user/__init__.py": "import os\n",
+        "user/cli.py": "from lib import gone\n",
+        "user-1.0.dist-info/entry_points.txt": "[console_scripts]\nu = user.cli:main\n",
+    }
+    install(environment, tmp_path, "user", files, "1.0", ("middle",))
+    assert not found_in(), "it does not require the library"
+    install(environment, tmp_path, "middle", {"middle.py": ""}, "1.0", ("lib",))
+    (finding,) = found_in()
+    assert finding.state == "warning" and finding.message.endswith("importing user.cli fails")
+    assert finding.evidence[0].endswith("user/cli.py, line 1")
+    assert "pip install --upgrade user" in finding.steps[0]
+
+
+def test_other_modules_are_read_if_the_check_is_named(
+    environment: Environment, tmp_path: Path
+) -> None:
+    install(environment, tmp_path, "lib", LIBRARY)
+    files = {
+        "user/__init__.py": "import os\n",
+        "user/more.py": "from lib import gone\n",
+        "user/_own.py": "import lib.old\n",
+        "user/tests/test_it.py": "import lib.old\n",
+    }
+    install(environment, tmp_path, "user", files, "1.0", ("lib",))
+    assert not [f for f in run_checks().findings if f.cause == "outgrown_package"]
+    (finding,) = found_in()
+    assert finding.message.endswith("importing user.more fails")
+    (kept,) = [f for f in run_checks().findings if f.cause == "outgrown_package"]
+    assert kept.message == finding.message
+
+
+def test_what_was_read_is_kept_until_a_package_changes(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(environment, tmp_path, "lib", LIBRARY)
+    install(environment, tmp_path, "user", {"user.py": "from lib import gone\n"}, "1.0")
+    (first,) = found_in()
+    walked: list[str] = []
+    real = read_imports.Walk
+
+    def walk(one: read_imports.Distribution, *rest: object) -> object:
+        walked.append(one.name)
+        return real(one, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(read_imports, "Walk", walk)
+    assert [f.message for f in found_in()] == [first.message] and not walked
+    (environment.packages / "lib" / "__init__.py").write_text("gone = 1\n")
+    assert not found_in() and walked == ["user"]
+    kept = next((tmp_path / "cache" / "gpuforge" / "doctor").glob("imports-*.json"))
+    for damaged in ("", "00000000 {}", kept.read_text()[:-1]):
+        kept.write_text(damaged)
+        assert not found_in()
+
+
+def test_reading_ends_in_time_and_goes_on_in_the_next_run(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_imports, "SECONDS", 0.0)
+    install(environment, tmp_path, "lib", LIBRARY)
+    install(environment, tmp_path, "user", {"user.py": "from lib import gone\n"}, "1.0", ("lib",))
+
+    def left() -> list[str]:
+        report = run_checks(skip=["package_versions"])
+        return [f.message for f in report.having("skipped") if f.check == "outgrown_packages"]
+
+    assert left() and "packages are not read yet" in left()[0]
+    monkeypatch.setattr(read_imports, "SECONDS", 60.0)
+    assert not left() and found_in()
+
+
+def test_folder_that_cannot_be_written_is_no_finding(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert len(named(environment, tmp_path, "from lib import gone\n", LIBRARY)) == 1
+
+
+def test_what_the_metadata_forbid_is_named_once(environment: Environment, tmp_path: Path) -> None:
+    install(environment, tmp_path, "lib", LIBRARY)
+    install(environment, tmp_path, "user", {"user.py": "import lib.old\n"}, "1.0", ("lib<2",))
+    assert not found_in()
+    assert [f.check for f in found_in("outgrown_packages", "package_versions")] == [
+        "package_versions"
+    ]
