@@ -1,7 +1,8 @@
 """What holds for every test: a home of its own, nothing left behind, no skip where none may be.
 
 ``GPUFORGE_REQUIRE=torch,jax`` names libraries that must be there: a test that is skipped for want
-of one of them fails instead.
+of one of them fails instead. ``--passed-to FILE`` lists the tests that passed; ``--passed-before
+FILE`` leaves them out of a run with more libraries, except where these change what is tested.
 """
 
 from __future__ import annotations
@@ -36,6 +37,36 @@ LEFT_BY_DASK = frozenset(
 """What Dask sets for its workers in the process that starts them, and leaves there: a backend that
 is opened later would find one thread."""
 CORPUS = Path(os.environ.get("GPUFORGE_CORPUS", Path(__file__).parents[2] / "shared" / "corpus"))
+
+
+LIBRARIES_MATTER = ("tests/contract/", "tests/meaning/", "tests/runtime/")
+passed: list[str] = []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--passed-to", type=Path)
+    parser.addoption("--passed-before", type=Path)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" and report.passed:
+        passed.append(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    path = session.config.getoption("--passed-to")
+    if path and not hasattr(session.config, "workerinput"):
+        path.write_text("\n".join(passed))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    path = config.getoption("--passed-before")
+    before = set(path.read_text().split("\n")) if path else set()
+    known = [one for one in items
+             if one.nodeid in before and not one.nodeid.startswith(LIBRARIES_MATTER)]  # fmt: skip
+    config.hook.pytest_deselected(items=known)
+    left_out = set(known)
+    items[:] = [one for one in items if one not in left_out]
 
 
 def pytest_sessionstart() -> None:
