@@ -39,9 +39,6 @@ SWEEP_FUNCTIONS = 64
 the number left has doubled."""
 MAX_REPLAYS = 64
 """Replays that are kept for one kind of call; calls of other signatures are recorded."""
-MAX_CAPTURED_BYTES = 1 << 16
-"""A function that reads larger arrays besides its arguments is not replayed: each replay compares
-them with copies."""
 MAX_NEW_GRAPHS = 6
 """After this many recorded calls of a signature in a row, each with a new graph, no library that
 compiles gets such calls."""
@@ -278,7 +275,7 @@ class FunctionRecord:
         """What the function depends on besides its arguments; None if that cannot be determined."""
         from gpuforge.runtime.function.dependence import dependence_of
 
-        return dependence_of(self.function, MAX_CAPTURED_BYTES)
+        return dependence_of(self.function)
 
     @property
     def stays_key(self) -> str:

@@ -358,8 +358,7 @@ def _pace(call: Call) -> Pace | None:
     as_written = _numpy_seconds(call)
     if call.pin or call.session.plan is not None or as_written is None:
         return None
-    dependence = call.function.dependence
-    if dependence is None or dependence.arrays:  # it may have written into such an array
+    if call.function.dependence is None:
         return None
     from gpuforge.runtime.evaluation.pace import Pace, can_start_again
 

@@ -33,9 +33,6 @@ MOST_AT_ONCE = 4096
 WORKING_BYTES = 1 << 18
 """Size of the first batch: beyond a core's own cache, each step is slower."""
 MOST_BYTES = 1 << 28
-MAX_CAPTURED_BYTES = 1 << 24
-"""Functions that read larger arrays besides their items are not batched: each batch compares them
-with copies."""
 
 
 class Offloaded(Protocol):
@@ -184,7 +181,7 @@ class Batching:
 
     def look(self) -> None:
         """Determine again what the function depends on."""
-        self.dependence = dependence_of(self.function, MAX_CAPTURED_BYTES)
+        self.dependence = dependence_of(self.function, arrays=True)
         if self.dependence is None:
             self.never = "it may depend on more than its arguments"
 

@@ -47,6 +47,7 @@ _FORBIDDEN = frozenset(
 )
 # np.datetime64("now") reads the clock.
 _VARYING = "random ctypes data base flags strides datetime64 timedelta64".split()
+MAX_ARRAY_BYTES = 1 << 24
 _MODULES: tuple[ModuleType, ...] = (np, np.linalg, np.fft, math)
 Read = tuple[dict[str, Any] | CellType | FunctionType, str, Any]
 
@@ -61,14 +62,13 @@ class Dependence:
     Attributes
     ----------
     reads : (namespace, cell or function, name, value)
-    arrays : arrays among those values, with their content
+    arrays : arrays among those values, with their content; None if arrays are not allowed
     unused : arguments that the function does not use, by position and name
     """
 
-    def __init__(self, array_bytes: int) -> None:
+    def __init__(self, *, arrays: bool = False) -> None:
         self.reads: list[Read] = []
-        self.arrays: list[tuple[np.ndarray[Any, Any], bytes]] = []
-        self.array_bytes = array_bytes
+        self.arrays: list[tuple[np.ndarray[Any, Any], bytes]] | None = [] if arrays else None
         self.unused: frozenset[int | str] = frozenset()
 
     def holds(self) -> bool:
@@ -83,15 +83,15 @@ class Dependence:
                     return False
             elif getattr(place, name) is not value:
                 return False
-        return all(array.tobytes() == held for array, held in self.arrays)
+        return all(array.tobytes() == held for array, held in self.arrays or ())
 
 
-def dependence_of(function: Callable[..., Any], array_bytes: int) -> Dependence | None:
+def dependence_of(function: Callable[..., Any], *, arrays: bool = False) -> Dependence | None:
     """Return what a function depends on; None if that cannot be determined.
 
-    It may read arrays of up to `array_bytes` each, which are compared with copies.
+    With `arrays`, it may read arrays of up to `MAX_ARRAY_BYTES`, which are compared with copies.
     """
-    found = Dependence(array_bytes)
+    found = Dependence(arrays=arrays)
     try:
         _read_function(function, found, set())
         found.unused = _unused(written(function.__code__))
@@ -181,8 +181,8 @@ def _check(value: Any, found: Dependence, seen: set[CodeType]) -> None:
         return
     if value is gpuforge or any(value is module for module in _MODULES):
         return
-    if kind is np.ndarray:
-        if value.dtype.kind not in "biufc" or value.nbytes > found.array_bytes:
+    if kind is np.ndarray and found.arrays is not None:
+        if value.dtype.kind not in "biufc" or value.nbytes > MAX_ARRAY_BYTES:
             raise Varies
         found.arrays.append((value, value.tobytes()))
     elif kind is FunctionType and value.__module__.split(".")[0] != "numpy":
