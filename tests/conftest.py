@@ -39,7 +39,7 @@ is opened later would find one thread."""
 CORPUS = Path(os.environ.get("GPUFORGE_CORPUS", Path(__file__).parents[2] / "shared" / "corpus"))
 
 
-LIBRARIES_MATTER = ("tests/contract/", "tests/meaning/", "tests/runtime/")
+LIBRARIES_MATTER = ("tests/cli/", "tests/contract/", "tests/meaning/", "tests/runtime/")
 passed: list[str] = []
 
 

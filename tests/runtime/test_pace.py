@@ -79,6 +79,17 @@ def test_a_call_in_blocks_that_takes_longer_than_twice_numpys_time(clock: Clock)
         found.check_in_blocks()
 
 
+def test_a_graph_that_numpy_settles_forgets_no_time(clock: Clock) -> None:
+    found = pace.Pace(numpy_seconds=0.1)
+    clock.now = 5.0
+    found.check_in_blocks()
+    clock.now += 0.2
+    found.done(0.0, 0.01)
+    clock.now += 0.1
+    with pytest.raises(pace.TooManyOperations):
+        found.check_in_blocks()
+
+
 def test_a_try_in_blocks_ends_if_recording_takes_too_long(clock: Clock) -> None:
     """Blocks compute with NumPy's own functions, so that nothing is compared with NumPy."""
     programs = Programs()

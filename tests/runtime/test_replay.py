@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 from numpy.random import gamma
 
 import gpuforge as gf
@@ -520,3 +521,65 @@ class TestWrites:
         u, v = square(2), square(3)
         placed(u, v)
         np.testing.assert_array_equal(u, v)
+
+
+class Shifted:
+    def __init__(self) -> None:
+        self.mean = 1.0
+
+    @gf.offload
+    def apply(self, x: Any) -> Any:
+        return x - self.mean
+
+
+def adding(number: Any) -> Any:
+    return lambda x: x + number
+
+
+class Answering(dict[str, Any]):
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+
+class TestWhatIsRead:
+    """All that a body depends on is read, however it is reached."""
+
+    def test_a_bound_method_depends_on_its_object(self, library: str) -> None:
+        shifted = Shifted()
+        apply = shifted.apply
+        placed = settled(lambda x: apply(x) * 2, library, X)
+        shifted.mean = 100.0
+        np.testing.assert_allclose(placed(X), (X - 100.0) * 2)
+
+    def test_functions_of_one_factory_are_read_one_by_one(self, library: str) -> None:
+        assert dependence_of(adding(2.0)) is not None
+        constant, varying = gf.offload(adding(2.0)), gf.offload(adding(input))
+        assert dependence_of(lambda x: constant(x) + varying(x)) is None
+        other = adding(3.0)
+        placed = settled(lambda x: constant(x) + other(x), library, X)
+        other.__closure__[0].cell_contents = 7.0
+        np.testing.assert_allclose(placed(X), 2 * X + 9.0)
+
+    def test_objects_that_answer_to_any_name_may_vary(self) -> None:
+        settings = Answering(factor=2.0)
+        assert dependence_of(lambda x: x * settings.factor) is None
+
+    def test_an_empty_cell_is_a_change(self) -> None:
+        added = adding(2.0)
+        found = dependence_of(added)
+        assert found is not None and found.holds()
+        del added.__closure__[0].cell_contents
+        assert not found.holds()
+
+
+def test_writes_into_an_argument_whose_elements_share_memory(library: str) -> None:
+    def written(x: Any) -> None:
+        x[0] += 1
+        x[1] *= 3
+
+    placed = gf.offload(written, backend=library)
+    for _ in range(3):
+        ours, plain = np.ones(4), np.ones(4)
+        placed(as_strided(ours, (3, 4), (0, 8)))
+        written(as_strided(plain, (3, 4), (0, 8)))
+        np.testing.assert_array_equal(ours, plain)

@@ -44,7 +44,14 @@ _NO_LIMIT = nullcontext()
 
 
 class Offloaded(Generic[P, R]):
-    """A function whose calls are placed one by one. Made by `offload`."""
+    """A function whose calls are placed one by one. Made by `offload`.
+
+    Attributes
+    ----------
+    is_just_called : that a recorded call of another function calls it like any function
+    """
+
+    is_just_called = True
 
     def __init__(self, function: Callable[P, R], options: Options) -> None:
         self.__qualname__: str = ""

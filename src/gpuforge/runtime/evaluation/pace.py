@@ -59,12 +59,13 @@ class Pace:
     def __init__(self, numpy_seconds: float) -> None:
         self.numpy_seconds = numpy_seconds
         self.graphs = 0
-        self._began = 0.0
+        self._began: float | None = None
         self._done = self._planned = 0.0
 
     def recording_seconds(self, elsewhere_seconds: float = 0.0) -> float:
         """Return the recording time so far, which each recorded call takes again."""
-        return thread_time() - self._began - self._done - self._planned - elsewhere_seconds
+        began = thread_time() if self._began is None else self._began
+        return thread_time() - began - self._done - self._planned - elsewhere_seconds
 
     def check(self, elsewhere_seconds: float) -> None:
         """Check the time before one more graph is evaluated.
@@ -88,14 +89,14 @@ class Pace:
     def check_in_blocks(self) -> None:
         """Check the time before one more graph is evaluated in blocks.
 
-        Several threads share that work, so that all time of this one counts.
+        Several threads share that work: all processor time of this one counts.
 
         Raises
         ------
         TooManyOperations
             If the call takes much longer than as written.
         """
-        if not self._began:
+        if self._began is None:
             self._began = thread_time()
         taken = thread_time() - self._began
         if taken > MOST_CALLS * self.numpy_seconds + TELLING_SECONDS:
@@ -103,7 +104,7 @@ class Pace:
 
     def done(self, planned_seconds: float, seconds: float) -> None:
         """Add the time to plan a graph (once per graph), and NumPy's time to evaluate it."""
-        if not self.graphs:
+        if self._began is None:
             self._began = thread_time() - planned_seconds - seconds
         self.graphs += 1
         self._planned += planned_seconds

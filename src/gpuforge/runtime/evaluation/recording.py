@@ -15,6 +15,7 @@ from types import CellType, FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 import gpuforge.runtime.array.operations  # noqa: F401 - fills the table
 from gpuforge.runtime.array.array import SHUFFLE, Array, argument, node_of, value_of
@@ -89,6 +90,8 @@ def record(
         raise StartAgain(SHUFFLE, NotRecordable)  # before any random number is drawn
     if _has_other_alias(function, (*args, *kwargs.values())):
         raise StartAgain("the memory of an argument is aliased", NotRecordable)
+    if any(map(_overlaps_itself, (*args, *kwargs.values()))):
+        raise StartAgain("elements of an argument share memory", NotRecordable)
     recorder = Recorder(engine)
     recorder.evaluations = [] if noting else None
     results = _Results(recorder)
@@ -173,6 +176,14 @@ def _has_other_alias(function: Any, values: tuple[Any, ...]) -> bool:
         is_read = type(function) is FunctionType
         _writing[key] = not is_read or _may_write(function, kinds, MAX_DEPTH)
     return _writing[key]
+
+
+def _overlaps_itself(value: Any) -> bool:
+    """Return whether a write into one element of an array may change another one."""
+    if type(value) is not np.ndarray or value.flags.forc or not value.flags.writeable:
+        return False
+    low, high = byte_bounds(value)
+    return high - low < value.nbytes
 
 
 MAX_HELD = 64

@@ -358,7 +358,7 @@ def _pace(call: Call) -> Pace | None:
     as_written = _numpy_seconds(call)
     if call.pin or call.session.plan is not None or as_written is None:
         return None
-    if call.function.dependence is None:
+    if call.function.dependence is None or not call.function.dependence.holds():
         return None
     from gpuforge.runtime.evaluation.pace import Pace, can_start_again
 

@@ -20,7 +20,6 @@ import gpuforge.runtime.array.operations
 from gpuforge.runtime.array.namespace import CONVERSIONS, CREATIONS
 from gpuforge.runtime.array.table import FUNCTIONS, METHODS, UFUNCS
 from gpuforge.runtime.function.entry import written
-from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.namespace import namespace
 
 _CONSTANTS = {int, float, complex, bool, str, type(None)}
@@ -49,6 +48,7 @@ _FORBIDDEN = frozenset(
 _VARYING = "random ctypes data base flags strides datetime64 timedelta64".split()
 MAX_ARRAY_BYTES = 1 << 24
 _MODULES: tuple[ModuleType, ...] = (np, np.linalg, np.fft, math)
+Content = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], bytes]
 Read = tuple[dict[str, Any] | CellType | FunctionType, str, Any]
 
 
@@ -62,13 +62,13 @@ class Dependence:
     Attributes
     ----------
     reads : (namespace, cell or function, name, value)
-    arrays : arrays among those values, with their content; None if arrays are not allowed
+    arrays : arrays among those values, with their form and content; None if arrays are not allowed
     unused : arguments that the function does not use, by position and name
     """
 
     def __init__(self, *, arrays: bool = False) -> None:
         self.reads: list[Read] = []
-        self.arrays: list[tuple[np.ndarray[Any, Any], bytes]] | None = [] if arrays else None
+        self.arrays: list[tuple[np.ndarray[Any, Any], Content]] | None = [] if arrays else None
         self.unused: frozenset[int | str] = frozenset()
 
     def holds(self) -> bool:
@@ -79,11 +79,11 @@ class Dependence:
                 if place.get(name, value) is not value:  # type: ignore[union-attr]
                     return False
             elif kind is CellType:
-                if place.cell_contents is not value:  # type: ignore[union-attr]
+                if _content(place) is not value:  # type: ignore[arg-type]
                     return False
             elif getattr(place, name) is not value:
                 return False
-        return all(array.tobytes() == held for array, held in self.arrays or ())
+        return all(_of(array) == held for array, held in self.arrays or ())
 
 
 def dependence_of(function: Callable[..., Any], *, arrays: bool = False) -> Dependence | None:
@@ -95,9 +95,22 @@ def dependence_of(function: Callable[..., Any], *, arrays: bool = False) -> Depe
     try:
         _read_function(function, found, set())
         found.unused = _unused(written(function.__code__))
-    except Varies:
+    except Exception:  # noqa: BLE001 - `Varies`, or what attributes of the user's objects raise
         return None
     return found
+
+
+def _of(array: np.ndarray[Any, Any]) -> Content:
+    """Return what must be the same for an array to count as unchanged."""
+    return array.shape, array.strides, array.dtype, array.tobytes()
+
+
+def _content(cell: CellType) -> Any:
+    """Return what a closure's cell holds; the cell itself if it is empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return cell
 
 
 def _unused(code: CodeType) -> frozenset[int | str]:
@@ -112,13 +125,13 @@ def _unused(code: CodeType) -> frozenset[int | str]:
     return frozenset(places) | {name for name in named if name not in used}
 
 
-def _read_function(function: Any, found: Dependence, seen: set[CodeType]) -> None:
+def _read_function(function: Any, found: Dependence, seen: set[int]) -> None:
     if type(function) is not FunctionType:
         raise Varies
-    code = written(function.__code__)
-    if code in seen:
+    if id(function) in seen:  # not by its code, which functions with other cells share
         return
-    seen.add(code)
+    seen.add(id(function))
+    code = written(function.__code__)
     found.reads.append((function, "__code__", function.__code__))
     named = function.__kwdefaults__ or {}
     defaults = (*(function.__defaults__ or ()), *named.values())
@@ -133,7 +146,7 @@ def _read_function(function: Any, found: Dependence, seen: set[CodeType]) -> Non
 
 def _read_code(
     code: CodeType, names: dict[str, Any], cells: dict[str, CellType], found: Dependence,
-    seen: set[CodeType],
+    seen: set[int],
 ) -> None:  # fmt: skip
     for step in dis.get_instructions(code):
         operation, name = step.opname, step.argval
@@ -153,7 +166,7 @@ def _read_code(
             _read_code(inner, names, cells, found, seen)
 
 
-def _read_global(name: str, names: dict[str, Any], found: Dependence, seen: set[CodeType]) -> None:
+def _read_global(name: str, names: dict[str, Any], found: Dependence, seen: set[int]) -> None:
     if name in names:
         value = names[name]
         _check(value, found, seen)
@@ -164,7 +177,7 @@ def _read_global(name: str, names: dict[str, Any], found: Dependence, seen: set[
     found.reads.append((names, name, getattr(builtins, name)))  # a global may hide it later
 
 
-def _read_cell(name: str, cell: CellType, found: Dependence, seen: set[CodeType]) -> None:
+def _read_cell(name: str, cell: CellType, found: Dependence, seen: set[int]) -> None:
     try:
         value = cell.cell_contents
     except ValueError:
@@ -173,9 +186,9 @@ def _read_cell(name: str, cell: CellType, found: Dependence, seen: set[CodeType]
     found.reads.append((cell, name, value))
 
 
-def _check(value: Any, found: Dependence, seen: set[CodeType]) -> None:
-    if type(getattr(value, "_options", None)) is Options:
-        value = value.__wrapped__  # within a recorded call, an offloaded function is just called
+def _check(value: Any, found: Dependence, seen: set[int]) -> None:
+    if getattr(type(value), "is_just_called", False):
+        value = value.__wrapped__
     kind = type(value)
     if kind in _CONSTANTS or value is namespace:
         return
@@ -184,7 +197,7 @@ def _check(value: Any, found: Dependence, seen: set[CodeType]) -> None:
     if kind is np.ndarray and found.arrays is not None:
         if value.dtype.kind not in "biufc" or value.nbytes > MAX_ARRAY_BYTES:
             raise Varies
-        found.arrays.append((value, value.tobytes()))
+        found.arrays.append((value, _of(value)))
     elif kind is FunctionType and value.__module__.split(".")[0] != "numpy":
         _read_function(value, found, seen)
     elif not _is_of_numpy(value):
