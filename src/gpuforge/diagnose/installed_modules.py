@@ -33,6 +33,7 @@ OF_EVERY_MODULE = frozenset(
     "__annotations__ __builtins__ __cached__ __dict__ __doc__ __file__ __loader__ __name__"
     " __package__ __path__ __spec__ __warningregistry__".split()
 )
+LONG_LINE = 1000
 _WORDS = frozenset(bytes([n]) for n in range(128) if bytes([n]).isalnum()) | {b"_"}
 _LISTED = re.compile(rb"\(?[\w\s,]*")  # as on a line of names that are imported
 _ASSIGNED = re.compile(rb"=(?!=)")
@@ -41,7 +42,7 @@ _STAR = re.compile(rb"\n[ \t]*from[ \t]+([.\w]+)[ \t]+import[ \t]*\(?[ \t]*\*")
 # Names may be added to a module by these, and modules or folders of modules to a package.
 _COMPUTED = re.compile(
     rb"globals\(\)(?!\.keys|\.get|\[[^\]\n]*\](?!\s*=[^=]))|locals\(\)\.|vars\(\)|global_enum"
-    rb"|\bexec\((?!\w+, ?\w+\)|\))|\b_convert_?\(|sys\.modules\[__name__"
+    rb"|\bexec\((?!\w+, ?\w+\)|\))|\b_convert_?\(|sys\.modules\[__name__|import_module\(__name__"
     rb"|setattr\(\s*(?:sys\.|_*(?:this_)?mod(?:ule)?\b)"
 )
 # Names that such modules defined, but never compute.
@@ -54,13 +55,13 @@ _WRITTEN_OUT = {
 # A module that gets names from a list that is written in it, and one of `transformers`, which has
 # the names that its file contains as text.
 _FROM_LIST = re.compile(
-    rb"for (\w+) in ([\[(][^\])]*[\])]):(?:[^\n]*\n){1,4}?[ \t]+globals\(\)\[\1\] ="
+    rb"for (\w+) in ([\[(][^\])]{0,4000}[\])]):(?:[^\n]*\n){1,4}?[ \t]+globals\(\)\[\1\] ="
 )
 _LAZY = re.compile(
     rb"sys\.modules\[__name__\]\s*=\s*_LazyModule\((?!(?s:.)*define_import_structure)"
 )
 # A function gets the module's name, and may replace the module by one with other names.
-_REMADE = re.compile(rb"(?<!getLogger)(?<!_logger)(?<!_getattr)\((?:\s|#[^\n]*\n)*__name__\s*,")
+_REMADE = re.compile(rb"(?<!getLogger)(?<!_logger)(?<!_getattr)\((?:\s|#[^\n]*\n)*__name__\s*[,)]")
 _BUILDS = re.compile(
     rb"sys\.(?:meta_path|modules\[['\"][^\]\n]*\]\s*=[^=]|modules\.(?:update|setdefault))"
 )
@@ -158,6 +159,7 @@ class Modules:
         self._starred: dict[str, list[Module | None]] = {}
         self._seeming: dict[tuple[str, str], bool] = {}
         self._lacking: dict[tuple[str, str], bool] = {}
+        self._in_folder: dict[str, list[Module]] = {}
 
     def find(self, name: str) -> Module | None:
         """Return the module of that dotted name; None if it certainly does not exist."""
@@ -203,6 +205,7 @@ class Modules:
             self._lacking[key] = name in _WRITTEN_OUT.get(module_name, ()) or not (
                 any(one.may_define(name) for one in sources)
                 or any(self._is_built_in(folder) for one in sources for folder in one.folders)
+                or any(self._is_added(folder, name) for one in sources for folder in one.folders)
             )
         return self._lacking[key]
 
@@ -284,9 +287,24 @@ class Modules:
 
     def _is_built_in(self, folder: str) -> bool:
         """Return whether modules in a package's folder make other modules."""
-        names = self._names(folder)
-        files = (Module(f"{folder}/{n}.py") for n, kind in names.items() if kind == ".py")
-        return any(_BUILDS.search(one.text) for one in files if b"sys.m" in one.text)
+        texts = (one.text for one in self._files(folder))
+        return any(_BUILDS.search(text) for text in texts if b"sys.m" in text)
+
+    def _is_added(self, folder: str, name: str) -> bool:
+        """Return whether a module in a package's folder may give another one a name."""
+        adds = re.compile(rb"\.%b[ \t]*=[^=]|['\"]%b['\"]\][ \t]*=[^=]" % (2 * (name.encode(),)))
+        return any(adds.search(one.text) for one in self._files(folder))
+
+    def _files(self, folder: str) -> list[Module]:
+        if folder not in self._in_folder:
+            names = self._names(folder).items()
+            self._in_folder[folder] = [Module(f"{folder}/{n}.py") for n, k in names if k == ".py"]
+        return self._in_folder[folder]
+
+    @property
+    def has_lazy_annotations(self) -> bool:
+        """Whether this Python evaluates annotations only when they are asked for (PEP 649)."""
+        return at_least(self._python, "3.14")
 
 
 def absolute(named: str, inside: str, module: Module) -> str:
@@ -305,6 +323,8 @@ def _seems_bound(text: bytes, word: bytes) -> bool:
         end = at + len(word)
         if text[at - 1 : at] not in _WORDS and text[end : end + 1] not in _WORDS:
             start, stop = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", end)
+            if at - start > LONG_LINE:  # it holds data or generated code
+                return True
             before, after = text[start:at].strip(), text[end : stop if stop >= 0 else None].strip()
             if before in _DEFINES or before.endswith(b" as"):
                 return True

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 # Functions that make a module's ``__getattr__`` of the names that are written in its file.
 OF_WRITTEN_NAMES = frozenset({"attach", "_attach", "deprecation_getattr", "_deprecation_getattr"})
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_NAMING = (*_SCOPES, ast.MatchAs, ast.MatchStar)
 
 
 def parsed(text: bytes) -> ast.Module | None:
@@ -45,8 +47,8 @@ def _bound(statements: Sequence[ast.AST]) -> Iterator[str]:
             yield from (one.asname or one.name.split(".")[0] for one in node.names)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
-        elif isinstance(node, _SCOPES):
-            yield getattr(node, "name", "")
+        elif isinstance(node, _NAMING):
+            yield getattr(node, "name", None) or ""
 
 
 def _outside_functions(statements: Sequence[ast.AST]) -> Iterator[ast.AST]:
@@ -95,10 +97,16 @@ def _only_raises(tree: ast.Module, function: ast.FunctionDef, name: str) -> bool
 
 
 class _Outcome:
-    """Follows a ``__getattr__`` for one name through its statements."""
+    """Follows a ``__getattr__`` for one name through its statements.
+
+    Attributes
+    ----------
+    called : whether it has called something, which may have added names to the module
+    """
 
     def __init__(self, tree: ast.Module, parameter: str, name: str) -> None:
         self.tree, self.parameter, self.name = tree, parameter, name
+        self.called = False
 
     def of(self, statements: Sequence[ast.stmt]) -> set[str]:
         """Return how they may end: ``raises``, ``returns`` or ``goes on``."""
@@ -116,7 +124,7 @@ class _Outcome:
         if isinstance(node, ast.Return):
             # A name that the module does not define is not among its globals.
             own = node.value and ast.unparse(node.value) == f"globals()[{self.parameter}]"
-            return {"raises" if own else "returns"}
+            return {"raises" if own and not self.called else "returns"}
         if isinstance(node, ast.If):
             holds = self._holds(node.test)
             ways = [self.of(node.body)] if holds is not False else []
@@ -126,7 +134,10 @@ class _Outcome:
             ends = self.of([*node.body, *node.orelse])
             return (ends - {"raises"}).union(*(self.of(one.body) for one in node.handlers))
         if isinstance(node, ast.Import | ast.ImportFrom | ast.Expr | ast.Assign):
-            return {"goes on"}
+            inner = list(ast.walk(node))
+            self.called = self.called or any(isinstance(one, ast.Call) for one in inner)
+            names = {one.id for one in inner if _is_stored(one)}
+            return {"goes on"} if self.parameter not in names else {"returns", "raises", "goes on"}
         return {"returns", "raises", "goes on"}
 
     def _holds(self, test: ast.expr) -> bool | None:
@@ -142,9 +153,27 @@ class _Outcome:
         return None if held is None else (self.name in held) == isinstance(operator, ast.In)
 
 
-def _held(tree: ast.Module, node: ast.expr) -> set[object] | None:
+def _is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def _is_changed(tree: ast.Module, name: str) -> bool:
+    """Return whether a collection may be changed after it was made, or be another one."""
+    stored = sum(_is_stored(node) and node.id == name for node in ast.walk(tree))
+    return stored != 1 or any(
+        isinstance(node, ast.Attribute | ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) or not isinstance(getattr(node, "ctx", None), ast.Load)
+    )
+
+
+def _held(tree: ast.Module, node: ast.expr, depth: int = 3) -> set[object] | None:
     """Return the constants in a collection that is written in the module; None if unknown."""
     if isinstance(node, ast.Name):
+        if not depth or _is_changed(tree, node.id):
+            return None
         values = [
             one.value
             for one in tree.body
@@ -152,10 +181,11 @@ def _held(tree: ast.Module, node: ast.expr) -> set[object] | None:
             for target in (one.targets if isinstance(one, ast.Assign) else [one.target])
             if isinstance(target, ast.Name) and target.id == node.id
         ]
-        return _held(tree, values[0]) if len(values) == 1 else None
+        return _held(tree, values[0], depth - 1) if len(values) == 1 else None
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
         made = getattr(node.func, "id", "")
-        return _held(tree, node.args[0]) if made in ("set", "frozenset", "tuple", "list") else None
+        is_copy = made in ("set", "frozenset", "tuple", "list")
+        return _held(tree, node.args[0], depth) if is_copy else None
     items = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", None)
     held = [one.value for one in items or () if isinstance(one, ast.Constant)]
     return None if items is None or len(held) < len(items) else set(held)

@@ -9,7 +9,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
+MOST_USES = 50
+"""Limit for the uses of a name that are looked at: each is compared with all text before it."""
 _FROM = re.compile(rb"([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n\\;]*(?:\\\n[^\n\\;]*)*)")
 _COMMENT = re.compile(rb"#[^\n]*")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -28,7 +31,9 @@ def demands(text: bytes) -> Iterator[tuple[str, list[tuple[str, str]]]]:
             yield found[1].decode("utf-8", "replace"), [(n, b or n) for n, b in names]
     for rest in text.split(b"\nimport ")[1:]:
         for name, bound in _names(rest.partition(b"\n")[0].partition(b";")[0]):
-            yield name, [("", bound or name.partition(".")[0])]
+            top = name.partition(".")[0]
+            # `import a.b as a`: what `a` has is not looked up, as if it were not bound at all.
+            yield name, [("", "" if bound == top != name else bound or top)]
 
 
 def _names(listed: bytes) -> Iterator[tuple[str, str]]:
@@ -54,7 +59,7 @@ def is_used(text: bytes, bound: str, name: str) -> bool:
     wanted = rb"(?<![\w.])%b\.%b\b" % (bound.encode(), name.encode())
     return any(
         not _is_in_text(text, found.start()) and not _is_in_function(text, found.start())
-        for found in re.finditer(wanted, text)
+        for found in islice(re.finditer(wanted, text), MOST_USES)
     )
 
 
@@ -92,11 +97,11 @@ def line_of_import(tree: ast.Module, module: str, name: str) -> int:
     return 0
 
 
-def line_of_use(tree: ast.Module, bound: str, name: str) -> int:
+def line_of_use(tree: ast.Module, bound: str, name: str, *, lazy_annotations: bool) -> int:
     """Return the line on which ``bound.name`` is certainly read during the import; 0 if none."""
     if _is_rebound(tree, bound):
         return 0
-    later = any(isinstance(n, ast.ImportFrom) and n.module == "__future__" and
+    later = lazy_annotations or any(isinstance(n, ast.ImportFrom) and n.module == "__future__" and
                 "annotations" in {one.name for one in n.names} for n in tree.body)  # fmt: skip
     for node in _executed(tree.body, annotations=not later):
         read = node.value if isinstance(node, ast.Attribute) and node.attr == name else None
@@ -107,14 +112,24 @@ def line_of_use(tree: ast.Module, bound: str, name: str) -> int:
 
 def _is_rebound(tree: ast.Module, bound: str) -> bool:
     """Return whether a name may be something else than what one import statement binds."""
-    imports = 0
+    found: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names = {one.asname or one.name.partition(".")[0] for one in node.names}
-            imports += bound in names and node not in tree.body
-        elif isinstance(node, ast.Name) and node.id == bound:
-            imports += isinstance(node.ctx, ast.Store | ast.Del)
-    return imports > 0
+        if isinstance(node, ast.Import):
+            where = "" if node in tree.body else str(node.lineno)
+            for one in node.names:
+                top = one.name.partition(".")[0]
+                if bound == (one.asname or top):
+                    found.add(f"{where}{one.name if one.asname else top}")
+        elif isinstance(node, ast.ImportFrom):
+            where = f"{node.level} {node.module} {'' if node in tree.body else node.lineno}"
+            found |= {f"{where} {n.name}" for n in node.names if bound == (n.asname or n.name)}
+        elif isinstance(node, ast.Name):
+            found |= (
+                {str(node)} if node.id == bound and not isinstance(node.ctx, ast.Load) else set()
+            )
+        elif not isinstance(node, ast.alias) and getattr(node, "name", "") == bound:
+            found.add(str(node))  # a function, a class, an exception, a captured pattern
+    return len(found) != 1
 
 
 def _executed(statements: Sequence[ast.stmt], *, annotations: bool) -> Iterator[ast.AST]:

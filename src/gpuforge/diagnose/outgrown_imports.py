@@ -72,12 +72,13 @@ class Walk:
         self._public = tuple(filter(self._is_own, _public_modules(one)))
         self._entries = tuple(filter(self._is_own, _ENTRY.findall(one.entry_points)))
         self._read: dict[str, Module] = {}
+        self._via: dict[str, tuple[str, str]] = {}  # by whom a module is imported, and as what
 
     def faults(self) -> Iterator[Fault]:
         """Yield the imports that certainly fail."""
         found = [fault for root in (*self._own, *self._entries) for fault in self._from(root)]
         for root in self._public:
-            if not self.limit or self._imports_nothing(root):
+            if (not self.limit or self._imports_nothing(root)) and not self._is_guarded(root):
                 found += list(self._from(root))
         yield from (fault for fault in found if not self._is_mended(fault))
 
@@ -97,18 +98,37 @@ class Walk:
             for written, names in demands(module.text):
                 target = absolute(written, name, module)
                 if self._is_own(target):
-                    todo += self._inside(target, names)
+                    inside = [one for one in self._inside(target, names) if one not in self._read]
+                    self._via = dict.fromkeys(inside, (name, written)) | self._via
+                    todo += inside
                 else:
                     self.outside.add(target.partition(".")[0])
                     for taken, bound in names:
                         for line, *lacked in self._unmet(module, written, target, taken, bound):
-                            yield Fault(root, module.path, line, *lacked)
+                            if self._is_executed(name):
+                                yield Fault(root, module.path, line, *lacked)
+
+    def _is_executed(self, name: str) -> bool:
+        """Return whether a module is imported by statements, not in a docstring."""
+        while name in self._via:
+            name, written = self._via[name]
+            tree = self._read[name].tree
+            if tree is None or not line_of_import(tree, written, ""):
+                return False
+        return True
+
+    def _is_guarded(self, root: str) -> bool:
+        """Return whether the package imports a module only where it may fail, as far as is read."""
+        last = root.rpartition(".")[2].encode()
+        guarded = re.compile(rb"\n[ \t]+(?:from|import)\b[^\n]*\b%b\b" % last)
+        return any(guarded.search(module.text) for module in self._read.values())
 
     def _inside(self, target: str, names: list[tuple[str, str]]) -> list[str]:
         """Return the modules of this package that an import statement imports."""
         there = self.modules.find(target)
         folders = there.folders if there else ()
-        taken = [name for name, _ in names if name] if folders else []
+        is_bound = there.seems_to_define if there else bool
+        taken = [name for name, _ in names if name and not is_bound(name)] if folders else []
         found = [f"{target}.{n}" for n in taken if there and self.modules.has_submodule(there, n)]
         return [*_ancestors(target), *found]
 
@@ -123,13 +143,14 @@ class Walk:
         elif taken and modules.lacks(target, taken):
             missing = [(target, taken)]
         else:
-            missing, used = [], self._as_module(target, taken, bound)
+            missing, used = [], self._as_module(target, taken, bound) if bound else ""
             names = attributes(module.text, bound) if used else set()
             for name in names & _LOST.get(used, names):
                 if not modules.seems_to_lack(used, name) or not is_used(module.text, bound, name):
                     continue
                 if modules.lacks(used, name) and module.tree:
-                    line = line_of_use(module.tree, bound, name)
+                    lazy = modules.has_lazy_annotations
+                    line = line_of_use(module.tree, bound, name, lazy_annotations=lazy)
                     yield from [(line, used, name)] if line else []
         for of, name in missing:
             at = line_of_import(module.tree, written, taken) if module.tree else 0

@@ -18,12 +18,14 @@ from gpuforge.diagnose.installed_modules import REMOVED, Modules
 from gpuforge.diagnose.outgrown_imports import Fault, Walk
 from gpuforge.diagnose.site import Site
 from gpuforge.digest import digest
+from gpuforge.log import logger
 from gpuforge.stored import Damaged, sealed, unsealed, write
 
 # What one run of doctor may spend, in seconds of processor time and four times as many of the
 # clock, and how many modules of a package it reads. What is left is read by the next run, or if
 # the check is named. Most faults are in old releases, which come first.
 SECONDS, MODULES = 0.06, 150
+_log = logger("diagnose")
 _SUPPORTS = re.compile(r"\nClassifier: Programming Language :: Python :: 3\.(\d+)")
 
 
@@ -58,7 +60,11 @@ def read_imports(site: Site) -> Imports:
             found.left.append(one.name)
             continue
         walk = Walk(one, modules, 0 if site.thorough else MODULES)
-        faults = [astuple(fault) for fault in walk.faults()]
+        try:
+            faults = [astuple(fault) for fault in walk.faults()]
+        except Exception as error:  # noqa: BLE001 - one odd package must not hide the others'
+            _log.info("the imports of %s cannot be read: %r", one.name, error)
+            faults = []
         current[one.name] = {
             "of": stamps.of(one), "all": site.thorough, "faults": faults,
             "with": {n: stamps.of_module(n) for n in sorted(walk.outside) if stamps.may_change(n)},

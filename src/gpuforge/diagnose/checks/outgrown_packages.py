@@ -15,6 +15,7 @@ from gpuforge.diagnose.plain_requirement import EXTRA
 from gpuforge.diagnose.read_imports import read_imports
 from gpuforge.diagnose.repair import pip
 from gpuforge.diagnose.site import Site
+from gpuforge.units import counted
 
 if TYPE_CHECKING:
     from gpuforge.changes.action import RunPip
@@ -53,8 +54,8 @@ def check(site: Site) -> Iterator[Finding]:
     if left:
         yield Finding(
             "skipped",
-            f"the imports of {left} packages are not read yet: each run reads some, and"
-            " 'gpuforge doctor outgrown_packages' all",
+            f"{counted(left, 'package')} not read yet; each run reads some,"
+            " 'gpuforge doctor outgrown_packages' reads all",
         )
     elif not named:
         yield Finding("ok", "every package imports only what the others have")
