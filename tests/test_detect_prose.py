@@ -74,6 +74,7 @@ def test_talk_of_gpus_shows_none(text: str) -> None:
         ("System: Ryzen 7 1700X, 2x Vega 56, 56gb of ram", ["Vega 56", "Vega 56"]),
         ("It has both an Intel HD 6000 and an NVIDIA MX150", ["Intel HD 6000", "NVIDIA MX150"]),
         ("I have a radeon 295 x2", ["radeon 295 x2"]),
+        ("I have RX 580 x 2", ["RX 580", "RX 580"]),
         ("Ryzen AI MAX+ (Strix Halo) - Radeon 8060S Graphics", ["Radeon 8060S Graphics"]),
         ("GPU: AMD TAHITI (DRM 2.50.0, LLVM 4.0.0)\n- R9 280", ["R9 280"]),
         ("# Slow on an RTX 4050\nI have an RTX 4050 Laptop GPU here.", ["RTX 4050 Laptop GPU"]),

@@ -64,6 +64,7 @@ def test_versions_are_read_in_their_usual_wordings(
         "It should work with CUDA 11.8 or newer.",
         "I downgraded from ROCm 6.0, and do not use Python 3.12",
         "see https://docs.example.org/cuda-12.1/install",
+        "I use CUDA 8-bit optimizers and CUDA 9 kernels",
     ],
 )
 def test_wanted_or_former_versions_are_not_there(text: str) -> None:

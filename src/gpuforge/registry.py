@@ -49,7 +49,7 @@ def names(package: str) -> tuple[str, ...]:
 def _modules(folder: str) -> Iterator[str]:
     """Yield the names of the modules in a folder."""
     # Not pkgutil, which takes 5 ms to import and asks `inspect` about each file.
-    for entry in os.listdir(folder):
+    for entry in os.listdir(folder) if os.path.isdir(folder) else ():
         name, dot, suffix = entry.partition(".")
         is_module = dot + suffix in _SUFFIXES if dot else _is_package(os.path.join(folder, entry))
         if is_module:
