@@ -42,6 +42,7 @@ if {gone!r}:
     os.chdir(tempfile.mkdtemp()); os.rmdir(os.getcwd())
 if {full!r}:
     import resource
+    sys.dont_write_bytecode = True
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 import numpy as np, gpuforge as gf
 

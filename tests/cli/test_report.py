@@ -186,6 +186,7 @@ def test_a_recording_without_spans_ends_with_a_status_of_its_own(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the size of a file as Linux does")
 def test_a_full_disk_leaves_no_analysis(folder: Path) -> None:
+    # -B: Python would cut off the compiled files that it writes, and other tests would read them.
     program = """
 import resource, signal, sys
 from gpuforge.cli.main import main
@@ -193,7 +194,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 sys.exit(main(["report", "run.gfp", "-o", "new.md"]))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True)
     assert done.returncode == 2 and "'new.md' cannot be written: File too large" in done.stderr
     assert not Path("new.md").exists()
 

@@ -395,7 +395,11 @@ with gf.profile("run.gfp") as p:
 print(p.problem)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-B", "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "'run.gfp' is incomplete: writing to it failed: File too large" in done.stdout
     assert done.stderr == ""
@@ -421,7 +425,7 @@ with gf.profile("run.gfp") as p:
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     spans("after")
 """
-    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-B", "-c", program], cwd=tmp_path, check=True)
     profile = read(tmp_path / "run.gfp")
     assert profile.complete and any("incomplete" in note for note in profile.notes)
     names = [span.name for span in profile.spans]
