@@ -78,8 +78,9 @@ class Walk:
         """Yield the imports that certainly fail."""
         found = [fault for root in (*self._own, *self._entries) for fault in self._from(root)]
         for root in self._public:
-            if (not self.limit or self._imports_nothing(root)) and not self._is_guarded(root):
-                found += list(self._from(root))
+            if not self.limit or self._imports_nothing(root):
+                faults = list(self._from(root))
+                found += faults if faults and not self._is_guarded(root) else []
         yield from (fault for fault in found if not self._is_mended(fault))
 
     def _imports_nothing(self, root: str) -> bool:
