@@ -16,7 +16,14 @@ from gpuforge.cli.main import main
 from gpuforge.cli.redaction import MASK, Redactor, vocabulary
 
 LETTERS = string.ascii_letters + string.digits
-body = st.text(LETTERS, min_size=16, max_size=40)
+
+
+def drawn(letters: str, least: int, most: int) -> st.SearchStrategy[str]:
+    """Return texts of random letters; `st.text` also draws words out of the code that is loaded."""
+    return st.lists(st.sampled_from(letters), min_size=least, max_size=most).map("".join)
+
+
+body = drawn(LETTERS, 16, 40)
 TOKENS = st.one_of(
     *(body.map(lambda text, start=start: start + text) for start in (
         "ghp_", "gho_", "github_pat_11", "glpat-", "hf_", "sk-", "sk-proj-", "sk-ant-api03-",
@@ -29,9 +36,9 @@ TOKENS = st.one_of(
     st.binary(min_size=64, max_size=64).map(lambda raw: base64.b64encode(raw).decode()),  # of Azure
     st.tuples(body, body, body).map(lambda t: f"eyJ{t[0]}.eyJ{t[1]}.{t[2]}"),
     st.binary(min_size=20, max_size=40).map(lambda raw: base64.b64encode(raw).decode()),
-    st.text("0123456789abcdef", min_size=32, max_size=64),
+    drawn("0123456789abcdef", 32, 64),
     st.uuids().map(str),
-    st.text(LETTERS + "!#$%^&*-_", min_size=10, max_size=24).filter(
+    drawn(LETTERS + "!#$%^&*-_", 10, 24).filter(
         lambda text: any(c.isdigit() for c in text) and not text.isdigit()),
 )  # fmt: skip
 PLACES = (

@@ -114,9 +114,12 @@ def test_a_device_that_does_not_say_how_full_it_is_is_used_all_the_same(
 
     monkeypatch.setattr(device, "memory", memory)
     function, x = gf.offload(backend="null")(double), np.ones(1000)
-    for _ in range(20):
+    for _ in range(200):  # a decision is not cached if its call took unusually long
         assert np.array_equal(function(x), x * 2)
-    assert any(held.left for held in function._hot[1].values())
+        if any(held.left for held in function._hot[1].values()):
+            break
+    else:
+        pytest.fail("no decision was cached")
     pressure.release(device)
     assert (use().pressure.released, use().pressure.released_bytes) == (1, 0)
 
