@@ -227,6 +227,21 @@ def test_package_whose_script_fails_is_named(environment: Environment, tmp_path:
     assert "pip install --upgrade user" in finding.steps[0]
 
 
+def test_a_submodule_that_a_package_imports_itself_is_read(
+    environment: Environment, tmp_path: Path
+) -> None:
+    install(environment, tmp_path, "lib", LIBRARY)
+    files = {
+        "user/__init__.py": "from . import old\ndef run(): pass\nfrom . import cli\n",
+        "user/cli.py": "from user import run\n",
+        "user/run.py": "from lib import tools, other\n",  # a script beside the function
+        "user/old.py": "from lib import gone\n",
+    }
+    install(environment, tmp_path, "user", files, "1.0")
+    (message,) = [f.message for f in found_in() if "importing user.run" not in f.message]
+    assert "lib.gone" in message and "it cannot be imported" in message
+
+
 def test_modules_that_are_imported_in_a_docstring_or_a_try_are_not_named(
     environment: Environment, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ from gpuforge.diagnose.module_demands import (
 _ASIDE = frozenset(
     "benchmarks conftest doc docs examples setup test testing tests tools scripts".split()
 )
+_GUARD = rb"\n[ \t]*(?:try|if\b[^\n]*):[^\n]*\n(?:[ \t]+[^\n]*\n){0,4}?"
 _ENTRY = re.compile(r"(?m)^[^#\[\n=]+=\s*([\w.]+)")
 # What Python's own modules lost and programs use while they are imported. Other names of these
 # modules are not looked up, since nearly every program uses some.
@@ -99,7 +100,7 @@ class Walk:
             for written, names in demands(module.text):
                 target = absolute(written, name, module)
                 if self._is_own(target):
-                    inside = [one for one in self._inside(target, names) if one not in self._read]
+                    inside = self._inside(module, target, names)
                     self._via = dict.fromkeys(inside, (name, written)) | self._via
                     todo += inside
                 else:
@@ -119,19 +120,20 @@ class Walk:
         return True
 
     def _is_guarded(self, root: str) -> bool:
-        """Return whether the package imports a module only where it may fail, as far as is read."""
+        """Return whether the package imports a module in a `try` or an `if`, as far as is read."""
         last = root.rpartition(".")[2].encode()
-        guarded = re.compile(rb"\n[ \t]+(?:from|import)\b[^\n]*\b%b\b" % last)
+        guarded = re.compile(_GUARD + rb"[ \t]+(?:from|import)\b[^\n]*\b%b\b" % last)
         return any(guarded.search(module.text) for module in self._read.values())
 
-    def _inside(self, target: str, names: list[tuple[str, str]]) -> list[str]:
-        """Return the modules of this package that an import statement imports."""
+    def _inside(self, module: Module, target: str, names: list[tuple[str, str]]) -> list[str]:
+        """Return the modules of this package that an import statement imports, not read yet."""
         there = self.modules.find(target)
-        folders = there.folders if there else ()
-        is_bound = there.seems_to_define if there else bool
-        taken = [name for name, _ in names if name and not is_bound(name)] if folders else []
-        found = [f"{target}.{n}" for n in taken if there and self.modules.has_submodule(there, n)]
-        return [*_ancestors(target), *found]
+        found = _ancestors(target)
+        if there is not None and there.folders:
+            # What a package defines comes before its submodules; its own import is what defines it.
+            taken = (n for n, _ in names if n and (there is module or not there.seems_to_define(n)))
+            found += [f"{target}.{n}" for n in taken if self.modules.has_submodule(there, n)]
+        return [name for name in found if name not in self._read]
 
     def _unmet(
         self, module: Module, written: str, target: str, taken: str, bound: str

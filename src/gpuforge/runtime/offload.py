@@ -44,14 +44,9 @@ _NO_LIMIT = nullcontext()
 
 
 class Offloaded(Generic[P, R]):
-    """A function whose calls are placed one by one. Made by `offload`.
+    """A function whose calls are placed one by one. Made by `offload`."""
 
-    Attributes
-    ----------
-    is_just_called : that a recorded call of another function calls it like any function
-    """
-
-    is_just_called = True
+    _is_offloaded = True  # asked of the type, since other objects may answer to any name
 
     def __init__(self, function: Callable[P, R], options: Options) -> None:
         self.__qualname__: str = ""

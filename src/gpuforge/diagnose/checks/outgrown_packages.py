@@ -54,7 +54,7 @@ def check(site: Site) -> Iterator[Finding]:
     if left:
         yield Finding(
             "skipped",
-            f"{counted(left, 'package')} not read yet; each run reads some,"
+            f"the imports of {counted(left, 'package')} are not read yet; each run reads some,"
             " 'gpuforge doctor outgrown_packages' reads all",
         )
     elif not named:

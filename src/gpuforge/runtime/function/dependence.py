@@ -17,11 +17,14 @@ from typing import Any
 import numpy as np
 
 import gpuforge.runtime.array.operations
+from gpuforge.log import logger
 from gpuforge.runtime.array.namespace import CONVERSIONS, CREATIONS
 from gpuforge.runtime.array.table import FUNCTIONS, METHODS, UFUNCS
 from gpuforge.runtime.function.entry import written
+from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.namespace import namespace
 
+_log = logger("recording")
 _CONSTANTS = {int, float, complex, bool, str, type(None)}
 _BUILTINS = frozenset(
     "abs all any bool complex divmod enumerate float int isinstance len list map max min pow range"
@@ -95,7 +98,10 @@ def dependence_of(function: Callable[..., Any], *, arrays: bool = False) -> Depe
     try:
         _read_function(function, found, set())
         found.unused = _unused(written(function.__code__))
-    except Exception:  # noqa: BLE001 - `Varies`, or what attributes of the user's objects raise
+    except Varies:
+        return None
+    except Exception as error:  # noqa: BLE001 - attributes of the user's objects may raise anything
+        _log.info("%s cannot be read, and may vary: %r", name_of(function), error)
         return None
     return found
 
@@ -187,8 +193,8 @@ def _read_cell(name: str, cell: CellType, found: Dependence, seen: set[int]) -> 
 
 
 def _check(value: Any, found: Dependence, seen: set[int]) -> None:
-    if getattr(type(value), "is_just_called", False):
-        value = value.__wrapped__
+    if getattr(type(value), "_is_offloaded", False):
+        value = value.__wrapped__  # which a recorded call calls like any other function
     kind = type(value)
     if kind in _CONSTANTS or value is namespace:
         return
