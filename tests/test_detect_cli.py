@@ -293,7 +293,8 @@ def test_text_without_a_machine_is_said_to_show_none(
     path = tmp_path / "note.txt"
     path.write_text("It does not work on my computer.\n")
     assert main(["detect", "--from", str(path)]) == 3
-    assert "no machine was recognised" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "no machine was recognised in the text\n")
 
 
 def test_what_is_not_text_is_not_searched_for_names(

@@ -48,6 +48,13 @@ def pair(x: Any) -> Any:
     return x * 2, x.sum()
 
 
+INNER, AXES = slice(1, -1), (0, 1)
+
+
+def with_constants(x: Any, axes: Any = AXES) -> Any:
+    return x[INNER] - x.sum(axis=axes) * (2.0, 3)[1]
+
+
 def branches(x: Any) -> Any:
     return x * 2 if x.sum() > 0 else -x
 
@@ -149,7 +156,7 @@ def held_replays(placed: Any) -> Iterator[Any]:
 X = np.random.default_rng(1).random((40, 4))
 
 
-@pytest.mark.parametrize("function", [plain, pair, calls_offloaded])
+@pytest.mark.parametrize("function", [plain, pair, calls_offloaded, with_constants])
 def test_a_known_graph_runs_without_the_body(
     library: str, recorded: list[int], function: Any
 ) -> None:
@@ -294,7 +301,18 @@ def test_a_body_that_asks_whether_two_arguments_are_one_array(library: str) -> N
 
 @pytest.mark.parametrize(
     "function",
-    [plain, helper, pair, branches, taken, in_place, aliased, generated, calls_offloaded],
+    [
+        plain,
+        helper,
+        pair,
+        branches,
+        taken,
+        in_place,
+        aliased,
+        generated,
+        calls_offloaded,
+        with_constants,
+    ],
 )
 def test_plain_functions_depend_on_fixed_names(function: Any) -> None:
     found = dependence_of(function)
@@ -324,7 +342,7 @@ class Scaled:
     "function",
     [looked_up, captured, drawn, drawn_by_name, timed, in_parts, printed, counter(), Scaled(),
      math.sqrt, lambda x: input(x), lambda x, y=OFFSETS: x + y, lambda x: x.ctypes.data,
-     lambda x: placed_drawn(x)],
+     lambda x: placed_drawn(x), lambda x, y=([1],): x + y[0][0]],
 )  # fmt: skip
 def test_other_functions_may_vary(function: Any) -> None:
     assert dependence_of(function) is None

@@ -56,6 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
     machine = _machine(arguments)
     _log_phases(machine)
+    told = machine.devices or machine.failures or machine.others or machine.toolkits
+    if arguments.pasted and not told and machine.host == Host():
+        if arguments.json:
+            render.document(machine_view.document(machine))
+        render.message("no machine was recognised in the text")
+        return NOTHING
     if arguments.json:
         render.document(machine_view.document(machine))
     else:
@@ -63,10 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.why and (reasons := machine_view.reasons(machine)):
         show = render.message if arguments.json else render.data
         show(reasons)
-    told = machine.devices or machine.failures or machine.others or machine.toolkits
-    if arguments.pasted and not told and machine.host == Host():
-        render.message("no machine was recognised in the text")
-        return NOTHING
     if machine.error and not arguments.json:
         command = f"explain {arguments.pasted}" if arguments.pasted else "doctor"
         render.message(f"next: 'gpuforge {command}' shows how to fix it")

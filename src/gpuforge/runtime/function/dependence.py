@@ -141,7 +141,7 @@ def _read_function(function: Any, found: Dependence, seen: set[int]) -> None:
     found.reads.append((function, "__code__", function.__code__))
     named = function.__kwdefaults__ or {}
     defaults = (*(function.__defaults__ or ()), *named.values())
-    if any(type(value) not in _CONSTANTS for value in defaults):
+    if not all(map(_is_constant, defaults)):
         raise Varies
     found.reads.append((function, "__defaults__", function.__defaults__))
     found.reads += [(named, name, value) for name, value in named.items()]
@@ -196,7 +196,7 @@ def _check(value: Any, found: Dependence, seen: set[int]) -> None:
     if getattr(type(value), "_is_offloaded", False):
         value = value.__wrapped__  # which a recorded call calls like any other function
     kind = type(value)
-    if kind in _CONSTANTS or value is namespace:
+    if _is_constant(value) or value is namespace:
         return
     if value is gpuforge or any(value is module for module in _MODULES):
         return
@@ -208,6 +208,13 @@ def _check(value: Any, found: Dependence, seen: set[int]) -> None:
         _read_function(value, found, seen)
     elif not _is_of_numpy(value):
         raise Varies
+
+
+def _is_constant(value: Any) -> bool:
+    """Return whether a value can never change: a number, a text, or a slice or tuple of them."""
+    if type(value) is slice:
+        value = value.start, value.stop, value.step
+    return type(value) in _CONSTANTS or (type(value) is tuple and all(map(_is_constant, value)))
 
 
 def _is_of_numpy(value: Any) -> bool:
