@@ -169,7 +169,7 @@ class Settings:
     compiler_process: bool = setting(
         True,
         parse_flag,
-        "compile graphs in a separate process, on machines with a second core and no GPU",
+        "try libraries and compile graphs in a separate process, given a second core and no GPU",
     )
     warmup: bool = setting(
         False,

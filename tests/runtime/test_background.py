@@ -105,11 +105,13 @@ def expected(backend, size, numpy_seconds):
 
 with gf.session(history=False, backends=["numpy", "jax"], explore_share=1) as held:
     held.priors.of = lambda operations, bytes_each: expected
+    held.demand.may_try = lambda library: False  # what it would measure depends on the machine
     library = held.libraries["jax"]
     library.price_seconds = 0.0
     placed, x = gf.offload(polynomial), np.random.default_rng(0).random(300_000)
     for _ in range(200):
         placed(x)
+        held.background.wait()
         if library.opened:
             break
     assert library.opened

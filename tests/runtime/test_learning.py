@@ -27,7 +27,7 @@ from gpuforge.runtime.calibration.probes import (
     plan_probes,
 )
 from gpuforge.runtime.demand import Demand, Wanted
-from gpuforge.runtime.execution import pipeline, summary
+from gpuforge.runtime.execution import summary
 from gpuforge.runtime.function.reading import CHAIN, LOOP
 from gpuforge.runtime.libraries import Library
 from gpuforge.runtime.placement.policy import NUMPY, Candidate, Kind, Policy
@@ -316,13 +316,11 @@ def test_a_gpu_is_expected_to_gain_on_large_arrays_only() -> None:
     assert expected("torch", 1000, 1.0) is None  # of no known device
 
 
-@pytest.mark.parametrize("may_have", [False, True])
-def test_calls_in_blocks_count_where_a_gpu_may_beat_them(
-    may_have: bool, monkeypatch: pytest.MonkeyPatch
+def test_calls_in_blocks_count_beside_what_they_would_take_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wanted: list[Any] = []
     monkeypatch.setattr(Demand, "want", lambda self, call, *others: wanted.append(call))
-    monkeypatch.setattr(pipeline, "may_have_gpu", lambda: may_have)
     with gf.session(history=False) as held:
         held.find("blocks")
         placed = gf.offload(heavy)
@@ -338,8 +336,8 @@ def test_calls_in_blocks_count_where_a_gpu_may_beat_them(
             placed.stats().held.clear()
             placed(X)
         assert places(placed)["blocks:cpu"] >= 20
-    assert len(wanted) == (20 if may_have else 0)
-    assert all(call.expected < call.seconds == 1.0 for call in wanted)
+    assert len(wanted) == 20
+    assert all(call.in_blocks and call.expected < call.seconds == 1.0 for call in wanted)
 
 
 @pytest.mark.parametrize(
@@ -402,7 +400,7 @@ def test_numpy_in_blocks_is_opened_before_a_library(
         Openings, "open_in_background",
         lambda self, libraries, by: opened.append([one.name for one in libraries]),
     )  # fmt: skip
-    with gf.session(history=False):
+    with gf.session(history=False, compiler_process=False):
         placed = gf.offload(heavy)
         for _ in range(60):
             placed(X)

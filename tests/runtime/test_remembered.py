@@ -60,6 +60,7 @@ print(counted.explain(x))
 SECOND = """
 library = session.libraries["torch"]
 library.price_seconds = 0.0  # it is loaded for the first call that may gain
+session.demand.may_try = lambda library: False
 for _ in range(20):
     counted(x), addressed(x)
 assert len(ran) == 40, ran
@@ -69,8 +70,8 @@ print(addressed.explain(x))
 placed = gf.offload(waves)
 for _ in range(20):
     placed(x)
+    session.background.wait()
 assert library.opened
-session.background.wait()
 session.openings.collect()
 print(counted.explain(x))
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -43,9 +43,10 @@ LOOP_TRIES, LOOP_SECONDS = 3.0, 0.8
 """NumPy in blocks is opened for a function with a loop once it might have saved so many times what
 a recorded call may lose, and this many seconds at most, or always if its calls cannot be replayed.
 One call is recorded before, to measure what that takes: it may be several times the loop's time."""
-OPENING_FELT, OPEN_AT = 0.75, 1.8
+OPENING_FELT, OPEN_AT, TRY_AT = 0.75, 1.8, 0.3
 """Share of opening a library in the background by which the program is slowed, since most of an
-import holds Python's lock; a library is opened once it might have saved this many times that."""
+import holds Python's lock; a library is opened once it might have saved the second many times that,
+and tried in a process of its own once it might have saved the third many times that."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,16 @@ class Wanted:
 
 
 class Demand:
-    """What one session's calls would gain from libraries that are not open."""
+    """What one session's calls would gain from libraries that are not open.
+
+    Attributes
+    ----------
+    may_try : tells whether a library can be tried in a process of its own before it is opened
+    """
 
     def __init__(self, libraries: Libraries, priors: Priors, account: Account, kept: Kept) -> None:
         self.libraries, self.priors, self.account, self.kept = libraries, priors, account, kept
+        self.may_try: Callable[[Library], bool] = lambda library: False
         self._gpus: dict[str, bool] = {}
 
     def want(
@@ -88,15 +95,17 @@ class Demand:
     ) -> Library | None:  # fmt: skip
         """Account for calls on NumPy; return a library to open for calls like them, if any.
 
-        A library is opened once it might have saved `OPEN_AT` times its price plus what opening
-        others has cost and not yet regained: one at a time, the most promising first, and at a call
-        that may gain itself. Calls for which all its devices are among those `refused` do not
-        count, and calls in blocks count for libraries with a GPU only. `known` maps libraries to
-        the share of such a call that other processes measured them to save; `isolate` asks for
-        libraries in worker processes.
+        A library is opened once it would have saved its price, and what opening others has cost and
+        not yet regained, in calls on which it was measured: one at a time, the most promising
+        first, and at a call that gains itself. Where it can be tried without being opened, it is
+        returned to be tried once it might have saved `TRY_AT` times its price in other calls; where
+        it cannot, it is opened once it might have saved `OPEN_AT` times its price.
+
+        Calls for which all its devices are among those `refused` do not count, and calls in blocks
+        only where it was measured or has a GPU. `known` maps libraries to the share of such a call
+        that they were measured to save; `isolate` asks for libraries in worker processes.
         """
         opened = sum(one.opened and not one.is_numpy for one in self.libraries.values())
-        owed = max(0.0, self.account.lost_seconds)
         worth: dict[str, float] = {}
         calls = call.calls * self.account.share_of_time
         choices = self.libraries.choices(isolate)
@@ -105,37 +114,56 @@ class Demand:
                 continue
             if refused and self._none_left(library, refused):
                 continue
-            if call.in_blocks and not self._may_use_gpu(library):
+            share = known.get(library.name)
+            if call.in_blocks and share is None and not self._may_use_gpu(library):
                 continue
             if call.varies and compiles(library.name):
                 continue
-            share = known.get(library.name)
             saving = calls * self._saving(library, call)
             if share is not None:
                 saving = calls * max(0.0, call.expected - (1 - share) * call.seconds)
             elif any(known.values()) and not library.is_numpy:  # those known to gain come first
                 saving = 0.0
-            library.wanted_seconds += saving / (1 + opened)
+            if share is None:
+                library.wanted_seconds += saving / (1 + opened)
+            else:
+                library.missed_seconds += saving
             if library.price_seconds is None:
                 library.price_seconds = OPENING_FELT * self._opening_seconds(library)
                 library.saved_seconds = self._saved(library)
-            known_to_pay = _beyond(library) > 0
-            hoped = library.wanted_seconds + _beyond(library)
-            needed = library.price_seconds * (1 if known_to_pay else OPEN_AT)
-            if library.is_numpy and LOOP in call.operations:
-                from gpuforge.runtime.evaluation.pace import MOST_CALLS, TELLING_SECONDS
-
-                risk = LOOP_TRIES * (MOST_CALLS * call.seconds + TELLING_SECONDS)
-                needed = max(needed, LOOP_SECONDS if call.recording else min(risk, LOOP_SECONDS))
-            if saving > 0 and hoped >= needed + (0.0 if known_to_pay or library.is_numpy else owed):
+            hoped, needed = self._balance(library, call, share)
+            if saving > 0 and hoped >= needed:
                 worth[library.name] = hoped / max(library.price_seconds, 1e-9)
         if not worth:
             return None
         first = max(worth, key=lambda name: (worth[name], -_preference(name)))
         found = next(library for library in choices if library.name == first)
-        for library in [found] if found.is_numpy else choices:
+        tried_only = not found.is_numpy and self.is_tried_first(found, known.get(first))
+        for library in [found] if found.is_numpy or tried_only else choices:
             library.wanted_seconds = 0.0
+            library.missed_seconds *= tried_only
         return found
+
+    def is_tried_first(self, library: Library, share: float | None) -> bool:
+        """Return whether a library must be measured on a call before it is opened for it."""
+        return share is None and _beyond(library) <= 0 and self.may_try(library)
+
+    def _balance(self, library: Library, call: Wanted, share: float | None) -> tuple[float, float]:
+        """Return what opening a library, or a trial of it, may bring and what it must bring."""
+        price = library.price_seconds or 0.0
+        beyond = _beyond(library)
+        owed = 0.0 if beyond > 0 or library.is_numpy else max(0.0, self.account.lost_seconds)
+        if self.is_tried_first(library, share):
+            return library.wanted_seconds, TRY_AT * price
+        if share is not None and self.may_try(library):
+            return library.missed_seconds + beyond, price + owed
+        needed = price * (1 if beyond > 0 else OPEN_AT)
+        if library.is_numpy and LOOP in call.operations:
+            from gpuforge.runtime.evaluation.pace import MOST_CALLS, TELLING_SECONDS
+
+            risk = LOOP_TRIES * (MOST_CALLS * call.seconds + TELLING_SECONDS)
+            needed = max(needed, LOOP_SECONDS if call.recording else min(risk, LOOP_SECONDS))
+        return library.wanted_seconds + library.missed_seconds + beyond, needed + owed
 
     def _saving(self, library: Library, call: Wanted) -> float:
         """Return what a library may save of a call beyond the best open backend."""
@@ -204,20 +232,30 @@ class Demand:
         """
         if not self._program:
             return
-        left = [library for library in self.libraries.values() if library.opened]
+        tried = self.libraries.tried
+        left = [one for one in self.libraries.values() if one.opened or _names(one, tried)]
         others = set(NUMPYS_OWN)
         while left:
-            saved = {one.label: _potential(one, kinds, others) for one in left}
+            saved = {one.label: _potential(one, tried, kinds, others) for one in left}
             first = max(left, key=lambda one: saved[one.label])
             left.remove(first)
-            others |= {backend.name for backend in first.devices}
-            self.kept.keep(self._saved_key(first), saved[first.label], later=True)
+            others |= {*_names(first, tried)}
+            if first.opened or saved[first.label] > (first.price_seconds or 0.0):
+                self.kept.keep(self._saved_key(first), saved[first.label], later=True)
 
 
-def _potential(library: Library, kinds: list[Kind], others: set[str]) -> float:
-    names = [backend.name for backend in library.devices]
+def _names(library: Library, tried: Iterable[str]) -> list[str]:
+    """Return the names of an open library's devices, else of those that were tried."""
+    if library.opened:
+        return [backend.name for backend in library.devices]
+    return [name for name in tried if name.split(":")[0] == library.name]
+
+
+def _potential(
+    library: Library, tried: Iterable[str], kinds: list[Kind], others: set[str]
+) -> float:
     beside = NUMPYS_OWN if library.is_numpy else others
-    return sum(kind.potential(name, beside) for kind in kinds for name in names)
+    return sum(kind.potential(name, beside) for kind in kinds for name in _names(library, tried))
 
 
 def _beyond(library: Library) -> float:

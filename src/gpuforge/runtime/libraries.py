@@ -38,6 +38,8 @@ class Library:
     version : from its package metadata, once requested
     named_only : whether it is used only when named
     wanted_seconds : optimistic estimate of what it might have saved so far
+    missed_seconds : what it would have saved so far in calls on which it was measured
+    untriable : whether it cannot be tried in a process of its own
     saved_seconds : what it saved in the program's last run, without its opening; None if unknown
     price_seconds : expected time to open it, once requested
     devices : its backends, once opened
@@ -49,6 +51,8 @@ class Library:
     named_only: bool = False
     version: str | None = None
     wanted_seconds: float = 0.0
+    missed_seconds: float = 0.0
+    untriable: bool = False
     saved_seconds: float | None = None
     price_seconds: float | None = None
     opened: bool = False
@@ -76,11 +80,13 @@ class Libraries(dict[str, Library]):
     measured : tells whether a calibration exists for a library that is otherwise for GPUs only
     twins : libraries in the other form (this process or a worker), once a function asked for it
     asked_for : libraries that a pinned function or a caller named
+    tried : versions of the devices that were tried in a process of their own
     """
 
     def __init__(self, chosen: Settings) -> None:
         self.settings = chosen
         self.asked_for: set[str] = set()
+        self.tried: dict[str, str] = {}
         self.measured: Callable[[str], bool] = lambda name: False
         self.twins: dict[str, Library] = {}
         self._usable: dict[tuple[str, bool | None], list[Backend]] = {}

@@ -290,6 +290,9 @@ def _placing() -> ModuleType:
     return considered
 
 
+prelude.load = _placing
+
+
 @functools.cache
 def _mapping() -> ModuleType:
     from gpuforge.runtime.executor import mapping

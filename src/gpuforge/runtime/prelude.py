@@ -2,8 +2,9 @@
 
 Reading settings, opening the history and importing those modules takes some 50 ms, which a short
 program never regains. So calls run as written, and are counted, until those that are long enough to
-be placed have taken `SECONDS` in all. A pinned function, a setting or a session ends the prelude at
-once.
+be placed have taken `SECONDS` in all; and from then on until a separate thread has imported those
+modules, which goes on while NumPy computes. A pinned function, a setting or a session ends the
+prelude at once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
-from threading import Lock
+from threading import Lock, Thread, current_thread
 from time import perf_counter
 from typing import Any
 from weakref import ref
@@ -52,9 +53,12 @@ class Prelude:
     ----------
     over : whether the prelude has ended, so that calls may be placed
     forked : whether this process was forked from one that had made calls
+    load : imports the modules that place calls, and ends the prelude
     """
 
     def __init__(self) -> None:
+        self.load: Callable[[], object] = self.end
+        self._loading: Thread | None = None
         self.over = False
         self.forked = False
         self._left = SECONDS
@@ -118,8 +122,20 @@ class Prelude:
             self._began = min(self._began, now - seconds)
             # Functions that call each other count several times, so the wall time counts too.
             over = self._left < 0 and now - self._began >= SECONDS
-        if over:
+            if over and self._loading is None and not self.over:
+                self._loading = Thread(target=self._load, name="gpuforge aside")
+                self._loading.start()
+
+    def _load(self) -> None:
+        try:
+            self.load()
+        except Exception:  # noqa: BLE001 - the next call imports them again, and raises
             self.end()
+
+    def wait(self) -> None:
+        """Wait until nothing is being imported: a fork would leave the import locks held."""
+        if self._loading is not None and self._loading is not current_thread():
+            self._loading.join()
 
     def taken(self, owner: Any) -> tuple[int, float]:
         """Return the number and seconds of one function's calls, and reset them."""
@@ -139,7 +155,7 @@ class Prelude:
 
     def fork(self) -> None:
         """Continue in a forked child with a fresh lock."""
-        self._lock = Lock()
+        self._lock, self._loading = Lock(), None
         self.forked = self.forked or bool(self._early)
 
 
@@ -193,4 +209,4 @@ def _has_settings(folder: str) -> bool:
 prelude = Prelude()
 trace.when_switched(prelude.look)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=prelude.fork)
+    os.register_at_fork(before=prelude.wait, after_in_child=prelude.fork)

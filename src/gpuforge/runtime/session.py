@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -19,7 +20,7 @@ from gpuforge.errors import BackendUnavailable
 from gpuforge.history import History, Timing
 from gpuforge.log import logger, open_log
 from gpuforge.runtime import heap
-from gpuforge.runtime.backends import Backend, compiles, matches
+from gpuforge.runtime.backends import Backend, about, compiles, matches
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.calibration.fingerprint import cpu_features, machine_fingerprint
 from gpuforge.runtime.context import current
@@ -45,9 +46,12 @@ if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.engine import Programs
     from gpuforge.runtime.placement.plan import Plan
     from gpuforge.runtime.workers.compiler import Compilers
+    from gpuforge.runtime.workers.trial import Trial
 
 _log = logger("session")
 FLUSH_SECONDS = 20.0
+IDLE_SECONDS = 60.0
+"""The process of a library that is not open here is ended after so long without a trial."""
 FORKED = "NumPy only, because other libraries hang after a fork (use the start method 'spawn')"
 
 
@@ -80,6 +84,7 @@ class Session:
         self.background = Background(
             contextlib.nullcontext if same_bits else self.blas.leave_a_core
         )
+        self.trying = Background()
         self.warms = chosen.warmup and not self.forked
         self._compilers: Compilers | None = None
         self.plan: Plan | None = None
@@ -90,6 +95,8 @@ class Session:
         self.libraries = Libraries(chosen)
         self.libraries.measured = self.priors.measured
         self.demand = Demand(self.libraries, self.priors, self.account, self.kept)
+        self.demand.may_try = self._may_try
+        self.trial: Trial | None = None
         self.openings = Openings(
             chosen, self.libraries, self.kept, self.background, self.notes, self.lock
         )
@@ -179,17 +186,55 @@ class Session:
         )
 
     def _compile_elsewhere(self, name: str) -> None:
-        """Start a compiler process for a library if the program has a core to spare.
+        """Start a compiler process for a library, if there may be one and the library compiles."""
+        if compiles(name) and self._has_room_beside:
+            self._beside().begin(name)
+
+    @cached_property
+    def _has_room_beside(self) -> bool:
+        """Whether processes beside the program may use a core.
 
         Not on a machine that may have a GPU, whose memory the library would reserve twice.
         """
         wanted = self.settings.compiler_process and self.policy.learn
-        if wanted and contention.allowed_cores() > 1 and not may_have_gpu() and compiles(name):
-            if self._compilers is None:
-                from gpuforge.runtime.workers.compiler import Compilers
+        return wanted and contention.allowed_cores() > 1 and not may_have_gpu()
 
-                self.programs.elsewhere = self._compilers = Compilers()
-            self._compilers.begin(name)
+    def _beside(self) -> Compilers:
+        if self._compilers is None:
+            from gpuforge.runtime.workers.compiler import Compilers
+
+            self.programs.elsewhere = self._compilers = Compilers()
+        return self._compilers
+
+    def _may_try(self, library: Library) -> bool:
+        """Return whether a library can be tried in a process of its own before it is opened."""
+        loaded = library.loaded or about(library.name)[0] in sys.modules
+        own_way = library.is_numpy or library.isolated or library.untriable
+        return not (loaded or own_way or self.plan) and self._has_room_beside
+
+    def try_out(self, library: Library, record: KindRecord, key: str) -> None:
+        """Begin to try a library on calls of one signature, in a process of its own."""
+
+        def begin() -> None:
+            from gpuforge.runtime.workers.trial import Trial
+
+            self.trial = Trial(self._beside(), library.name, record, key)
+            self.trial.open()
+
+        self.trying.start(begin, computes=False)
+
+    def trial_of(self, record: KindRecord, key: str) -> Trial | None:
+        """Return the trial under way if it is one of calls of this signature."""
+        trial = self.trial
+        return trial if trial is not None and trial.is_of(record, key) else None
+
+    def end_trial(self, trial: Trial) -> None:
+        """End a trial. A library whose trial failed is opened without one the next time."""
+        if self.trial is trial:
+            self.trial = None
+        library = self.libraries.get(trial.library)
+        if trial.failure and library is not None:
+            library.untriable = True
 
     def _end_compilers(self) -> None:
         if self._compilers is not None:
@@ -218,8 +263,16 @@ class Session:
         """
         if self.forked or not self.policy.learn or self.openings:
             return None
+        if self.trying.is_busy or (self.trial is not None and not self._is_over(self.trial)):
+            return None
         library = self.demand.want(call, refused, known, isolate)
         return None if self.background.is_busy else library
+
+    def _is_over(self, trial: Trial) -> bool:
+        """End a trial that failed, or whose signature is no longer called."""
+        if trial.is_over:
+            self.end_trial(trial)
+        return trial.is_over
 
     def candidates(self, device: str = "", isolate: bool | None = None) -> list[Candidate]:
         """Return NumPy and every open backend that is allowed, as candidates for placement."""
@@ -268,6 +321,11 @@ class Session:
         now = perf_counter()
         if not force and now - self._flushed < FLUSH_SECONDS:
             return
+        if self._compilers is not None and self.trial is None:
+            used = [
+                one.name for one in self.libraries.values() if one.opened and compiles(one.name)
+            ]
+            self._compilers.end_idle(IDLE_SECONDS, used)
         with self.lock:
             self._flushed = now
             timings = list(self._unsaved())
@@ -285,6 +343,7 @@ class Session:
         if self.settings.memory_strategy == "eager":
             return  # these calls take longer than those of other sessions
         versions = {b.name: b.version for b in (self.reference, *self.libraries.every())}
+        versions |= self.libraries.tried
         for function in list(self.functions.values()):
             for record in function.kinds.values():
                 for (signature, backend), count in record.unsaved.items():
@@ -302,6 +361,7 @@ class Session:
         ends = not threading.main_thread().is_alive()
         self.openings.stop()
         self._end_compilers()  # the background thread may be waiting for an answer from one
+        self.trying.wait()
         self.background.wait(END_PATIENCE_SECONDS if ends else FORK_PATIENCE_SECONDS)
         self._end_compilers()  # an import that finished meanwhile may have started more
         with self.history.held_open():  # `warming.keep` writes to the same file

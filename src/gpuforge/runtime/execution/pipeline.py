@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
@@ -25,7 +26,7 @@ from gpuforge.runtime.placement.policy import (
     charge,
     observe,
 )
-from gpuforge.runtime.placement.priors import classify, may_have_gpu
+from gpuforge.runtime.placement.priors import classify
 from gpuforge.runtime.record import MAX_REPLAYS, CachedDecision, KindRecord
 from gpuforge.runtime.session import Session
 from gpuforge.runtime.short import SHORT_SECONDS
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.pace import Pace
     from gpuforge.runtime.evaluation.recording import Recorded, StartAgain
     from gpuforge.runtime.evaluation.replay import Replay
-    from gpuforge.runtime.libraries import Library
 
 _log = logger("placement")
 _NO_LIMIT = nullcontext()
@@ -54,7 +54,6 @@ WAITING = 1.5
 SURPRISING = 1.5
 """After a call that took more than this many times the median, the decision is not cached."""
 PROBING = "it is recorded on NumPy, to measure that before a library is loaded"
-GAINING = "calls that it may speed up"
 KEPT = "a recorded array outlived the call: the function stored it"
 MAX_MISSED, TRIED_EVERY = 3, 16
 """If the numbers differed from the replay's at the first many decisions in a row, calls are only
@@ -81,17 +80,17 @@ def place(call: Call) -> Placed:
 
     Raises whatever the user's function raises.
     """
-    library = call.record.probing
+    probe = _probe(call)
     with trace.within("decide", trace.OVERHEAD) if trace.enabled else trace.NOTHING:
-        decision = decide(call) if library is None else Decision(NUMPY, why=PROBING)
+        decision = decide(call) if probe is None else Decision(NUMPY, why=PROBING)
     name = decision.trial or decision.backend
     backend = call.session.backend(name) if name != NUMPY else None
     start = perf_counter()
     try:
-        if library is not None:
-            made = _probe_recording(call, library)
+        if probe is not None:
+            made = probe()
         elif backend is None:
-            made = _as_written(call, decision)
+            made = as_written(call, decision)
         else:
             made = _recorded(call, decision, backend)
     except BaseException:  # count the call although it failed
@@ -106,7 +105,16 @@ def place(call: Call) -> Placed:
     return made
 
 
-def _as_written(call: Call, decision: Decision) -> Placed:
+def _probe(call: Call) -> Callable[[], Placed] | None:
+    """Return what makes this call and learns from it whether a library is worth opening, if due."""
+    if call.record.probing is None and call.session.trial is None:
+        return None
+    from gpuforge.runtime.execution import probing
+
+    return probing.due(call)
+
+
+def as_written(call: Call, decision: Decision) -> Placed:
     """Call the function with the user's own objects, and learn how long that took."""
     first = not call.record.kind.curve(NUMPY).cells
     limit = call.session.blas if limits_threads(call) else None
@@ -141,7 +149,7 @@ def hold(call: Call, placed: Placed) -> CachedDecision:
         limit = call.session.blas if limits_threads(call) else None
         run = traced_call(call, NUMPY, _call_traced) if placed.choice else None
         # The decision evicted data from the processor's caches, so this call may have been slow.
-        seconds = min(placed.seconds, _numpy_seconds(call) or placed.seconds)
+        seconds = min(placed.seconds, numpy_seconds_of(call) or placed.seconds)
         made = CachedDecision(call.record, NUMPY, seconds, placed.hold, run, limit)
     else:
         run = partial(_call_held, replace(call, args=(), kwargs={}))
@@ -149,7 +157,7 @@ def hold(call: Call, placed: Placed) -> CachedDecision:
             run = traced_call(call, placed.backend, _call_held)
         made = CachedDecision(call.record, placed.backend, placed.seconds, placed.hold, run,
                             replay=placed.replay)  # fmt: skip
-        made.numpy_seconds = _numpy_seconds(call) or 0.0
+        made.numpy_seconds = numpy_seconds_of(call) or 0.0
         made.moved_bytes = call.record.moved_bytes.get((call.key, placed.backend), (0, 0))
     made.choice, made.lost_seconds = placed.choice, placed.lost_seconds
     return made
@@ -187,11 +195,11 @@ def _call_held(
     call = replace(before, args=args, kwargs=kwargs)
     backend = call.session.backend(held.backend)
     if backend is None or raising_errors() or warnings_raise() or overlapping(args):
-        placed = _as_written(call, Decision(NUMPY))
+        placed = as_written(call, Decision(NUMPY))
         held.end()
         return placed.result
     engine = engine_for(call, backend)
-    recorded, seconds = _recorded_or_written(call, engine)
+    recorded, seconds = recorded_or_written(call, engine)
     if isinstance(recorded, Placed):
         held.end()
         return recorded.result
@@ -241,7 +249,7 @@ def _recorded(call: Call, decision: Decision, backend: Backend) -> Placed:
     noting = may_fit and not decision.trial
     if not may_fit:
         call.record.missed[call.key, backend.name] = missed + 1
-    recorded, seconds = _recorded_or_written(call, engine, noting=noting)
+    recorded, seconds = recorded_or_written(call, engine, noting=noting)
     if isinstance(recorded, Placed):
         return recorded
     given_back = release_memory(call.session, backend)
@@ -299,7 +307,7 @@ def _replay(call: Call, engine: BackendEngine, recorded: Recorded) -> Replay | N
     return replay
 
 
-def _recorded_or_written(
+def recorded_or_written(
     call: Call, engine: BackendEngine, *, noting: bool = False
 ) -> tuple[Recorded | Placed, float]:
     """Record a call, or make it as written if it cannot be recorded; return how long it took.
@@ -348,14 +356,14 @@ def engine_for(call: Call, backend: Backend, *, comparing: bool = False) -> Back
         exact=call.exact, comparing=comparing, relaxed=call.relaxed,
         compiling=comparing or bool(call.pin) or not cell.ready,
         background=None if call.pin or session.plan is not None else session.background,
-        pace=_pace(call), timing=not call.pin,
-        numpy_seconds=None if call.pin else _numpy_seconds(call),
+        pace=pace_of(call), timing=not call.pin,
+        numpy_seconds=None if call.pin else numpy_seconds_of(call),
     )  # fmt: skip
 
 
-def _pace(call: Call) -> Pace | None:
+def pace_of(call: Call) -> Pace | None:
     """Return the `Pace` that ends a recording if it takes too long and can be restarted."""
-    as_written = _numpy_seconds(call)
+    as_written = numpy_seconds_of(call)
     if call.pin or call.session.plan is not None or as_written is None:
         return None
     if call.function.dependence is None or not call.function.dependence.holds():
@@ -377,7 +385,7 @@ def _restart_as_written(call: Call, why: StartAgain, lost: float) -> Placed:
         return _abandon_recording(call, why)
     reason = f"it needs a real NumPy array ({why})"
     try:
-        placed = _as_written(call, Decision(NUMPY, settled=True))
+        placed = as_written(call, Decision(NUMPY, settled=True))
     except Exception as error:
         if type(error) is not why.kind:
             stay(call, reason)
@@ -391,7 +399,7 @@ def _abandon_recording(call: Call, why: StartAgain) -> Placed:
 
     Calls of this kind run as written until NumPy takes longer than recording would.
     """
-    placed = _as_written(call, Decision(NUMPY, settled=True))
+    placed = as_written(call, Decision(NUMPY, settled=True))
     note_overhead(call, why.factor * placed.seconds)
     _log.info("%s is called directly: %s", call.function.name, why)
     return placed
@@ -463,7 +471,7 @@ def _learn_waiting(call: Call, name: str, seconds: float, outcome: Outcome) -> N
     call.record.kind.busy_seconds += seconds
     call.function.add(NUMPY, 1, seconds)
     # The slowdown due to the compilation is charged when the compilation has finished.
-    base = _numpy_seconds(call) or seconds
+    base = numpy_seconds_of(call) or seconds
     call.session.account.add(base, min(seconds, WAITING * base), name)
 
 
@@ -498,10 +506,11 @@ def _learn_first(
     charge(kind, call.key, name, extra, outcome.compile_seconds, bought=bought)
     kind.busy_seconds += seconds
     call.function.add(where, 1, seconds)
-    call.session.account.add(_numpy_seconds(call) or seconds - extra, seconds, name)
+    call.session.account.add(numpy_seconds_of(call) or seconds - extra, seconds, name)
 
 
-def _numpy_seconds(call: Call) -> float | None:
+def numpy_seconds_of(call: Call) -> float | None:
+    """Return NumPy's usual time for a call like this one; None if it is not known yet."""
     found = call.record.kind.estimate(Candidate(NUMPY), call.key, call.signature.size)
     return found.seconds if found else None
 
@@ -523,7 +532,7 @@ def learn(
         stays = call.function.stays or call.record.stays
         rivals = [Candidate(NUMPY)] if stays else candidates(call)
         if exploring:
-            lost = seconds + extra - (_numpy_seconds(call) or seconds)
+            lost = seconds + extra - (numpy_seconds_of(call) or seconds)
             charge(kind, call.key, name, lost)
         if name == NUMPY:
             session.account.add(seconds * (1 + call.held), seconds * (1 + call.held))
@@ -531,7 +540,7 @@ def learn(
             usual = kind.curve(name).cell(call.key)
             most = OUTLIER * usual.typical if usual.seconds else seconds
             took = min(seconds, most) + extra
-            base = took if session.background.is_importing else _numpy_seconds(call)
+            base = took if session.background.is_importing else numpy_seconds_of(call)
             session.account.add(base or seconds, took, name)
         observe(
             kind, call.key, size, name, seconds, rivals, calls=1 + call.held,
@@ -539,71 +548,21 @@ def learn(
         )  # fmt: skip
         mark_unsaved(call, name)
         again = kind.curve(NUMPY).cell(call.key).count > CALLS_OF_ITS_OWN
-        own = name in NUMPYS_OWN if may_have_gpu() else name == NUMPY
-        wanted = own and again and not (stays or call.pin or session.in_the_red)
+        wanted = name in NUMPYS_OWN and again and not (stays or call.pin or session.in_the_red)
     if wanted:
+        from gpuforge.runtime.execution.probing import known_savings, open_or_probe
+
         refused = {name for name, curve in kind.curves.items() if curve.refused}
         isolate = call.function.options.isolate
         known = [found.seconds for one in rivals if (found := call.estimates.get(one.name))]
-        base = seconds if name == NUMPY else _numpy_seconds(call) or seconds
+        base = seconds if name == NUMPY else numpy_seconds_of(call) or seconds
         library = session.want(
-            _wanted(call, name, base, min([seconds, *known])), refused, _known_savings(call),
+            _wanted(call, name, base, min([seconds, *known])), refused, known_savings(call),
             isolate,
         )  # fmt: skip
         if library is not None:
-            _open_or_probe(call, library)
+            open_or_probe(call, library)
     session.flush()
-
-
-def _open_or_probe(call: Call, library: Library) -> None:
-    """Open a library in the background, after first probing what recording such a call takes."""
-    record = call.record
-    if record.probed or call.function.dependence is None or call.session.plan is not None:
-        _open(call, library)
-    else:
-        record.probing = library
-        call.function.drop_decisions()  # so that the next call is the probe
-
-
-def _open(call: Call, library: Library) -> None:
-    """Open a library in the background, after NumPy in blocks, which takes milliseconds.
-
-    If each call has to be recorded, a try in blocks may take several times as long as the call.
-    """
-    libraries = call.session.libraries
-    quick = [one for one in libraries.values() if one.is_numpy and not libraries.is_no_choice(one)]
-    first = [] if call.record.kind.recording_seconds else quick
-    call.session.openings.open_in_background([*first, library], GAINING)
-
-
-def _probe_recording(call: Call, library: Library) -> Placed:
-    """Record a call and evaluate it on NumPy, before a library is loaded for calls like it."""
-    from gpuforge.runtime.evaluation.engine import BackendEngine
-
-    session = call.session
-    call.record.probing, call.record.probed = None, True
-    reference, pace = session.reference, _pace(call)
-    engine = BackendEngine(reference, reference, session.programs, exact=call.exact, pace=pace)
-    recorded, seconds = _recorded_or_written(call, engine, noting=True)
-    if isinstance(recorded, Placed):
-        return recorded
-    if recorded.kept:
-        stay(call, recorded.recorder.trouble or KEPT)
-    elif not recorded.recorder.evaluated:  # it computes nothing that a library could
-        note_overhead(call, seconds)
-    elif pace is not None and pace.graphs > 1 and not _can_be_replayed(recorded):
-        note_overhead(call, pace.recording_seconds())
-    else:
-        _open(call, library)
-    with session.lock:
-        call.function.add(NUMPY, 1, seconds)
-        call.record.kind.busy_seconds += seconds
-        session.account.add(_numpy_seconds(call) or seconds, seconds)
-    return Placed(recorded.result, NUMPY, seconds)
-
-
-def _can_be_replayed(recorded: Recorded) -> bool:
-    return bool(recorded.noted and recorded.noted.is_plain and recorded.recorder.evaluations)
 
 
 def _wanted(call: Call, name: str, seconds: float, expected: float) -> Wanted:
@@ -612,22 +571,6 @@ def _wanted(call: Call, name: str, seconds: float, expected: float) -> Wanted:
         call.signature.nbytes, call.record.kind.recording_seconds, name != NUMPY,
         call.record.varies(call.key),
     )  # fmt: skip
-
-
-def _known_savings(call: Call) -> dict[str, float]:
-    """Return the share of this call's time that unopened libraries save, where that is known."""
-    kind, key, size = call.record.kind, call.key, call.signature.size
-    base = _numpy_seconds(call)
-    known: dict[str, float] = {}
-    for name, curve in kind.curves.items():
-        library = call.session.libraries.get(name.split(":")[0])
-        if library and library.isolated != name.endswith(":worker"):
-            continue
-        found = curve.estimate(key, size, kind.curve(NUMPY)) if library else None
-        if base and found and library and not library.opened:
-            share = max(0.0, 1 - found.seconds / base)
-            known[library.name] = max(share, known.get(library.name, 0.0))
-    return known
 
 
 def mark_unsaved(call: Call, name: str) -> None:

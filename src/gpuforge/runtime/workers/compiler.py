@@ -1,4 +1,4 @@
-"""Compiler processes, which compile graphs for this one.
+"""Compiler processes, which compile graphs for this one and time what it has not imported.
 
 Tracing and compiling a graph holds the interpreter's lock for some 30 ms, which blocks every thread
 of the program; loading what another process compiled takes 5. A compiler process has the library
@@ -14,15 +14,19 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
+from gpuforge.errors import WorkerDied
 from gpuforge.log import logger
+from gpuforge.runtime import heap
 from gpuforge.runtime.array.graph import Graph
 from gpuforge.runtime.backends import Backend
-from gpuforge.runtime.workers.channel import Channel
+from gpuforge.runtime.workers.channel import Channel, Host
+from gpuforge.runtime.workers.description import Description
 
 _log = logger("compiler")
 _PROGRAM = """
@@ -32,7 +36,7 @@ if os.fork():
 os.nice(19)
 sys.path[:] = {path!r}
 from gpuforge.runtime.workers.serving import main
-main({control}, {life}, {words})
+main({control}, {life}, {words}, {kept})
 """
 STARTING_SECONDS, OPENING_SECONDS, ANSWER_SECONDS = 5.0, 1.0, 60.0
 """Time limits: for the interpreter to start; for a graph to wait until the library is open there;
@@ -82,7 +86,7 @@ class Compilers:
         if found is None:
             return None
         try:
-            return found.ask(backend, graph, like)
+            return found.compiled(backend, graph, like)
         except TimeoutError:
             self._end(library)
             raise TimeoutError(f"not compiled after {ANSWER_SECONDS:.0f} s") from None
@@ -92,6 +96,19 @@ class Compilers:
             _log.info(("%s is compiled here: its compiler process ended (%r)"), library, error)
             self._end(library)
             return None
+
+    def find(self, library: str) -> Compiler | None:
+        """Return the process of a library; None if there is none."""
+        return self._all.get(library)
+
+    def end_idle(self, seconds: float, kept: Collection[str] = ()) -> None:
+        """End those that were idle for so long, but `kept`; a later `begin` starts them again."""
+        for library, found in list(self._all.items()):
+            idle = found is not None and not found.is_asked and found.idle_seconds > seconds
+            if idle and library not in kept:
+                self._end(library)
+                with self._lock:
+                    self._all.pop(library, None)
 
     def _end(self, library: str) -> None:
         with self._lock:
@@ -124,7 +141,12 @@ class Compilers:
 
 
 class Compiler:
-    """A process that compiles for one library, one request at a time.
+    """A process that compiles for one library and runs its programs, one request at a time.
+
+    Attributes
+    ----------
+    devices : descriptions of the library's devices; None while it is being opened
+    sent : numbers of the graphs that the process has received
 
     Raises
     ------
@@ -134,7 +156,9 @@ class Compiler:
 
     def __init__(self, library: str) -> None:
         self.library = library
-        self._places: dict[str, int] | None = None
+        self.devices: tuple[Description, ...] | None = None
+        self.sent: set[int] = set()
+        self._answered = monotonic()
         self._asking = threading.Lock()
         self._closed = threading.Event()
         if not sys.executable or getattr(sys, "frozen", False):
@@ -159,7 +183,26 @@ class Compiler:
         """Whether a request is pending."""
         return self._asking.locked()
 
-    def ask(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
+    @property
+    def idle_seconds(self) -> float:
+        """Time since the last answer, or since the process was started."""
+        return monotonic() - self._answered
+
+    def opened(self, seconds: float) -> bool:
+        """Wait until the library is open there, at most so long; return whether it is.
+
+        Raises
+        ------
+        EOFError, OSError
+            If the process has ended.
+        """
+        with self._asking:
+            try:
+                return self._is_open(seconds)
+            finally:
+                self._closed_meanwhile()
+
+    def compiled(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
         """Return a compiled graph; None while the library is being opened, or if it fails.
 
         Raises
@@ -173,23 +216,69 @@ class Compiler:
             try:
                 return self._answer(backend, graph, like)
             finally:
+                self._closed_meanwhile()
+
+    def ask(
+        self, message: Any, arrays: Sequence[Host], take: Callable[[tuple[Any, list[Host]]], Any],
+        seconds: float = ANSWER_SECONDS,
+    ) -> Any:  # fmt: skip
+        """Send a request, and return `take` of the answer.
+
+        Raises
+        ------
+        WorkerDied
+            If the process ends meanwhile, or does not answer within `seconds`.
+        """
+        with self._asking:
+            try:
                 if self._closed.is_set():
-                    self._channel.close()
+                    raise EOFError
+                self._channel.send(message, arrays)
+                found = take(self._channel.receive(seconds))
+            except (EOFError, OSError) as error:
+                self._close_now()
+                raise WorkerDied(f"the process with {self.library} ended: {error!r}") from None
+            except BaseException:  # the answer would be taken for that of the next request
+                self._close_now()
+                raise
+            self._answered = monotonic()
+            self._closed_meanwhile()
+            return found
+
+    def away(self) -> str:
+        """Return why it cannot be asked; empty if it can."""
+        return "its process has ended" if self._closed.is_set() else ""
+
+    def _is_open(self, seconds: float) -> bool:
+        if self._closed.is_set():
+            raise EOFError
+        if self.devices is None and self._channel.ready(seconds):
+            (self.devices, _, _), _ = self._channel.receive()
+            self._answered = monotonic()
+        return self.devices is not None
 
     def _answer(self, backend: Backend, graph: Graph, like: Sequence[Any]) -> bytes | None:
-        if self._places is None:
-            if not self._channel.ready(OPENING_SECONDS):
-                return None
-            (devices, _, _), _ = self._channel.receive()
-            self._places = {one.name: place for place, one in enumerate(devices)}
-        place = self._places.get(backend.name)
-        if place is None:
+        if not self._is_open(OPENING_SECONDS):
             return None
+        names = [one.name for one in self.devices or ()]
+        if backend.name not in names:
+            return None
+        place = names.index(backend.name)
         self._channel.send(("compile", place, backend.stored_under, graph, like))
         (data, reason), _ = self._channel.receive(ANSWER_SECONDS)
+        self._answered = monotonic()
         if data is None:
             _log.info("%s compiles a graph in this process: %s", self.library, reason)
         return data  # type: ignore[no-any-return]
+
+    def _close_now(self) -> None:
+        self.close()
+        self._closed_meanwhile()
+
+    def _closed_meanwhile(self) -> None:
+        """Close the channel if the process was ended during a request."""
+        if self._closed.is_set():
+            self._channel.close()
 
     def close(self) -> None:
         """End the process at once; a pending request fails."""
@@ -213,8 +302,9 @@ def _start(control: int, life: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     try:
         program = _PROGRAM.format(
-            path=[str(entry) for entry in sys.path], control=control, life=life, words=null
-        )
+            path=[str(entry) for entry in sys.path], control=control, life=life, words=null,
+            kept=heap.kept_bytes,
+        )  # fmt: skip
         starting = subprocess.Popen(
             [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", program],  # type: ignore[attr-defined]
             stdin=null,

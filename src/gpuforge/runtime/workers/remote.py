@@ -15,6 +15,7 @@ from gpuforge.errors import WorkerDied
 from gpuforge.runtime.array.graph import INPUT, NUMBER, Graph, Tape
 from gpuforge.runtime.backends import Array, Backend, Failure, Opened
 from gpuforge.runtime.evaluation.opening import test_backend
+from gpuforge.runtime.workers.compiler import Compiler
 from gpuforge.runtime.workers.description import Description
 from gpuforge.runtime.workers.home import Answer, Home
 
@@ -41,7 +42,7 @@ class RemoteBackend(Backend):
 
     on_host = True
 
-    def __init__(self, home: Home, place: int, facts: Description) -> None:
+    def __init__(self, home: Home | Compiler, place: int, facts: Description) -> None:
         self.home, self.place = home, place
         self.name = f"{facts.name}:cpu{SUFFIX}" if ":" not in facts.name else facts.name + SUFFIX
         self.version = facts.version
@@ -80,7 +81,12 @@ class RemoteBackend(Backend):
 
 
 class RemoteProgram:
-    """Computes the outputs of one graph in a worker; to the engine, a `Program`."""
+    """Computes the outputs of one graph in a worker; to the engine, a `Program`.
+
+    Attributes
+    ----------
+    seconds : time that the last run took there
+    """
 
     def __init__(self, backend: RemoteBackend, graph: Graph) -> None:
         self.graph = graph
@@ -91,6 +97,7 @@ class RemoteProgram:
         self.checks_finite = self.eager = True
         self.sought = self.is_untried = False
         self.compiled: Any = None
+        self.seconds = 0.0
         self._home, self._place = backend.home, backend.place
         self._number = next(_numbers)
 
@@ -114,7 +121,7 @@ class RemoteProgram:
             raise LibraryFailed(*rest)
         if kind == "settle":
             return [], [True], []
-        finite, hosts = rest
+        finite, self.seconds, hosts = rest
         return hosts, [], finite
 
     def _ask(self, values: list[Any], arrays: list[Array], *, known: bool) -> Any:

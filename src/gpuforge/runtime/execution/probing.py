@@ -1,0 +1,225 @@
+"""Before a library is imported: what recording a call takes, and how long the library would."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from gpuforge.dataclass import replace
+from gpuforge.log import logger
+from gpuforge.runtime.execution.call import Call, note_overhead
+from gpuforge.runtime.execution.decision import MAX_GRAPHS
+from gpuforge.runtime.execution.pipeline import (
+    KEPT,
+    Placed,
+    mark_unsaved,
+    numpy_seconds_of,
+    pace_of,
+    recorded_or_written,
+    refuse,
+    stay,
+)
+from gpuforge.runtime.libraries import Library
+from gpuforge.runtime.placement.policy import NUMPY, charge
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.evaluation.engine import BackendEngine
+    from gpuforge.runtime.evaluation.recording import Recorded
+    from gpuforge.runtime.workers.trial import Trial
+
+_log = logger("placement")
+_RECORDING = "gpuforge.runtime.evaluation.engine"
+GAINING = "calls that it may speed up"
+MAX_SENT_BYTES = 1 << 28
+"""Calls with larger arrays are not tried in another process, to which they would be copied."""
+
+
+def open_or_probe(call: Call, library: Library) -> None:
+    """Open a library in the background, after a trial in a process of its own if it may have one.
+
+    Else after measuring what recording such a call takes.
+    """
+    session = call.session
+    known = library.name in known_savings(call)
+    small = call.signature.nbytes <= MAX_SENT_BYTES
+    if small and session.demand.is_tried_first(library, 0.0 if known else None):
+        session.try_out(library, call.record, call.key)
+    elif _RECORDING in sys.modules:
+        _open_or_record(call, library)
+    else:  # importing it takes 60 ms, which NumPy's calls need not wait for
+        bare = replace(call, args=(), kwargs={})
+        session.background.start(partial(_open_or_record, bare, library), computes=False)
+
+
+def _open_or_record(call: Call, library: Library) -> None:
+    import_module(_RECORDING)
+    record, function = call.record, call.function
+    if record.probed or function.dependence is None or call.session.plan is not None:
+        _open(call, library)
+    else:
+        record.probing = library
+        function.drop_decisions()  # so that the next call is the probe
+
+
+def due(call: Call) -> Callable[[], Placed] | None:
+    """Return what makes this call as a probe, or as a step of a trial; None if neither is due."""
+    session, library = call.session, call.record.probing
+    if library is not None:
+        return partial(_probe_recording, call, library)
+    trial = session.trial_of(call.record, call.key)
+    disturbed = session.crowded or session.background.is_importing
+    if trial is None or disturbed or not trial.waits:
+        return None
+    return partial(_time_in_trial if trial.is_ready else _record_for_trial, call, trial)
+
+
+def _open(call: Call, library: Library) -> None:
+    """Open a library in the background, after NumPy in blocks."""
+    call.session.openings.open_in_background([*_quick(call), library], GAINING)
+
+
+def _quick(call: Call) -> list[Library]:
+    """Return the libraries that open in milliseconds: NumPy in blocks.
+
+    If each call has to be recorded, a try in blocks may take several times as long as the call.
+    """
+    libraries = call.session.libraries
+    quick = [one for one in libraries.values() if one.is_numpy and not libraries.is_no_choice(one)]
+    return [] if call.record.kind.recording_seconds else quick
+
+
+def _probe_recording(call: Call, library: Library) -> Placed:
+    """Record a call and evaluate it on NumPy, before a library is loaded for calls like it."""
+    from gpuforge.runtime.evaluation.engine import BackendEngine
+
+    session = call.session
+    call.record.probing = None
+    reference = session.reference
+    engine = BackendEngine(
+        reference, reference, session.programs, exact=call.exact, pace=pace_of(call)
+    )
+    made, pays = _recorded_on_numpy(call, engine)
+    if pays:
+        _open(call, library)
+    return made
+
+
+def _record_for_trial(call: Call, trial: Trial) -> Placed:
+    """Record a call and evaluate it on NumPy, and have its graphs compiled in another process."""
+    from gpuforge.runtime.workers.trial import Preparing
+
+    session, backend = call.session, trial.backend
+    assert backend is not None
+    engine = Preparing(
+        backend, session.reference, session.programs, exact=call.exact, pace=pace_of(call)
+    )
+    made, pays = _recorded_on_numpy(call, engine)
+    if not pays:
+        session.end_trial(trial)
+    elif backend.compiles and len(engine.graphs) > MAX_GRAPHS:
+        refuse(call, trial.device, "its graphs are too many, or too large, to be compiled")
+        session.end_trial(trial)
+    elif session.trying.start(partial(trial.prepare, engine.graphs), computes=False):
+        call.session.openings.open_in_background(_quick(call), GAINING)
+    return made
+
+
+def _recorded_on_numpy(call: Call, engine: BackendEngine) -> tuple[Placed, bool]:
+    """Record a call that NumPy evaluates; return it, and whether a library may gain on its like."""
+    pace = engine.pace
+    call.record.probed = True
+    recorded, seconds = recorded_or_written(call, engine, noting=True)
+    if isinstance(recorded, Placed):
+        return recorded, False
+    pays = False
+    if recorded.kept:
+        stay(call, recorded.recorder.trouble or KEPT)
+    elif not recorded.recorder.evaluated:  # it computes nothing that a library could
+        note_overhead(call, seconds)
+    elif pace is not None and pace.graphs > 1 and not _can_be_replayed(recorded):
+        note_overhead(call, pace.recording_seconds())
+    else:
+        pays = True
+    return _counted(call, recorded, seconds), pays
+
+
+def _can_be_replayed(recorded: Recorded) -> bool:
+    return bool(recorded.noted and recorded.noted.is_plain and recorded.recorder.evaluations)
+
+
+def _counted(call: Call, recorded: Recorded, seconds: float) -> Placed:
+    """Count a call that NumPy made, and return it."""
+    with call.session.lock:
+        call.function.add(NUMPY, 1, seconds)
+        call.record.kind.busy_seconds += seconds
+        call.session.account.add(numpy_seconds_of(call) or seconds, seconds)
+    return Placed(recorded.result, NUMPY, seconds)
+
+
+def _time_in_trial(call: Call, trial: Trial) -> Placed:
+    """Make a call on NumPy, and in another process to learn how long a library takes for it."""
+    from gpuforge.runtime.workers.trial import Preparing, Timing
+
+    session, backend = call.session, trial.backend
+    assert backend is not None
+    usual = numpy_seconds_of(call)
+    hopeless = usual is not None and trial.is_hopeless(usual)
+    form: Any = Preparing if hopeless else Timing
+    engine = form(
+        backend, session.reference, session.programs, exact=call.exact, relaxed=call.relaxed,
+        comparing=True, pace=pace_of(call), numpy_seconds=usual,
+    )  # fmt: skip
+    began = perf_counter()
+    recorded, seconds = recorded_or_written(call, engine)
+    session.end_trial(trial)
+    if isinstance(recorded, Placed):
+        return recorded
+    if recorded.kept:
+        stay(call, recorded.recorder.trouble or KEPT)
+    outcome = engine.outcome
+    if hopeless:
+        _learn_tried(call, trial, trial.expected_seconds or 0.0)
+    elif outcome.refused and not outcome.died:
+        refuse(call, trial.device, outcome.refused)
+    elif outcome.programs and not outcome.settled:
+        _learn_tried(call, trial, outcome.run_seconds + outcome.unseen_seconds)
+    else:
+        trial.fail(outcome.settled or "none of its operations run there")
+        session.end_trial(trial)
+    _log.info("%s on %s: %s", call.function.name, trial.library, outcome)
+    charge(call.record.kind, call.key, trial.device, perf_counter() - began - (usual or 0.0))
+    return _counted(call, recorded, seconds)
+
+
+def _learn_tried(call: Call, trial: Trial, seconds: float) -> None:
+    """Learn how long a library takes, and count what it would have saved so far."""
+    session, kind, name = call.session, call.record.kind, trial.device
+    assert trial.backend is not None
+    with session.lock:
+        session.libraries.tried[name] = trial.backend.version
+        kind.curve(name).add(call.key, call.signature.size, max(seconds, 1e-9))
+        kind.tell(name, call.key, call.signature.size)
+        mark_unsaved(call, name)
+        library = session.libraries.get(trial.library)
+        if library is not None:
+            library.missed_seconds += kind.potential(name)
+
+
+def known_savings(call: Call) -> dict[str, float]:
+    """Return the share of this call's time that unopened libraries save, where that is known."""
+    kind, key, size = call.record.kind, call.key, call.signature.size
+    base = numpy_seconds_of(call)
+    known: dict[str, float] = {}
+    for name, curve in kind.curves.items():
+        library = call.session.libraries.get(name.split(":")[0])
+        if library and library.isolated != name.endswith(":worker"):
+            continue
+        found = curve.estimate(key, size, kind.curve(NUMPY)) if library else None
+        if base and found and library and not library.opened:
+            share = max(0.0, 1 - found.seconds / base)
+            known[library.name] = max(share, known.get(library.name, 0.0))
+    return known

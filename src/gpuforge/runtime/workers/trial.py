@@ -1,0 +1,198 @@
+"""Try a library on a call in a compiler process, before the program imports it.
+
+An import takes a second and holds the interpreter's lock for most of it, so a library that does not
+gain should never be imported. A trial has three steps, at calls of one signature that the program
+makes anyway: the library is opened in the process; a call's graphs are recorded and compiled there;
+the next call's graphs are computed by NumPy, as ever, and there as well, which is timed. Only in
+the third step does the program wait for the process: otherwise both would share the cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from gpuforge.log import logger
+from gpuforge.runtime.array.graph import INPUT, NUMBER, Graph, Tape
+from gpuforge.runtime.backends import device_of
+from gpuforge.runtime.evaluation.engine import BackendEngine
+from gpuforge.runtime.workers.remote import RemoteBackend
+
+if TYPE_CHECKING:
+    from gpuforge.runtime.workers.compiler import Compiler, Compilers
+
+_log = logger("trial")
+OPENING_SECONDS, PREPARING_SECONDS = 60.0, 30.0
+"""Time limits for opening the library, and for compiling the graphs of one call."""
+PATIENCE_SECONDS = 2.0
+"""A trial is given up if its signature is not called for so long."""
+RUNS = 3
+"""Runs of a graph, of which the shortest counts: the first may find threads asleep."""
+HOPELESS, HOPELESS_SECONDS = 3.0, 10e-3
+"""A library that took so many times NumPy's time, and so many seconds more, is not timed again."""
+OPENING, OPEN, PREPARING, READY, FAILED = "opening", "open", "preparing", "ready", "failed"
+
+
+class Trial:
+    """One library tried on calls of one signature.
+
+    Attributes
+    ----------
+    library : its name
+    subject : what is called, compared by identity and by key
+    state : ``opening``, ``open`` (for the next call to be recorded), ``preparing``, ``ready`` (for
+        the next call to be timed) or ``failed``
+    backend : the device in the process, once open
+    expected_seconds : time of the recorded call's graphs over zeros, once ready; None if unknown
+    failure : why it failed; empty if it did not
+    """
+
+    def __init__(self, compilers: Compilers, library: str, subject: object, key: str) -> None:
+        self.library, self.subject, self.key = library, subject, key
+        self.state, self.failure = OPENING, ""
+        self.backend: RemoteBackend | None = None
+        self.expected_seconds: float | None = None
+        self._compilers = compilers
+        self._since = monotonic()
+
+    def is_of(self, subject: object, key: str) -> bool:
+        """Return whether it tries calls of this signature."""
+        return self.subject is subject and self.key == key
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it failed, or waits for a call that does not come."""
+        late = monotonic() - self._since > PATIENCE_SECONDS
+        return self.state == FAILED or (self.waits and late)
+
+    @property
+    def waits(self) -> bool:
+        """Whether its next step is due with the next call of its signature."""
+        return self.state in (OPEN, READY)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next call can be timed."""
+        return self.state == READY
+
+    @property
+    def device(self) -> str:
+        """The name that the device has when it is opened in the program."""
+        assert self.backend is not None
+        place, facts = self.backend.place, self._process().devices
+        assert facts is not None
+        return facts[place].name
+
+    def open(self) -> None:
+        """Start the process and wait until the library is open there, in a background thread."""
+        self._step(self._open, OPEN)
+
+    def prepare(self, graphs: dict[Graph, list[Any]]) -> None:
+        """Compile graphs for inputs like these, in a background thread."""
+        self.state = PREPARING
+        self._step(lambda: self._prepare(graphs), READY)
+
+    def fail(self, why: str) -> None:
+        """Give it up."""
+        self.state, self.failure = FAILED, why
+        _log.info("%s is not tried in a separate process: %s", self.library, why)
+
+    def _step(self, step: Callable[[], None], then: str) -> None:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - the library is opened without a trial
+            self.fail(f"{type(error).__name__}: {error}")
+            return
+        self._since = monotonic()
+        if self.state != FAILED:
+            self.state = then
+
+    def _process(self) -> Compiler:
+        found = self._compilers.find(self.library)
+        if found is None:
+            raise OSError("its process cannot be started, or has ended")
+        return found
+
+    def _open(self) -> None:
+        import gpuforge.runtime.evaluation.recording  # noqa: F401 - so that no call waits for it
+
+        self._compilers.begin(self.library)
+        process = self._process()
+        if not process.opened(OPENING_SECONDS):
+            self.fail(f"it is not open after {OPENING_SECONDS:.0f} s")
+            return
+        for place, facts in enumerate(process.devices or ()):
+            if device_of(facts.name) == "cpu":
+                self.backend = RemoteBackend(process, place, facts)
+                return
+        self.fail("it has no device there")
+
+    def _prepare(self, graphs: dict[Graph, list[Any]]) -> None:
+        assert self.backend is not None
+        request = ("prepare", self.backend.place, list(graphs.items()))
+        seconds, reason = self._process().ask(request, (), _content, PREPARING_SECONDS)
+        self.expected_seconds = seconds
+        if reason:
+            self.fail(reason)
+
+    def is_hopeless(self, numpy_seconds: float) -> bool:
+        """Return whether the library took so long over zeros that it need not be timed."""
+        known = self.expected_seconds
+        return known is not None and known > HOPELESS * numpy_seconds + HOPELESS_SECONDS
+
+
+def _content(answer: tuple[Any, Any]) -> Any:
+    return answer[0]
+
+
+class Preparing(BackendEngine):
+    """Evaluates a call on NumPy, divided into the graphs that another backend would get.
+
+    Attributes
+    ----------
+    graphs : each graph, with the dtype and shape of its input arrays, and its input numbers
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.graphs: dict[Graph, list[Any]] = {}
+
+    def run(self, tape: Tape, wanted: list[int], modes: dict[str, str]) -> list[Any]:
+        """Return the wanted entries' values, computed by NumPy."""
+        if self.pace is not None:
+            self.pace.check(0.0)
+        graph = Graph(tuple(tape.entries), tuple(wanted))
+        entries = [entry for entry in graph.entries if entry[0] in (INPUT, NUMBER)]
+        self.graphs[graph] = [
+            params if operation is INPUT else value
+            for (operation, _, params), value in zip(entries, tape.inputs, strict=True)
+        ]
+        self.latest = None
+        return self._by_numpy(graph, tape, modes)
+
+
+class Timing(BackendEngine):
+    """Evaluates a call on NumPy, and in another process to time and compare it."""
+
+    def _unready(self, program: Any, tape: Tape) -> bool:
+        return False
+
+    def _on_backend(self, program: Any, tape: Tape, modes: dict[str, str]) -> tuple[list[Any], str]:
+        program.checks_finite = False
+        shortest: float | None = None
+        for _ in range(RUNS):
+            values, fired, _ = program(*tape.inputs)
+            if fired:
+                return values, "values that the library treats differently from NumPy"
+            shortest = min(program.seconds, shortest or program.seconds)
+            if self._is_clear(shortest):
+                break
+        assert shortest is not None
+        self.outcome.run_seconds += shortest
+        return values, ""
+
+    def _is_clear(self, seconds: float) -> bool:
+        """Return whether one more run would tell nothing: it is much slower, or much faster."""
+        known = self.numpy_seconds
+        return known is not None and not known / 4 < seconds < 2 * known

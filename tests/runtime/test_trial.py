@@ -1,0 +1,266 @@
+"""A library is tried in a process of its own before the program imports it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuforge.runtime.array.graph import Graph
+from gpuforge.runtime.backends.numpy import NumpyBackend
+from gpuforge.runtime.demand import OPEN_AT, TRY_AT, Demand, Wanted
+from gpuforge.runtime.evaluation.engine import Programs
+from gpuforge.runtime.evaluation.recording import record
+from gpuforge.runtime.libraries import Library
+from gpuforge.runtime.placement.priors import may_have_gpu
+from gpuforge.runtime.threads.contention import allowed_cores
+from gpuforge.runtime.workers import trial
+from gpuforge.runtime.workers.compiler import Compilers
+from gpuforge.runtime.workers.trial import Preparing, Timing, Trial
+
+X = np.linspace(0.0, 3.0, 1000)
+needs_room = pytest.mark.skipif(
+    sys.platform != "linux" or may_have_gpu() or allowed_cores() < 2,
+    reason="a library is tried where there is a second core and no GPU, on Linux",
+)
+
+PROGRAM = """
+import os, sys, time
+import numpy as np
+import gpuforge as gf
+from gpuforge.runtime.execution import probing
+from gpuforge.runtime.placement.evidence import Estimate
+from gpuforge.runtime.workers import compiler
+
+name, change = sys.argv[1:]
+
+def chain(x):
+    for n in range(200):
+        x = x * 0.5 + n
+    return x
+
+def expected(backend, size, numpy_seconds):
+    return Estimate(numpy_seconds / 4, 0.1, "whatever the machine")
+
+if change == "gains":
+    learn = probing._learn_tried
+    probing._learn_tried = lambda call, trial, seconds: learn(call, trial, 1e-9)
+if change == "dies":
+    compiler._PROGRAM = "import os; os._exit(3)"
+with gf.session(history=False, backends=["numpy", name], kept_memory=0) as held:
+    held.priors.of = lambda operations, bytes_each: expected
+    library = held.libraries[name]
+    library.price_seconds = 0.01
+    placed, x = gf.offload(chain), np.linspace(0.0, 1.0, 100)
+    wanted = chain(x)
+    for _ in range(100_000):
+        assert placed(x).tobytes() == wanted.tobytes()
+        [kind] = placed.stats().kinds.values()
+        if library.opened or held.libraries.tried and change == "":
+            break
+        if held.trying.is_busy:
+            time.sleep(0.01)
+    print("opened", library.opened, "loaded", name in sys.modules)
+    print("tried", *held.libraries.tried, "untriable", library.untriable)
+    measured = kind.kind.curve(name + ":cpu").cells.values()
+    print("measured", sum(len(cell.seconds) for cell in measured))
+    print("refused", kind.kind.curve(name + ":cpu").refused)
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        print("no child")
+    if not library.opened:
+        for _ in range(200):
+            placed(x)
+        assert not library.opened and name not in sys.modules
+"""
+
+
+def run(library: str, change: str, folder: Path) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, library, change],
+        cwd=folder, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert not done.returncode, done.stderr
+    return done.stdout.splitlines()
+
+
+@needs_room
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_a_library_that_does_not_gain_is_never_imported(library: str, tmp_path: Path) -> None:
+    """Two hundred operations on a hundred numbers: PyTorch takes several times as long as NumPy.
+
+    JAX may gain, since it computes them in one go: then it is measured as well.
+    """
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    if library == "jax":
+        pytest.importorskip("torch", reason="one is enough")
+    told = run(library, "", tmp_path)
+    assert told[0] == "opened False loaded False" or library == "jax"
+    assert told[1] == f"tried {library}:cpu untriable False"
+    assert told[2:5] == ["measured 1", "refused ", "no child"]
+
+
+@needs_room
+def test_a_library_that_gains_is_opened(torch: Any, tmp_path: Path) -> None:
+    assert run("torch", "gains", tmp_path)[0].startswith("opened True")
+
+
+@needs_room
+def test_a_library_whose_process_dies_is_opened_without_a_trial(torch: Any, tmp_path: Path) -> None:
+    told = run("torch", "dies", tmp_path)
+    assert told[0].startswith("opened True")
+    assert told[1] == "tried untriable True"
+
+
+# -- the steps, one by one ------------------------------------------------------------------------
+
+
+def steep(x: Any) -> Any:
+    return np.sin(x) * 2 + x**3
+
+
+class Process:
+    """Answers like the process of a library, in this one."""
+
+    def __init__(self) -> None:
+        self.devices = (SimpleNamespace(name="null:cpu"),)
+
+    def opened(self, seconds: float) -> bool:
+        return True
+
+
+def tried(monkeypatch: pytest.MonkeyPatch, answer: Any) -> Trial:
+    compilers: Any = SimpleNamespace(
+        begin=lambda name: None, find=lambda name: answer if answer else None
+    )
+    monkeypatch.setattr(trial, "RemoteBackend", lambda process, place, facts: facts)
+    return Trial(compilers, "null", "subject", "key")
+
+
+def test_the_states_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = tried(monkeypatch, Process())
+    assert made.is_of("subject", "key") and not made.is_of("subject", "other")
+    assert (made.state, made.waits, made.is_over) == ("opening", False, False)
+    made.open()
+    assert (made.state, made.waits, made.is_ready) == ("open", True, False)
+    monkeypatch.setattr(trial, "monotonic", lambda: float("inf"))
+    assert made.is_over, "its signature is not called any more"
+
+
+def test_a_process_that_cannot_be_started_ends_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = tried(monkeypatch, None)
+    made.open()
+    assert made.is_over
+    assert made.failure == "OSError: its process cannot be started, or has ended"
+
+
+def test_a_library_without_a_cpu_device_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process()
+    process.devices = (SimpleNamespace(name="null:cuda:0"),)
+    made = tried(monkeypatch, process)
+    made.open()
+    assert made.failure == "it has no device there"
+
+
+def test_hopeless_is_three_times_numpys_time_and_ten_milliseconds() -> None:
+    made = Trial(Compilers(), "null", "subject", "key")
+    assert not made.is_hopeless(1.0), "nothing is known"
+    made.expected_seconds = 3.5
+    assert made.is_hopeless(1.0) and not made.is_hopeless(1.2)
+    made.expected_seconds = 9e-3
+    assert not made.is_hopeless(1e-4)
+
+
+@pytest.fixture
+def jax_process() -> Any:
+    pytest.importorskip("jax", reason="jax is not installed")
+    made = Compilers()
+    yield made
+    made.close()
+
+
+@needs_room
+def test_graphs_are_prepared_and_timed_in_the_process(jax_process: Compilers) -> None:
+    made = Trial(jax_process, "jax", "subject", "key")
+    made.open()
+    assert made.state == "open", made.failure
+    assert made.device == "jax:cpu"
+    reference, programs = NumpyBackend(), Programs()
+    engine = Preparing(made.backend, reference, programs)
+    assert record(steep, (X,), {}, engine).result.tobytes() == steep(X).tobytes()
+    [(graph, like)] = engine.graphs.items()
+    assert isinstance(graph, Graph)
+    assert (X.dtype, X.shape) in like
+    made.prepare(engine.graphs)
+    assert made.is_ready, made.failure
+    assert made.expected_seconds is not None and 0 < made.expected_seconds < 1
+    assert made.backend is not None
+    timed = Timing(made.backend, reference, programs, comparing=True, numpy_seconds=10.0)
+    assert record(steep, (X,), {}, timed).result.tobytes() == steep(X).tobytes()
+    assert timed.outcome.compared and not timed.outcome.refused
+    assert 0 < timed.outcome.run_seconds < 1
+
+
+# -- when a trial, or an opening, is due ----------------------------------------------------------
+
+
+def wanted(seconds: float = 0.1, calls: int = 1, **more: Any) -> Wanted:
+    return Wanted(seconds, calls, seconds, frozenset(["exp"]), 1 << 20, 1 << 23, **more)
+
+
+@pytest.fixture
+def library(quiet_session: Any, monkeypatch: pytest.MonkeyPatch) -> Library:
+    """Return the session's only library, of price 1, that is expected to save half of each call."""
+    made, found = Library("torch", price_seconds=1.0), quiet_session.demand
+    monkeypatch.setattr(found.libraries, "choices", lambda isolate: [made])
+    monkeypatch.setattr(found.libraries, "is_no_choice", lambda one: one.opened)
+    monkeypatch.setattr(Demand, "_saving", lambda self, library, call: call.seconds / 2)
+    monkeypatch.setattr(found, "may_try", lambda library: True)
+    monkeypatch.setattr(type(quiet_session.account), "share_of_time", 1.0)
+    return made
+
+
+def times(demand: Demand, call: Wanted, **known: float) -> int:
+    """Return how many such calls are made until a library is worth opening or trying."""
+    for count in range(1, 1000):
+        if demand.want(call, known=known) is not None:
+            return count
+    raise AssertionError("never")
+
+
+def test_what_is_not_measured_is_tried_early(quiet_session: Any, library: Library) -> None:
+    demand = quiet_session.demand
+    assert demand.is_tried_first(library, None) and not demand.is_tried_first(library, 0.5)
+    assert times(demand, wanted(0.01)) == pytest.approx(TRY_AT / 0.005, abs=1)
+    assert library.wanted_seconds == 0.0, "another trial has to be worth it again"
+
+
+def test_what_is_measured_is_opened_for_what_it_saves(quiet_session: Any, library: Library) -> None:
+    demand = quiet_session.demand
+    assert times(demand, wanted(0.01), torch=0.8) == pytest.approx(1 / 0.008, abs=1)
+    library.missed_seconds = 0.0
+    assert times(demand, wanted(0.01, in_blocks=True), torch=0.8) == pytest.approx(125, abs=1)
+    with pytest.raises(AssertionError, match="never"):
+        times(demand, wanted(0.01), torch=0.0)
+
+
+def test_without_trials_a_library_is_opened_for_what_is_expected(
+    quiet_session: Any, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demand = quiet_session.demand
+    monkeypatch.setattr(demand, "may_try", lambda library: False)
+    assert times(demand, wanted(0.01)) == pytest.approx(OPEN_AT / 0.005, abs=1)
+
+
+def test_what_paid_in_the_last_run_is_opened_without_a_trial(
+    quiet_session: Any, library: Library
+) -> None:
+    library.saved_seconds = 2.0
+    assert not quiet_session.demand.is_tried_first(library, None)
+    assert times(quiet_session.demand, wanted(0.01)) == 1
