@@ -706,6 +706,21 @@ class TestChoosing:
             assert set(places(large)) == {"numpy"}
             assert limit in str(large.explain(X))
 
+    def test_explain_takes_the_arguments_of_a_call(self, quiet_session: Any) -> None:
+        @gf.offload
+        def moved(x: Any, by: float = 1.0) -> Any:
+            return x + by
+
+        for args, kwargs, why in (
+            ((), {}, "missing a required argument: 'x'"),
+            ((X, 1.0, 2.0), {}, "too many positional arguments"),
+            ((X,), {"other": 1}, "got an unexpected keyword argument 'other'"),
+        ):
+            with pytest.raises(TypeError, match="explain takes the arguments of a call") as told:
+                moved.explain(*args, **kwargs)  # type: ignore[arg-type]
+            assert why in str(told.value)
+        assert "moved" in str(moved.explain(X, by=2.0))
+
     def test_explain_names_the_kind_that_is_asked_for(self, quiet_session: Any) -> None:
         placed = gf.offload(_affine)
         small = np.ones((2, 3), dtype=np.float32)

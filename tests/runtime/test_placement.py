@@ -125,6 +125,23 @@ def test_what_was_compiled_beside_the_program_is_tried_with_the_next_call() -> N
     assert kind.outlay_seconds == 0.1
 
 
+def test_what_a_loop_may_take_to_record_counts_for_each_new_signature() -> None:
+    def calls(kind: Kind) -> int:
+        candidates, made = [Candidate(NUMPY), Candidate("fast")], 0
+        kind.curve("fast").verified = True
+        while not Policy(1.0).decide(kind, "s", 7, candidates).exploring:
+            observe(kind, "s", 7, NUMPY, 1e-3, candidates)
+            made += 1
+        return made
+
+    assert calls(Kind(first_recording_seconds=20e-3)) > 5 * calls(Kind())
+    measured = Kind(first_recording_seconds=20e-3)
+    measured.curve("fast").add("s", 7, 0.5e-3)
+    plain = Kind()
+    plain.curve("fast").add("s", 7, 0.5e-3)
+    assert calls(measured) == calls(plain)
+
+
 def test_a_refused_backend_is_never_chosen() -> None:
     kind = Kind()
     kind.curve("fast").refused = "other dtype"

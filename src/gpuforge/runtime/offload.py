@@ -124,7 +124,13 @@ class Offloaded(Generic[P, R]):
         return f"<offloaded {name_of(self.__wrapped__)}>"
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
-        """Return where this call would run and why, without running it."""
+        """Return where this call would run and why, without running it.
+
+        Raises
+        ------
+        TypeError
+            If the function does not take these arguments.
+        """
         made: Explanation = _placing().explain(self, args, kwargs)
         return made
 

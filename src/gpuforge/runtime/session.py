@@ -31,6 +31,7 @@ from gpuforge.runtime.evaluation.background import (
     Background,
 )
 from gpuforge.runtime.function.options import Options
+from gpuforge.runtime.function.reading import LOOP
 from gpuforge.runtime.kept import Kept
 from gpuforge.runtime.libraries import Libraries, Library
 from gpuforge.runtime.placement.account import Account
@@ -292,6 +293,10 @@ class Session:
         """Give a kind of call the prior of its class of operations, and its peers."""
         record.kind.prior = self.priors.of(function.operations, record.bytes_each)
         record.kind.peer = Peer(self.peers, classify(function.operations), id(function))
+        if LOOP in function.operations and not record.kind.first_recording_seconds:
+            from gpuforge.runtime.evaluation.pace import TELLING_SECONDS
+
+            record.kind.first_recording_seconds = TELLING_SECONDS
 
     def record(self, owner: object, function: Any, options: Options) -> FunctionRecord:
         """Return this session's record of an offloaded function, creating it if needed."""

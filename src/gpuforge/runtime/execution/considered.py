@@ -119,10 +119,17 @@ def _hold(offloaded: Offloaded, function: FunctionRecord, hot: Any, held: Cached
 
 
 def explain(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
-    """Return where a call would run and why, without running it."""
+    """Return where a call would run and why, without running it.
+
+    Raises
+    ------
+    TypeError
+        If the function does not take these arguments.
+    """
     from gpuforge.runtime.execution.explanation import Explanation, explain_call
 
     session, written = current_session(), offloaded.__wrapped__
+    _check_arguments(written, args, kwargs)
     if not session.settings.enabled:
         return Explanation.as_written(name_of(written), "GPUFORGE_ENABLED is off")
     signature = sign(args, kwargs)
@@ -130,6 +137,20 @@ def explain(offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any])
         return Explanation.as_written(name_of(written), signature.reason)
     function = session.record(offloaded, written, offloaded._options)
     return explain_call(open_call(session, function, signature, args, kwargs))
+
+
+def _check_arguments(written: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    import inspect
+
+    try:
+        form = inspect.signature(written)
+    except (TypeError, ValueError):  # many functions written in C have none
+        return
+    try:
+        form.bind(*args, **kwargs)
+    except TypeError as error:
+        name = name_of(written)
+        raise TypeError(f"explain takes the arguments of a call of {name}: {error}") from None
 
 
 def stats(offloaded: Offloaded) -> FunctionRecord:

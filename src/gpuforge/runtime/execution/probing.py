@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuforge.dataclass import replace
 from gpuforge.log import logger
+from gpuforge.runtime.evaluation.pace import MOST_CALLS, TELLING_SECONDS
 from gpuforge.runtime.execution.call import Call, note_overhead
 from gpuforge.runtime.execution.decision import MAX_GRAPHS
 from gpuforge.runtime.execution.pipeline import (
@@ -23,6 +24,7 @@ from gpuforge.runtime.execution.pipeline import (
     refuse,
     stay,
 )
+from gpuforge.runtime.function.reading import LOOP
 from gpuforge.runtime.libraries import Library
 from gpuforge.runtime.placement.policy import NUMPY, charge
 
@@ -44,6 +46,8 @@ def open_or_probe(call: Call, library: Library) -> None:
     Else after measuring what recording such a call takes.
     """
     session = call.session
+    if _risk(call) > session.allowance():
+        return
     known = library.name in known_savings(call)
     small = call.signature.nbytes <= MAX_SENT_BYTES
     if small and session.demand.is_tried_first(library, 0.0 if known else None):
@@ -53,6 +57,13 @@ def open_or_probe(call: Call, library: Library) -> None:
     else:  # importing it takes 60 ms, which NumPy's calls need not wait for
         bare = replace(call, args=(), kwargs={})
         session.background.start(partial(_open_or_record, bare, library), computes=False)
+
+
+def _risk(call: Call) -> float:
+    """Return how long recording this call may take before it is given up, if its function loops."""
+    if LOOP not in call.function.operations or call.record.probed:
+        return 0.0
+    return MOST_CALLS * (numpy_seconds_of(call) or 0.0) + TELLING_SECONDS
 
 
 def _open_or_record(call: Call, library: Library) -> None:
@@ -136,6 +147,10 @@ def _recorded_on_numpy(call: Call, engine: BackendEngine) -> tuple[Placed, bool]
     if isinstance(recorded, Placed):
         return recorded, False
     pays = False
+    if LOOP in call.function.operations:
+        call.record.kind.first_recording_seconds = max(
+            0.0, seconds - (numpy_seconds_of(call) or 0.0)
+        )
     if recorded.kept:
         stay(call, recorded.recorder.trouble or KEPT)
     elif not recorded.recorder.evaluated:  # it computes nothing that a library could

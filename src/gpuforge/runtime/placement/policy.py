@@ -122,6 +122,8 @@ class Kind:
     spent_seconds : cost of exploring other backends
     outlay_seconds : cost of compiling for backends known to be faster
     recording_seconds : minimum time to record a call; known only if that was once too long
+    first_recording_seconds : what recording a signature for the first time may cost, if the function
+        loops
     prior : expected times from its class of operations
     family : all kinds of the same function, this one included
     peer : its function among the session's functions
@@ -132,6 +134,7 @@ class Kind:
     spent_seconds: float = 0.0
     outlay_seconds: float = 0.0
     recording_seconds: float = 0.0
+    first_recording_seconds: float = 0.0
     prior: Prior | None = None
     family: Sequence[Kind] = field(default=(), repr=False)
     peer: Peer | None = field(default=None, repr=False)
@@ -350,6 +353,8 @@ class Policy:
         price = estimate.loss(leader_seconds) if curve.verified else TRIAL_CALLS * estimate.mean
         if candidate.compiles and not cell.ready:
             price += LOADING_SECONDS if cell.seconds else kind.compile_seconds(candidate)
+        if not cell.count:
+            price += kind.first_recording_seconds
         overdue = cell.idle_seconds > UNSEEN_FACTOR * max(price, estimate.seconds)
         if overdue and not cell.count and estimate.at_best < leader_seconds:
             return float("inf"), now, price
