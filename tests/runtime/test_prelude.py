@@ -64,6 +64,40 @@ print(calls < 2000, spun.stats().counts["numpy"].calls == calls)
     assert run(tmp_path, code) == ["True", "True"]
 
 
+def test_where_no_thread_can_be_started_the_next_call_is_placed(tmp_path: Path) -> None:
+    code = """
+import threading
+from gpuforge.runtime.prelude import prelude
+
+def refuse(thread):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = refuse
+while not prelude.over:
+    assert spun(x) is x
+print(loaded())
+assert spun(x) is x
+print(loaded())
+"""
+    assert run(tmp_path, code) == ["False", "True"]
+
+
+def test_a_fork_while_modules_are_imported_waits_for_them(tmp_path: Path) -> None:
+    code = """
+import os
+from gpuforge.runtime.prelude import prelude
+
+while prelude._loading is None:
+    spun(x)
+child = os.fork()
+assert prelude.over
+assert spun(x) is x
+if not child:
+    os._exit(0)
+print(os.waitpid(child, 0)[1], loaded())
+"""
+    assert run(tmp_path, code) == ["0", "True"]
+
+
 def test_calls_within_calls_do_not_end_it_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.2
     monkeypatch.setattr(prelude, "perf_counter", lambda: now)

@@ -44,9 +44,11 @@ LOOP_TRIES, LOOP_SECONDS = 3.0, 0.8
 a recorded call may lose, and this many seconds at most, or always if its calls cannot be replayed.
 One call is recorded before, to measure what that takes: it may be several times the loop's time."""
 OPENING_FELT, OPEN_AT, TRY_AT = 0.75, 1.8, 0.3
-"""Share of opening a library in the background by which the program is slowed, since most of an
-import holds Python's lock; a library is opened once it might have saved the second many times that,
-and tried in a process of its own once it might have saved the third many times that."""
+"""OPENING_FELT is the share of opening a library in the background by which the program is slowed,
+since most of an import holds Python's lock: the price. A library is opened once it might have saved
+OPEN_AT times the price, or tried in a process of its own at TRY_AT times the price."""
+MAX_SENT_BYTES = 1 << 28
+"""Calls with larger arrays are not tried in another process, to which they would be copied."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Demand:
 
     def __init__(self, libraries: Libraries, priors: Priors, account: Account, kept: Kept) -> None:
         self.libraries, self.priors, self.account, self.kept = libraries, priors, account, kept
-        self.may_try: Callable[[Library], bool] = lambda library: False
+        self.may_try: Callable[[Library], bool] = _never
         self._gpus: dict[str, bool] = {}
 
     def want(
@@ -138,22 +140,26 @@ class Demand:
             return None
         first = max(worth, key=lambda name: (worth[name], -_preference(name)))
         found = next(library for library in choices if library.name == first)
-        tried_only = not found.is_numpy and self.is_tried_first(found, known.get(first))
+        tried_only = not found.is_numpy and self.is_tried_first(found, call, known.get(first))
         for library in [found] if found.is_numpy or tried_only else choices:
             library.wanted_seconds = 0.0
             library.missed_seconds *= tried_only
         return found
 
-    def is_tried_first(self, library: Library, share: float | None) -> bool:
-        """Return whether a library must be measured on a call before it is opened for it."""
-        return share is None and _beyond(library) <= 0 and self.may_try(library)
+    def is_tried_first(self, library: Library, call: Wanted, share: float | None) -> bool:
+        """Return whether a library must be measured on calls like this before it is opened.
+
+        `share` is what it was measured to save of such a call; None if it was not.
+        """
+        small = call.nbytes <= MAX_SENT_BYTES
+        return share is None and small and _beyond(library) <= 0 and self.may_try(library)
 
     def _balance(self, library: Library, call: Wanted, share: float | None) -> tuple[float, float]:
         """Return what opening a library, or a trial of it, may bring and what it must bring."""
         price = library.price_seconds or 0.0
         beyond = _beyond(library)
         owed = 0.0 if beyond > 0 or library.is_numpy else max(0.0, self.account.lost_seconds)
-        if self.is_tried_first(library, share):
+        if self.is_tried_first(library, call, share):
             return library.wanted_seconds, TRY_AT * price
         if share is not None and self.may_try(library):
             return library.missed_seconds + beyond, price + owed
@@ -242,6 +248,10 @@ class Demand:
             others |= {*_names(first, tried)}
             if first.opened or saved[first.label] > (first.price_seconds or 0.0):
                 self.kept.keep(self._saved_key(first), saved[first.label], later=True)
+
+
+def _never(library: Library) -> bool:
+    return False
 
 
 def _names(library: Library, tried: Iterable[str]) -> list[str]:

@@ -175,15 +175,20 @@ class Libraries(dict[str, Library]):
 
     def usable(self, backend: Backend, device: str = "") -> bool:
         """Return whether the settings allow `backend`."""
-        chosen = self.settings
-        place = device_of(backend.name)
         return not (
-            (chosen.backends and not matches(backend.name, chosen.backends))
-            or matches(backend.name, chosen.forbid)
-            or (chosen.cpu_only and place != "cpu")
-            or any(wanted and not is_on(backend.name, wanted) for wanted in (chosen.device, device))
-            or (chosen.deterministic and not backend.deterministic)
+            not self.allows(backend.name, device)
+            or (self.settings.deterministic and not backend.deterministic)
             or (backend.dies_when_short and not self._named(backend.name.split(":")[0]))
+        )
+
+    def allows(self, name: str, device: str = "") -> bool:
+        """Return whether the settings, and a function's `device`, allow a backend by its name."""
+        chosen = self.settings
+        return not (
+            (chosen.backends and not matches(name, chosen.backends))
+            or matches(name, chosen.forbid)
+            or (chosen.cpu_only and device_of(name) != "cpu")
+            or any(wanted and not is_on(name, wanted) for wanted in (chosen.device, device))
         )
 
     def backends(self, device: str = "", isolate: bool | None = None) -> list[Backend]:

@@ -59,6 +59,7 @@ class Prelude:
     def __init__(self) -> None:
         self.load: Callable[[], object] = self.end
         self._loading: Thread | None = None
+        self._begun = False
         self.over = False
         self.forked = False
         self._left = SECONDS
@@ -122,9 +123,19 @@ class Prelude:
             self._began = min(self._began, now - seconds)
             # Functions that call each other count several times, so the wall time counts too.
             over = self._left < 0 and now - self._began >= SECONDS
-            if over and self._loading is None and not self.over:
-                self._loading = Thread(target=self._load, name="gpuforge aside")
-                self._loading.start()
+            begins = over and not (self._begun or self.over)
+            self._begun = self._begun or begins
+        if begins:
+            self._begin_to_load()
+
+    def _begin_to_load(self) -> None:
+        thread = Thread(target=self._load, name="gpuforge aside")
+        try:
+            thread.start()
+        except RuntimeError:  # no thread can be started: the next call imports them
+            self.end()
+        else:
+            self._loading = thread
 
     def _load(self) -> None:
         try:

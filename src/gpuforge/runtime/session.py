@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ from gpuforge.runtime.placement.priors import Priors, classify, may_have_gpu
 from gpuforge.runtime.prelude import prelude
 from gpuforge.runtime.record import FunctionRecord, Functions, KindRecord
 from gpuforge.runtime.startup.opening import Opening, Openings
-from gpuforge.runtime.threads import contention
+from gpuforge.runtime.threads import WITHOUT_BLAS, contention
 
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.engine import Programs
@@ -85,7 +85,7 @@ class Session:
         self.background = Background(
             contextlib.nullcontext if same_bits else self.blas.leave_a_core
         )
-        self.trying = Background()
+        self.trying = Background(interrupt=self._interrupt_trial, name=WITHOUT_BLAS)
         self.warms = chosen.warmup and not self.forked
         self._compilers: Compilers | None = None
         self.plan: Plan | None = None
@@ -103,6 +103,7 @@ class Session:
         )
         self.openings.arrived, self.openings.start_compiler = self._arrived, self._compile_elsewhere
         self._flushed = perf_counter()
+        self._closing = False
 
     def backends(self, device: str = "", isolate: bool | None = None) -> list[Backend]:
         """Return the open backends, NumPy excluded, that may be used now; none in a forked child.
@@ -198,29 +199,38 @@ class Session:
         Not on a machine that may have a GPU, whose memory the library would reserve twice.
         """
         wanted = self.settings.compiler_process and self.policy.learn
-        return wanted and contention.allowed_cores() > 1 and not may_have_gpu()
+        # Process 1 would become the parent; a frozen program has no interpreter to start.
+        able = os.name == "posix" and os.getpid() != 1 and bool(sys.executable)
+        able = able and not getattr(sys, "frozen", False)
+        return wanted and able and contention.allowed_cores() > 1 and not may_have_gpu()
 
     def _beside(self) -> Compilers:
-        if self._compilers is None:
-            from gpuforge.runtime.workers.compiler import Compilers
+        with self.lock:
+            if self._compilers is None:
+                from gpuforge.runtime.workers.compiler import Compilers
 
-            self.programs.elsewhere = self._compilers = Compilers()
-        return self._compilers
+                self.programs.elsewhere = self._compilers = Compilers()
+            return self._compilers
 
     def _may_try(self, library: Library) -> bool:
         """Return whether a library can be tried in a process of its own before it is opened."""
         loaded = library.loaded or about(library.name)[0] in sys.modules
         own_way = library.is_numpy or library.isolated or library.untriable
+        own_way = own_way or library is not self.libraries.get(library.name)
         return not (loaded or own_way or self.plan) and self._has_room_beside
 
-    def try_out(self, library: Library, record: KindRecord, key: str) -> None:
+    def try_out(
+        self, library: Library, record: KindRecord, key: str, numpy_seconds: float, device: str
+    ) -> None:
         """Begin to try a library on calls of one signature, in a process of its own."""
+        allowed = partial(self.libraries.allows, device=device)
 
         def begin() -> None:
             from gpuforge.runtime.workers.trial import Trial
 
-            self.trial = Trial(self._beside(), library.name, record, key)
-            self.trial.open()
+            made = Trial(self._beside(), library, record, key, numpy_seconds, allowed)
+            self.trial = made
+            made.open()
 
         self.trying.start(begin, computes=False)
 
@@ -230,12 +240,18 @@ class Session:
         return trial if trial is not None and trial.is_of(record, key) else None
 
     def end_trial(self, trial: Trial) -> None:
-        """End a trial. A library whose trial failed is opened without one the next time."""
+        """End a trial. A library that could not be tried is opened without a trial next time."""
         if self.trial is trial:
             self.trial = None
-        library = self.libraries.get(trial.library)
-        if trial.failure and library is not None:
-            library.untriable = True
+        if trial.failure:
+            trial.library.untriable = True
+        elif trial.devices:
+            self.openings.note_devices(trial.library, trial.devices)
+
+    def _interrupt_trial(self) -> None:
+        """End the process that a trial waits for."""
+        if self._compilers is not None:
+            self._compilers.interrupt()
 
     def _end_compilers(self) -> None:
         if self._compilers is not None:
@@ -262,7 +278,7 @@ class Session:
 
         `refused` devices are no candidates; `known` maps libraries to measured savings per call.
         """
-        if self.forked or not self.policy.learn or self.openings:
+        if self.forked or not self.policy.learn or self.openings or self._closing:
             return None
         if self.trying.is_busy or (self.trial is not None and not self._is_over(self.trial)):
             return None
@@ -271,9 +287,10 @@ class Session:
 
     def _is_over(self, trial: Trial) -> bool:
         """End a trial that failed, or whose signature is no longer called."""
-        if trial.is_over:
+        over = trial.is_over
+        if over:
             self.end_trial(trial)
-        return trial.is_over
+        return over
 
     def candidates(self, device: str = "", isolate: bool | None = None) -> list[Candidate]:
         """Return NumPy and every open backend that is allowed, as candidates for placement."""
@@ -326,7 +343,8 @@ class Session:
         now = perf_counter()
         if not force and now - self._flushed < FLUSH_SECONDS:
             return
-        if self._compilers is not None and self.trial is None:
+        resting = not self.trying.is_busy and (self.trial is None or self.trial.is_over)
+        if self._compilers is not None and resting:
             used = [
                 one.name for one in self.libraries.values() if one.opened and compiles(one.name)
             ]
@@ -365,6 +383,7 @@ class Session:
         """Wait for background work, save what was learned, end the workers."""
         ends = not threading.main_thread().is_alive()
         self.openings.stop()
+        self._closing = True
         self._end_compilers()  # the background thread may be waiting for an answer from one
         self.trying.wait()
         self.background.wait(END_PATIENCE_SECONDS if ends else FORK_PATIENCE_SECONDS)
@@ -383,7 +402,7 @@ class Session:
         self.forked = True
         self._running = {}
         self.openings.fork(self.lock)
-        self.warms = False
+        self.trial, self.warms = None, False
         self.history = self.kept.history = History(None, self.history.machine)
         self.programs.clear()
         with published.unseen():  # the calls counted here were the parent's

@@ -24,6 +24,8 @@ END_PATIENCE_SECONDS, FORK_PATIENCE_SECONDS, UNKNOWN_PATIENCE_SECONDS = 0.05, 1.
 """How long an import may use no CPU time before waiting ends; the last is the limit for any import
 where the system does not report a thread's CPU time."""
 
+INTERRUPTED_EVERY_SECONDS = 0.02
+
 
 class Background:
     """The background work of one session.
@@ -31,12 +33,17 @@ class Background:
     Attributes
     ----------
     leave_a_core : context for a job that computes, in which the program leaves a core to it
+    name : the name of its thread
+    interrupt : called again and again while a fork, or the end, waits for a job that may not import
     """
 
     def __init__(
-        self, leave_a_core: Callable[[], AbstractContextManager[None]] = nullcontext
+        self,
+        leave_a_core: Callable[[], AbstractContextManager[None]] = nullcontext,
+        interrupt: Callable[[], None] | None = None,
+        name: str = "gpuforge aside",
     ) -> None:
-        self.leave_a_core = leave_a_core
+        self.leave_a_core, self.interrupt, self.name = leave_a_core, interrupt, name
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._imports = False
@@ -66,7 +73,7 @@ class Background:
                 return False
             self._imports = imports
             run = partial(self._run, job, self.leave_a_core if computes else nullcontext)
-            self._thread = threading.Thread(target=run, name="gpuforge aside", daemon=True)
+            self._thread = threading.Thread(target=run, name=self.name, daemon=True)
             self._thread.start()
         return True
 
@@ -85,6 +92,9 @@ class Background:
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return
+        while self.interrupt is not None and thread.is_alive():
+            self.interrupt()
+            thread.join(INTERRUPTED_EVERY_SECONDS)
         if patience is None or not self._imports:
             thread.join()
             return

@@ -53,7 +53,7 @@ WAITING = 1.5
 """The same limit for a call that NumPy settles while its graph is being compiled."""
 SURPRISING = 1.5
 """After a call that took more than this many times the median, the decision is not cached."""
-PROBING = "it is recorded on NumPy, to measure that before a library is loaded"
+PROBING = "it is recorded on NumPy, to find out what a library would gain before it is loaded"
 KEPT = "a recorded array outlived the call: the function stored it"
 MAX_MISSED, TRIED_EVERY = 3, 16
 """If the numbers differed from the replay's at the first many decisions in a row, calls are only
@@ -556,12 +556,10 @@ def learn(
         isolate = call.function.options.isolate
         known = [found.seconds for one in rivals if (found := call.estimates.get(one.name))]
         base = seconds if name == NUMPY else numpy_seconds_of(call) or seconds
-        library = session.want(
-            _wanted(call, name, base, min([seconds, *known])), refused, known_savings(call),
-            isolate,
-        )  # fmt: skip
+        desired, shares = _wanted(call, name, base, min([seconds, *known])), known_savings(call)
+        library = session.want(desired, refused, shares, isolate)
         if library is not None:
-            open_or_probe(call, library)
+            open_or_probe(call, library, desired, shares.get(library.name))
     session.flush()
 
 

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuforge.dataclass import replace
 from gpuforge.log import logger
+from gpuforge.runtime.demand import MAX_SENT_BYTES, Wanted
 from gpuforge.runtime.evaluation.pace import MOST_CALLS, TELLING_SECONDS
 from gpuforge.runtime.execution.call import Call, note_overhead
 from gpuforge.runtime.execution.decision import MAX_GRAPHS
@@ -26,32 +26,29 @@ from gpuforge.runtime.execution.pipeline import (
 )
 from gpuforge.runtime.function.reading import LOOP
 from gpuforge.runtime.libraries import Library
-from gpuforge.runtime.placement.policy import NUMPY, charge
+from gpuforge.runtime.placement.policy import FAR_SPREAD, NUMPY, charge
 
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.engine import BackendEngine
     from gpuforge.runtime.evaluation.recording import Recorded
-    from gpuforge.runtime.workers.trial import Trial
+    from gpuforge.runtime.workers.trial import Timing, Trial
 
 _log = logger("placement")
 _RECORDING = "gpuforge.runtime.evaluation.engine"
 GAINING = "calls that it may speed up"
-MAX_SENT_BYTES = 1 << 28
-"""Calls with larger arrays are not tried in another process, to which they would be copied."""
 
 
-def open_or_probe(call: Call, library: Library) -> None:
-    """Open a library in the background, after a trial in a process of its own if it may have one.
+def open_or_probe(call: Call, library: Library, wanted: Wanted, known: float | None = None) -> None:
+    """Try a library on such a call in a process of its own; if that is not possible, open it.
 
-    Else after measuring what recording such a call takes.
+    It is opened in the background, after measuring what recording such a call takes.
     """
     session = call.session
     if _risk(call) > session.allowance():
         return
-    known = library.name in known_savings(call)
-    small = call.signature.nbytes <= MAX_SENT_BYTES
-    if small and session.demand.is_tried_first(library, 0.0 if known else None):
-        session.try_out(library, call.record, call.key)
+    if not library.is_numpy and session.demand.is_tried_first(library, wanted, known):
+        device = call.function.options.device
+        session.try_out(library, call.record, call.key, wanted.seconds, device)
     elif _RECORDING in sys.modules:
         _open_or_record(call, library)
     else:  # importing it takes 60 ms, which NumPy's calls need not wait for
@@ -84,6 +81,9 @@ def due(call: Call) -> Callable[[], Placed] | None:
     trial = session.trial_of(call.record, call.key)
     disturbed = session.crowded or session.background.is_importing
     if trial is None or disturbed or not trial.waits:
+        return None
+    if trial.is_over:
+        session.end_trial(trial)
         return None
     return partial(_time_in_trial if trial.is_ready else _record_for_trial, call, trial)
 
@@ -121,21 +121,31 @@ def _probe_recording(call: Call, library: Library) -> Placed:
 
 def _record_for_trial(call: Call, trial: Trial) -> Placed:
     """Record a call and evaluate it on NumPy, and have its graphs compiled in another process."""
-    from gpuforge.runtime.workers.trial import Preparing
+    from gpuforge.runtime.workers.trial import PREPARING, Preparing
 
     session, backend = call.session, trial.backend
     assert backend is not None
     engine = Preparing(
-        backend, session.reference, session.programs, exact=call.exact, pace=pace_of(call)
+        backend, session.reference, trial.programs, exact=call.exact, pace=pace_of(call)
     )
-    made, pays = _recorded_on_numpy(call, engine)
+    try:
+        made, pays = _recorded_on_numpy(call, engine)
+    except BaseException:
+        session.end_trial(trial)
+        raise
     if not pays:
         session.end_trial(trial)
     elif backend.compiles and len(engine.graphs) > MAX_GRAPHS:
         refuse(call, trial.device, "its graphs are too many, or too large, to be compiled")
         session.end_trial(trial)
-    elif session.trying.start(partial(trial.prepare, engine.graphs), computes=False):
-        call.session.openings.open_in_background(_quick(call), GAINING)
+    elif engine.nbytes > MAX_SENT_BYTES:
+        trial.fail("its arrays are too large to be copied")
+        session.end_trial(trial)
+    else:
+        trial.state = PREPARING
+        if not session.trying.start(partial(trial.prepare, engine.graphs), computes=False):
+            session.end_trial(trial)
+        session.openings.open_in_background(_quick(call), GAINING)
     return made
 
 
@@ -181,33 +191,47 @@ def _time_in_trial(call: Call, trial: Trial) -> Placed:
 
     session, backend = call.session, trial.backend
     assert backend is not None
-    usual = numpy_seconds_of(call)
-    hopeless = usual is not None and trial.is_hopeless(usual)
-    form: Any = Preparing if hopeless else Timing
+    form: type[Preparing | Timing] = Preparing if trial.is_hopeless else Timing
+    # Without a pace: recording it was measured before, and what is sent takes time, too.
     engine = form(
-        backend, session.reference, session.programs, exact=call.exact, relaxed=call.relaxed,
-        comparing=True, pace=pace_of(call), numpy_seconds=usual,
+        backend, session.reference, trial.programs, exact=call.exact, relaxed=call.relaxed,
+        comparing=True, numpy_seconds=numpy_seconds_of(call),
     )  # fmt: skip
-    began = perf_counter()
-    recorded, seconds = recorded_or_written(call, engine)
-    session.end_trial(trial)
-    if isinstance(recorded, Placed):
-        return recorded
-    if recorded.kept:
-        stay(call, recorded.recorder.trouble or KEPT)
-    outcome = engine.outcome
-    if hopeless:
-        _learn_tried(call, trial, trial.expected_seconds or 0.0)
-    elif outcome.refused and not outcome.died:
-        refuse(call, trial.device, outcome.refused)
-    elif outcome.programs and not outcome.settled:
-        _learn_tried(call, trial, outcome.run_seconds + outcome.unseen_seconds)
-    else:
-        trial.fail(outcome.settled or "none of its operations run there")
+    try:
+        recorded, seconds = recorded_or_written(call, engine)
+        if isinstance(recorded, Placed):
+            return recorded
+        if recorded.kept:
+            stay(call, recorded.recorder.trouble or KEPT)
+        if isinstance(engine, Timing):
+            _learn_from_trial(call, trial, engine)
+        else:
+            _learn_tried(call, trial, trial.expected_seconds or 0.0)
+    finally:
         session.end_trial(trial)
-    _log.info("%s on %s: %s", call.function.name, trial.library, outcome)
-    charge(call.record.kind, call.key, trial.device, perf_counter() - began - (usual or 0.0))
+    with session.lock:
+        lost = max(0.0, seconds - (numpy_seconds_of(call) or seconds))
+        charge(call.record.kind, call.key, trial.device, lost)
     return _counted(call, recorded, seconds)
+
+
+def _learn_from_trial(call: Call, trial: Trial, engine: Timing) -> None:
+    outcome, curve = engine.outcome, call.record.kind.curve(trial.device)
+    _log.info("%s on %s: %s", call.function.name, trial.device, outcome)
+    if engine.was_busy:
+        trial.fail("other programs used the cores")
+    elif outcome.died:
+        curve.refused = f"its process ended, or took too long: {outcome.settled}"
+    elif engine.trouble is not None and not engine.failed_there:
+        curve.refused = f"it could not be tried: {outcome.settled}"
+    elif outcome.refused:
+        refuse(call, trial.device, outcome.refused)
+    elif outcome.settled:  # the values of other calls may be fine, perhaps in the next run
+        curve.refused = outcome.settled
+    elif not outcome.programs:
+        refuse(call, trial.device, "none of its operations run there")
+    else:
+        _learn_tried(call, trial, outcome.run_seconds + outcome.unseen_seconds)
 
 
 def _learn_tried(call: Call, trial: Trial, seconds: float) -> None:
@@ -219,9 +243,7 @@ def _learn_tried(call: Call, trial: Trial, seconds: float) -> None:
         kind.curve(name).add(call.key, call.signature.size, max(seconds, 1e-9))
         kind.tell(name, call.key, call.signature.size)
         mark_unsaved(call, name)
-        library = session.libraries.get(trial.library)
-        if library is not None:
-            library.missed_seconds += kind.potential(name)
+        trial.library.missed_seconds += kind.potential(name)
 
 
 def known_savings(call: Call) -> dict[str, float]:
@@ -234,7 +256,8 @@ def known_savings(call: Call) -> dict[str, float]:
         if library and library.isolated != name.endswith(":worker"):
             continue
         found = curve.estimate(key, size, kind.curve(NUMPY)) if library else None
-        if base and found and library and not library.opened:
+        near = found is not None and (found.samples or found.spread <= FAR_SPREAD)
+        if base and found and near and library and not library.opened:
             share = max(0.0, 1 - found.seconds / base)
             known[library.name] = max(share, known.get(library.name, 0.0))
     return known

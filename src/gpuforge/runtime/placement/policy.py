@@ -122,7 +122,7 @@ class Kind:
     spent_seconds : cost of exploring other backends
     outlay_seconds : cost of compiling for backends known to be faster
     recording_seconds : minimum time to record a call; known only if that was once too long
-    first_recording_seconds : what recording a signature for the first time may cost, if the function
+    first_recording_seconds : what the first recording of a signature may cost if its function
         loops
     prior : expected times from its class of operations
     family : all kinds of the same function, this one included

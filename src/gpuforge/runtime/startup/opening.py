@@ -293,10 +293,13 @@ class Openings:
             library.opening_seconds = opened.seconds
             self.arrived(one)
             self._kept.keep(f"opening:{library.label}", opened.seconds, later=True)
-            devices = [backend.name for backend in opened.devices]
-            self._kept.keep(self._devices_key(library), devices, later=True)
+            self.note_devices(library, [backend.name for backend in opened.devices])
             for failure in opened.failures:
                 self._notes.append(f"{failure.name} is not used: {failure.reason}")
+
+    def note_devices(self, library: Library, names: list[str]) -> None:
+        """Remember which devices a version of a library has."""
+        self._kept.keep(self._devices_key(library), names, later=True)
 
     def lose(self, name: str, reason: str) -> None:
         """Move a library that this process can no longer use to a worker."""

@@ -9,8 +9,8 @@ the workers are restarted only if there can be no such thread:
 
 - Only the copy in NumPy's wheel, which only NumPy calls. SciPy's copy is also called by JAX, from
 threads that Python does not know; a system's copy by any library.
-- Only while the calling thread is the only Python thread, and without releasing the interpreter's
-lock in between.
+- Only while the calling thread is the only Python thread, but for those of gpuforge that never call
+BLAS, and without releasing the interpreter's lock in between.
 
 The number of threads is set by OpenBLAS's own function, since threadpoolctl lets only the thread
 that sets it first ever set it again.
@@ -23,12 +23,14 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from gpuforge.dataclass import dataclass
+from gpuforge.runtime.threads import WITHOUT_BLAS
 
 FUNCTIONS = (
     "openblas_read_env",
@@ -116,7 +118,8 @@ def calm(timeout: int) -> Outcome:
 
 
 def _restart(library: ctypes.PyDLL, timeout: int) -> Outcome:
-    if len(sys._current_frames()) > 1:  # check before the environment is read
+    harmless = {thread.ident for thread in threading.enumerate() if thread.name == WITHOUT_BLAS}
+    if len(sys._current_frames().keys() - harmless) > 1:  # check before the environment is read
         return Outcome(reason="other threads were running, and might have been using BLAS")
     library.openblas_read_env()
     if library.openblas_thread_timeout() != timeout:

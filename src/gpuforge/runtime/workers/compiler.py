@@ -55,7 +55,9 @@ class Compilers:
     def begin(self, library: str) -> None:
         """Start the process of a library, once. If that fails, graphs are compiled here."""
         with self._lock:
-            if self._closed.is_set() or library in self._all:
+            found = self._all.get(library)
+            ended = found is not None and bool(found.away())
+            if self._closed.is_set() or (library in self._all and not ended):
                 return
             self._all[library] = None
         try:
@@ -97,6 +99,10 @@ class Compilers:
             self._end(library)
             return None
 
+    def is_interrupted(self, library: str) -> bool:
+        """Return whether the process of a library was ended for a fork, or with the session."""
+        return self._closed.is_set() or library not in self._all
+
     def find(self, library: str) -> Compiler | None:
         """Return the process of a library; None if there is none."""
         return self._all.get(library)
@@ -129,6 +135,8 @@ class Compilers:
         for library, found in list(self._all.items()):
             if found is not None and found.is_asked:
                 self._end(library)
+                with self._lock:
+                    self._all.pop(library, None)
 
     def forget(self) -> None:
         """Drop them in a forked child: they belong to the parent."""
@@ -147,6 +155,7 @@ class Compiler:
     ----------
     devices : descriptions of the library's devices; None while it is being opened
     sent : numbers of the graphs that the process has received
+    answer_seconds : time limit for an answer to `ask`
 
     Raises
     ------
@@ -158,6 +167,7 @@ class Compiler:
         self.library = library
         self.devices: tuple[Description, ...] | None = None
         self.sent: set[int] = set()
+        self.answer_seconds = ANSWER_SECONDS
         self._answered = monotonic()
         self._asking = threading.Lock()
         self._closed = threading.Event()
@@ -220,21 +230,22 @@ class Compiler:
 
     def ask(
         self, message: Any, arrays: Sequence[Host], take: Callable[[tuple[Any, list[Host]]], Any],
-        seconds: float = ANSWER_SECONDS,
+        seconds: float = 0.0,
     ) -> Any:  # fmt: skip
         """Send a request, and return `take` of the answer.
 
         Raises
         ------
         WorkerDied
-            If the process ends meanwhile, or does not answer within `seconds`.
+            If the process ends meanwhile, or does not answer within `seconds`, or else within
+            `answer_seconds`.
         """
         with self._asking:
             try:
                 if self._closed.is_set():
                     raise EOFError
                 self._channel.send(message, arrays)
-                found = take(self._channel.receive(seconds))
+                found = take(self._channel.receive(seconds or self.answer_seconds))
             except (EOFError, OSError) as error:
                 self._close_now()
                 raise WorkerDied(f"the process with {self.library} ended: {error!r}") from None

@@ -85,7 +85,7 @@ class RemoteProgram:
 
     Attributes
     ----------
-    seconds : time that the last run took there
+    seconds, cpu_seconds : wall and processor time that the last run took there
     """
 
     def __init__(self, backend: RemoteBackend, graph: Graph) -> None:
@@ -97,7 +97,7 @@ class RemoteProgram:
         self.checks_finite = self.eager = True
         self.sought = self.is_untried = False
         self.compiled: Any = None
-        self.seconds = 0.0
+        self.seconds = self.cpu_seconds = 0.0
         self._home, self._place = backend.home, backend.place
         self._number = next(_numbers)
 
@@ -121,7 +121,7 @@ class RemoteProgram:
             raise LibraryFailed(*rest)
         if kind == "settle":
             return [], [True], []
-        finite, self.seconds, hosts = rest
+        finite, self.seconds, self.cpu_seconds, hosts = rest
         return hosts, [], finite
 
     def _ask(self, values: list[Any], arrays: list[Array], *, known: bool) -> Any:

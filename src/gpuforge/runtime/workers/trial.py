@@ -9,24 +9,29 @@ the third step does the program wait for the process: otherwise both would share
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from math import inf, prod
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from gpuforge.log import logger
 from gpuforge.runtime.array.graph import INPUT, NUMBER, Graph, Tape
-from gpuforge.runtime.backends import device_of
-from gpuforge.runtime.evaluation.engine import BackendEngine
-from gpuforge.runtime.workers.remote import RemoteBackend
+from gpuforge.runtime.evaluation.engine import BackendEngine, Programs
+from gpuforge.runtime.workers.remote import LibraryFailed, RemoteBackend
 
 if TYPE_CHECKING:
+    from gpuforge.runtime.libraries import Library
     from gpuforge.runtime.workers.compiler import Compiler, Compilers
 
 _log = logger("trial")
 OPENING_SECONDS, PREPARING_SECONDS = 60.0, 30.0
 """Time limits for opening the library, and for compiling the graphs of one call."""
-PATIENCE_SECONDS = 2.0
-"""A trial is given up if its signature is not called for so long."""
+PATIENCE_SECONDS, PATIENCE_CALLS = 2.0, 4.0
+"""A trial is given up if its signature is not called for so long, or for so many of its calls."""
+ANSWER_SECONDS, ANSWER_CALLS = 1.0, 10.0
+"""Time limit for a run in the process: the first, or so many times NumPy's time if that is more."""
+BUSY = 0.6
+"""Less processor time than this share of its wall time means that a run had to wait for a core."""
 RUNS = 3
 """Runs of a graph, of which the shortest counts: the first may find threads asleep."""
 HOPELESS, HOPELESS_SECONDS = 3.0, 10e-3
@@ -39,21 +44,30 @@ class Trial:
 
     Attributes
     ----------
-    library : its name
     subject : what is called, compared by identity and by key
+    numpy_seconds : NumPy's time for a call
     state : ``opening``, ``open`` (for the next call to be recorded), ``preparing``, ``ready`` (for
         the next call to be timed) or ``failed``
-    backend : the device in the process, once open
+    backend, device : the device in the process, once open, and the name that it has in the program
+    devices : the names of all devices there
+    programs : the programs of its graphs
     expected_seconds : time of the recorded call's graphs over zeros, once ready; None if unknown
-    failure : why it failed; empty if it did not
+    failure : why the library cannot be tried; empty if it can
     """
 
-    def __init__(self, compilers: Compilers, library: str, subject: object, key: str) -> None:
+    def __init__(
+        self, compilers: Compilers, library: Library, subject: object, key: str,
+        numpy_seconds: float, allowed: Callable[[str], bool],
+    ) -> None:  # fmt: skip
         self.library, self.subject, self.key = library, subject, key
+        self.numpy_seconds = numpy_seconds
         self.state, self.failure = OPENING, ""
         self.backend: RemoteBackend | None = None
+        self.device = ""
+        self.devices: list[str] = []
+        self.programs = Programs()
         self.expected_seconds: float | None = None
-        self._compilers = compilers
+        self._compilers, self._allowed = compilers, allowed
         self._since = monotonic()
 
     def is_of(self, subject: object, key: str) -> bool:
@@ -62,8 +76,9 @@ class Trial:
 
     @property
     def is_over(self) -> bool:
-        """Whether it failed, or waits for a call that does not come."""
-        late = monotonic() - self._since > PATIENCE_SECONDS
+        """Whether it ended, or waits for a call that does not come."""
+        patience = max(PATIENCE_SECONDS, PATIENCE_CALLS * self.numpy_seconds)
+        late = monotonic() - self._since > patience
         return self.state == FAILED or (self.waits and late)
 
     @property
@@ -76,32 +91,30 @@ class Trial:
         """Whether the next call can be timed."""
         return self.state == READY
 
-    @property
-    def device(self) -> str:
-        """The name that the device has when it is opened in the program."""
-        assert self.backend is not None
-        place, facts = self.backend.place, self._process().devices
-        assert facts is not None
-        return facts[place].name
-
     def open(self) -> None:
         """Start the process and wait until the library is open there, in a background thread."""
         self._step(self._open, OPEN)
 
     def prepare(self, graphs: dict[Graph, list[Any]]) -> None:
         """Compile graphs for inputs like these, in a background thread."""
-        self.state = PREPARING
         self._step(lambda: self._prepare(graphs), READY)
 
+    def stop(self) -> None:
+        """End it, which tells nothing about the library."""
+        self.state = FAILED
+
     def fail(self, why: str) -> None:
-        """Give it up."""
-        self.state, self.failure = FAILED, why
-        _log.info("%s is not tried in a separate process: %s", self.library, why)
+        """End it: the library cannot be tried in a process of its own."""
+        if self.state != FAILED:
+            self.state, self.failure = FAILED, why
+            _log.info("%s cannot be tried in a separate process: %s", self.library.name, why)
 
     def _step(self, step: Callable[[], None], then: str) -> None:
         try:
             step()
         except Exception as error:  # noqa: BLE001 - the library is opened without a trial
+            if self._compilers.is_interrupted(self.library.name):
+                self.stop()
             self.fail(f"{type(error).__name__}: {error}")
             return
         self._since = monotonic()
@@ -109,37 +122,38 @@ class Trial:
             self.state = then
 
     def _process(self) -> Compiler:
-        found = self._compilers.find(self.library)
+        found = self._compilers.find(self.library.name)
         if found is None:
-            raise OSError("its process cannot be started, or has ended")
+            raise OSError("its process cannot be started")
         return found
 
     def _open(self) -> None:
         import gpuforge.runtime.evaluation.recording  # noqa: F401 - so that no call waits for it
 
-        self._compilers.begin(self.library)
+        self._compilers.begin(self.library.name)
         process = self._process()
         if not process.opened(OPENING_SECONDS):
             self.fail(f"it is not open after {OPENING_SECONDS:.0f} s")
             return
-        for place, facts in enumerate(process.devices or ()):
-            if device_of(facts.name) == "cpu":
-                self.backend = RemoteBackend(process, place, facts)
+        devices = process.devices or ()
+        self.devices = [facts.name for facts in devices]
+        for place, facts in enumerate(devices):
+            if self._allowed(facts.name):
+                process.answer_seconds = max(ANSWER_SECONDS, ANSWER_CALLS * self.numpy_seconds)
+                self.backend, self.device = RemoteBackend(process, place, facts), facts.name
                 return
-        self.fail("it has no device there")
+        self.fail("it has no device that may be used")
 
     def _prepare(self, graphs: dict[Graph, list[Any]]) -> None:
         assert self.backend is not None
         request = ("prepare", self.backend.place, list(graphs.items()))
-        seconds, reason = self._process().ask(request, (), _content, PREPARING_SECONDS)
-        self.expected_seconds = seconds
-        if reason:
-            self.fail(reason)
+        self.expected_seconds = self._process().ask(request, (), _content, PREPARING_SECONDS)
 
-    def is_hopeless(self, numpy_seconds: float) -> bool:
-        """Return whether the library took so long over zeros that it need not be timed."""
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the library took so long over zeros that it need not be timed."""
         known = self.expected_seconds
-        return known is not None and known > HOPELESS * numpy_seconds + HOPELESS_SECONDS
+        return known is not None and known > HOPELESS * self.numpy_seconds + HOPELESS_SECONDS
 
 
 def _content(answer: tuple[Any, Any]) -> Any:
@@ -171,24 +185,57 @@ class Preparing(BackendEngine):
         self.latest = None
         return self._by_numpy(graph, tape, modes)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all input arrays."""
+        return sum(map(_nbytes, self.graphs.values()))
+
+
+def _nbytes(like: Iterable[Any]) -> int:
+    arrays = [one for one in like if type(one) is tuple]
+    return sum(dtype.itemsize * prod(shape) for dtype, shape in arrays)
+
 
 class Timing(BackendEngine):
-    """Evaluates a call on NumPy, and in another process to time and compare it."""
+    """Evaluates a call on NumPy, and in another process to time and compare it.
+
+    Attributes
+    ----------
+    trouble : what was raised instead of an answer; None if nothing was
+    was_busy : whether a run had to wait for a core
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.trouble: Exception | None = None
+        self.was_busy = False
+
+    @property
+    def failed_there(self) -> bool:
+        """Whether the library raised something, rather than the channel to it."""
+        return isinstance(self.trouble, LibraryFailed)
+
+    def _settle_failure(
+        self, graph: Graph, tape: Tape, modes: dict[str, str], trouble: Exception
+    ) -> list[Any]:
+        self.trouble = trouble
+        return super()._settle_failure(graph, tape, modes, trouble)
 
     def _unready(self, program: Any, tape: Tape) -> bool:
         return False
 
     def _on_backend(self, program: Any, tape: Tape, modes: dict[str, str]) -> tuple[list[Any], str]:
         program.checks_finite = False
-        shortest: float | None = None
+        shortest, cpu_seconds = inf, 0.0
         for _ in range(RUNS):
             values, fired, _ = program(*tape.inputs)
             if fired:
                 return values, "values that the library treats differently from NumPy"
-            shortest = min(program.seconds, shortest or program.seconds)
+            if program.seconds < shortest:
+                shortest, cpu_seconds = program.seconds, program.cpu_seconds
             if self._is_clear(shortest):
                 break
-        assert shortest is not None
+        self.was_busy = self.was_busy or cpu_seconds < BUSY * shortest
         self.outcome.run_seconds += shortest
         return values, ""
 
