@@ -7,7 +7,8 @@ CPU), *left out* (arrays and calls that no other library can take: objects, text
 masked arrays, floating-point errors that raise, writes outside the arguments), *once* (one call
 each of many functions), *short* (a process of about 0.2 s, Python and NumPy included, whose calls
 would gain if there were more of them), *numbered* (solvers that are given the number of the step, a
-new one in each call).
+new one in each call), *slices* (a long body of operations on slices, for which loading a library
+looks better than it is).
 
 Each runs in a fresh process on plain NumPy and, the functions offloaded, three times with one cache
 folder: first, second and third run. Plain and placed processes take turns. Counted is the whole
@@ -195,8 +196,40 @@ def numbered(offload: Offload) -> None:
                 nearest(point, step=step)
 
 
+def slices(offload: Offload) -> None:
+    """Simulate a flow by the lattice Boltzmann method: 200 operations on slices, some 5 s of it.
+
+    It looks as if a library would gain, but none does on two cores.
+    """
+    import numpy as np
+
+    shifts = [(x, y) for x in (0, 1, -1) for y in (0, 1, -1)]
+    weights = [{0: 4 / 9, 1: 1 / 9, 2: 1 / 36}[abs(x) + abs(y)] for x, y in shifts]
+
+    @offload
+    def step(f: Any, wall: Any) -> Any:
+        for i, (x, y) in enumerate(shifts):
+            f[:, :, i] = np.roll(np.roll(f[:, :, i], x, axis=1), y, axis=0)
+        density = np.sum(f, axis=2)
+        right = sum(x * f[:, :, i] for i, (x, y) in enumerate(shifts)) / density
+        up = sum(y * f[:, :, i] for i, (x, y) in enumerate(shifts)) / density
+        reflected = f[wall][:, ::-1]
+        speed = right**2 + up**2
+        for i, ((x, y), weight) in enumerate(zip(shifts, weights, strict=True)):
+            along = x * right + y * up
+            wanted = density * weight * (1 + 3 * along + 4.5 * along**2 - 1.5 * speed)
+            f[:, :, i] += (wanted - f[:, :, i]) / 0.6
+        f[wall] = reflected
+        return speed
+
+    f = np.ones((100, 400, 9)) + 0.01 * np.random.default_rng(0).random((100, 400, 9))
+    y, x = np.mgrid[:100, :400]
+    for _ in range(500):
+        step(f, (x - 100) ** 2 + (y - 50) ** 2 < 600)
+
+
 PROGRAMS = {"tiny": tiny, "numpy best": numpy_best, "left out": left_out, "once": once,
-            "short": short, "numbered": numbered}  # fmt: skip
+            "short": short, "numbered": numbered, "slices": slices}  # fmt: skip
 
 
 def serve(task: dict[str, Any]) -> None:

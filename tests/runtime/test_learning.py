@@ -391,6 +391,23 @@ def test_a_library_is_kept_for_what_it_saves_beside_better_ones() -> None:
     assert kind.potential("jax:gpu:0", {NUMPY, "torch:cuda:0"}) == 0
 
 
+def test_explain_tells_what_a_library_took_before_it_is_loaded(quiet_session: Any) -> None:
+    quiet_session.libraries["torch"] = Library("torch")
+    quiet_session.libraries["jax"] = Library("jax")
+    placed = gf.offload(heavy)
+    placed(X)
+    [record] = placed.stats().kinds.values()
+    [key] = record.sizes
+    record.kind.curve("torch:cpu").add(key, X.size, 0.25)
+    record.kind.curve("jax:cpu").refused = "its results differ"
+    told = str(placed.explain(X)).splitlines()
+    [row] = [line for line in told if "torch" in line]
+    assert row.split()[:4] == ["torch:cpu", "-", "-", "250"]
+    assert row.endswith("not loaded: too little to gain so far, as measured before")
+    [row] = [line for line in told if "jax" in line]
+    assert row.endswith("not a candidate: its results differ")
+
+
 def test_numpy_in_blocks_is_opened_before_a_library(
     other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

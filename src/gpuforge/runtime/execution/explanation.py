@@ -103,13 +103,27 @@ def _rows_not_open(call: Call) -> list[Row]:
     rows = []
     for library in call.session.libraries.values():
         if not library.opened:
-            stays = call.function.stays or call.record.stays
-            text = stays or "installed but not loaded: too little to gain so far"
-            rows.append(Row(library.name, None, None, None, text, candidate=False))
+            rows.append(_row_not_open(call, library.name))
         for failure in library.failures:
             text = f"not a candidate: {failure.reason}"
             rows.append(Row(failure.name, None, None, None, text, candidate=False))
     return rows
+
+
+def _row_not_open(call: Call, library: str) -> Row:
+    """Return what is known of a library that is not loaded, perhaps from a separate process."""
+    stays = call.function.stays or call.record.stays
+    for name, curve in call.record.kind.curves.items():
+        if stays or name.split(":")[0] != library:
+            continue
+        cell = curve.cells.get(call.key)
+        if curve.refused:
+            return Row(name, None, None, None, f"not a candidate: {curve.refused}", candidate=False)
+        if cell and cell.seconds:
+            text = "not loaded: too little to gain so far, as measured before"
+            return Row(name, None, None, cell.typical, text, candidate=False)
+    text = stays or "installed but not loaded: too little to gain so far"
+    return Row(library, None, None, None, text, candidate=False)
 
 
 def _notes(call: Call, decision: Decision) -> list[str]:
@@ -160,7 +174,8 @@ def _prices(call: Call) -> list[str]:
 
 def _why_not_the_fastest(call: Call, decision: Decision, rows: list[Row]) -> list[str]:
     """Return why the call does not run on the backend that is expected to be fastest."""
-    known = {row.backend: row.total_seconds for row in rows if row.total_seconds is not None}
+    able = [row for row in rows if row.candidate]
+    known = {row.backend: row.total_seconds for row in able if row.total_seconds is not None}
     mine = known.get(decision.backend)
     if mine is None or decision.why or decision.trial or decision.exploring:
         return []

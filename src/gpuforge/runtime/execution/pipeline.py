@@ -262,7 +262,7 @@ def _recorded(call: Call, decision: Decision, backend: Backend) -> Placed:
     name = NUMPY if decision.trial or refused else backend.name
     if outcome.settled or refused or given_back or recorded.kept:
         return Placed(recorded.result, name, seconds)
-    held = calls_to_hold(call, decision, seconds)
+    held = calls_to_hold(call, decision, seconds - outcome.recording_seconds)
     return Placed(recorded.result, name, seconds, held, replay)
 
 
