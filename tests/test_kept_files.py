@@ -351,8 +351,7 @@ def test_a_database_that_another_process_began_anew_is_left_alone(tmp_path: Path
     history = History(tmp_path, "m")
     history.keep_constant("c", 1)
     before = path.stat().st_ino
-    path.unlink()
-    (tmp_path / "taken").write_text("")  # or the file system gives the same number again
+    path.rename(tmp_path / "before")  # were it deleted, its number might be given again
     History(tmp_path, "m").keep_constant("c", 2)
     assert path.stat().st_ino != before
     history._recover(sqlite3.DatabaseError("database disk image is malformed"), before)
