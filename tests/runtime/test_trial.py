@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpuforge as gf
 from gpuforge.runtime.array.graph import Graph
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.demand import OPEN_AT, TRY_AT, Demand, Wanted
 from gpuforge.runtime.evaluation.engine import Programs
 from gpuforge.runtime.evaluation.recording import record
+from gpuforge.runtime.execution.probing import known_savings
 from gpuforge.runtime.libraries import Library
+from gpuforge.runtime.placement.policy import NUMPY
 from gpuforge.runtime.placement.priors import may_have_gpu
 from gpuforge.runtime.threads.contention import allowed_cores
 from gpuforge.runtime.workers import trial
@@ -306,6 +309,27 @@ def test_a_fork_and_the_end_do_not_wait_for_a_trial(torch: Any, state: str, tmp_
     )  # fmt: skip
     assert not done.returncode, done.stderr
     assert done.stdout.splitlines() == ["soon True"]
+
+
+def test_what_is_saved_is_not_taken_from_a_slower_machine(quiet_session: Any) -> None:
+    quiet_session.libraries["torch"] = Library("torch")
+    placed = gf.offload(steep)
+    for _ in range(3):
+        placed(X)
+    [function] = quiet_session.functions.values()
+    [record] = function.kinds.values()
+    [key] = record.sizes
+    kind = record.kind
+    for _ in range(25):
+        kind.curve(NUMPY).add(key, X.size, 1.0)
+    kind.curve("torch:cpu").add(key, X.size, 0.7)
+    call = SimpleNamespace(
+        session=quiet_session, record=record, key=key, signature=SimpleNamespace(size=X.size)
+    )
+    assert known_savings(call)["torch"] == pytest.approx(0.2)  # type: ignore[arg-type]
+    for _ in range(25):
+        kind.curve(NUMPY).add(key, X.size, 2.0)
+    assert known_savings(call)["torch"] == pytest.approx(0.2)  # type: ignore[arg-type]
 
 
 # -- when a trial, or an opening, is due ----------------------------------------------------------

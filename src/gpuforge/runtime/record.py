@@ -182,6 +182,7 @@ class KindRecord:
     new_graphs : signature digest to number of recorded calls in a row with a graph not met before
     missed : (signature digest, backend) to number of decisions in a row at which the numbers of a
         call were others than those of its replay
+    shares : (signature digest, backend) to the share of NumPy's time that it saves, if not open
     probing : library to load if recording the next call shows that it may gain
     probed : whether such a recording was made
     """
@@ -203,6 +204,7 @@ class KindRecord:
     replays: dict[tuple[str, str], Replay] = field(default_factory=dict)
     new_graphs: dict[str, int] = field(default_factory=dict)
     missed: dict[tuple[str, str], int] = field(default_factory=dict)
+    shares: dict[tuple[str, str], float] = field(default_factory=dict)
     probing: Library | None = None
     probed: bool = False
 

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 _log = logger("placement")
 _RECORDING = "gpuforge.runtime.evaluation.engine"
+MARGIN = 0.1
+"""Share of a call that a library must save before it counts: what its sample does not contain, such
+as guards, and what a single sample may be wrong by."""
 GAINING = "calls that it may speed up"
 
 
@@ -243,11 +246,15 @@ def _learn_tried(call: Call, trial: Trial, seconds: float) -> None:
         kind.curve(name).add(call.key, call.signature.size, max(seconds, 1e-9))
         kind.tell(name, call.key, call.signature.size)
         mark_unsaved(call, name)
+        call.record.shares.pop((call.key, name), None)
         trial.library.missed_seconds += kind.potential(name)
 
 
 def known_savings(call: Call) -> dict[str, float]:
-    """Return the share of this call's time that unopened libraries save, where that is known."""
+    """Return the share of this call's time that unopened libraries save, where that is known.
+
+    It is computed once: a machine that becomes slower later makes NumPy slower, not the sample.
+    """
     kind, key, size = call.record.kind, call.key, call.signature.size
     base = numpy_seconds_of(call)
     known: dict[str, float] = {}
@@ -258,6 +265,7 @@ def known_savings(call: Call) -> dict[str, float]:
         found = curve.estimate(key, size, kind.curve(NUMPY)) if library else None
         near = found is not None and (found.samples or found.spread <= FAR_SPREAD)
         if base and found and near and library and not library.opened:
-            share = max(0.0, 1 - found.seconds / base)
+            share = 1 - MARGIN - found.seconds / base
+            share = max(0.0, call.record.shares.setdefault((key, name), share))
             known[library.name] = max(share, known.get(library.name, 0.0))
     return known
