@@ -332,6 +332,24 @@ def test_what_is_saved_is_not_taken_from_a_slower_machine(quiet_session: Any) ->
     assert known_savings(call)["torch"] == pytest.approx(0.2)  # type: ignore[arg-type]
 
 
+def test_a_hopeless_library_is_not_timed_again(quiet_session: Any) -> None:
+    placed = gf.offload(steep)
+    for _ in range(3):
+        placed(X)
+    [function] = quiet_session.functions.values()
+    [record] = function.kinds.values()
+    [key] = record.sizes
+    made = Trial(Compilers(), Library("null"), record, key, 1e-3, lambda name: True)
+    made.state, made.expected_seconds, made.device = trial.READY, 1.0, "null:cpu"
+    made.backend = SimpleNamespace(version="1")  # type: ignore[assignment]
+    quiet_session.trial = made
+    placed.stats().held.clear()
+    assert placed(X).tobytes() == steep(X).tobytes()
+    assert quiet_session.trial is None
+    assert list(record.kind.curve("null:cpu").cell(key).seconds) == [1.0]
+    assert quiet_session.libraries.tried == {"null:cpu": "1"}
+
+
 # -- when a trial, or an opening, is due ----------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ END_PATIENCE_SECONDS, FORK_PATIENCE_SECONDS, UNKNOWN_PATIENCE_SECONDS = 0.05, 1.
 where the system does not report a thread's CPU time."""
 
 INTERRUPTED_EVERY_SECONDS = 0.02
+"""How often a job is interrupted while something waits for it: it may begin to wait only later."""
 
 
 class Background:
@@ -34,7 +35,7 @@ class Background:
     ----------
     leave_a_core : context for a job that computes, in which the program leaves a core to it
     name : the name of its thread
-    interrupt : called again and again while a fork, or the end, waits for a job that may not import
+    interrupt : called again and again while a fork or the program's end waits for a job
     """
 
     def __init__(

@@ -85,7 +85,9 @@ def due(call: Call) -> Callable[[], Placed] | None:
     disturbed = session.crowded or session.background.is_importing
     if trial is None or disturbed or not trial.waits:
         return None
-    if trial.is_over:
+    if trial.is_over or trial.is_hopeless:
+        if trial.is_hopeless:
+            _learn_tried(call, trial, trial.expected_seconds or 0.0)
         session.end_trial(trial)
         return None
     return partial(_time_in_trial if trial.is_ready else _record_for_trial, call, trial)
@@ -190,13 +192,12 @@ def _counted(call: Call, recorded: Recorded, seconds: float) -> Placed:
 
 def _time_in_trial(call: Call, trial: Trial) -> Placed:
     """Make a call on NumPy, and in another process to learn how long a library takes for it."""
-    from gpuforge.runtime.workers.trial import Preparing, Timing
+    from gpuforge.runtime.workers.trial import Timing
 
     session, backend = call.session, trial.backend
     assert backend is not None
-    form: type[Preparing | Timing] = Preparing if trial.is_hopeless else Timing
     # Without a pace: recording it was measured before, and what is sent takes time, too.
-    engine = form(
+    engine = Timing(
         backend, session.reference, trial.programs, exact=call.exact, relaxed=call.relaxed,
         comparing=True, numpy_seconds=numpy_seconds_of(call),
     )  # fmt: skip
@@ -206,10 +207,7 @@ def _time_in_trial(call: Call, trial: Trial) -> Placed:
             return recorded
         if recorded.kept:
             stay(call, recorded.recorder.trouble or KEPT)
-        if isinstance(engine, Timing):
-            _learn_from_trial(call, trial, engine)
-        else:
-            _learn_tried(call, trial, trial.expected_seconds or 0.0)
+        _learn_from_trial(call, trial, engine)
     finally:
         session.end_trial(trial)
     with session.lock:
