@@ -110,7 +110,8 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
         monkeypatch.setattr(session, "_default", None)
         monkeypatch.setattr(session, "_all", [])
         # A second of a core for every test that opens JAX; tests/runtime/test_compilers.py has it.
-        monkeypatch.setattr(session, "compiles", lambda name: False)
+        trials = sys.modules["gpuforge.runtime.startup.trials"]
+        monkeypatch.setattr(trials, "compiles", lambda name: False)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))

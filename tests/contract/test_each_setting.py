@@ -255,10 +255,12 @@ def compiled_for(world: World) -> Any:
     begun: list[str] = []
     world.patch.setattr(Compilers, "begin", lambda self, library: begun.append(library))
     for name, found in (("compiles", True), ("may_have_gpu", False)):
-        world.patch.setattr(f"gpuforge.runtime.session.{name}", lambda *_, found=found: found)
+        world.patch.setattr(
+            f"gpuforge.runtime.startup.trials.{name}", lambda *_, found=found: found
+        )
     world.patch.setattr("gpuforge.runtime.threads.contention.allowed_cores", lambda: 2)
     with gf.session(history=False) as held:
-        held._compile_elsewhere("jax")
+        held.trials.compile_elsewhere("jax")
     return begun
 
 

@@ -67,7 +67,7 @@ with gf.session(history=False, backends=["numpy", name], kept_memory=0) as held:
         [kind] = placed.stats().kinds.values()
         if library.opened or held.libraries.tried and change == "":
             break
-        if held.trying.is_busy:
+        if held.trials.background.is_busy:
             time.sleep(0.01)
     print("opened", library.opened, "loaded", name in sys.modules)
     print("tried", *held.libraries.tried, "untriable", library.untriable)
@@ -274,10 +274,10 @@ with gf.session(history=False, backends=["numpy", "torch"]) as held:
     [function] = held.functions.values()
     [record] = function.kinds.values()
     [key] = record.sizes
-    held.try_out(held.libraries["torch"], record, key, 1e-3, "")
+    held.trials.begin(held.libraries["torch"], record, key, 1e-3, "")
     start = time.perf_counter()
     state = sys.argv[1]
-    while state == "ready" and (held.trial is None or held.trial.state != state):
+    while state == "ready" and (held.trials.current is None or held.trials.current.state != state):
         placed.stats().held.clear()
         assert placed(x).tobytes() == wanted.tobytes()
         time.sleep(0.01)
@@ -295,7 +295,7 @@ with gf.session(history=False, backends=["numpy", "torch"]) as held:
         assert not held.libraries["torch"].untriable
     start = time.perf_counter()
     if state == "opening":
-        held.try_out(held.libraries["torch"], record, key, 1e-3, "")
+        held.trials.begin(held.libraries["torch"], record, key, 1e-3, "")
 print("soon", took < 1.0 and time.perf_counter() - start < 1.0)
 """
 
@@ -342,10 +342,10 @@ def test_a_hopeless_library_is_not_timed_again(quiet_session: Any) -> None:
     made = Trial(Compilers(), Library("null"), record, key, 1e-3, lambda name: True)
     made.state, made.expected_seconds, made.device = trial.READY, 1.0, "null:cpu"
     made.backend = SimpleNamespace(version="1")  # type: ignore[assignment]
-    quiet_session.trial = made
+    quiet_session.trials.current = made
     placed.stats().held.clear()
     assert placed(X).tobytes() == steep(X).tobytes()
-    assert quiet_session.trial is None
+    assert quiet_session.trials.current is None
     assert list(record.kind.curve("null:cpu").cell(key).seconds) == [1.0]
     assert quiet_session.libraries.tried == {"null:cpu": "1"}
 

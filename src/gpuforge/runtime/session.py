@@ -5,10 +5,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from gpuforge.errors import BackendUnavailable
 from gpuforge.history import History, Timing
 from gpuforge.log import logger, open_log
 from gpuforge.runtime import heap
-from gpuforge.runtime.backends import Backend, about, compiles, matches
+from gpuforge.runtime.backends import Backend, matches
 from gpuforge.runtime.backends.numpy import NumpyBackend
 from gpuforge.runtime.calibration.fingerprint import cpu_features, machine_fingerprint
 from gpuforge.runtime.context import current
@@ -37,22 +36,19 @@ from gpuforge.runtime.libraries import Libraries, Library
 from gpuforge.runtime.placement.account import Account
 from gpuforge.runtime.placement.peers import Peer, Peers
 from gpuforge.runtime.placement.policy import NUMPY, SHARE_FELT, Candidate, Policy, arrive
-from gpuforge.runtime.placement.priors import Priors, classify, may_have_gpu
+from gpuforge.runtime.placement.priors import Priors, classify
 from gpuforge.runtime.prelude import prelude
 from gpuforge.runtime.record import FunctionRecord, Functions, KindRecord
 from gpuforge.runtime.startup.opening import Opening, Openings
-from gpuforge.runtime.threads import WITHOUT_BLAS, contention
+from gpuforge.runtime.startup.trials import Trials
+from gpuforge.runtime.threads import contention
 
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.engine import Programs
     from gpuforge.runtime.placement.plan import Plan
-    from gpuforge.runtime.workers.compiler import Compilers
-    from gpuforge.runtime.workers.trial import Trial
 
 _log = logger("session")
 FLUSH_SECONDS = 20.0
-IDLE_SECONDS = 60.0
-"""The process of a library that is not open here is ended after so long without a trial."""
 FORKED = "NumPy only, because other libraries hang after a fork (use the start method 'spawn')"
 
 
@@ -85,9 +81,7 @@ class Session:
         self.background = Background(
             contextlib.nullcontext if same_bits else self.blas.leave_a_core
         )
-        self.trying = Background(interrupt=self._interrupt_trial, name=WITHOUT_BLAS)
         self.warms = chosen.warmup and not self.forked
-        self._compilers: Compilers | None = None
         self.plan: Plan | None = None
         if chosen.deterministic:
             from gpuforge.runtime.placement.plan import Plan
@@ -96,12 +90,18 @@ class Session:
         self.libraries = Libraries(chosen)
         self.libraries.measured = self.priors.measured
         self.demand = Demand(self.libraries, self.priors, self.account, self.kept)
-        self.demand.may_try = self._may_try
-        self.trial: Trial | None = None
         self.openings = Openings(
             chosen, self.libraries, self.kept, self.background, self.notes, self.lock
         )
-        self.openings.arrived, self.openings.start_compiler = self._arrived, self._compile_elsewhere
+        self.trials = Trials(
+            self.libraries,
+            wanted=chosen.compiler_process and self.policy.learn,
+            programs=lambda: self.programs,
+            note_devices=self.openings.note_devices,
+        )
+        self.openings.arrived = self._arrived
+        self.openings.start_compiler = self.trials.compile_elsewhere
+        self.demand.may_try = self.trials.may_try
         self._flushed = perf_counter()
         self._closing = False
 
@@ -187,76 +187,6 @@ class Session:
             hint="pin another backend, or pass fallback=True",
         )
 
-    def _compile_elsewhere(self, name: str) -> None:
-        """Start a compiler process for a library, if there may be one and the library compiles."""
-        if compiles(name) and self._has_room_beside:
-            self._beside().begin(name)
-
-    @cached_property
-    def _has_room_beside(self) -> bool:
-        """Whether processes beside the program may use a core.
-
-        Not on a machine that may have a GPU, whose memory the library would reserve twice.
-        """
-        wanted = self.settings.compiler_process and self.policy.learn
-        # Process 1 would become the parent; a frozen program has no interpreter to start.
-        able = os.name == "posix" and os.getpid() != 1 and bool(sys.executable)
-        able = able and not getattr(sys, "frozen", False)
-        return wanted and able and contention.allowed_cores() > 1 and not may_have_gpu()
-
-    def _beside(self) -> Compilers:
-        with self.lock:
-            if self._compilers is None:
-                from gpuforge.runtime.workers.compiler import Compilers
-
-                self.programs.elsewhere = self._compilers = Compilers()
-            return self._compilers
-
-    def _may_try(self, library: Library) -> bool:
-        """Return whether a library can be tried in a process of its own before it is opened."""
-        loaded = library.loaded or about(library.name)[0] in sys.modules
-        own_way = library.is_numpy or library.isolated or library.untriable
-        own_way = own_way or library is not self.libraries.get(library.name)
-        return not (loaded or own_way or self.plan) and self._has_room_beside
-
-    def try_out(
-        self, library: Library, record: KindRecord, key: str, numpy_seconds: float, device: str
-    ) -> None:
-        """Begin to try a library on calls of one signature, in a process of its own."""
-        allowed = partial(self.libraries.allows, device=device)
-
-        def begin() -> None:
-            from gpuforge.runtime.workers.trial import Trial
-
-            made = Trial(self._beside(), library, record, key, numpy_seconds, allowed)
-            self.trial = made
-            made.open()
-
-        self.trying.start(begin, computes=False)
-
-    def trial_of(self, record: KindRecord, key: str) -> Trial | None:
-        """Return the trial under way if it is one of calls of this signature."""
-        trial = self.trial
-        return trial if trial is not None and trial.is_of(record, key) else None
-
-    def end_trial(self, trial: Trial) -> None:
-        """End a trial. A library that could not be tried is opened without a trial next time."""
-        if self.trial is trial:
-            self.trial = None
-        if trial.failure:
-            trial.library.untriable = True
-        elif trial.devices:
-            self.openings.note_devices(trial.library, trial.devices)
-
-    def _interrupt_trial(self) -> None:
-        """End the process that a trial waits for."""
-        if self._compilers is not None:
-            self._compilers.interrupt()
-
-    def _end_compilers(self) -> None:
-        if self._compilers is not None:
-            self._compilers.close()
-
     def _arrived(self, one: Opening) -> None:
         """Offer the devices of a newly opened library to all functions, and charge its opening."""
         self.account.opening_seconds += one.felt * one.library.opening_seconds
@@ -280,17 +210,10 @@ class Session:
         """
         if self.forked or not self.policy.learn or self.openings or self._closing:
             return None
-        if self.trying.is_busy or (self.trial is not None and not self._is_over(self.trial)):
+        if not self.trials.give_up():
             return None
         library = self.demand.want(call, refused, known, isolate)
         return None if self.background.is_busy else library
-
-    def _is_over(self, trial: Trial) -> bool:
-        """End a trial that failed, or whose signature is no longer called."""
-        over = trial.is_over
-        if over:
-            self.end_trial(trial)
-        return over
 
     def candidates(self, device: str = "", isolate: bool | None = None) -> list[Candidate]:
         """Return NumPy and every open backend that is allowed, as candidates for placement."""
@@ -343,12 +266,7 @@ class Session:
         now = perf_counter()
         if not force and now - self._flushed < FLUSH_SECONDS:
             return
-        resting = not self.trying.is_busy and (self.trial is None or self.trial.is_over)
-        if self._compilers is not None and resting:
-            used = [
-                one.name for one in self.libraries.values() if one.opened and compiles(one.name)
-            ]
-            self._compilers.end_idle(IDLE_SECONDS, used)
+        self.trials.end_idle()
         with self.lock:
             self._flushed = now
             timings = list(self._unsaved())
@@ -384,10 +302,10 @@ class Session:
         ends = not threading.main_thread().is_alive()
         self.openings.stop()
         self._closing = True
-        self._end_compilers()  # the background thread may be waiting for an answer from one
-        self.trying.wait()
+        self.trials.close()  # the background thread may be waiting for an answer
+        self.trials.background.wait()
         self.background.wait(END_PATIENCE_SECONDS if ends else FORK_PATIENCE_SECONDS)
-        self._end_compilers()  # an import that finished meanwhile may have started more
+        self.trials.close()  # an import that finished meanwhile may have started more
         with self.history.held_open():  # `warming.keep` writes to the same file
             self.flush(force=True)
             if self.openings.all:
@@ -402,7 +320,8 @@ class Session:
         self.forked = True
         self._running = {}
         self.openings.fork(self.lock)
-        self.trial, self.warms = None, False
+        self.trials.fork()
+        self.warms = False
         self.history = self.kept.history = History(None, self.history.machine)
         self.programs.clear()
         with published.unseen():  # the calls counted here were the parent's

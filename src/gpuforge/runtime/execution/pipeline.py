@@ -107,7 +107,7 @@ def place(call: Call) -> Placed:
 
 def _probe(call: Call) -> Callable[[], Placed] | None:
     """Return what makes this call and learns from it whether a library is worth opening, if due."""
-    if call.record.probing is None and call.session.trial is None:
+    if call.record.probing is None and call.session.trials.current is None:
         return None
     from gpuforge.runtime.execution import probing
 

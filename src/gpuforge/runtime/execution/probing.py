@@ -51,7 +51,7 @@ def open_or_probe(call: Call, library: Library, wanted: Wanted, known: float | N
         return
     if not library.is_numpy and session.demand.is_tried_first(library, wanted, known):
         device = call.function.options.device
-        session.try_out(library, call.record, call.key, wanted.seconds, device)
+        session.trials.begin(library, call.record, call.key, wanted.seconds, device)
     elif _RECORDING in sys.modules:
         _open_or_record(call, library)
     else:  # importing it takes 60 ms, which NumPy's calls need not wait for
@@ -81,14 +81,14 @@ def due(call: Call) -> Callable[[], Placed] | None:
     session, library = call.session, call.record.probing
     if library is not None:
         return partial(_probe_recording, call, library)
-    trial = session.trial_of(call.record, call.key)
+    trial = session.trials.of(call.record, call.key)
     disturbed = session.crowded or session.background.is_importing
     if trial is None or disturbed or not trial.waits:
         return None
     if trial.is_over or trial.is_hopeless:
         if trial.is_hopeless:
             _learn_tried(call, trial, trial.expected_seconds or 0.0)
-        session.end_trial(trial)
+        session.trials.end(trial)
         return None
     return partial(_time_in_trial if trial.is_ready else _record_for_trial, call, trial)
 
@@ -126,7 +126,7 @@ def _probe_recording(call: Call, library: Library) -> Placed:
 
 def _record_for_trial(call: Call, trial: Trial) -> Placed:
     """Record a call and evaluate it on NumPy, and have its graphs compiled in another process."""
-    from gpuforge.runtime.workers.trial import PREPARING, Preparing
+    from gpuforge.runtime.workers.trial import Preparing
 
     session, backend = call.session, trial.backend
     assert backend is not None
@@ -136,20 +136,18 @@ def _record_for_trial(call: Call, trial: Trial) -> Placed:
     try:
         made, pays = _recorded_on_numpy(call, engine)
     except BaseException:
-        session.end_trial(trial)
+        session.trials.end(trial)
         raise
     if not pays:
-        session.end_trial(trial)
+        session.trials.end(trial)
     elif backend.compiles and len(engine.graphs) > MAX_GRAPHS:
         refuse(call, trial.device, "its graphs are too many, or too large, to be compiled")
-        session.end_trial(trial)
+        session.trials.end(trial)
     elif engine.nbytes > MAX_SENT_BYTES:
         trial.fail("its arrays are too large to be copied")
-        session.end_trial(trial)
+        session.trials.end(trial)
     else:
-        trial.state = PREPARING
-        if not session.trying.start(partial(trial.prepare, engine.graphs), computes=False):
-            session.end_trial(trial)
+        session.trials.prepare(trial, engine.graphs)
         session.openings.open_in_background(_quick(call), GAINING)
     return made
 
@@ -209,7 +207,7 @@ def _time_in_trial(call: Call, trial: Trial) -> Placed:
             stay(call, recorded.recorder.trouble or KEPT)
         _learn_from_trial(call, trial, engine)
     finally:
-        session.end_trial(trial)
+        session.trials.end(trial)
     with session.lock:
         lost = max(0.0, seconds - (numpy_seconds_of(call) or seconds))
         charge(call.record.kind, call.key, trial.device, lost)
