@@ -101,7 +101,6 @@ def test_import_that_fails_is_named(
         "import lib\nfrom lib import tools as lib\nVALUE = lib.gone",
         "import lib\nclass lib:\n    gone = 1\nVALUE = lib.gone",
         "import lib  # lib.gone",
-        "from not_installed import gone",
         "this is no Python",
     ],
 )
@@ -225,6 +224,57 @@ def test_package_whose_script_fails_is_named(environment: Environment, tmp_path:
     assert finding.state == "warning" and finding.message.endswith("importing user.cli fails")
     assert finding.evidence[0].endswith("user/cli.py, line 1")
     assert "pip install --upgrade user" in finding.steps[0]
+
+
+def test_import_of_what_is_not_installed_is_named(environment: Environment, tmp_path: Path) -> None:
+    install(environment, tmp_path, "user", {"user.py": "import os\nfrom yaml import load\n"})
+    (finding,) = found_in()
+    assert (finding.state, finding.cause) == ("warning", "requirement_missing")
+    assert finding.message == (
+        "user 2.0 imports yaml, which is not installed and not among its requirements;"
+        " it cannot be imported"
+    )
+    assert finding.evidence[0].endswith("user.py, line 2")
+    assert finding.steps == ("Install the package that has this module: pip install PyYAML",)
+    install(environment, tmp_path, "pyyaml", {"yaml.py": "def load(): pass\n"})
+    assert not found_in(), "it is read again once the module is there"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"user.py": "try:\n    import absent\nexcept ImportError:\n    absent = None\n"},
+        {"user.py": "", "_user_plugin.py": "import absent\n"},
+        {"user/__init__.py": "", "user/plot.py": "import absent\n"},
+        {"user/__init__.py": "import sys\nsys.path.append('vendor')\nimport absent\n"},
+        {"user.py": "import absent\n", "user.pth": "{elsewhere}\n"},
+        {"user.py": "import absent\n", "user.pth": "import user_finder\n",
+         "user_finder.py": "MAPPING = {'absent': 'src/absent'}\n"},
+    ],
+    ids=["guarded", "plugin", "submodule", "vendored", "in a .pth folder", "editable"],
+)  # fmt: skip
+def test_import_of_what_is_not_installed_but_may_work_is_not_named(
+    files: dict[str, str], environment: Environment, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "absent.py").write_text("")
+    filled = {name: text.replace("{elsewhere}", str(elsewhere)) for name, text in files.items()}
+    install(environment, tmp_path, "user", filled)
+    assert not found_in()
+
+
+def test_what_another_package_requires_may_lack_what_it_imports(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(environment, tmp_path, "user", {"user.py": "import absent\n"})
+    (tmp_path / "absent.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert not found_in()
+    monkeypatch.delenv("PYTHONPATH")
+    assert found_in()
+    install(environment, tmp_path, "shell", {"shell.py": ""}, requires=("user",))
+    assert not found_in(), "as IPython brings matplotlib-inline, and works without Matplotlib"
 
 
 def test_a_submodule_that_a_package_imports_itself_is_read(

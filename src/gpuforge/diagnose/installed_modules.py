@@ -29,6 +29,10 @@ REMOVED = {
         "3.13",
     ),
 }
+# Where `pkg_resources` comes from is the finding of another check.
+PYTHONS_OWN = frozenset(
+    {*sys.stdlib_module_names, *REMOVED, "msilib", "pkg_resources", "setuptools"}
+)
 OF_EVERY_MODULE = frozenset(
     "__annotations__ __builtins__ __cached__ __dict__ __doc__ __file__ __loader__ __name__"
     " __package__ __path__ __spec__ __warningregistry__".split()
@@ -187,6 +191,31 @@ class Modules:
             return bool(found.path)
         since = REMOVED.get(name, "")
         return bool(self._standard and since and at_least(self._python, since))
+
+    def is_absent(self, name: str) -> bool:
+        """Return whether nothing that is installed, or that Python is told of, has that module."""
+        top = name.partition(".")[0]
+        if self.find(top) or not self._standard or top in PYTHONS_OWN:
+            return False
+        folders, hooks = self._added
+        return top.encode() not in hooks and not any(self._entry(one, top) for one in folders)
+
+    @cached_property
+    def _added(self) -> tuple[list[str], bytes]:
+        """The folders of ``PYTHONPATH`` and ``.pth`` files, and the text of what the latter run."""
+        folders, hooks = os.environ.get("PYTHONPATH", "").split(os.pathsep), b""
+        for folder in self._folders:
+            for path in map(str, Path(folder).glob("*.pth")):
+                text = known(read(path, path)) or b""
+                hooks += text
+                folders += [
+                    os.path.join(folder, line.strip())
+                    for line in text.decode("utf-8", "replace").splitlines()
+                ]
+                for found in re.findall(rb"(?m)^import[ \t]+(\w+)", text):
+                    module = self.find(found.decode())
+                    hooks += module.text if module else b""
+        return folders, hooks
 
     def seems_to_lack(self, module_name: str, name: str) -> bool:
         """Return whether no line of a module looks as if it defined a name: a fast first check."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuforge.diagnose.distribution import Distribution
+from gpuforge.diagnose.distribution import Distribution, normalised
 from gpuforge.diagnose.installed_modules import Module, Modules, absolute
 from gpuforge.diagnose.module_demands import (
     attributes,
@@ -22,6 +22,7 @@ _ASIDE = frozenset(
     "benchmarks conftest doc docs examples setup test testing tests tools scripts".split()
 )
 _GUARD = rb"\n[ \t]*(?:try|if\b[^\n]*):[^\n]*\n(?:[ \t]+[^\n]*\n){0,4}?"
+_FINDS = re.compile(rb"\bsys\.(?:path|meta_path)\b|\baddsitedir\b|\bpath_hooks\b")
 _ENTRY = re.compile(r"(?m)^[^#\[\n=]+=\s*([\w.]+)")
 # What Python's own modules lost and programs use while they are imported. Other names of these
 # modules are not looked up, since nearly every program uses some.
@@ -70,6 +71,7 @@ class Walk:
         self.outside: set[str] = set()
         self._own = tuple(_own_modules(one))
         self._inner = tuple(f"{own}." for own in self._own)
+        self._main = _main_module(one, self._own)
         self._public = tuple(filter(self._is_own, _public_modules(one)))
         self._entries = tuple(filter(self._is_own, _ENTRY.findall(one.entry_points)))
         self._read: dict[str, Module] = {}
@@ -105,10 +107,11 @@ class Walk:
                     todo += inside
                 else:
                     self.outside.add(target.partition(".")[0])
+                    unmet = list(self._absent(root, module, written, target))
                     for taken, bound in names:
-                        for line, *lacked in self._unmet(module, written, target, taken, bound):
-                            if self._is_executed(name):
-                                yield Fault(root, module.path, line, *lacked)
+                        unmet += self._unmet(module, written, target, taken, bound)
+                    if unmet and self._is_executed(name):
+                        yield from (Fault(root, module.path, *one) for one in unmet)
 
     def _is_executed(self, name: str) -> bool:
         """Return whether a module is imported by statements, not in a docstring."""
@@ -159,6 +162,18 @@ class Walk:
             at = line_of_import(module.tree, written, taken) if module.tree else 0
             yield from [(at, of, name)] if at else []
 
+    def _absent(
+        self, root: str, module: Module, written: str, target: str
+    ) -> Iterator[tuple[int, str, str]]:
+        """Yield the line of an import, and of what, if nothing that is installed has the module.
+
+        Of other modules than the one named like the package, this is no fault: a plugin imports the
+        program that loads it.
+        """
+        if root == self._main and self.modules.is_absent(target):
+            line = line_of_import(module.tree, written, "") if module.tree else 0
+            yield from [(line, target.partition(".")[0], "")] if line else []
+
     def _as_module(self, target: str, taken: str, bound: str) -> str:
         """Return the module whose names are used through what is imported; empty if none."""
         if target not in _LOST and self.modules.is_standard(target):
@@ -177,8 +192,17 @@ class Walk:
         module, name = re.escape(fault.module.encode()), fault.name.encode()
         adds = rb"sys\.modules\[['\"]%b['\"]\]" % module
         adds += rb"|\.%b\s*=[^=]|setattr\([^\n]*\b%b\b" % (name, name) if name else b""
-        texts = (read.text for read in self._read.values())
+        texts = [read.text for read in self._read.values()]
+        if self.modules.is_absent(fault.module) and any(_FINDS.search(text) for text in texts):
+            return True
         return any(re.search(adds, text) for text in texts)
+
+
+def _main_module(one: Distribution, own: tuple[str, ...]) -> str:
+    """Return the module that users of a package import; empty if that is not clear."""
+    named = [name for name in own if normalised(name) == one.name]
+    public = [name for name in own if not name.startswith("_")]
+    return next(iter(named or (public if len(public) == 1 else [])), "")
 
 
 def _own_modules(one: Distribution) -> Iterator[str]:

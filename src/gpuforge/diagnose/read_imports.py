@@ -46,7 +46,8 @@ class Imports:
 def read_imports(site: Site) -> Imports:
     """Read the imports of the packages that changed, as many as there is time for."""
     modules = Modules(site.environment.folders, _standard(site), site.environment.version)
-    place, of = _place(site), f"{__version__} {site.environment.version}"
+    path = os.environ.get("PYTHONPATH", "")
+    place, of = _place(site), f"{__version__} {site.environment.version} {path}"
     kept = _load(place).get(of, {})
     found, packages = Imports(), {one.name: one for one in site.distributions if one.record}
     stamps = _Stamps(modules, list(packages.values()))

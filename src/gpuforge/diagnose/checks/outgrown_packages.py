@@ -29,6 +29,16 @@ SECONDS = 60.0
 INSTALLS_AS_RELEASED = ("pip", "uv", "poetry", "pdm")
 
 
+# The packages of some modules that are not named like them.
+PACKAGES = {
+    "bs4": "beautifulsoup4", "Crypto": "pycryptodome", "cv2": "opencv-python",
+    "dateutil": "python-dateutil", "dotenv": "python-dotenv", "faiss": "faiss-cpu",
+    "fitz": "pymupdf", "git": "GitPython", "jwt": "PyJWT", "MySQLdb": "mysqlclient",
+    "OpenSSL": "pyOpenSSL", "PIL": "pillow", "serial": "pyserial", "skimage": "scikit-image",
+    "sklearn": "scikit-learn", "umap": "umap-learn", "yaml": "PyYAML", "zmq": "pyzmq",
+}  # fmt: skip
+
+
 def check(site: Site) -> Iterator[Finding]:
     """Yield the packages that do not work with the installed version of another one.
 
@@ -67,7 +77,13 @@ def _failing(site: Site, name: str, faults: list[Fault]) -> dict[str, Finding]:
     one = site.distribution(name)
     for fault in faults if one else ():
         other = _owner(site, fault.module)
-        if one is None or other in ("", name, *found) or not _counts_on(site, one, other, fault):
+        if one is None or other in (name, *found):
+            continue
+        if not other:
+            undeclared = None if found else _undeclared(site, one, fault)
+            found |= {fault.module: undeclared} if undeclared else {}
+            continue
+        if not _counts_on(site, one, other, fault):
             continue
         is_main = fault.root in one.import_names
         row = Breakage(
@@ -82,6 +98,29 @@ def _failing(site: Site, name: str, faults: list[Fault]) -> dict[str, Finding]:
         if not _is_unmet(site, row):
             found[other] = _outgrown(site, one, row)
     return found
+
+
+def _undeclared(site: Site, one: Distribution, fault: Fault) -> Finding | None:
+    """Return the finding of a package that imports what is not installed and not required by it.
+
+    Not of one that another package requires, which may import it only where the rest is there:
+    IPython brings matplotlib-inline, and works without Matplotlib.
+    """
+    is_main = not fault.name and fault.root in one.import_names
+    if not is_main or "." in fault.module or fault.module in site.packages:
+        return None
+    if any(unmet.package == one.name for unmet in site.unmet()):
+        return None  # which another check reports
+    if site.requirements.requires(one.name):
+        return None
+    package = PACKAGES.get(fault.module, fault.module)
+    message = (
+        f"{one.name} {one.version} imports {fault.module}, which is not installed and not among its"
+        " requirements; it cannot be imported"
+    )
+    steps = (f"Install the package that has this module: pip install {package}",)
+    evidence = (f"{fault.path}, line {fault.line}",)
+    return Finding("warning", message, "requirement_missing", evidence, steps)
 
 
 def _owner(site: Site, module: str) -> str:
