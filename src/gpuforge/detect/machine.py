@@ -13,7 +13,7 @@ from gpuforge import registry
 from gpuforge.detect import crash, visible
 from gpuforge.detect.host import read_host
 from gpuforge.detect.merge import merge
-from gpuforge.detect.notation import pci_address
+from gpuforge.detect.notation import is_virtual, pci_address
 from gpuforge.detect.pci_ids import vendor_named_in
 from gpuforge.detect.score import IDLE_DRIVERS, best_of, identify, score_of
 from gpuforge.detect.seen import Seen
@@ -186,6 +186,8 @@ def _finished(device: Device, toolkits: tuple[Toolkit, ...]) -> Device:
     served = any(vendor_named_in(name) == device.vendor for name in platforms)
     if served and all(toolkit.name != "opencl" for toolkit in device.runtimes):
         device = replace(device, runtimes=(*device.runtimes, Toolkit("opencl")))
+    if device.vendor == "nvidia" and is_virtual(known(device.name) or ""):
+        device = replace(device, virtual=True)
     device = identify(device)
     return replace(device, score=score_of(device))
 

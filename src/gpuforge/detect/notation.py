@@ -41,6 +41,11 @@ def name_of(text: object) -> str | None:
     return None if found is None or _BARE_ID.fullmatch(found) or len(found) > 200 else found
 
 
+def is_virtual(product: str) -> bool:
+    """Return whether NVIDIA's name of a GPU is that of a virtual one, such as GRID V100D-32C."""
+    return re.match(r"GRID |.+-\d+[ABCQ]$", product) is not None
+
+
 _SERIES = re.compile(
     r"\b(RTX|GTX?|GTS|RX|U?HD|R[579](?=-?[2-4]\d\d)|Arc|Tesla|Quadro|Vega|Radeon)-?(?=[A-Z]?\d)",
     re.I,

@@ -86,7 +86,7 @@ def _device(said: Mapping[str, str]) -> Facts:
         facts["memory_total_bytes"] = UNIFIED
     if word(said.get("mig")) == "Disabled":
         facts["partitions"] = ()
-    if said.get("virtual") == "VGPU" or re.match(r"GRID |.+-\d+[ABCQ]$", product or ""):
+    if said.get("virtual") == "VGPU":
         facts["virtual"] = True
     return facts
 

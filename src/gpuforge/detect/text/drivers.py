@@ -28,7 +28,10 @@ _MODULE = re.compile(
     r"^filename:\s+\S*/nvidia\S*\.ko\S*\n(?:.*\n){0,4}?version:\s+([2-6]\d\d\.[\d.]+)", re.I | re.M
 )
 _OF_NVIDIA = re.compile(r"\bnvidia-smi\b|\bNVML\b|\bcu(?:da|dnn)(?![a-z])", re.I)
-KERNEL_DRIVER = re.compile(r"(nvidia|amdgpu|radeon|nouveau|i915|xe)(?=$|[\s,(-])", re.I)
+# Not what ubuntu-drivers offers: "nvidia-340 - distro non-free recommended".
+KERNEL_DRIVER = re.compile(
+    r"(nvidia|amdgpu|radeon|nouveau|i915|xe)(?=$|[\s,(-])(?!\S* - (?:distro|third-party))", re.I
+)
 
 
 # How the makers number drivers, with the maker that the number shows; None: what stands around it.
@@ -52,6 +55,14 @@ _NUMBER = re.compile(
 )
 
 
+# AMD's package for Linux, by year and month: "AMD drivers 20.40", "amdgpu-pro 17.40".
+_AMDGPU_PRO = re.compile(
+    r"\bamd(?:gpu)?(?:[- ]pro)?(?: linux)?(?: drivers?)?(?: version)? +"
+    r"(?P<number>(?:1[6-9]|2[0-3])\.[1-6]0)\b",
+    re.I,
+)
+
+
 def told_drivers(text: str) -> dict[Vendor, str]:
     """Return the version of each maker's driver that sentences tell of, the surest of each."""
     best: dict[Vendor, tuple[int, str]] = {}
@@ -68,6 +79,8 @@ def told_drivers(text: str) -> dict[Vendor, str]:
             score = THERE + evidence_of("version", line, begin, end).score
             if maker and score >= PERHAPS and score > best.get(maker, (0, ""))[0]:
                 best[maker] = score, match["number"]
+    if "amd" not in best and (pro := _AMDGPU_PRO.search(text)):
+        best["amd"] = THERE, pro["number"]
     return {maker: version for maker, (_, version) in best.items()}
 
 

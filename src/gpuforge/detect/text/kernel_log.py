@@ -14,7 +14,7 @@ PROGRAM = "lines"
 _STAMP = re.compile(r"^.{0,80}?\bkernel: (?:\[[\s\d.]+\] )?|^\s*(?:<\d+>)?\[[\s\d.]{6,20}\]\s?")
 _KERNEL = re.compile(
     r"\[drm|amdgpu[ :]|radeon[ :]|NVRM(?::| version: )|nouveau |nvidia |i915 |\bxe 0|drmn\d+: |"
-    r"nvidia-modeset: |kfd kfd: |"
+    r"nvidia-modeset: |kfd kfd: |asahi [0-9a-f]+\.gpu: |"
     r"\[[0-9a-f]{4}:[0-9a-f]{4}\] type|GPU HANG: ecode|^PCI ID: 0x"
 )
 _ADDRESS = r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
@@ -40,6 +40,7 @@ _NVIDIA = re.compile(
 # What the driver of compute says of a card, and what NVIDIA's says of one without its place.
 _COMPUTES = re.compile(r"kfd kfd: (?:amdgpu: )?added device (1002):([0-9a-f]{4})")
 _MODESET = re.compile(r"nvidia-modeset: \w+: GPU:\d")
+_ASAHI = re.compile(r"\basahi [0-9a-f]+\.gpu: ")
 _UUID = re.compile(r"NVRM: GPU at PCI:\S+: (GPU-[0-9a-f-]{36})")
 
 
@@ -60,6 +61,8 @@ def read(text: str, route: str, seen: Seen) -> None:
         seen.failures.append(VendorFailure("nvidia", *error))
     if any(_MODESET.search(line) for line in lines):
         seen.sightings.append(Sighting("nvidia", "kernel log", {}, everywhere=True))
+    if any(_ASAHI.search(line) for line in lines):
+        seen.add("apple", "kernel log", [{"driver": Driver("asahi")}], trust=1)
     if log.nvidia and not (error and error[0] == "no_devices"):
         driver = {"driver": Driver("nvidia", log.nvidia)}
         seen.sightings.append(Sighting("nvidia", "kernel log", driver, everywhere=True))

@@ -18,6 +18,7 @@ _PAIR = re.compile(
 _SPACES = re.compile(
     r"(?<=NVIDIA)-|(?<=GeForce)-|(?<=[RG]TX)-|(?<=Tesla)-|(?<=Quadro)-|(?<=TITAN)-"
 )
+_INTEL = re.compile(r"gpu\.intel\.com/device-id\.03\d\d-([0-9a-f]{4})\.(?:present|count)")
 _HAMI = re.compile(
     r"(GPU-[0-9a-f-]{36}),\d+,(\d+)(?:,\d+,(?:NVIDIA-)?(NVIDIA [^,:]+|[A-Z][^,:]+))?"
 )
@@ -47,7 +48,9 @@ def read(text: str, route: str, seen: Seen) -> None:
     if count or facts:
         seen.add("amd", route, [facts] * min(count or 1, GPUS_AT_MOST), trust=2)
     intel = [whole(words.get(f"gpu.intel.com/{driver}")) for driver in ("i915", "xe")]
-    seen.add("intel", route, [{}] * min(max(n or 0 for n in intel), GPUS_AT_MOST), trust=2)
+    ids = [pci_id("8086", one) for one in dict.fromkeys(_INTEL.findall(text))]
+    offered = min(max(n or 0 for n in intel), GPUS_AT_MOST)
+    seen.add("intel", route, [kept(pci_id=one) for one in ids] or [{}] * offered, trust=2)
 
 
 def _add_nvidia(words: dict[str, str], listed: list[Facts], route: str, seen: Seen) -> None:

@@ -24,6 +24,10 @@ _MARK = re.compile(r"(?<!`)`(?!`)")
 _MARKED = re.compile(r"^\s*(?:\d{1,2}\.\s+|[-*]\s+)?`(?!`)([^`]{20,})(?:`(?!\s?[:=]).*)?$")
 # The full stop behind a version that ends a sentence.
 _STOP = re.compile(r"(?<=\d)\.$")
+# A link as an answer.
+_LINK = re.compile(r"(?<=[:=|] )\[([^\[\]]{1,120})\]\(https?://[^()\s]{1,400}\)")
+# What a form gives as an example is no answer.
+_EXAMPLE = re.compile(r"\((?:e\.?g\.?|for example|example:)[ ,:][^()]{1,200}\)", re.I)
 _UNCHECKED = re.compile(r"^\s*[-*+] \[ ?\] ")
 _CHECKED = re.compile(r"^(\s*[-*+] )\[[xX]\] ")
 _IDEOGRAPH = r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
@@ -43,6 +47,9 @@ def plain(line: str) -> list[str]:
         line = _ESCAPED.sub("", line)
     if "[" in line:
         line = "" if _UNCHECKED.match(line) else _CHECKED.sub(r"\1", line)
+        line = _LINK.sub(r"\1", line) if "](http" in line else line
+    if "(" in line:
+        line = _EXAMPLE.sub("", line)
     if "**" in line and _BOLD.match(line):
         line = _EMPHASIS.sub(r"\1", line)
     parts = [_unmarked(_TAG.sub("", part)) for part in _BREAK.split(line)]
