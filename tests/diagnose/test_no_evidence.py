@@ -84,6 +84,22 @@ def test_a_bracket_closed_before_it_is_opened_is_out_of_order() -> None:
     assert explain(line.replace("(at device.cc:42)", "device.cc:42) at (")).cause is None
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "### Is this a duplicate?\n\nwith expansion:\n  0 (no error)",
+        "### Steps To Reproduce\n\nIt fails with and without the layer.",
+        "Is there a way to do this in Python? The kernel needs to have more memory than is there.",
+        "e.g. by linking it once\nCrashes When You Click Anything",
+        "    except ValueError:\n        raise\n"
+        + "[WARNING]: Skipping copy. File already exists\n" * 6,
+    ],
+)
+def test_words_as_people_write_them_are_in_order(words: str) -> None:
+    cause = explain(f"{words}\nCUDA error: too many resources requested for launch").cause
+    assert cause and cause.cause == "launch_out_of_resources"
+
+
 def test_a_program_file_has_no_cause() -> None:
     program = Path(sys.executable).resolve().read_bytes()[:8_000_000]
     assert explain(text_of(program)).matches == ()

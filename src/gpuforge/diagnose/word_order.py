@@ -14,19 +14,20 @@ LINE_CHARACTERS = 1500
 _JOINS = r"of|is|was|are|were|be|or|and|by|than|has|have|had"
 _LEADS = r"of|to|in|for|with|from|by|at|than|the|an?"
 _SIGNS = (
-    # A sentence begins amid another one: "is Please a".
-    (STRONG, r"[a-z,] (?:The|This|If|Please|Could|Failed|Unable|Cannot|For|To|You|It|Try|See|An?|"
-             r"In|As|When|Make|There|Did|Tried|Consult|Reason|Hint|Out) "),
+    # A sentence begins amid another one: "is Please a", but not in a title.
+    (STRONG, r"(?:^|[ (])[a-z]+,? (?:The|This|If|Please|Could|Failed|Unable|Cannot|For|To|"
+             r"You|It|Try|See|An?|In|As|When|Make|There|Did|Tried|Consult|Reason|Hint|Out) "),
     # A noun is missing: "with of", "the is", "a to".
-    (STRONG, rf" (?:{_LEADS}) (?:{_JOINS})(?<! to be)(?<! by default)(?<!than and)(?= |$)"),
-    (STRONG, r" (?:the|an?|your|its|this) (?:the|an?|in|for|to|with|at|on|as|it|you)(?= |$)"),
+    (STRONG, rf" (?:{_LEADS}) (?:{_JOINS})(?<! to be)(?<! to have)"
+             r"(?<!than is)(?<!than was)(?<!with and)(?<!than and)(?= |$)"),
+    (STRONG, r" (?:the|an?|your|its) (?:the|an?|in|for|to|with|at|on|as|it|you)(?= |$)"),
     (STRONG, r" (?:is|was|are|were|be) (?:is|was|are|were|has|have|had|or|and)(?= |$)"),
     (STRONG, r" (?:cannot|can|could|may|might|should|would|must) "
              r"(?:the|an?|of|to|in|for|with|from|is|are|was|were|or|and|has)(?= |$)"),
     # A sentence ends and goes on: "memory. of".
-    (STRONG, rf"[.!] (?:{_JOINS}|with|from|that|to)(?= |$)"),
+    (STRONG, rf"(?<!e\.g)(?<!i\.e)[.!] (?:{_JOINS}|with|from|that|to)(?= |$)"),
     # The name of an error belongs before its message.
-    (STRONG, r"[a-z0-9)'](?<! an)(?<! a)(?<! the)(?<!this)(?<!ing) "
+    (STRONG, r"[a-z0-9)'](?<! an)(?<! a)(?<! the)(?<!this)(?<!ing)(?<!except) "
              r"(?:[\w.]{0,60}(?:Error|Exception|Warning)|Hint):(?= |$)"),
     (WEAK, r"(?<! an)(?<! the)(?<!this)(?<!ing) [\w.]{0,60}"
            r"(?:Error|Exception|Warning|rror|ailed|ailure):$"),
@@ -36,7 +37,8 @@ _SIGNS = (
     # Words that always have the same neighbour have another one.
     (STRONG, r"\(most (?!recent)|(?<!call) last\):|(?<!ile) or directory|\.py\", (?!line)"),
     (STRONG, r"^.{400,}?[^)] such (?!file|device|host|module|package|process|option|as|an?\b)"),
-    (WEAK, r" line \d+, (?!in |col|char|File)| File (?![\"'/A-Z\d])|Traceback (?!\()| No$"),
+    (WEAK, r" line \d+, (?!in |col|char|File)"
+           r"|(?<![.:]) File (?![\"'/A-Z\d])|Traceback (?!\()| No$"),
     # The value of an assignment is not a function word.
     (STRONG, rf" = (?:{_JOINS}|{_LEADS}|code|return|exits)(?= |$)"),
     (STRONG, r"\b(?:[Uu]nable (?!to\b)|[Cc]annot (?:[A-Z(:\d]|of|to|is|for|the|with))"),
