@@ -297,6 +297,16 @@ def test_text_without_a_machine_is_said_to_show_none(
     assert (out, err) == ("", "no machine was recognised in the text\n")
 
 
+def test_text_that_names_no_gpu_is_not_said_to_come_from_a_machine_without_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "note.txt"
+    path.write_text("OS: Ubuntu 22.04\nThe build fails.\n")
+    assert main(["detect", "--from", str(path)]) == 0
+    out, _ = capsys.readouterr()
+    assert out == "the text names no GPU\nCPU: unknown model, linux\n"
+
+
 def test_what_is_not_text_is_not_searched_for_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

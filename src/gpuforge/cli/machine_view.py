@@ -72,8 +72,11 @@ def _host(machine: Machine) -> dict[str, Any]:
     return _with_reasons(readings)
 
 
-def text(machine: Machine, *, cpu_only: bool = False) -> str:
-    """Return the machine as text: a table of GPUs, failures, and the host."""
+def text(machine: Machine, *, cpu_only: bool = False, pasted: bool = False) -> str:
+    """Return the machine as text: a table of GPUs, failures, and the host.
+
+    `pasted` says that it was read from a text, which need not name a GPU that is there.
+    """
     lines = []
     if machine.devices:
         rows = [_row(device, machine.best_device) for device in machine.devices]
@@ -82,7 +85,8 @@ def text(machine: Machine, *, cpu_only: bool = False) -> str:
             lines.append("* best device for machine learning")
     elif machine.status == "no_gpu":
         left_out = "GPUs were not read (--cpu-only)"
-        lines.append(left_out if cpu_only else "no GPU found")
+        found = "the text names no GPU" if pasted else "no GPU found"
+        lines.append(left_out if cpu_only else found)
     if machine.error:
         lines.append(f"driver error: {machine.error.kind}: {machine.error.message}")
     lines += [

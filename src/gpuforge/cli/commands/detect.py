@@ -65,7 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         render.document(machine_view.document(machine))
     else:
-        render.data(machine_view.text(machine, cpu_only=arguments.cpu_only))
+        pasted = bool(arguments.pasted)
+        render.data(machine_view.text(machine, cpu_only=arguments.cpu_only, pasted=pasted))
     if arguments.why and (reasons := machine_view.reasons(machine)):
         show = render.message if arguments.json else render.data
         show(reasons)
