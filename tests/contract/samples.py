@@ -438,10 +438,10 @@ def _place_where(x: Any) -> Any:
     return y
 
 
-@sample("sort", "argsort", chars="bBhHiIlLefd", singly=True)
+@sample("sort", "argsort", "unstable_argsort", chars="bBhHiIlLefd", singly=True)
 def _sort(x: Any) -> Any:
-    order = np.argsort(x, axis=1, kind="stable")
-    return [np.sort(x), np.sort(x, axis=0), np.sort(x, axis=None), order]
+    orders = [np.argsort(x, axis=1, kind="stable"), np.argsort(x, axis=1), np.argsort(x[0])]
+    return [np.sort(x), np.sort(x, axis=0), np.sort(x, axis=None), *orders]
 
 
 @sample("searchsorted", chars="bBhHiIlLfd", singly=True)

@@ -194,7 +194,7 @@ def ordering(d: Drawer) -> Statement:
     return Statement(
         d.pick(
             f"{t} = np.sort({v}, axis={d.pick('-1', '0', 'None')})",
-            f"{t} = np.argsort({v}, axis={d.pick('-1', '0')}, kind='stable')",
+            f"{t} = np.argsort({v}, {d.pick('-1', '0')}{d.pick('', ', kind=' + repr('stable'))})",
             f"{t} = np.argmax({v}, axis={d.pick('None', '0', '-1')})",
             f"{t} = np.argmin({v})",
             f"{t} = np.unique({v})",

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpuforge as gf
+from tests.runtime.conftest import OTHERS
 from tests.runtime.recording import check, recorded
 
 INF, NAN = np.inf, np.nan
@@ -114,8 +116,19 @@ def test_choices(case: int, x: Any) -> None:
     check(CHOICES[case], x)
 
 
-def test_equal_values_keep_their_order_where_numpy_leaves_it_open() -> None:
+@pytest.mark.parametrize("kind", [None, "quicksort", "heapsort", "stable"])
+def test_equal_values_are_in_the_order_of_numpys_sort(kind: Any) -> None:
     ties = np.tile(np.arange(3.0), 100)
-    places, recorder = recorded(lambda x: np.argsort(x), ties)
+    places, recorder = recorded(lambda x: np.argsort(x, kind=kind), ties)
     assert not recorder.fallbacks
-    np.testing.assert_array_equal(places, np.argsort(ties, stable=True))
+    np.testing.assert_array_equal(places, np.argsort(ties, kind=kind))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("values", [[0.0, 1.0, 0.0], [np.nan, 2.0, np.nan], [3.0, 2.0, 1.0], []])
+def test_which_of_equal_values_comes_first_is_left_to_numpy(name: str, values: list[float]) -> None:
+    x = np.array(values * 100 if len(set(values)) < 3 else values)
+    placed = gf.offload(lambda x: np.argsort(x), backend=name)
+    np.testing.assert_array_equal(placed(x), np.argsort(x))
+    ties = bool(values) and len(x) > 3
+    assert placed.stats().counts[f"{name}:cpu"].calls == (not ties)

@@ -253,7 +253,8 @@ def _scatter(w: Widening, row: Operation, places: Any, params: Params, shape: Sh
 
 CLASSES: dict[str, Rule] = {"elementwise": _broadcast, "factorisation": _last_axes}
 ROWS: dict[str, Any] = {
-    **dict.fromkeys("sum prod max min any all argmax argmin sort argsort".split(), _shifted(0)),
+    **dict.fromkeys("sum prod max min any all argmax argmin sort argsort unstable_argsort".split(),
+                    _shifted(0)),
     **dict.fromkeys("cumsum cumprod cummax cummin take_along checked_take_along".split(),
                     _shifted(0)),
     **dict.fromkeys("fftn ifftn rfftn irfftn".split(), _shifted(1)),

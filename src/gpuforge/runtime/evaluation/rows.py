@@ -129,7 +129,7 @@ def _getitem(entry: Entry, forms: Forms, place: int) -> set[int] | None:
 
 _RULES: dict[str, Rule] = {
     **dict.fromkeys("sum prod max min any all argmax argmin".split(), _reduction),
-    **dict.fromkeys("sort argsort concatenate".split(), _along_axis),
+    **dict.fromkeys("sort argsort unstable_argsort concatenate".split(), _along_axis),
     **dict.fromkeys("fftn ifftn rfftn irfftn".split(), _transform),
     **dict.fromkeys("gather checked_gather".split(), _gather),
     **dict.fromkeys("take_along checked_take_along".split(), _take_along),

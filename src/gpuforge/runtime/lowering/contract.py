@@ -81,6 +81,30 @@ def never(chars: str, reason: str) -> Refusal:
     return lambda dtype: reason if dtype.char in chars else ""
 
 
+def unstable_argsort(sort: Lowered) -> Lowered:
+    """Return ``unstable_argsort``, whose result is -1 where NumPy must settle.
+
+    `sort` returns sorted values and their places, by a stable sort. Which of equal values comes
+    first depends on NumPy's own sort, and on the processor.
+    """
+
+    def places(x: Any, axis: int, kind: str) -> Any:
+        ordered, order = sort(x, axis)
+        before = ordered[(slice(None),) * axis + (slice(None, -1),)]
+        after = ordered[(slice(None),) * axis + (slice(1, None),)]
+        equal = before == after
+        if "float" in str(x.dtype):
+            equal = equal | ((before != before) & (after != after))
+        return order - (order + 1) * equal.any()
+
+    return places
+
+
+def has_ties(places: Any) -> Any:
+    """Return whether some values are equal, whose order is that of NumPy's own sort."""
+    return (places.reshape(-1)[:1] < 0).any()
+
+
 # -- what libraries with NumPy's names and indices share -------------------------------------------
 
 SAME_NAMES = (

@@ -14,7 +14,13 @@ from typing import Any
 
 from gpuforge.dataclass import replace
 from gpuforge.runtime.array.graph import Dtype
-from gpuforge.runtime.lowering.contract import Lowering, Refusal, only
+from gpuforge.runtime.lowering.contract import (
+    Lowering,
+    Refusal,
+    has_ties,
+    only,
+    unstable_argsort,
+)
 
 Function = Callable[..., Any]
 ROUNDING = 1e-9
@@ -39,6 +45,8 @@ def extended(
         "pick": lambda values, place: values[place],
         "diagonal": xp.diagonal,
     }
+    if "argsort" in rows:
+        shared["unstable_argsort"] = unstable_argsort(partial(_sorted, xp, rows["argsort"]))
     rows = {**careful, **shared, **rows}
     guards: dict[str, Function] = {
         **dict.fromkeys(careful, partial(_not_finite, xp)),
@@ -48,10 +56,11 @@ def extended(
     }
     results: dict[str, Function] = dict.fromkeys(careful, partial(_result_not_finite, xp))
     results |= dict.fromkeys(("cumsum", "cumprod"), partial(_scan_not_finite, xp))
+    results["unstable_argsort"] = has_ties
     order = only("biuf", f"{lowering.library} does not order complex numbers as NumPy does")
     extremes = only("iuf", f"{lowering.library} has no cumulative extremes")
     refused: dict[str, Refusal] = {
-        **dict.fromkeys(("sort", "argsort", "searchsorted", "unique"), order),
+        **dict.fromkeys(("sort", "argsort", "unstable_argsort", "searchsorted", "unique"), order),
         **dict.fromkeys(("cummax", "cummin"), extremes),
         **dict.fromkeys(("cumsum", "cumprod"), partial(_running_sums, lowering.library)),
     }
@@ -62,6 +71,11 @@ def extended(
         result_guards={**lowering.result_guards, **results},
         refused={**lowering.refused, **refused},
     )
+
+
+def _sorted(xp: Any, argsort: Function, x: Any, axis: int) -> tuple[Any, Any]:
+    places = argsort(x, axis)
+    return xp.take_along_axis(x, places, axis), places
 
 
 def _running_sums(library: str, dtype: Dtype) -> str:

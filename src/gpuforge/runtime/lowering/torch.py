@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuforge.dataclass import replace
 from gpuforge.runtime.array.graph import Dtype
-from gpuforge.runtime.lowering.contract import Lowering, only
+from gpuforge.runtime.lowering.contract import Lowering, has_ties, only, unstable_argsort
 
 Function = Callable[..., Any]
 ROUNDING = 1e-9
@@ -40,8 +40,9 @@ def extended(lowering: Lowering, torch: Any) -> Lowering:
     }
     results: dict[str, Function] = dict.fromkeys(careful, partial(_result_not_finite, torch))
     results |= dict.fromkeys(("cumsum", "cumprod"), _scan_not_finite)
+    results["unstable_argsort"] = has_ties
     refused = {
-        **dict.fromkeys(("sort", "argsort", "unique"), _ORDER),
+        **dict.fromkeys(("sort", "argsort", "unstable_argsort", "unique"), _ORDER),
         "searchsorted": only("iuf", "PyTorch has no searchsorted for this dtype"),
         **dict.fromkeys(("cummax", "cummin"), only("iuf", "PyTorch has no cumulative extremes")),
         **dict.fromkeys(("cumsum", "cumprod"), _running_sums),
@@ -214,6 +215,7 @@ def _orders(torch: Any) -> dict[str, Function]:
     return {
         "sort": lambda x, axis: torch.sort(x, dim=axis, stable=True).values,
         "argsort": lambda x, axis: torch.argsort(x, dim=axis, stable=True),
+        "unstable_argsort": unstable_argsort(lambda x, axis: torch.sort(x, dim=axis, stable=True)),
         "searchsorted": lambda a, v, side: torch.searchsorted(
             a.contiguous(), v.contiguous(), side=side
         ),

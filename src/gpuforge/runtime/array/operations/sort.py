@@ -31,6 +31,10 @@ SORT = row("sort", lambda array, axis: np.sort(array, axis=axis), "sort")
 """array, axis; NaN come last"""
 ARGSORT = row("argsort", lambda array, axis: np.argsort(array, axis=axis, stable=True), "sort")
 """array, axis; equal values keep their order"""
+UNSTABLE_ARGSORT = row(
+    "unstable_argsort", lambda array, axis, kind: np.argsort(array, axis=axis, kind=kind), "sort"
+)
+"""array, axis, kind; the order of equal values is that of NumPy's sort of this kind"""
 SEARCHSORTED = row("searchsorted", lambda *given: np.asarray(np.searchsorted(*given)), "sort")
 """sorted array, values of its dtype, side"""
 BINCOUNT = row("bincount", _bincount, "reduction", raises=True)
@@ -86,10 +90,17 @@ def sort_in_place(recorder: Recorder, x: Array, axis: Any = -1, kind: Any = None
 @notes(np.argsort, method="argsort")
 def argsort(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *,
             stable: Any = None) -> Any:  # fmt: skip
-    """Record the indices that sort an array; the sort is stable."""
+    """Record the indices that sort an array.
+
+    Unless a stable sort is asked for, the order of equal values is left to NumPy.
+    """
     _check(kind, order, stable)
     node, at = _flat_unless(recorder, a, axis)
-    return make(recorder, recorder.note(ARGSORT, (node,), (at,), node.shape, _INT))
+    if stable or kind in ("stable", "mergesort", "s", "m"):
+        return make(recorder, recorder.note(ARGSORT, (node,), (at,), node.shape, _INT))
+    sort_kind = "heapsort" if kind in ("heapsort", "h") else "quicksort"
+    made = recorder.note(UNSTABLE_ARGSORT, (node,), (at, sort_kind), node.shape, _INT)
+    return make(recorder, made)
 
 
 @notes(np.searchsorted, method="searchsorted")
