@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 from typing import Any
 
@@ -148,3 +149,13 @@ def test_two_terms_that_cancel_may_differ_by_roundings_of_the_terms() -> None:
     assert compare(made, other)
     assert not compare(made, other, ADDING)
     assert compare(made, made + np.float32(1e-5), ADDING)
+
+
+def test_codes_are_read_as_dis_reads_them() -> None:
+    for function in (dis.dis, functools.singledispatch, dis.findlinestarts, np.info):
+        codes = [step.opname for step in dis.get_instructions(function)]
+        loops = any(name.startswith(("FOR_ITER", "JUMP_BACKWARD")) for name in codes)
+        assert loops <= (LOOP in read_operations(function))
+    products = (lambda a, b: a @ b, lambda a, b: a.__imatmul__(b) or (a := a @ b))
+    assert all("matmul" in read_operations(one) for one in products)
+    assert "matmul" not in read_operations(lambda a, b: a * b + a[b])

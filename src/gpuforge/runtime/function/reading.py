@@ -5,9 +5,9 @@ They determine its class of operations, from which placement guesses what is not
 
 from __future__ import annotations
 
-import dis
+import opcode
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -19,7 +19,28 @@ CHAIN = "<chain>"
 LOOP = "<loop>"
 """Pseudo-operation of functions with a loop: recording one may take longer than running it."""
 CHAIN_LENGTH = 6
-_ARITHMETIC = ("BINARY_", "INPLACE_", "COMPARE_OP")
+_BINARY = opcode.opmap["BINARY_OP"]
+
+
+def _codes(*names: str) -> bytes:
+    """Return the operation codes whose names begin with one of `names`."""
+    return bytes(code for name, code in opcode.opmap.items() if name.startswith(names))
+
+
+_ARITHMETIC = _codes("BINARY_", "INPLACE_", "COMPARE_OP")
+_LOOPS = _codes("FOR_ITER", "JUMP_BACKWARD")
+
+
+@cache
+def _products() -> frozenset[int]:
+    """Return the numbers by which Python knows ``@`` and ``@=``."""
+    forms = (compile(f"a {sign} b", "", "exec").co_code for sign in ("@", "@="))
+    return frozenset().union(*map(_binary_operators, forms))
+
+
+def _binary_operators(steps: bytes) -> frozenset[int]:
+    pairs = zip(steps[::2], steps[1::2], strict=True)
+    return frozenset(operator for code, operator in pairs if code == _BINARY)
 
 
 def read_operations(function: Callable[..., Any]) -> frozenset[str]:
@@ -37,14 +58,16 @@ def read_operations(function: Callable[..., Any]) -> frozenset[str]:
 def _read(code: CodeType, names: dict[str, Any], found: set[str], depth: int) -> None:
     new = set(code.co_names) - found
     found |= new
-    instructions = list(dis.get_instructions(code))
-    arithmetic = sum(step.opname.startswith(_ARITHMETIC) for step in instructions)
-    loops = any(step.opname.startswith(("FOR_ITER", "JUMP_BACKWARD")) for step in instructions)
+    # `dis` takes milliseconds for a long function, which programs of many functions would feel.
+    steps = code.co_code
+    codes = steps[::2]
+    arithmetic = sum(map(codes.count, _ARITHMETIC))
+    loops = any(one in codes for one in _LOOPS)
     if loops:
         found.add(LOOP)
     if arithmetic >= CHAIN_LENGTH or (loops and arithmetic):
         found.add(CHAIN)
-    if any("@" in step.argrepr for step in instructions if step.opname == "BINARY_OP"):
+    if _BINARY in codes and _binary_operators(steps) & _products():
         found.add("matmul")
     if depth == MAX_DEPTH:
         return
