@@ -408,3 +408,19 @@ def test_no_library_is_loaded_for_what_computes_no_arrays(torch: Any) -> None:
         (record,) = next(iter(held.functions.values())).kinds.values()
     assert record.probed
     assert not library.opened
+
+
+def test_a_loop_that_cannot_be_restarted_is_recorded_only_if_its_worst_case_is_affordable(
+    quiet_session: Any,
+) -> None:
+    def summed(x: Any, weights: Any) -> Any:
+        return sum(x[n] * weights[0] for n in range(3))
+
+    def kind(weights: Any) -> Any:
+        placed = gf.offload(summed)
+        placed(np.arange(4.0), weights)
+        [record] = placed.stats().kinds.values()
+        return record.kind
+
+    assert not kind((1.0, (2.0, None))).unbounded
+    assert kind([1.0]).unbounded and kind((np.ones(2),)).unbounded

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from time import thread_time
-from typing import Any
-
-import numpy as np
 
 from gpuforge.runtime.array.unsupported import NotRecordable
 
@@ -15,17 +11,6 @@ TELLING_SECONDS = 20e-3
 MOST_CALLS = 2.0
 """Limit for a recorded call on NumPy, in times of the call as written. It is exceeded by functions
 that write into a large array piece by piece, since each write makes another array."""
-
-
-_PLAIN = (np.ndarray, float, int, complex, bool, str, type(None))
-
-
-def can_start_again(values: Iterable[Any]) -> bool:
-    """Return whether a call with these arguments can be restarted after part of it ran.
-
-    Writes into recorded arrays reach the caller only at the end; writes into a list do so at once.
-    """
-    return all(type(value) in _PLAIN or isinstance(value, np.generic) for value in values)
 
 
 class TooManyOperations(NotRecordable):

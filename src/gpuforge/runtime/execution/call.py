@@ -8,7 +8,8 @@ from typing import Any
 from gpuforge import __version__
 from gpuforge.dataclass import dataclass, field
 from gpuforge.digest import digest
-from gpuforge.runtime.function.signature import Signature
+from gpuforge.runtime.function.reading import LOOP
+from gpuforge.runtime.function.signature import Signature, can_start_again
 from gpuforge.runtime.placement.evidence import Estimate
 from gpuforge.runtime.placement.policy import Candidate, recall_savings
 from gpuforge.runtime.record import (
@@ -78,6 +79,8 @@ def open_call(
         record = function.kinds.get(signature.kind)
         if record is None:
             record = _new_kind(session, function, signature)
+            loops = LOOP in function.operations
+            record.kind.unbounded = loops and not can_start_again((*args, *kwargs.values()))
         elif record.kind.peer is None and session.backends():
             session.equip(function, record)
         key = record.signature(signature.exact, signature.size)

@@ -17,7 +17,12 @@ from gpuforge.runtime.evaluation.background import COMPILING
 from gpuforge.runtime.execution.call import Call, note_overhead, refusal_key
 from gpuforge.runtime.execution.decision import candidates, decide, lost_seconds
 from gpuforge.runtime.execution.observed import record_choice, traced_call
-from gpuforge.runtime.function.signature import overlapping, raising_errors, warnings_raise
+from gpuforge.runtime.function.signature import (
+    can_start_again,
+    overlapping,
+    raising_errors,
+    warnings_raise,
+)
 from gpuforge.runtime.placement.policy import (
     NUMPY,
     NUMPYS_OWN,
@@ -368,7 +373,7 @@ def pace_of(call: Call) -> Pace | None:
         return None
     if call.function.dependence is None or not call.function.dependence.holds():
         return None
-    from gpuforge.runtime.evaluation.pace import Pace, can_start_again
+    from gpuforge.runtime.evaluation.pace import Pace
 
     values = (*call.args, *call.kwargs.values())
     return Pace(as_written) if can_start_again(values) else None

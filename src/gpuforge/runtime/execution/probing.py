@@ -26,7 +26,7 @@ from gpuforge.runtime.execution.pipeline import (
 )
 from gpuforge.runtime.function.reading import LOOP
 from gpuforge.runtime.libraries import Library
-from gpuforge.runtime.placement.policy import FAR_SPREAD, NUMPY, charge
+from gpuforge.runtime.placement.policy import FAR_SPREAD, NUMPY, UNBOUNDED, charge
 
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.engine import BackendEngine
@@ -63,7 +63,8 @@ def _risk(call: Call) -> float:
     """Return how long recording this call may take before it is given up, if its function loops."""
     if LOOP not in call.function.operations or call.record.probed:
         return 0.0
-    return MOST_CALLS * (numpy_seconds_of(call) or 0.0) + TELLING_SECONDS
+    calls = UNBOUNDED if call.record.kind.unbounded else MOST_CALLS
+    return calls * (numpy_seconds_of(call) or 0.0) + TELLING_SECONDS
 
 
 def _open_or_record(call: Call, library: Library) -> None:
@@ -161,6 +162,7 @@ def _recorded_on_numpy(call: Call, engine: BackendEngine) -> tuple[Placed, bool]
         return recorded, False
     pays = False
     if LOOP in call.function.operations:
+        call.record.kind.unbounded = False
         call.record.kind.first_recording_seconds = max(
             0.0, seconds - (numpy_seconds_of(call) or 0.0)
         )

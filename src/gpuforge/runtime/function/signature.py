@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -158,3 +158,20 @@ def _shape_class(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _layout(array: np.ndarray[Any, Any]) -> str:
     flags = array.flags
     return "C" if flags.c_contiguous else "F" if flags.f_contiguous else "strided"
+
+
+_CONSTANT = (float, int, complex, bool, str, bytes, type(None), slice, np.dtype)
+
+
+def can_start_again(values: Iterable[Any]) -> bool:
+    """Return whether a call with these arguments can be restarted after part of it ran.
+
+    Writes into recorded arrays reach the caller only at the end; writes into a list do so at once.
+    """
+    return all(type(value) is np.ndarray or _is_constant(value) for value in values)
+
+
+def _is_constant(value: Any) -> bool:
+    if type(value) is tuple:
+        return all(map(_is_constant, value))
+    return isinstance(value, (*_CONSTANT, np.generic, np.ufunc, type))

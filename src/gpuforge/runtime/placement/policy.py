@@ -40,6 +40,9 @@ SHARE_FELT = 0.4
 of that work holds the interpreter's lock."""
 LOADING_SECONDS = 5e-3
 """Time to load a program that an earlier process compiled and stored."""
+UNBOUNDED = 100.0
+"""Times that recording a loop over single elements may take its time as written, if nothing ends
+it. Source: a function of TheAlgorithms that compares pixels took 400 times."""
 BUY_AT = 1.2
 """A try is made once the accumulated saving, this call's included, is this many times its price."""
 KNOWN_SHARE = 0.8
@@ -122,6 +125,8 @@ class Kind:
     spent_seconds : cost of exploring other backends
     outlay_seconds : cost of compiling for backends known to be faster
     recording_seconds : minimum time to record a call; known only if that was once too long
+    unbounded : whether a recording cannot be ended and restarted as written, although its function
+        loops
     first_recording_seconds : what the first recording of a signature may cost if its function
         loops
     prior : expected times from its class of operations
@@ -135,6 +140,7 @@ class Kind:
     outlay_seconds: float = 0.0
     recording_seconds: float = 0.0
     first_recording_seconds: float = 0.0
+    unbounded: bool = False
     prior: Prior | None = None
     family: Sequence[Kind] = field(default=(), repr=False)
     peer: Peer | None = field(default=None, repr=False)
@@ -354,7 +360,7 @@ class Policy:
         if candidate.compiles and not cell.ready:
             price += LOADING_SECONDS if cell.seconds else kind.compile_seconds(candidate)
         if not cell.count:
-            price += kind.first_recording_seconds
+            price += kind.first_recording_seconds + kind.unbounded * UNBOUNDED * leader_seconds
         overdue = cell.idle_seconds > UNSEEN_FACTOR * max(price, estimate.seconds)
         if overdue and not cell.count and estimate.at_best < leader_seconds:
             return float("inf"), now, price
