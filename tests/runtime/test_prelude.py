@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,3 +187,41 @@ for thread in threads: thread.join()
 print(double.stats().counts["numpy"].calls)
 """
     assert run(tmp_path, code) == ["20000"]
+
+
+class Owner:
+    _early: Any = None
+    _short: Any = None
+
+
+def test_short_calls_wait_until_a_decision_is_a_small_share_of_them() -> None:
+    owner, early = Owner(), prelude.Prelude()
+    early.over = early.thrifty = True
+    assert early.waiting(owner, "") is None, "the first decisions are free"
+    early.decided(owner, 1.0, 1e-4)
+    window = early.waiting(owner, "")
+    assert window is not None and early.waiting(owner, "torch") is None
+    owed = prelude.MOST_SECONDS / prelude.SHARE
+    for calls, seconds, waits in ((200, owed / 2, True), (200, owed, False), (2, 1e-2, False),
+                                  (prelude.MOST_WAITING, 1e-3, False)):  # fmt: skip
+        window.calls, window.seconds = calls, seconds
+        assert (early.waiting(owner, "") is window) == waits
+    early.decided(owner, 1.0, 1e-2)
+    window.calls, window.seconds = 0, 0.0
+    assert early.waiting(owner, "") is None, "long calls do not wait"
+
+
+def test_calls_that_wait_for_a_decision_are_counted(tmp_path: Path) -> None:
+    code = """
+from gpuforge.runtime.prelude import prelude
+prelude.end()
+double(x)
+prelude.decided_seconds = 1.0
+other = gf.offload(lambda x: x + 1)
+for _ in range(100):
+    other(x)
+print(prelude.thrifty, len(other.stats().kinds), other.stats().counts["numpy"].calls)
+other(x)
+print(other.stats().counts["numpy"].calls)
+"""
+    assert run(tmp_path, code) == ["True", "0", "100", "101"]

@@ -5,6 +5,12 @@ program never regains. So calls run as written, and are counted, until those tha
 be placed have taken `SECONDS` in all; and from then on until a separate thread has imported those
 modules, which goes on while NumPy computes. A pinned function, a setting or a session ends the
 prelude at once.
+
+Afterwards, deciding where a call runs takes some 0.3 ms until the decision is cached, which a
+program of hundreds of functions with a few short calls each would never regain. Once decisions have
+taken `FREE_SECONDS` in all, the calls of a function that take less than `LIGHT_SECONDS` run as
+written again until they have taken so long that the next decision is a small share of it. Longer
+calls are decided at once: what is learned late is gained late.
 """
 
 from __future__ import annotations
@@ -24,6 +30,12 @@ from gpuforge.runtime.short import ShortCalls
 SECONDS, LONG_SECONDS = 0.3, 30e-6
 """The prelude ends when calls longer than the second have taken the first in all. After a shorter
 call, most calls of the function skip inspection: see `ShortCalls`."""
+FREE_SECONDS, LIGHT_SECONDS, SHARE, FIRST_SECONDS = 25e-3, 1e-3, 0.03, 1e-3
+"""Decisions may take the first in all; then, for a function whose calls are shorter than the
+second, this share of its time. The last is what the first decision for a function takes."""
+MOST_WAITING, MOST_SECONDS = 256, 2e-3
+"""Counting so many calls takes as long as deciding where one of them runs. What a decision takes
+beyond the second is due to something else, such as garbage collection."""
 _INERT = ("GPUFORGE_CACHE_FOLDER", "GPUFORGE_CORPUS")
 _PROJECT_FILE = "gpuforge.toml"
 
@@ -35,15 +47,23 @@ class Early:
     ----------
     calls, seconds : the timed calls
     short : the untimed calls
+    owed : the time that calls must have taken before one of them is placed
     """
 
-    __slots__ = ("calls", "owner", "seconds", "short")
+    __slots__ = ("calls", "owed", "owner", "seconds", "short")
 
     def __init__(self, owner: Any) -> None:
         self.owner = ref(owner)
         self.calls = 0
         self.seconds = 0.0
         self.short = ShortCalls()
+        self.owed = FIRST_SECONDS / SHARE
+
+    @property
+    def waits(self) -> bool:
+        """Whether deciding where the next call runs would take long, compared with the calls."""
+        light = self.seconds <= LIGHT_SECONDS * self.calls
+        return light and self.seconds < self.owed and self.calls < MOST_WAITING
 
 
 class Prelude:
@@ -54,6 +74,8 @@ class Prelude:
     over : whether the prelude has ended, so that calls may be placed
     forked : whether this process was forked from one that had made calls
     load : imports the modules that place calls, and ends the prelude
+    thrifty : whether calls without a session of their own may wait for a decision
+    decided_seconds : how long decisions have taken
     """
 
     def __init__(self) -> None:
@@ -62,6 +84,8 @@ class Prelude:
         self._begun = False
         self.over = False
         self.forked = False
+        self.thrifty = False
+        self.decided_seconds = 0.0
         self._left = SECONDS
         self._began = math.inf
         self._checked = False
@@ -90,8 +114,23 @@ class Prelude:
 
     def begin(self, owner: Any, pinned: object) -> Early | None:
         """Start to count the calls of a function; return None if they may be placed."""
-        if not self.lasts(pinned):
+        return self._count(owner) if self.lasts(pinned) else None
+
+    def waiting(self, owner: Any, pinned: object) -> Early | None:
+        """Return what counts a function's calls if the next one is not worth a decision yet."""
+        if self.decided_seconds < FREE_SECONDS or not self.thrifty or pinned or trace.enabled:
             return None
+        early: Early = owner._early or self._count(owner)
+        return early if early.waits else None
+
+    def decided(self, owner: Any, seconds: float, call_seconds: float) -> None:
+        """Add the time that a decision took; the next one must be worth it if calls are short."""
+        self.decided_seconds += seconds
+        if self.decided_seconds > FREE_SECONDS and self.thrifty:
+            owed = min(seconds, MOST_SECONDS) / SHARE
+            self._count(owner).owed = owed if call_seconds < LIGHT_SECONDS else 0.0
+
+    def _count(self, owner: Any) -> Early:
         with self._lock:
             found = self._early.get(id(owner))
             if found is None or found.owner() is not owner:
@@ -110,10 +149,11 @@ class Prelude:
             with self._lock:
                 early.calls += 1
                 early.seconds += seconds
-            short = seconds < LONG_SECONDS and not (self.over or trace.enabled)
-            owner._short = early.short if short else None
-            if seconds > LONG_SECONDS:
-                self.spend(seconds)
+            if not self.over:
+                short = seconds < LONG_SECONDS and not trace.enabled
+                owner._short = early.short if short else None
+                if seconds > LONG_SECONDS:
+                    self.spend(seconds)
 
     def spend(self, seconds: float) -> None:
         """Add the time of calls; a map adds calls that are short one by one but long together."""
@@ -152,7 +192,9 @@ class Prelude:
         """Return the number and seconds of one function's calls, and reset them."""
         with self._lock:
             found = self._early.pop(id(owner), None)
-            owner._early = owner._short = None
+            owner._early = None
+            if found is not None and owner._short is found.short:
+                owner._short = None
         if found is None or found.owner() is not owner or not found.calls:
             return 0, 0.0
         untimed = found.short.take_skipped()
