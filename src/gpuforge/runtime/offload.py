@@ -246,7 +246,7 @@ class Offloaded(Generic[P, R]):
         if current.get() is None:
             pinned = self._options.backend or self._options.isolate
             if prelude.over:
-                early = prelude.waiting(self, pinned)
+                early = prelude.waiting(self, pinned, (*args, *kwargs.values()))
             else:
                 early = self._early or prelude.begin(self, pinned)
             if early is not None:

@@ -18,11 +18,13 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Lock, Thread, current_thread
 from time import perf_counter
 from typing import Any
 from weakref import ref
+
+import numpy as np
 
 from gpuforge import trace
 from gpuforge.runtime.short import ShortCalls
@@ -36,6 +38,9 @@ second, this share of its time. The last is what the first decision for a functi
 MOST_WAITING, MOST_SECONDS = 256, 2e-3
 """Counting so many calls takes as long as deciding where one of them runs. What a decision takes
 beyond the second is due to something else, such as garbage collection."""
+SWEEP_FUNCTIONS = 256
+"""Once there are so many functions, what counts the calls of deleted ones is dropped."""
+_OTHERS = ("_recorder", "__array__", "__dlpack__", "__array_namespace__")
 _INERT = ("GPUFORGE_CACHE_FOLDER", "GPUFORGE_CORPUS")
 _PROJECT_FILE = "gpuforge.toml"
 
@@ -91,6 +96,7 @@ class Prelude:
         self._checked = False
         self._lock = Lock()
         self._early: dict[int, Early] = {}
+        self._sweep_at = SWEEP_FUNCTIONS
 
     def lasts(self, pinned: object) -> bool:
         """Return whether a function's calls still run as written; pinned ones do not."""
@@ -116,12 +122,15 @@ class Prelude:
         """Start to count the calls of a function; return None if they may be placed."""
         return self._count(owner) if self.lasts(pinned) else None
 
-    def waiting(self, owner: Any, pinned: object) -> Early | None:
-        """Return what counts a function's calls if the next one is not worth a decision yet."""
+    def waiting(self, owner: Any, pinned: object, given: Iterable[Any]) -> Early | None:
+        """Return what counts a function's calls if one with these arguments is not placed yet.
+
+        None if deciding where it runs is worth its time, or if it would not be placed anyway.
+        """
         if self.decided_seconds < FREE_SECONDS or not self.thrifty or pinned or trace.enabled:
             return None
         early: Early = owner._early or self._count(owner)
-        return early if early.waits else None
+        return early if early.waits and _may_be_placed(given) else None
 
     def decided(self, owner: Any, seconds: float, call_seconds: float) -> None:
         """Add the time that a decision took; the next one must be worth it if calls are short."""
@@ -132,6 +141,11 @@ class Prelude:
 
     def _count(self, owner: Any) -> Early:
         with self._lock:
+            if len(self._early) >= self._sweep_at:
+                gone = [key for key, early in self._early.items() if early.owner() is None]
+                for key in gone:
+                    del self._early[key]
+                self._sweep_at = 2 * len(self._early) + SWEEP_FUNCTIONS
             found = self._early.get(id(owner))
             if found is None or found.owner() is not owner:
                 found = self._early[id(owner)] = Early(owner)
@@ -210,6 +224,19 @@ class Prelude:
         """Continue in a forked child with a fresh lock."""
         self._lock, self._loading = Lock(), None
         self.forked = self.forked or bool(self._early)
+
+
+def _may_be_placed(given: Iterable[Any]) -> bool:
+    """Return whether a call has an array of numbers and none that is recorded or of a library."""
+    found = False
+    for value in given:
+        if type(value) is np.ndarray:
+            if value.dtype.kind not in "biufc":
+                return False
+            found = True
+        elif not isinstance(value, np.generic) and any(hasattr(type(value), n) for n in _OTHERS):
+            return False
+    return found
 
 
 def _spanned(function: Callable[..., Any]) -> Callable[..., Any]:
