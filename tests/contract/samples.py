@@ -440,7 +440,9 @@ def _place_where(x: Any) -> Any:
 
 @sample("sort", "argsort", "unstable_argsort", chars="bBhHiIlLefd", singly=True)
 def _sort(x: Any) -> Any:
-    orders = [np.argsort(x, axis=1, kind="stable"), np.argsort(x, axis=1), np.argsort(x[0])]
+    order = np.argsort(x, axis=1, kind="stable")
+    distinct = order.astype(x.dtype)  # which of equal values comes first is left to NumPy
+    orders = [order, np.argsort(distinct, axis=1), np.argsort(distinct[0])]
     return [np.sort(x), np.sort(x, axis=0), np.sort(x, axis=None), *orders]
 
 

@@ -292,7 +292,7 @@ class FunctionRecord:
     def take_early(self) -> int:
         """Count the calls that ran as written without a decision; return how many."""
         owner: Any = self.owner()
-        if owner is None or owner._early is None:
+        if getattr(owner, "_early", None) is None:
             return 0
         calls, seconds = prelude.taken(owner)
         if calls:

@@ -22,7 +22,6 @@ from gpuforge.runtime.short import ShortCalls
 
 if TYPE_CHECKING:
     from gpuforge.runtime.execution.explanation import Explanation
-    from gpuforge.runtime.prelude import Early
 
 _KEPT_KEYS = 4096
 
@@ -34,14 +33,12 @@ class Offloaded(Protocol):
     ----------
     _hot : the session that `offload` last saw, the choices cached there, and the arguments whose
         numbers keep changing
-    _early : what counts the calls without a decision
     _short : the short calls that bypass their choice
     """
 
     __wrapped__: Any
     _options: Options
     _hot: Any
-    _early: Early | None
     _short: ShortCalls | None
 
 
@@ -86,7 +83,7 @@ def _consider(
         changing = function.numbers.changing
         hot = hot_key(args, kwargs, changing)
         held_before = function.held.pop(hot, None)
-        waited = function.take_early() if offloaded._early else 0
+        waited = function.take_early()
         call = open_call(session, function, signature, args, kwargs)
         if held_before:
             _learn_from_cached(call, held_before)
