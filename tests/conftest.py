@@ -14,7 +14,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Generator, Iterator
-from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -115,7 +114,6 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     for variable in LEFT_BY_DASK - AT_START:
         os.environ.pop(variable, None)
     monkeypatch.setattr(prelude, "over", True)  # tests look at calls that are placed
-    monkeypatch.setattr(prelude, "decided_seconds", -inf)
     session = sys.modules.get("gpuforge.runtime.session")
     if session is not None:  # the default session of an earlier test knows another home
         monkeypatch.setattr(session, "_default", None)

@@ -6,10 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import pytest
 
 from gpuforge.runtime import prelude
@@ -189,57 +186,3 @@ for thread in threads: thread.join()
 print(double.stats().counts["numpy"].calls)
 """
     assert run(tmp_path, code) == ["20000"]
-
-
-class Recorded:
-    _recorder = None
-
-
-class Owner:
-    _early: Any = None
-    _short: Any = None
-
-
-def test_short_calls_wait_until_a_decision_is_a_small_share_of_them() -> None:
-    owner, early = Owner(), prelude.Prelude()
-    early.over = early.thrifty = True
-    given = (np.ones(3), 2, None)
-    assert early.waiting(owner, "", given) is None, "the first decisions are free"
-    early.decided(owner, 1.0, 1e-4)
-    window = early.waiting(owner, "", given)
-    assert window is not None and early.waiting(owner, "torch", given) is None
-    for others in ((), (2, [1.0]), (np.array(["a"]),), (np.ones(3), SimpleNamespace(), Recorded())):
-        assert early.waiting(owner, "", others) is None, "they are not placed, for a reason"
-    owed = prelude.MOST_SECONDS / prelude.SHARE
-    for calls, seconds, waits in ((200, owed / 2, True), (200, owed, False), (2, 1e-2, False),
-                                  (prelude.MOST_WAITING, 1e-3, False)):  # fmt: skip
-        window.calls, window.seconds = calls, seconds
-        assert (early.waiting(owner, "", given) is window) == waits
-    early.decided(owner, 1.0, 1e-2)
-    window.calls, window.seconds = 0, 0.0
-    assert early.waiting(owner, "", given) is None, "long calls do not wait"
-
-
-def test_what_counts_deleted_functions_is_dropped() -> None:
-    early = prelude.Prelude()
-    early.over = early.thrifty = True
-    early.decided_seconds = 1.0
-    for _ in range(4 * prelude.SWEEP_FUNCTIONS):
-        early.waiting(Owner(), "", (np.ones(3),))
-    assert len(early._early) <= prelude.SWEEP_FUNCTIONS
-
-
-def test_calls_that_wait_for_a_decision_are_counted(tmp_path: Path) -> None:
-    code = """
-from gpuforge.runtime.prelude import prelude
-prelude.end()
-double(x)
-prelude.decided_seconds = 1.0
-other = gf.offload(lambda x: x + 1)
-for _ in range(100):
-    other(x)
-print(prelude.thrifty, len(other.stats().kinds), other.stats().counts["numpy"].calls)
-other(x)
-print(other.stats().counts["numpy"].calls)
-"""
-    assert run(tmp_path, code) == ["True", "0", "100", "101"]

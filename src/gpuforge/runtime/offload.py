@@ -243,12 +243,9 @@ class Offloaded(Generic[P, R]):
         return made
 
     def _considered(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if current.get() is None:
-            pinned = self._options.backend or self._options.isolate
-            if prelude.over:
-                early = prelude.waiting(self, pinned, (*args, *kwargs.values()))
-            else:
-                early = self._early or prelude.begin(self, pinned)
+        if not prelude.over and current.get() is None:
+            options = self._options
+            early = self._early or prelude.begin(self, options.backend or options.isolate)
             if early is not None:
                 return prelude.call(self, early, args, kwargs)
         return _placing().consider(self, args, kwargs)

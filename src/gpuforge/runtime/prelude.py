@@ -5,12 +5,6 @@ program never regains. So calls run as written, and are counted, until those tha
 be placed have taken `SECONDS` in all; and from then on until a separate thread has imported those
 modules, which goes on while NumPy computes. A pinned function, a setting or a session ends the
 prelude at once.
-
-Afterwards, deciding where a call runs takes some 0.3 ms until the decision is cached, which a
-program of hundreds of functions with a few short calls each would never regain. Once decisions have
-taken `FREE_SECONDS` in all, the calls of a function that take less than `LIGHT_SECONDS` run as
-written again until they have taken so long that the next decision is a small share of it. Longer
-calls are decided at once: what is learned late is gained late.
 """
 
 from __future__ import annotations
@@ -18,13 +12,11 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from threading import Lock, Thread, current_thread
 from time import perf_counter
 from typing import Any
 from weakref import ref
-
-import numpy as np
 
 from gpuforge import trace
 from gpuforge.runtime.short import ShortCalls
@@ -32,15 +24,6 @@ from gpuforge.runtime.short import ShortCalls
 SECONDS, LONG_SECONDS = 0.3, 30e-6
 """The prelude ends when calls longer than the second have taken the first in all. After a shorter
 call, most calls of the function skip inspection: see `ShortCalls`."""
-FREE_SECONDS, LIGHT_SECONDS, SHARE, FIRST_SECONDS = 25e-3, 1e-3, 0.03, 1e-3
-"""Decisions may take the first in all; then, for a function whose calls are shorter than the
-second, this share of its time. The last is what the first decision for a function takes."""
-MOST_WAITING, MOST_SECONDS = 256, 2e-3
-"""Counting so many calls takes as long as deciding where one of them runs. What a decision takes
-beyond the second is due to something else, such as garbage collection."""
-SWEEP_FUNCTIONS = 256
-"""Once there are so many functions, what counts the calls of deleted ones is dropped."""
-_OTHERS = ("_recorder", "__array__", "__dlpack__", "__array_namespace__")
 _INERT = ("GPUFORGE_CACHE_FOLDER", "GPUFORGE_CORPUS")
 _PROJECT_FILE = "gpuforge.toml"
 
@@ -52,23 +35,15 @@ class Early:
     ----------
     calls, seconds : the timed calls
     short : the untimed calls
-    owed : the time that calls must have taken before one of them is placed
     """
 
-    __slots__ = ("calls", "owed", "owner", "seconds", "short")
+    __slots__ = ("calls", "owner", "seconds", "short")
 
     def __init__(self, owner: Any) -> None:
         self.owner = ref(owner)
         self.calls = 0
         self.seconds = 0.0
         self.short = ShortCalls()
-        self.owed = FIRST_SECONDS / SHARE
-
-    @property
-    def waits(self) -> bool:
-        """Whether deciding where the next call runs would take long, compared with the calls."""
-        light = self.seconds <= LIGHT_SECONDS * self.calls
-        return light and self.seconds < self.owed and self.calls < MOST_WAITING
 
 
 class Prelude:
@@ -79,8 +54,6 @@ class Prelude:
     over : whether the prelude has ended, so that calls may be placed
     forked : whether this process was forked from one that had made calls
     load : imports the modules that place calls, and ends the prelude
-    thrifty : whether calls without a session of their own may wait for a decision
-    decided_seconds : how long decisions have taken
     """
 
     def __init__(self) -> None:
@@ -89,14 +62,11 @@ class Prelude:
         self._begun = False
         self.over = False
         self.forked = False
-        self.thrifty = False
-        self.decided_seconds = 0.0
         self._left = SECONDS
         self._began = math.inf
         self._checked = False
         self._lock = Lock()
         self._early: dict[int, Early] = {}
-        self._sweep_at = SWEEP_FUNCTIONS
 
     def lasts(self, pinned: object) -> bool:
         """Return whether a function's calls still run as written; pinned ones do not."""
@@ -120,32 +90,9 @@ class Prelude:
 
     def begin(self, owner: Any, pinned: object) -> Early | None:
         """Start to count the calls of a function; return None if they may be placed."""
-        return self._count(owner) if self.lasts(pinned) else None
-
-    def waiting(self, owner: Any, pinned: object, given: Iterable[Any]) -> Early | None:
-        """Return what counts a function's calls if one with these arguments is not placed yet.
-
-        None if deciding where it runs is worth its time, or if it would not be placed anyway.
-        """
-        if self.decided_seconds < FREE_SECONDS or not self.thrifty or pinned or trace.enabled:
+        if not self.lasts(pinned):
             return None
-        early: Early = owner._early or self._count(owner)
-        return early if early.waits and _may_be_placed(given) else None
-
-    def decided(self, owner: Any, seconds: float, call_seconds: float) -> None:
-        """Add the time that a decision took; the next one must be worth it if calls are short."""
-        self.decided_seconds += seconds
-        if self.decided_seconds > FREE_SECONDS and self.thrifty:
-            owed = min(seconds, MOST_SECONDS) / SHARE
-            self._count(owner).owed = owed if call_seconds < LIGHT_SECONDS else 0.0
-
-    def _count(self, owner: Any) -> Early:
         with self._lock:
-            if len(self._early) >= self._sweep_at:
-                gone = [key for key, early in self._early.items() if early.owner() is None]
-                for key in gone:
-                    del self._early[key]
-                self._sweep_at = 2 * len(self._early) + SWEEP_FUNCTIONS
             found = self._early.get(id(owner))
             if found is None or found.owner() is not owner:
                 found = self._early[id(owner)] = Early(owner)
@@ -163,11 +110,10 @@ class Prelude:
             with self._lock:
                 early.calls += 1
                 early.seconds += seconds
-            if not self.over:
-                short = seconds < LONG_SECONDS and not trace.enabled
-                owner._short = early.short if short else None
-                if seconds > LONG_SECONDS:
-                    self.spend(seconds)
+            short = seconds < LONG_SECONDS and not (self.over or trace.enabled)
+            owner._short = early.short if short else None
+            if seconds > LONG_SECONDS:
+                self.spend(seconds)
 
     def spend(self, seconds: float) -> None:
         """Add the time of calls; a map adds calls that are short one by one but long together."""
@@ -206,9 +152,7 @@ class Prelude:
         """Return the number and seconds of one function's calls, and reset them."""
         with self._lock:
             found = self._early.pop(id(owner), None)
-            owner._early = None
-            if found is not None and owner._short is found.short:
-                owner._short = None
+            owner._early = owner._short = None
         if found is None or found.owner() is not owner or not found.calls:
             return 0, 0.0
         untimed = found.short.take_skipped()
@@ -224,19 +168,6 @@ class Prelude:
         """Continue in a forked child with a fresh lock."""
         self._lock, self._loading = Lock(), None
         self.forked = self.forked or bool(self._early)
-
-
-def _may_be_placed(given: Iterable[Any]) -> bool:
-    """Return whether a call has an array of numbers and none that is recorded or of a library."""
-    found = False
-    for value in given:
-        if type(value) is np.ndarray:
-            if value.dtype.kind not in "biufc":
-                return False
-            found = True
-        elif not isinstance(value, np.generic) and any(hasattr(type(value), n) for n in _OTHERS):
-            return False
-    return found
 
 
 def _spanned(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -289,19 +289,8 @@ class FunctionRecord:
         """The history's key for the arguments whose whole numbers keep changing."""
         return f"changing:{__version__}:{self.digest}"
 
-    def take_early(self) -> int:
-        """Count the calls that ran as written without a decision; return how many."""
-        owner: Any = self.owner()
-        if getattr(owner, "_early", None) is None:
-            return 0
-        calls, seconds = prelude.taken(owner)
-        if calls:
-            self.add(NUMPY, calls, seconds / calls)
-        return calls
-
     def count_held(self) -> None:
         """Count the calls made under cached decisions, at the mean time of the timed ones."""
-        self.take_early()
         for held in (*self.held.copy().values(), *self._ended.copy()):
             self.count(held)
 
@@ -407,7 +396,9 @@ class Functions(dict[int, FunctionRecord]):
                 made.stays = made.stays or str(self._kept.constant(made.stays_key) or "")
             if not self._tell_apart and self._kept.has("changing:"):
                 made.numbers.recall(str(self._kept.constant(made.numbers_key) or ""))
-            made.take_early()
+            calls, seconds = prelude.taken(owner)
+            if calls:
+                made.add(NUMPY, calls, seconds / calls)
             return made
 
     def _sweep(self) -> None:

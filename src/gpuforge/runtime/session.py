@@ -113,16 +113,6 @@ class Session:
         return [] if self.forked else self.libraries.backends(device, isolate)
 
     @property
-    def decides_freely(self) -> bool:
-        """Whether no setting says where calls run."""
-        chosen = self.settings
-        return (
-            self.policy.learn
-            and chosen.enabled
-            and not (chosen.backend or chosen.explore_share == 0)
-        )
-
-    @property
     def may_open(self) -> bool:
         """Whether a library may still be opened if calls take long enough."""
         closed = (not self.libraries.is_no_choice(one) for one in self.libraries.values())
@@ -373,7 +363,6 @@ def default_session() -> Session:
                 loaded = settings_module.load()
                 open_log(loaded.settings)
                 _default = _register(Session(loaded))
-                prelude.thrifty = _default.decides_freely
     return _default
 
 

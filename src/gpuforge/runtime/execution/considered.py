@@ -14,8 +14,6 @@ from gpuforge.runtime.function.key import generalize, hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
 from gpuforge.runtime.function.signature import INSIDE, AsWritten, sign
-from gpuforge.runtime.placement.policy import NUMPY
-from gpuforge.runtime.prelude import prelude
 from gpuforge.runtime.record import CachedDecision, FunctionRecord
 from gpuforge.runtime.session import Session, current_session
 from gpuforge.runtime.short import ShortCalls
@@ -61,7 +59,7 @@ def _consider(
     written = offloaded.__wrapped__
     if not session.settings.enabled:
         return written(*args, **kwargs)
-    began, start = perf_counter_ns() if trace.enabled else 0, perf_counter()
+    began = perf_counter_ns() if trace.enabled else 0
     signature = sign(args, kwargs)
     if signature is INSIDE:
         return written(*args, **kwargs)
@@ -83,11 +81,9 @@ def _consider(
         changing = function.numbers.changing
         hot = hot_key(args, kwargs, changing)
         held_before = function.held.pop(hot, None)
-        waited = function.take_early()
         call = open_call(session, function, signature, args, kwargs)
         if held_before:
             _learn_from_cached(call, held_before)
-        call.held += waited
         with session.counted():
             placed = pipeline.place(call)
         span.note(backend=placed.backend)
@@ -98,9 +94,6 @@ def _consider(
             _hold(offloaded, function, hot, held)
             if held.plain:
                 offloaded._short = held.short
-        if placed.backend == NUMPY and placed.seconds:
-            took = perf_counter() - start
-            prelude.decided(offloaded, took - placed.seconds, placed.seconds)
         return placed.result
 
 
