@@ -231,8 +231,7 @@ def test_import_of_what_is_not_installed_is_named(environment: Environment, tmp_
     (finding,) = found_in()
     assert (finding.state, finding.cause) == ("warning", "requirement_missing")
     assert finding.message == (
-        "user 2.0 imports yaml, which is not installed and not among its requirements;"
-        " it cannot be imported"
+        "user 2.0 imports yaml, which is not installed; it cannot be imported"
     )
     assert finding.evidence[0].endswith("user.py, line 2")
     assert finding.steps == ("Install the package that has this module: pip install PyYAML",)
@@ -245,13 +244,16 @@ def test_import_of_what_is_not_installed_is_named(environment: Environment, tmp_
     [
         {"user.py": "try:\n    import absent\nexcept ImportError:\n    absent = None\n"},
         {"user.py": "", "_user_plugin.py": "import absent\n"},
+        {"user.py": "import __main__\n"},
+        {"user.py": "import urllib2\n"},
         {"user/__init__.py": "", "user/plot.py": "import absent\n"},
         {"user/__init__.py": "import sys\nsys.path.append('vendor')\nimport absent\n"},
         {"user.py": "import absent\n", "user.pth": "{elsewhere}\n"},
         {"user.py": "import absent\n", "user.pth": "import user_finder\n",
          "user_finder.py": "MAPPING = {'absent': 'src/absent'}\n"},
     ],
-    ids=["guarded", "plugin", "submodule", "vendored", "in a .pth folder", "editable"],
+    ids=["guarded", "plugin", "running program", "Python 2", "submodule", "vendored",
+         "in a .pth folder", "editable"],
 )  # fmt: skip
 def test_import_of_what_is_not_installed_but_may_work_is_not_named(
     files: dict[str, str], environment: Environment, tmp_path: Path

@@ -132,4 +132,4 @@ def test_which_of_equal_values_comes_first_is_left_to_numpy(name: str, values: l
     placed = gf.offload(lambda x: np.argsort(x), backend=name)
     np.testing.assert_array_equal(placed(x), np.argsort(x))
     ties = bool(values) and len(x) > 3
-    assert placed.stats().counts[f"{name}:cpu"].calls == (not ties)
+    assert (f"{name}:cpu" in placed.stats().counts) == (not ties)

@@ -43,7 +43,7 @@ def name_of(text: object) -> str | None:
 
 def is_virtual(product: str) -> bool:
     """Return whether NVIDIA's name of a GPU is that of a virtual one, such as GRID V100D-32C."""
-    return re.match(r"GRID |.+-\d+[ABCQ]$", product) is not None
+    return re.match(r"GRID (?!K\d)|.+-\d+[ABCQ]$", product) is not None
 
 
 _SERIES = re.compile(

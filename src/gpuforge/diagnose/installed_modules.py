@@ -29,9 +29,20 @@ REMOVED = {
         "3.13",
     ),
 }
-# Where `pkg_resources` comes from is the finding of another check.
-PYTHONS_OWN = frozenset(
-    {*sys.stdlib_module_names, *REMOVED, "msilib", "pkg_resources", "setuptools"}
+OF_PYTHON_2 = frozenset(
+    "BaseHTTPServer CGIHTTPServer ConfigParser Cookie HTMLParser Queue SimpleHTTPServer"
+    " SocketServer StringIO Tkinter UserDict UserList UserString __builtin__ anydbm binhex"
+    " cPickle cStringIO commands cookielib copy_reg dbhash dummy_thread dummy_threading"
+    " exceptions formatter gdbm htmlentitydefs httplib macpath md5 parser popen2 repr"
+    " robotparser sets sha symbol thread tkFileDialog tkMessageBox ttk urllib2 urlparse"
+    " xmlrpclib".split()
+)
+# Modules that are always there, or were Python's own. Where `pkg_resources` comes from is the
+# finding of another check.
+PYTHONS_OWN = (
+    sys.stdlib_module_names
+    | OF_PYTHON_2
+    | {*REMOVED, "__main__", "msilib", "pkg_resources", "setuptools"}
 )
 OF_EVERY_MODULE = frozenset(
     "__annotations__ __builtins__ __cached__ __dict__ __doc__ __file__ __loader__ __name__"
@@ -174,6 +185,12 @@ class Modules:
     def has_submodule(self, module: Module, name: str) -> bool:
         """Return whether a package has a module or folder of that name."""
         return any(self._entry(folder, name) for folder in module.folders)
+
+    @cached_property
+    def hooks(self) -> str:
+        """What changes when a ``.pth`` file, which may add modules, is added or replaced."""
+        paths = sorted(path for folder in self._folders for path in Path(folder).glob("*.pth"))
+        return " ".join(f"{path.name} {path.stat().st_mtime_ns}" for path in paths)
 
     def is_standard(self, name: str) -> bool:
         """Return whether it is a module of Python itself."""

@@ -112,8 +112,10 @@ class _Stamps:
 
     def of_module(self, name: str) -> str:
         module = self._modules.find(name)
-        if module is None or module.path:
-            return self._of_file(module.path) if module else ""
+        if module is None:
+            return self._modules.hooks
+        if module.path:
+            return self._of_file(module.path)
         if "" not in self._known:  # several packages may be in a folder without `__init__.py`
             self._known[""] = digest("".join(map(self.of, self._packages)))
         return self._known[""]

@@ -79,8 +79,10 @@ def told_drivers(text: str) -> dict[Vendor, str]:
             score = THERE + evidence_of("version", line, begin, end).score
             if maker and score >= PERHAPS and score > best.get(maker, (0, ""))[0]:
                 best[maker] = score, match["number"]
-    if "amd" not in best and (pro := _AMDGPU_PRO.search(text)):
-        best["amd"] = THERE, pro["number"]
+    for line in text.splitlines() if "amd" not in best else ():
+        pro = _AMDGPU_PRO.search(line)
+        if pro and evidence_of("version", line, *pro.span("number")).score >= PERHAPS - THERE:
+            best["amd"] = THERE, pro["number"]
     return {maker: version for maker, (_, version) in best.items()}
 
 

@@ -34,7 +34,8 @@ PACKAGES = {
     "bs4": "beautifulsoup4", "Crypto": "pycryptodome", "cv2": "opencv-python",
     "dateutil": "python-dateutil", "dotenv": "python-dotenv", "faiss": "faiss-cpu",
     "fitz": "pymupdf", "git": "GitPython", "jwt": "PyJWT", "MySQLdb": "mysqlclient",
-    "OpenSSL": "pyOpenSSL", "PIL": "pillow", "serial": "pyserial", "skimage": "scikit-image",
+    "OpenSSL": "pyOpenSSL", "PIL": "pillow", "serial": "pyserial", "six": "six",
+    "skimage": "scikit-image",
     "sklearn": "scikit-learn", "umap": "umap-learn", "yaml": "PyYAML", "zmq": "pyzmq",
 }  # fmt: skip
 
@@ -113,14 +114,14 @@ def _undeclared(site: Site, one: Distribution, fault: Fault) -> Finding | None:
         return None  # which another check reports
     if site.requirements.requires(one.name):
         return None
-    package = PACKAGES.get(fault.module, fault.module)
-    message = (
-        f"{one.name} {one.version} imports {fault.module}, which is not installed and not among its"
-        " requirements; it cannot be imported"
-    )
-    steps = (f"Install the package that has this module: pip install {package}",)
+    message = f"{one.name} {one.version} imports {fault.module}, which is not installed"
+    package = PACKAGES.get(fault.module)
+    install = f": pip install {package}" if package else "; it is often called the same"
+    steps = (f"Install the package that has this module{install}",)
     evidence = (f"{fault.path}, line {fault.line}",)
-    return Finding("warning", message, "requirement_missing", evidence, steps)
+    return Finding(
+        "warning", f"{message}; it cannot be imported", "requirement_missing", evidence, steps
+    )
 
 
 def _owner(site: Site, module: str) -> str:

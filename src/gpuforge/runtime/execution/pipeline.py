@@ -257,6 +257,7 @@ def _recorded(call: Call, decision: Decision, backend: Backend) -> Placed:
     recorded, seconds = recorded_or_written(call, engine, noting=noting)
     if isinstance(recorded, Placed):
         return recorded
+    call.record.kind.unbounded = False  # how long recording takes is known now
     given_back = release_memory(call.session, backend)
     outcome = engine.outcome
     replay = _replay(call, engine, recorded) if noting else None

@@ -125,8 +125,8 @@ class Kind:
     spent_seconds : cost of exploring other backends
     outlay_seconds : cost of compiling for backends known to be faster
     recording_seconds : minimum time to record a call; known only if that was once too long
-    unbounded : whether a recording cannot be ended and restarted as written, although its function
-        loops
+    unbounded : whether its function loops, and an argument keeps a recording from being ended and
+        restarted as written
     first_recording_seconds : what the first recording of a signature may cost if its function
         loops
     prior : expected times from its class of operations

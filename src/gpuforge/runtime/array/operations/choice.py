@@ -9,7 +9,7 @@ import numpy as np
 from gpuforge.runtime.array.array import make, node_of
 from gpuforge.runtime.array.dispatch import numbers, refuse
 from gpuforge.runtime.array.graph import Node
-from gpuforge.runtime.array.operations.sort import ARGSORT, UNSTABLE_ARGSORT
+from gpuforge.runtime.array.operations.sort import ARGSORT
 from gpuforge.runtime.array.operations.view import moveaxis, ravel, taken
 from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.array.rules import broadcast, normalise_axis
@@ -71,11 +71,11 @@ def take_along_axis(recorder: Recorder, arr: Any, indices: Any, axis: Any = -1) 
 
 
 def _sorts(recorder: Recorder, places: Node, shape: tuple[int, ...], axis: int) -> bool:
-    """Return whether places come from an argsort along this axis: then all are in range."""
+    """Return whether places come from a stable sort along this axis: then all are in range."""
     if places.tape is not recorder.tape or places.shape[axis] != shape[axis]:
         return False
     operation, _, params = recorder.tape.entries[places.index]
-    return operation in (ARGSORT, UNSTABLE_ARGSORT) and params[0] == axis
+    return operation is ARGSORT and params == (axis,)
 
 
 @notes(np.compress)
