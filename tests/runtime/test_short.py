@@ -48,10 +48,14 @@ def double(x: Any) -> Any:
 def test_every_call_is_counted_and_few_are_considered(
     quiet_session: Any, looked_at: list[int]
 ) -> None:
-    placed = gf.offload(double)
-    for _ in range(CALLS):
-        placed(SMALL)
-    assert placed.stats().counts["numpy"].calls == CALLS
+    for _ in range(10):  # a call that is held up ends it for a time
+        placed = gf.offload(double)
+        looked_at.clear()
+        for _ in range(CALLS):
+            placed(SMALL)
+        assert placed.stats().counts["numpy"].calls == CALLS
+        if placed._short is not None:
+            break
     assert placed._short is not None
     assert len(looked_at) < CALLS / INSPECT_EVERY
     placed(SMALL)
