@@ -56,6 +56,7 @@ WORDS = {
     "_not_finite guard": "an input is not finite",
     "_not_finite result": "the result is not finite",
     "_result_not_finite": "the result is not finite",
+    "has_ties": "some values are equal",
     "_too_large": "the convolution is very large",
     "_sorted": "the values are not sorted",
 }
@@ -66,7 +67,8 @@ SYNTAX = {
     "checked_scatter_add": "np.add.at", "select": "x[mask]", "place_where": "x[mask] = y",
     "real": "x.real", "imag": "x.imag", "fixed_power": "x ** 2", "integer_power": "i ** j",
     "take_along": "np.take_along_axis", "checked_take_along": "np.take_along_axis",
-    "qr_r": "np.linalg.qr", "join_complex": "x.real + 1j * x.imag", "pick": "u, s, vh = ...",
+    "unstable_argsort": "np.argsort(x)", "qr_r": "np.linalg.qr",
+    "join_complex": "x.real + 1j * x.imag", "pick": "u, s, vh = ...",
 }  # fmt: skip
 """What is written in NumPy where no function has the name of the operation."""
 INTRODUCTION = """# Operations

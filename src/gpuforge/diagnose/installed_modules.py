@@ -187,10 +187,11 @@ class Modules:
         return any(self._entry(folder, name) for folder in module.folders)
 
     @cached_property
-    def hooks(self) -> str:
-        """What changes when a ``.pth`` file, which may add modules, is added or replaced."""
-        paths = sorted(path for folder in self._folders for path in Path(folder).glob("*.pth"))
-        return " ".join(f"{path.name} {path.stat().st_mtime_ns}" for path in paths)
+    def path_files(self) -> list[str]:
+        """The ``.pth`` files, which may add modules."""
+        return [
+            str(path) for folder in self._folders for path in sorted(Path(folder).glob("*.pth"))
+        ]
 
     def is_standard(self, name: str) -> bool:
         """Return whether it is a module of Python itself."""
@@ -221,17 +222,14 @@ class Modules:
     def _added(self) -> tuple[list[str], bytes]:
         """The folders of ``PYTHONPATH`` and ``.pth`` files, and the text of what the latter run."""
         folders, hooks = os.environ.get("PYTHONPATH", "").split(os.pathsep), b""
-        for folder in self._folders:
-            for path in map(str, Path(folder).glob("*.pth")):
-                text = known(read(path, path)) or b""
-                hooks += text
-                folders += [
-                    os.path.join(folder, line.strip())
-                    for line in text.decode("utf-8", "replace").splitlines()
-                ]
-                for found in re.findall(rb"(?m)^import[ \t]+(\w+)", text):
-                    module = self.find(found.decode())
-                    hooks += module.text if module else b""
+        for path in self.path_files:
+            text = known(read(path, path)) or b""
+            hooks += text
+            lines = text.decode("utf-8", "replace").splitlines()
+            folders += [os.path.join(os.path.dirname(path), line.strip()) for line in lines]
+            for found in re.findall(rb"(?m)^import[ \t]+(\w+)", text):
+                module = self.find(found.decode())
+                hooks += module.text if module else b""
         return folders, hooks
 
     def seems_to_lack(self, module_name: str, name: str) -> bool:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -113,12 +114,17 @@ class _Stamps:
     def of_module(self, name: str) -> str:
         module = self._modules.find(name)
         if module is None:
-            return self._modules.hooks
+            return self._of_path_files
         if module.path:
             return self._of_file(module.path)
         if "" not in self._known:  # several packages may be in a folder without `__init__.py`
             self._known[""] = digest("".join(map(self.of, self._packages)))
         return self._known[""]
+
+    @cached_property
+    def _of_path_files(self) -> str:
+        """What changes when a file that may add a missing module is added or replaced."""
+        return digest(" ".join(f"{one} {self._of_file(one)}" for one in self._modules.path_files))
 
     def may_change(self, name: str) -> bool:
         """Return whether a module is not one of this version of Python."""

@@ -29,14 +29,14 @@ SECONDS = 60.0
 INSTALLS_AS_RELEASED = ("pip", "uv", "poetry", "pdm")
 
 
-# The packages of some modules that are not named like them.
+# The packages that some modules are in. Of others, no name is guessed: anyone may have taken it.
 PACKAGES = {
     "bs4": "beautifulsoup4", "Crypto": "pycryptodome", "cv2": "opencv-python",
     "dateutil": "python-dateutil", "dotenv": "python-dotenv", "faiss": "faiss-cpu",
     "fitz": "pymupdf", "git": "GitPython", "jwt": "PyJWT", "MySQLdb": "mysqlclient",
     "OpenSSL": "pyOpenSSL", "PIL": "pillow", "serial": "pyserial", "six": "six",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn", "umap": "umap-learn", "yaml": "PyYAML", "zmq": "pyzmq",
+    "skimage": "scikit-image", "sklearn": "scikit-learn", "umap": "umap-learn", "yaml": "PyYAML",
+    "zmq": "pyzmq",
 }  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def _undeclared(site: Site, one: Distribution, fault: Fault) -> Finding | None:
         return None
     message = f"{one.name} {one.version} imports {fault.module}, which is not installed"
     package = PACKAGES.get(fault.module)
-    install = f": pip install {package}" if package else "; it is often called the same"
+    install = f": pip install {package}" if package else "; its documentation may name it"
     steps = (f"Install the package that has this module{install}",)
     evidence = (f"{fault.path}, line {fault.line}",)
     return Finding(

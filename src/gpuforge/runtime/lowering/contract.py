@@ -101,7 +101,7 @@ def unstable_argsort(sort: Lowered) -> Lowered:
 
 
 def has_ties(places: Any) -> Any:
-    """Return whether some values are equal, whose order is that of NumPy's own sort."""
+    """Return whether `unstable_argsort` found equal values."""
     return (places.reshape(-1)[:1] < 0).any()
 
 

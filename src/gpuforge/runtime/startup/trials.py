@@ -119,13 +119,14 @@ class Trials:
     @property
     def are_over(self) -> bool:
         """Whether none is under way."""
-        return not self.background.is_busy and (self.current is None or self.current.is_over)
+        trial = self.current  # another thread may end it meanwhile
+        return not self.background.is_busy and (trial is None or trial.is_over)
 
     def give_up(self) -> bool:
         """End a trial that failed, or whose signature is no longer called; return `are_over`."""
-        over = self.are_over
-        if over and self.current is not None:
-            self.end(self.current)
+        trial, over = self.current, self.are_over
+        if over and trial is not None:
+            self.end(trial)
         return over
 
     def end_idle(self) -> None:
