@@ -116,7 +116,7 @@ def _undeclared(site: Site, one: Distribution, fault: Fault) -> Finding | None:
         return None
     message = f"{one.name} {one.version} imports {fault.module}, which is not installed"
     package = PACKAGES.get(fault.module)
-    install = f": pip install {package}" if package else "; its documentation may name it"
+    install = f": pip install {package}" if package else f"; see the documentation of {one.name}"
     steps = (f"Install the package that has this module{install}",)
     evidence = (f"{fault.path}, line {fault.line}",)
     return Finding(
