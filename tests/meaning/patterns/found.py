@@ -207,3 +207,36 @@ def a_loop_of_many_graphs_whose_values_decide_a_shape(x, steps):
         y = y * 0.5 + x
         y = y - 0.1
     return y[np.nonzero(x > 0)[0]]
+
+
+@pattern(lambda: (mat(4, 3), mat(4, 3), np.zeros((4, 4))))
+def a_product_written_into_its_third_argument(x, y, made):
+    np.dot(x, y.T, made)
+    made *= -2
+    np.add(made, x.sum(axis=1)[:, None], made)
+    return made
+
+
+@pattern(lambda: (mat(4, 4), np.zeros((4, 4)), np.zeros(4)))
+def products_written_over_their_own_input(x, made, row):
+    x.dot(x, out=x)
+    np.dot(x[0], x, row)
+    np.dot(2.0, x, made)
+    return x, made, row
+
+
+@pattern(lambda: (mat(4, 4), np.zeros((4, 4), order="F"), np.zeros((4, 4), np.float32)))
+def a_product_written_where_numpy_refuses_to(x, turned, single):
+    told = []
+    for out in (turned, single, np.empty((4, 4, 1)), np.empty((4, 8))[:, ::2]):
+        try:
+            np.dot(x, x, out)
+        except ValueError as error:
+            told.append(str(error))
+    return told
+
+
+@pattern(lambda: (mat(4, 4), np.zeros((4, 4))))
+def a_product_of_several_written_into_out(x, made):
+    np.linalg.multi_dot([x, x, x], out=made)
+    return made * 2

@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from gpuforge import trace
-from gpuforge.runtime.array.array import Array, exported, host_of, make, node_of, value_of, view
+from gpuforge.runtime.array.array import (
+    Array,
+    exported,
+    host_of,
+    layout,
+    make,
+    node_of,
+    value_of,
+    view,
+)
 from gpuforge.runtime.array.elementwise import captured, note_binary, note_ufunc
 from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.indexing import assign_all, getitem, is_frozen, setitem, write
@@ -26,6 +35,8 @@ from gpuforge.runtime.array.views import follow_step
 _ADDRESSES = frozenset("data ctypes base setflags resize byteswap setfield".split())
 _LIBRARIES = frozenset("scipy sklearn skimage pandas xarray numba cv2 numexpr bottleneck".split())
 """Packages whose compiled code may write into an array that is passed to it."""
+_READ_ONLY = ("read-only", "be a C-Array", "writable")
+"""Words of NumPy's errors for an array that must not be written to; the second: ``np.dot``."""
 _IGNORED = {"order": ("K", "C", "A", None), "subok": (True, False), "casting": ("same_kind",)}
 """Options of universal functions, with the values that have no effect here."""
 
@@ -43,10 +54,20 @@ def fall_back(
         with trace.within("fallback", trace.HOST, operation=name, reason=reason):
             result = call(*hosts, **named)
     except ValueError as error:
-        if "read-only" not in str(error):
+        if not any(words in str(error) for words in _READ_ONLY):
             raise
         return _on_copies(recorder, call, args, kwargs)
     return taken_up(recorder, result)
+
+
+def _copied(array: Array) -> Any:
+    """Return a writable copy, contiguous only if the array is: NumPy may refuse others."""
+    host = host_of(array)
+    if layout(array).flags.c_contiguous:
+        return host.copy()
+    made = np.empty((*host.shape, 2), host.dtype)[..., 0]
+    made[...] = host
+    return made
 
 
 def _on_copies(recorder: Recorder, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -59,7 +80,7 @@ def _on_copies(recorder: Recorder, call: Callable[..., Any], args: Any, kwargs: 
         if is_frozen(array):
             return host_of(array)
         if id(array) not in copies:
-            copies[id(array)] = (array, host_of(array).copy())
+            copies[id(array)] = (array, _copied(array))
         return copies[id(array)][1]
 
     try:

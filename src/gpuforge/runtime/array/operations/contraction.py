@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpuforge.runtime.array.array import Array, make, node_of
-from gpuforge.runtime.array.dispatch import operand, refuse
+from gpuforge.runtime.array.dispatch import into, operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.operations.reduction import sum_
@@ -56,14 +56,19 @@ def matmul(recorder: Recorder, x1: Any, x2: Any) -> Any:
 @notes(np.dot, method="dot")
 def dot(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
     """Record ``np.dot``: over the last axis of the first and the last but one of the second."""
-    refuse(out=out)
     left, right = taken(recorder, a), taken(recorder, b)
     if not left.ndim or not right.ndim:
-        return note_ufunc(recorder, np.multiply, (left, right))
-    if left.ndim <= 2 and right.ndim <= 2:
-        return matmul(recorder, left, right)
-    axes = ((left.ndim - 1,), (max(right.ndim - 2, 0),))
-    return _scalar(tensordot(recorder, left, right, axes))
+        made = note_ufunc(recorder, np.multiply, (left, right))
+    elif left.ndim <= 2 and right.ndim <= 2:
+        made = matmul(recorder, left, right)
+    else:
+        axes = ((left.ndim - 1,), (max(right.ndim - 2, 0),))
+        made = _scalar(tensordot(recorder, left, right, axes))
+    if out is None:
+        return made
+    if out.dtype != made.dtype or not (out.flags.c_contiguous and out.flags.writeable):
+        raise Unsupported("out= of another dtype or layout, which NumPy refuses")
+    return into(out, made)
 
 
 def _scalar(array: Array) -> Array:
