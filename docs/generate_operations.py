@@ -46,6 +46,8 @@ CLASSES = {
 }
 WORDS = {
     "_beyond_axis": "an index is out of range",
+    "_beyond_square": "an input is not finite, or beyond 1e140",
+    "_complex_not_finite_given": "a complex input is not finite",
     "_complex_not_finite": "a complex result is not finite",
     "complex_not_finite": "a complex result is not finite",
     "_convolution_differs": "an input is not finite, or the convolution is very large",

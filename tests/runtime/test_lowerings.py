@@ -165,3 +165,20 @@ def test_an_axis_of_one_element(backend: Backend) -> None:
         for function in (np.sort, lambda x, axis: np.argsort(x, axis, stable=True)):
             _compared(backend, lambda x, function=function: function(x, axis=0), x)
         _compared(backend, lambda x: np.argmax(x, 0) + np.argmin(x, axis=0), x)
+
+
+def test_the_first_of_several_nan_is_the_extreme(backend: Backend) -> None:
+    x = RANDOM.random((40, 70))
+    x[RANDOM.random(x.shape) < 0.1] = NAN
+    for axis in (0, 1, None):
+        _compared(backend, lambda x, axis=axis: np.argmax(x, axis) - np.argmin(x, axis), x)
+
+
+def test_the_form_of_it_for_gpus(jax: Any) -> None:
+    from gpuforge.runtime.lowering.jax import place_of_extreme
+
+    x = np.where(RANDOM.random((5, 7)) < 0.3, NAN, VALUES[:5, :1])
+    for name in ("argmax", "argmin"):
+        placed, real = place_of_extreme(jax.numpy, name, on_host=False), getattr(np, name)
+        for axis in (0, 1):
+            np.testing.assert_array_equal(placed(jax.numpy.asarray(x), axis), real(x, axis))

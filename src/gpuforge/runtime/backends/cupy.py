@@ -10,6 +10,7 @@ duplicate indices in a write, casts beyond the dtype, reductions return arrays).
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
@@ -30,7 +31,7 @@ from gpuforge.runtime.lowering.contract import (
     numpy_like,
     only,
 )
-from gpuforge.runtime.lowering.cupy import divided, extended
+from gpuforge.runtime.lowering.cupy import divided, extended, fmod
 from gpuforge.runtime.staging import CHUNK_BYTES, TO_DEVICE, TO_HOST, Lane, Staging
 from gpuforge.runtime.timing import MarkTimer
 
@@ -139,6 +140,9 @@ def lowering(cupy: Any) -> Lowering:
         "integer_power": cupy.power, "join_complex": join, "matmul": matmul,
         "floor_divide": lambda a, b: divided(cupy, a, b)[0],
         "remainder": lambda a, b: divided(cupy, a, b)[1],
+        "fmod": partial(fmod, cupy),
+        "argmax": lambda x, axis: cupy.argmax(x, axis=axis).view("int64"),  # not as longlong
+        "argmin": lambda x, axis: cupy.argmin(x, axis=axis).view("int64"),
         "full": lambda shape, value, dtype: cupy.full(shape, value, dtype),
         "eye": lambda n, m, k, dtype: cupy.eye(n, m, k, dtype),
     }  # fmt: skip

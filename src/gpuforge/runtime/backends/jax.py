@@ -70,7 +70,7 @@ class JaxBackend(Backend):
         index = f":{device.id}" if device.id or not self.on_host else ""
         self.name = f"jax:{device.platform}{index}"
         self.version = str(jax.__version__)
-        self.lowering = lowering(jax)
+        self.lowering = lowering(jax, on_host=self.on_host)
         scoped = hasattr(jax, "enable_x64")
         self._wide = jax.enable_x64 if scoped else jax.experimental.enable_x64
 
@@ -319,13 +319,18 @@ def _complex_not_finite(result: Any) -> Any:
     return _not_finite(result) if result.dtype.kind == "c" else False
 
 
+def _complex_not_finite_given(value: Any) -> Any:
+    """Return whether complex numbers are not all finite: JAX's ``1 / (inf + nanj)`` is 0."""
+    return ~(value - value == 0).all() if value.dtype.kind == "c" else False
+
+
 def _not_finite(result: Any) -> Any:
     if result.dtype.kind not in "fc":
         return False
     return _NotFinite(result)
 
 
-def lowering(jax: Any) -> Lowering:
+def lowering(jax: Any, *, on_host: bool = True) -> Lowering:
     """Return the lowering to JAX."""
     xp = jax.numpy
     same = (
@@ -347,7 +352,8 @@ def lowering(jax: Any) -> Lowering:
         "floor_divide": lambda a, b: _divided(xp, a, b)[0],
         "remainder": lambda a, b: _divided(xp, a, b)[1],
         "max": _extreme(jax, xp.max), "min": _extreme(jax, xp.min),
-        "argmax": place_of_extreme(xp, "argmax"), "argmin": place_of_extreme(xp, "argmin"),
+        "argmax": place_of_extreme(xp, "argmax", on_host),
+        "argmin": place_of_extreme(xp, "argmin", on_host),
         "integer_power": xp.power, "fixed_power": partial(_fixed_power, xp),
         "full": xp.full, "eye": lambda n, m, k, dtype: xp.eye(n, m, k=k, dtype=dtype),
         "astype": lambda x, dtype: x.astype(dtype),
@@ -364,7 +370,7 @@ def lowering(jax: Any) -> Lowering:
     real = only("biuf", "JAX's complex function differs")
     plain = Lowering(
         "JAX", functions, frozenset("?bBhHiIlLqQefdFD"),
-        guards=GUARDS,
+        guards=GUARDS | dict.fromkeys(("absolute", "reciprocal"), _complex_not_finite_given),
         refused={
             **dict.fromkeys(NOT_COMPLEX, real),
             "reciprocal": only("fc", "JAX returns floating-point numbers"),

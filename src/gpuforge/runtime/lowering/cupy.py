@@ -102,6 +102,19 @@ def divided(cupy: Any, a: Any, b: Any) -> tuple[Any, Any]:
     return cupy.where(whole == 0, zero, below), left
 
 
+def fmod(cupy: Any, a: Any, b: Any) -> Any:
+    """Return the remainder with the sign of `a`; CuPy's, of integers, is rounded to float64."""
+    dtype = cupy.result_type(a, b)
+    if dtype.kind == "f":
+        return cupy.fmod(a, b)
+    left = cupy.remainder(a, b)
+    return (
+        left
+        if dtype.kind == "u"
+        else cupy.where((left != 0) & ((left < 0) != (a < 0)), left - b, left)
+    )
+
+
 def _bincount(cupy: Any, x: Any, *rest: Any) -> Any:
     weights = rest[0] if len(rest) > 1 else None
     return cupy.bincount(x, weights, rest[-1])

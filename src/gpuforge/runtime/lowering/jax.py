@@ -67,17 +67,21 @@ def _orders(xp: Any) -> dict[str, Function]:
     }
 
 
-def place_of_extreme(xp: Any, name: str) -> Function:
-    """Return ``argmax`` or ``argmin``, also along an axis of one element.
+def place_of_extreme(xp: Any, name: str, on_host: bool) -> Function:
+    """Return ``argmax`` or ``argmin``, also along an axis of one element, and of several NaN.
 
     For such an axis, as for a sort along it, XLA ends the process on a GPU if its algebraic
-    simplification is off (seen with JAX 0.11.2 on an H200).
+    simplification is off; of several NaN, it returns any on a GPU (JAX 0.11.2 on an H200).
     """
     function = getattr(xp, name)
 
     def places(x: Any, axis: int) -> Any:
         if x.shape[axis] == 1:
             return xp.zeros((*x.shape[:axis], *x.shape[axis:][1:]), "int64")
-        return function(x, axis=axis)
+        found = function(x, axis=axis)
+        if on_host or x.dtype.kind != "f":
+            return found
+        nan = xp.isnan(x)
+        return xp.where(nan.any(axis=axis), xp.argmax(nan, axis=axis), found)
 
     return places

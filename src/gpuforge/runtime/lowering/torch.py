@@ -14,11 +14,9 @@ from typing import Any
 from gpuforge.dataclass import replace
 from gpuforge.runtime.array.graph import Dtype
 from gpuforge.runtime.lowering.contract import Lowering, has_ties, only, unstable_argsort
+from gpuforge.runtime.lowering.numpy_named import LARGEST, ROUNDING
 
 Function = Callable[..., Any]
-ROUNDING = 1e-9
-"""If the ratio of singular values is below this, results are mostly rounding error: NumPy settles
-those, and decides whether such a matrix is singular."""
 _ORDER = only("biuf", "PyTorch does not order complex numbers as NumPy does")
 
 
@@ -33,7 +31,7 @@ def extended(lowering: Lowering, torch: Any) -> Lowering:
         "diagonal": torch.diagonal,
     }
     guards: dict[str, Function] = {
-        **dict.fromkeys(careful, partial(_not_finite, torch)),
+        **dict.fromkeys(careful, partial(_beyond_square, torch)),
         "searchsorted": _out_of_order,
         "unique": _any_nan,
         "checked_take_along": _beyond_axis,
@@ -172,8 +170,16 @@ def _least_squares(torch: Any, a: Any, b: Any, rcond: float | None) -> tuple[Any
     return found[:, 0] if column else found, left, rank, s
 
 
+def _beyond_square(torch: Any, *given: Any) -> bool:
+    """Return whether an input is not finite, or so large that its square is not.
+
+    This is checked before the operation runs.
+    """
+    return not all(bool((x.abs() < LARGEST).all()) for x in given if isinstance(x, torch.Tensor))
+
+
 def _not_finite(torch: Any, *given: Any) -> bool:
-    """Return whether an input is not finite; this is checked before the operation runs."""
+    """Return whether a value is not finite."""
     return not all(bool(x.isfinite().all()) for x in given if isinstance(x, torch.Tensor))
 
 
