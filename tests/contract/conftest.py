@@ -11,6 +11,7 @@ import pytest
 
 import gpuforge as gf
 from gpuforge.runtime import backends as registered
+from gpuforge.runtime import libraries
 from gpuforge.runtime.backends import list_backends
 from gpuforge.runtime.evaluation import opening
 from gpuforge.runtime.evaluation.opening import open_library
@@ -72,7 +73,7 @@ def null_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, null.Nul
     monkeypatch.setattr(registered, "names", lambda *, plugins=False: ("null", "numpy"))
     for place in (registered, __import__("gpuforge.runtime.evaluation.opening", fromlist=["load"])):
         monkeypatch.setattr(place, "load", lambda name: Module if name == "null" else real(name))
-    monkeypatch.setattr("gpuforge.runtime.libraries.names", registered.names)
+    monkeypatch.setattr(libraries, "names", registered.names)
     monkeypatch.setattr(opening, "tested", opening.tested.__wrapped__)
     with gf.session(history=False) as held:
         yield held, device

@@ -338,7 +338,8 @@ def test_jax_computes_where_its_backend_says_though_another_device_is_its_defaul
     pytest.importorskip("jax", reason="jax is not installed")
     done = subprocess.run(
         [sys.executable, "-c", JAX_DEVICES], capture_output=True, text=True, timeout=100,
-        env=os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+        env=os.environ
+        | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"},
     )  # fmt: skip
     assert done.stdout == "jax:cpu True\njax:cpu:1 True\n", done.stderr[-2000:]
 
@@ -408,6 +409,7 @@ if {name!r} == "torch":
     assert torch.get_default_dtype() is torch.float32
 """
 IMPORTS = {
+    "cupy": "import cupy, cupyx",
     "jax": "import jax; jax.devices()",
     "torch": "import torch",
     "mlx": "import mlx.core",

@@ -48,6 +48,7 @@ def test_calibrate_lists_what_is_not_installed(
     monkeypatch.setenv("GPUFORGE_BACKENDS", "numpy")
     real = backends.find_spec
     monkeypatch.setattr(backends, "find_spec", lambda n: None if n == "cupy" else real(n))
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
     assert main(["calibrate", "--list", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [entry["name"] for entry in document["backends"]] == ["numpy"]

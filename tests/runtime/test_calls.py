@@ -824,7 +824,7 @@ class TestState:
         program = tmp_path / "program.py"
         program.write_text(textwrap.dedent(PROGRAM))
         learn = dict(os.environ, GPUFORGE_LEARN="1")
-        subprocess.run([sys.executable, str(program), "torch"], check=True, env=learn)
+        subprocess.run([sys.executable, str(program), "torch:cpu"], check=True, env=learn)
         subprocess.run([sys.executable, str(program), "numpy"], check=True, env=learn)
         plan = tmp_path / "plan.json"
         fixed = dict(os.environ, GPUFORGE_DETERMINISTIC="1", GPUFORGE_PLAN=str(plan))
@@ -872,7 +872,7 @@ PROGRAM = """
         return (x.T @ x) * xp.sum(x)
 
     x = np.random.default_rng(0).random((300, 200), dtype=np.float32)
-    calls = 2000 if "torch" in sys.argv else 6  # of short calls only some are timed
+    calls = 2000 if "torch:cpu" in sys.argv else 6  # of short calls only some are timed
     results = [hashlib.sha256(product(x).tobytes()).hexdigest() for _ in range(calls)]
     print(results[:6], {name: c.calls for name, c in product.stats().counts.items()})
 """

@@ -646,7 +646,7 @@ class TestSeveralDevices:
                 x = np.tanh(x @ x)
             return x
 
-        with gf.session(learn=False), gf.executor(devices=["numpy", "torch"]) as executor:
+        with gf.session(learn=False), gf.executor(devices=["numpy", "torch:cpu"]) as executor:
             executor.run([(work, large + 0.0) for _ in range(10)])
             before = executor.stats().lanes
             wanted = work(large)

@@ -69,7 +69,7 @@ def test_ready_functions_run_on_every_backend(backend: str) -> None:
         np.testing.assert_allclose(gf.elementwise(expression, x, y), wanted, rtol=1e-12)
         if backend != "numpy":
             for function in (gf.matmul, gf.xor):
-                assert list(function.stats().counts) == [f"{backend}:cpu"]
+                assert [name.split(":")[0] for name in function.stats().counts] == [backend]
 
 
 @pytest.mark.parametrize(

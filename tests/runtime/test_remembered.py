@@ -107,7 +107,7 @@ def test_a_refusal_is_forgotten_with_another_version_of_the_library(
             return refusals(placed)
 
     with gf.session(cache_folder=str(tmp_path)):
-        gf.offload(backend="torch")(counted)(X)
+        gf.offload(backend="torch:cpu")(counted)(X)
     assert refused() == {"torch:cpu": "none of its operations run there"}
     monkeypatch.setattr("gpuforge.runtime.libraries.installed_version", lambda name: "another")
     assert refused() == {}
