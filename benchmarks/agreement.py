@@ -26,6 +26,8 @@ def worst(expected: Any, found: Any) -> tuple[float, bool]:
             raise ValueError(f"{type(found).__name__} where NumPy gives {type(expected).__name__}")
         parts = [worst(e, f) for e, f in zip(expected, found, strict=True)]
         return max((p[0] for p in parts), default=0.0), all(p[1] for p in parts)
+    if isinstance(expected, dict) and isinstance(found, dict) and list(expected) == list(found):
+        return worst(list(expected.values()), list(found.values()))
     if type(expected) is not type(found):
         raise ValueError(f"{type(found).__name__} where NumPy gives {type(expected).__name__}")
     return worst_value(expected, found) if expected is not None else (0.0, True)
