@@ -175,7 +175,12 @@ def _beyond_square(torch: Any, *given: Any) -> bool:
 
     This is checked before the operation runs.
     """
-    return not all(bool((x.abs() < LARGEST).all()) for x in given if isinstance(x, torch.Tensor))
+    double = (torch.float64, torch.complex128)
+    return not all(
+        bool((x.abs() < LARGEST if x.dtype in double else x.isfinite()).all())
+        for x in given
+        if isinstance(x, torch.Tensor)
+    )
 
 
 def _not_finite(torch: Any, *given: Any) -> bool:
