@@ -145,20 +145,22 @@ class History:
         self._holder = 0
         self._held: sqlite3.Connection | None = None
 
-    def timings(self, function: str) -> list[Timing]:
-        """Return every timing of one function on this machine."""
-        rows = self._rows(
-            "SELECT kind, signature, backend, size, seconds, count FROM timing"
-            " WHERE machine = ? AND function = ?",
-            (self.machine, function),
-        )
+    def timings(self, function: str = "") -> list[Timing]:
+        """Return every timing of one function on this machine, or of all functions."""
+        query = "SELECT function, kind, signature, backend, size, seconds, count FROM timing"
+        if function:
+            rows = self._rows(
+                f"{query} WHERE machine = ? AND function = ?", (self.machine, function)
+            )
+        else:
+            rows = self._rows(f"{query} WHERE machine = ?", (self.machine,))
         found = []
-        for kind, signature, backend, size, seconds, count in rows:
+        for name, kind, signature, backend, size, seconds, count in rows:
             samples = _samples(seconds)
-            texts = all(isinstance(text, str) for text in (kind, signature, backend))
+            texts = all(isinstance(text, str) for text in (name, kind, signature, backend))
             counts = all(isinstance(number, int) and number >= 0 for number in (size, count))
             if samples and texts and counts:
-                found.append(Timing(function, kind, signature, backend, size, samples, count))
+                found.append(Timing(name, kind, signature, backend, size, samples, count))
         return found
 
     def functions(self) -> frozenset[str]:

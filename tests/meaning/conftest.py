@@ -18,6 +18,8 @@ def own_home(shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, folder in (("HOME", ""), ("XDG_CACHE_HOME", "cache"), ("XDG_CONFIG_HOME", "config")):
         monkeypatch.setenv(name, str(shared_home / folder))
     monkeypatch.setenv("XDG_DATA_HOME", str(shared_home / "data"))
+    # All patterns share a session: none may wait for a decision because there were many before.
+    monkeypatch.setattr("gpuforge.runtime.record.MANY", 10**9)
     return shared_home
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 import gpuforge as gf
 from gpuforge.runtime.execution import pipeline
 from gpuforge.runtime.offload import Offloaded
+from gpuforge.runtime.record import LONG_SECONDS, MANY, WAIT_SECONDS
 from gpuforge.runtime.short import INSPECT_EVERY, ShortCalls
 
 CALLS = 5_000
@@ -273,3 +276,100 @@ def test_a_keyword_of_another_name_is_no_short_call() -> None:
     short = ShortCalls((SMALL,), {"by": 2})
     assert short.skip((SMALL,), {"by": 2}) is not False
     assert short.skip((SMALL,), {"plus": 2}) is False
+
+
+class TestManyFunctions:
+    """In a program of many functions, short calls of the later ones wait for a decision."""
+
+    @pytest.fixture
+    def decided(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The functions of calls about which was decided."""
+        found: list[str] = []
+        place = pipeline.place
+
+        def noted(call: Any) -> Any:
+            found.append(call.function.name.rpartition(".")[2])
+            return place(call)
+
+        monkeypatch.setattr(pipeline, "place", noted)
+        return found
+
+    def fill(self, decided: list[str]) -> list[Any]:
+        made = [gf.offload(lambda x: x + 1) for _ in range(MANY + 1)]
+        for one in made:
+            one(SMALL)
+        assert len(decided) in (MANY, MANY + 1)  # the last one of them waits itself
+        decided.clear()
+        return made
+
+    def test_they_run_as_written_and_are_counted(
+        self, quiet_session: Any, decided: list[str]
+    ) -> None:
+        kept = self.fill(decided)
+        placed = gf.offload(double)
+        for _ in range(100):
+            assert np.array_equal(placed(SMALL), SMALL + SMALL)
+        assert placed.stats().counts["numpy"].calls == 100
+        assert not decided and not placed.stats().kinds
+        assert len(kept) > MANY
+
+    def test_one_long_call_or_many_short_ones_end_it(
+        self, quiet_session: Any, decided: list[str]
+    ) -> None:
+        kept = self.fill(decided)
+
+        @gf.offload
+        def long(x: Any) -> Any:
+            sleep(2 * LONG_SECONDS)
+            return x
+
+        @gf.offload
+        def often(x: Any) -> Any:
+            sleep(LONG_SECONDS / 4)
+            return x
+
+        for _ in range(3):
+            long(SMALL)
+        assert decided == ["long", "long"]
+        for _ in range(int(5 * WAIT_SECONDS / LONG_SECONDS)):
+            often(SMALL)
+        assert "often" in decided
+        assert long.stats().counts["numpy"].calls == 3
+        assert len(kept) > MANY
+
+    def test_a_pinned_function_and_one_that_was_measured_do_not_wait(
+        self, tmp_path: Path, decided: list[str]
+    ) -> None:
+        pinned, known = gf.offload(backend="numpy")(double), gf.offload(double)
+        with gf.session(cache_folder=str(tmp_path)):
+            known(np.arange(5000.0))
+        with gf.session(cache_folder=str(tmp_path)):
+            decided.clear()
+            kept = self.fill(decided)
+            pinned(SMALL)
+            known(SMALL)
+            assert decided == ["double", "double"]
+            assert len(kept) > MANY
+
+    def test_what_a_function_raises_is_raised_and_counted(
+        self, quiet_session: Any, decided: list[str]
+    ) -> None:
+        kept = self.fill(decided)
+        placed = gf.offload(lambda x: x[99])
+        for _ in range(2):
+            with pytest.raises(IndexError):
+                placed(SMALL)
+        assert placed.stats().counts["numpy"].calls == 2 and not decided
+        assert len(kept) > MANY
+
+    def test_in_a_recorded_call_they_are_a_part_of_it(
+        self, quiet_session: Any, decided: list[str]
+    ) -> None:
+        kept = self.fill(decided)
+        inner = gf.offload(double)
+        outer = gf.offload(backend="blocks")(lambda x: inner(x) * 3)
+        for calls in (0, 1):
+            assert np.array_equal(outer(SMALL), SMALL * 6)
+            assert sum(count.calls for count in inner.stats().counts.values()) == calls
+            inner(SMALL)
+        assert len(kept) > MANY

@@ -1,22 +1,28 @@
-"""Constants in the history, from this session and from earlier processes."""
+"""What the history holds, read once: constants and timings of earlier processes."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import defaultdict
 from functools import cached_property
 from itertools import islice, takewhile
 from typing import Any
 
-from gpuforge.history import History
+from gpuforge.history import History, Timing
+
+READ_AT_ONCE = 32
+"""Reading the timings of one function takes as long as those of so many more at the same time."""
 
 
 class Kept:
-    """A cache of the history's constants by name; `write` writes the new ones."""
+    """A cache of the history; `write` writes new constants."""
 
     def __init__(self, history: History) -> None:
         self.history = history
         self._known: dict[str, Any] = {}
         self._unwritten: dict[str, Any] = {}
+        self._read = 0
+        self._timings: dict[str, list[Timing]] | None = None
 
     @cached_property
     def _texts(self) -> dict[str, str]:
@@ -30,6 +36,18 @@ class Kept:
     def measured(self) -> frozenset[str]:
         """Digests of the functions that other processes measured."""
         return self.history.functions()
+
+    def timings(self, function: str) -> list[Timing]:
+        """Return every timing of a function; those of all are read once that takes less time."""
+        if self._timings is None:
+            self._read += 1
+            if self._read * READ_AT_ONCE < len(self.measured):
+                return self.history.timings(function)
+            made = defaultdict(list)
+            for timing in self.history.timings():
+                made[timing.function].append(timing)
+            self._timings = dict(made)
+        return self._timings.get(function, [])
 
     def constant(self, name: str) -> Any:
         """Return the constant with this name, or None."""

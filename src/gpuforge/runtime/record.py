@@ -42,6 +42,11 @@ MAX_REPLAYS = 64
 MAX_NEW_GRAPHS = 6
 """After this many recorded calls of a signature in a row, each with a new graph, no library that
 compiles gets such calls."""
+MANY = 32
+LONG_SECONDS, WAIT_SECONDS = 1e-3, 0.01
+"""Deciding about a signature takes some milliseconds in all. In a program of more than `MANY`
+functions, calls of each further one run as written until one took longer than the first, or all
+together longer than the second."""
 MAX_KINDS = 256
 """Kinds of call beyond this number stay on NumPy: an argument probably changes with every call."""
 
@@ -241,6 +246,7 @@ class FunctionRecord:
     mapped : totals of mapping it over items
     batching : how its items are batched; None where it was never mapped
     numbers : the whole numbers it was called with
+    waits : whether its calls run as written, until they are long enough to be worth a decision
     """
 
     def __init__(
@@ -258,6 +264,8 @@ class FunctionRecord:
         self.mapped = Mapped()
         self.batching: Any = None
         self.numbers = Numbers()
+        self.waits = False
+        self._waited_seconds = 0.0
         self._ended: deque[CachedDecision] = deque(maxlen=KEPT_ENDED)
         self._counting = Lock()
         self.stays = "" if options.pure else "pure=False: it is called directly"
@@ -316,6 +324,13 @@ class FunctionRecord:
             self.counts.setdefault(backend, Count()).add(calls, seconds)
         published.count(backend, calls, seconds)
 
+    def wait(self, seconds: float) -> None:
+        """Count a call that ran as written without a decision; end this if calls are long."""
+        self.add(NUMPY, 1, seconds)
+        self._waited_seconds += seconds  # threads may lose a call's: it is a threshold
+        if seconds > LONG_SECONDS or self._waited_seconds > WAIT_SECONDS:
+            self.waits = False
+
     def hold(self, key: Any, held: CachedDecision) -> None:
         """Cache a decision for the next calls of a key, replacing any previous one."""
         with self._counting:  # else a decision that another caches meanwhile is never counted
@@ -369,12 +384,16 @@ class Functions(dict[int, FunctionRecord]):
         The session's lock, held while a record is added.
     tell_apart
         Whether each whole number is a signature of its own, whatever earlier processes found.
+    may_wait
+        Whether the short calls of functions beyond the first `MANY` may wait for a decision.
     """
 
     def __init__(
-        self, kept: Kept, lock: AbstractContextManager[object], *, tell_apart: bool = False
-    ) -> None:
+        self, kept: Kept, lock: AbstractContextManager[object], *, tell_apart: bool = False,
+        may_wait: bool = False,
+    ) -> None:  # fmt: skip
         self._kept, self._lock, self._tell_apart = kept, lock, tell_apart
+        self._may_wait = may_wait
         self._retired: dict[str, FunctionRecord] = {}
         self._sweep_at = SWEEP_FUNCTIONS
 
@@ -392,6 +411,7 @@ class Functions(dict[int, FunctionRecord]):
             if len(self) >= self._sweep_at:
                 self._sweep()
             made = self[id(owner)] = FunctionRecord(function, options, ref(owner))
+            made.waits = self._waits(made)
             if self._kept.has("stays:"):
                 made.stays = made.stays or str(self._kept.constant(made.stays_key) or "")
             if not self._tell_apart and self._kept.has("changing:"):
@@ -400,6 +420,15 @@ class Functions(dict[int, FunctionRecord]):
             if calls:
                 made.add(NUMPY, calls, seconds / calls)
             return made
+
+    def _waits(self, function: FunctionRecord) -> bool:
+        """Return whether a function may wait: not if it is pinned, or was measured before."""
+        if not self._may_wait or len(self) <= MANY:
+            return False
+        if function.options.backend or function.options.isolate:
+            return False
+        measured = self._kept.measured
+        return not measured or function.digest not in measured
 
     def _sweep(self) -> None:
         """Retire the records of deleted functions."""

@@ -70,7 +70,10 @@ class Session:
         folder = settings_module.cache_folder(chosen) if chosen.history else None
         self.history = History(folder, machine_fingerprint())
         self.kept = Kept(self.history)
-        self.functions = Functions(self.kept, self.lock, tell_apart=chosen.deterministic)
+        self.functions = Functions(
+            self.kept, self.lock, tell_apart=chosen.deterministic,
+            may_wait=self.policy.learn and not chosen.backend,
+        )  # fmt: skip
         self.priors = Priors(self.history)
         heap.keep(chosen.kept_memory)
         self.blas = contention.BlasLimit()

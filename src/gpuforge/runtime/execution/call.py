@@ -108,7 +108,7 @@ def _recall(session: Session, function: FunctionRecord) -> None:
     """Fill the kinds of a function with what other processes learned."""
     if not session.kept.measured or function.digest not in session.kept.measured:
         return
-    for timing in session.history.timings(function.digest):
+    for timing in session.kept.timings(function.digest):
         for record in function.kinds.values():
             name = timing.backend.split("@")[0]
             curve = record.kind.curve(name)

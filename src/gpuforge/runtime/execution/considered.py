@@ -13,7 +13,7 @@ from gpuforge.runtime.execution.observed import call_span
 from gpuforge.runtime.function.key import generalize, hot_key
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import Options
-from gpuforge.runtime.function.signature import INSIDE, AsWritten, sign
+from gpuforge.runtime.function.signature import INSIDE, AsWritten, is_recorded_array, sign
 from gpuforge.runtime.record import CachedDecision, FunctionRecord
 from gpuforge.runtime.session import Session, current_session
 from gpuforge.runtime.short import ShortCalls
@@ -59,11 +59,16 @@ def _consider(
     written = offloaded.__wrapped__
     if not session.settings.enabled:
         return written(*args, **kwargs)
+    known = session.functions.get(id(offloaded))
+    if known is not None and known.waits and _may_wait(known, offloaded, args, kwargs):
+        return _wait(session, known, args, kwargs)
     began = perf_counter_ns() if trace.enabled else 0
     signature = sign(args, kwargs)
     if signature is INSIDE:
         return written(*args, **kwargs)
     function = session.record(offloaded, written, offloaded._options)
+    if function.waits and not began:
+        return _wait(session, function, args, kwargs)
     if began:
         trace.keep("sign", trace.OVERHEAD, began, perf_counter_ns())
     if offloaded._options.isolate and not offloaded._options.pure:
@@ -95,6 +100,29 @@ def _consider(
             if held.plain:
                 offloaded._short = held.short
         return placed.result
+
+
+def _may_wait(
+    known: FunctionRecord, offloaded: Offloaded, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Return whether a call may run as written; not if it is traced, or made in a recorded one."""
+    if trace.enabled or known.owner() is not offloaded:
+        return False
+    return not any(map(is_recorded_array, (*args, *kwargs.values())))
+
+
+def _wait(
+    session: Session, function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Run a call as written, since deciding about it may take as long."""
+    start = perf_counter()
+    try:
+        return function.function(*args, **kwargs)
+    finally:
+        seconds = perf_counter() - start
+        function.wait(seconds)
+        with session.lock:
+            session.account.add(seconds, seconds)
 
 
 def _call_whole(function: FunctionRecord, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

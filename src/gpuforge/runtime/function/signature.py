@@ -78,8 +78,8 @@ def sign(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature | AsWritte
             exact.append((value.shape, value.strides))
             arrays.append(value)
             continue
-        if hasattr(kind, "_recorder"):
-            return INSIDE  # a recorded array
+        if is_recorded_array(value):
+            return INSIDE
         reason = "" if kind in _PLAIN else foreign(value)
         if reason:
             return AsWritten(reason)
@@ -161,6 +161,11 @@ def _layout(array: np.ndarray[Any, Any]) -> str:
 
 
 _CONSTANT = (float, int, complex, bool, str, bytes, type(None), slice, np.dtype)
+
+
+def is_recorded_array(value: Any) -> bool:
+    """Return whether a value is an array of a call that is being recorded."""
+    return hasattr(type(value), "_recorder")
 
 
 def can_start_again(values: Iterable[Any]) -> bool:

@@ -291,15 +291,24 @@ class Policy:
         candidates: Iterable[Candidate],
         estimates: Mapping[str, Estimate | None],
     ) -> str:
-        """Return the fastest of the backends that are verified and need no compilation."""
+        """Return the fastest of the backends that are verified and need no compilation.
+
+        Not one for which a loop would be recorded for the first time, if that may cost too much.
+        """
+        numpy = estimates[NUMPY]
+        assert numpy is not None
         usable = {
             c.name: estimate.seconds
             for c in candidates
             if (estimate := estimates[c.name]) is not None
             and kind.curve(c.name).verified
             and (not c.compiles or kind.curve(c.name).cell(signature).ready)
+            and self._bears(recording_risk(kind, c.name, signature, numpy.seconds))
         }
         return min(usable, key=usable.__getitem__)
+
+    def _bears(self, risk_seconds: float) -> bool:
+        return not risk_seconds or risk_seconds <= self.allowance_seconds
 
     def _attempt(
         self,
@@ -330,7 +339,10 @@ class Policy:
             saving, now, price = self._outlook(
                 kind, signature, candidate, leader.seconds, estimates
             )
-            bought = known or is_bought(kind, candidate.name, expected, leader.seconds)
+            bought = is_bought(kind, candidate.name, expected, leader.seconds) and self._bears(
+                recording_risk(kind, candidate.name, signature, leader.seconds)
+            )
+            bought = bought or known
             if saving >= BUY_AT * price and (bought or price <= allowance):
                 promising[candidate.name] = saving / max(price, 1e-9)
             elif now:
@@ -359,8 +371,7 @@ class Policy:
         price = estimate.loss(leader_seconds) if curve.verified else TRIAL_CALLS * estimate.mean
         if candidate.compiles and not cell.ready:
             price += LOADING_SECONDS if cell.seconds else kind.compile_seconds(candidate)
-        if not cell.count:
-            price += kind.first_recording_seconds + kind.unbounded * UNBOUNDED * leader_seconds
+        price += recording_risk(kind, candidate.name, signature, leader_seconds)
         overdue = cell.idle_seconds > UNSEEN_FACTOR * max(price, estimate.seconds)
         if overdue and not cell.count and estimate.at_best < leader_seconds:
             return float("inf"), now, price
@@ -371,6 +382,16 @@ class Policy:
             return 0.0, 0.0, float("inf")  # another signature of this kind is more informative
         saved = cell.missed_seconds if near else curve.missed_seconds  # one far off tells of all
         return saved + now, now, price
+
+
+def recording_risk(kind: Kind, backend: str, signature: Hashable, leader_seconds: float) -> float:
+    """Return what recording a signature for the first time may cost; 0 if its function never loops.
+
+    An estimate of the backend's time does not tell, however sure it is.
+    """
+    if backend == NUMPY or kind.curve(backend).cell(signature).count:
+        return 0.0
+    return kind.first_recording_seconds + kind.unbounded * UNBOUNDED * leader_seconds
 
 
 def _must_wait(kind: Kind, signature: Hashable, candidate: Candidate) -> bool:
