@@ -129,6 +129,8 @@ def cases_of(folder: str) -> list[Case]:
         for name, function, maker in importlib.import_module(file.stem).CASES:
             args, kwargs = maker(np.random.default_rng(0))
             found.append(Case(name, function, tuple(args), dict(kwargs)))
+    if len({one.name for one in found}) < len(found) or not found:
+        raise SystemExit(f"{folder} has no part*.py with cases, or two of the same name")
     return found
 
 
@@ -202,6 +204,9 @@ def main() -> None:
     pinned = [name for name in LIBRARIES if find_spec(name)]
     names = [one for one in options.runs.split(",") if one] or [PLAIN, FIRST, SECOND, *pinned]
     programs = str(Path(options.programs).absolute()) if options.programs else ""
+    if SECOND in names and FIRST not in names[: names.index(SECOND)]:
+        parser.error("the second run needs the first one before it")
+    cases_of(programs)
     document: dict[str, Any] = {"machine": fresh.machine() | {"gpus": gpus()}, "runs": {}}
     document |= {"programs": options.programs, "convert": options.convert}
     with tempfile.TemporaryDirectory() as folder:

@@ -47,6 +47,7 @@ CREATE TABLE IF NOT EXISTS sample (
     machine TEXT NOT NULL, seconds INTEGER NOT NULL, began INTEGER NOT NULL, value TEXT NOT NULL,
     PRIMARY KEY (machine, seconds, began));
 """
+_TIMINGS = "SELECT function, kind, signature, backend, size, seconds, count FROM timing"
 _MERGE = """
 INSERT INTO timing VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET seconds = excluded.seconds, count = timing.count + excluded.count,
@@ -145,22 +146,17 @@ class History:
         self._holder = 0
         self._held: sqlite3.Connection | None = None
 
-    def timings(self, function: str = "") -> list[Timing]:
-        """Return every timing of one function on this machine, or of all functions."""
-        query = "SELECT function, kind, signature, backend, size, seconds, count FROM timing"
-        if function:
-            rows = self._rows(
-                f"{query} WHERE machine = ? AND function = ?", (self.machine, function)
-            )
-        else:
-            rows = self._rows(f"{query} WHERE machine = ?", (self.machine,))
-        found = []
-        for name, kind, signature, backend, size, seconds, count in rows:
-            samples = _samples(seconds)
-            texts = all(isinstance(text, str) for text in (name, kind, signature, backend))
-            counts = all(isinstance(number, int) and number >= 0 for number in (size, count))
-            if samples and texts and counts:
-                found.append(Timing(name, kind, signature, backend, size, samples, count))
+    def timings(self, function: str) -> list[Timing]:
+        """Return every timing of one function on this machine."""
+        return timings_of(
+            self._rows(f"{_TIMINGS} WHERE machine = ? AND function = ?", (self.machine, function))
+        )
+
+    def timing_rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Return the timings of all functions as they are stored, by function."""
+        found: dict[str, list[tuple[Any, ...]]] = {}
+        for row in self._rows(f"{_TIMINGS} WHERE machine = ?", (self.machine,)):
+            found.setdefault(row[0], []).append(row)
         return found
 
     def functions(self) -> frozenset[str]:
@@ -416,6 +412,18 @@ def _number_of(path: Path) -> int | None:
         return path.stat().st_ino
     except OSError:
         return None
+
+
+def timings_of(rows: Iterable[tuple[Any, ...]]) -> list[Timing]:
+    """Return the timings in rows of the file, without those that are damaged."""
+    found = []
+    for name, kind, signature, backend, size, seconds, count in rows:
+        samples = _samples(seconds)
+        texts = all(isinstance(text, str) for text in (name, kind, signature, backend))
+        counts = all(isinstance(number, int) and number >= 0 for number in (size, count))
+        if samples and texts and counts:
+            found.append(Timing(name, kind, signature, backend, size, samples, count))
+    return found
 
 
 def _samples(text: Any) -> tuple[float, ...]:

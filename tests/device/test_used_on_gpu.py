@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from contextvars import copy_context
 from time import perf_counter, sleep
 from typing import Any
 
@@ -138,13 +139,14 @@ def test_batches_of_a_map_run_there(gpu: Any) -> None:
     assert set(counts) == {gpu.name}, counts
 
 
-def test_submitted_and_awaited_calls_run_there(gpu: Any) -> None:
+def test_submitted_calls_run_there(gpu: Any) -> None:
     items = list(np.random.default_rng(0).random((50, 64, 64), dtype=np.float32))
     with gf.session(history=False):
         placed = gf.offload(backend=gpu.name)(product)
         futures = [placed.submit(item, priority=n % 3) for n, item in enumerate(items)]
         for future, item in zip(futures, items, strict=True):
             np.testing.assert_allclose(future.result(timeout=60), item @ item, rtol=1e-5)
+        assert gpu.name in places(placed)
 
 
 def test_several_threads_use_the_device_at_once(gpu: Any) -> None:
@@ -159,11 +161,14 @@ def test_several_threads_use_the_device_at_once(gpu: Any) -> None:
             if not np.allclose(found, smooth(items[n]), rtol=1e-5, atol=1e-6):
                 wrong.append(n)
 
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+        threads = [
+            threading.Thread(target=copy_context().run, args=(work, number)) for number in range(8)
+        ]  # a session is in force in the thread that opened it
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        assert places(placed) == {gpu.name: 160}
     assert not wrong
 
 

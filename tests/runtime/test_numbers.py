@@ -165,9 +165,8 @@ def test_numbers_that_stop_changing_are_replayed_again(
         recorded.clear()
         for _ in range(10):
             np.testing.assert_allclose(placed(X, 0.5), damped(X, 0.5), rtol=1e-12)
-        assert not (recorded and on_host), (
-            "on a device, only calls under a held choice are replayed"
-        )
+        if on_host:  # on a device, only calls under a held choice are replayed
+            assert not recorded
 
 
 def test_nothing_is_compiled_for_calls_that_all_have_another_graph(jax: Any) -> None:

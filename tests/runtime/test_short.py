@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gpuforge as gf
+from gpuforge.runtime import record
 from gpuforge.runtime.execution import pipeline
 from gpuforge.runtime.offload import Offloaded
 from gpuforge.runtime.record import LONG_SECONDS, MANY, WAIT_SECONDS
@@ -302,8 +303,14 @@ class TestManyFunctions:
         decided.clear()
         return made
 
+    @pytest.fixture
+    def never_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No call is long, not even one that is held up."""
+        monkeypatch.setattr(record, "LONG_SECONDS", 1e9)
+        monkeypatch.setattr(record, "WAIT_SECONDS", 1e9)
+
     def test_they_run_as_written_and_are_counted(
-        self, quiet_session: Any, decided: list[str]
+        self, quiet_session: Any, decided: list[str], never_long: None
     ) -> None:
         kept = self.fill(decided)
         placed = gf.offload(double)
@@ -311,6 +318,7 @@ class TestManyFunctions:
             assert np.array_equal(placed(SMALL), SMALL + SMALL)
         assert placed.stats().counts["numpy"].calls == 100
         assert not decided and not placed.stats().kinds
+        assert "too short so far" in str(placed.explain(SMALL)) and placed.stats().waits
         assert len(kept) > MANY
 
     def test_one_long_call_or_many_short_ones_end_it(
@@ -351,8 +359,31 @@ class TestManyFunctions:
             assert decided == ["double", "double"]
             assert len(kept) > MANY
 
-    def test_what_a_function_raises_is_raised_and_counted(
+    def test_calls_that_are_made_as_written_say_why(
         self, quiet_session: Any, decided: list[str]
+    ) -> None:
+        kept = self.fill(decided)
+        placed = gf.offload(lambda x: x[0])
+        placed([1.0])
+        assert placed.stats().as_written == {"no NumPy array among the arguments": 1}
+        assert not placed.stats().counts
+        assert len(kept) > MANY
+
+    def test_what_a_profile_decided_about_waits_no_longer(
+        self, quiet_session: Any, decided: list[str], never_long: None
+    ) -> None:
+        kept = self.fill(decided)
+        placed = gf.offload(double)
+        placed(SMALL)
+        assert not decided
+        with gf.profile():
+            placed(SMALL)
+        placed(SMALL)
+        assert decided == ["double", "double"] and not placed.stats().waits
+        assert len(kept) > MANY
+
+    def test_what_a_function_raises_is_raised_and_counted(
+        self, quiet_session: Any, decided: list[str], never_long: None
     ) -> None:
         kept = self.fill(decided)
         placed = gf.offload(lambda x: x[99])
@@ -363,7 +394,7 @@ class TestManyFunctions:
         assert len(kept) > MANY
 
     def test_in_a_recorded_call_they_are_a_part_of_it(
-        self, quiet_session: Any, decided: list[str]
+        self, quiet_session: Any, decided: list[str], never_long: None
     ) -> None:
         kept = self.fill(decided)
         inner = gf.offload(double)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import defaultdict
 from functools import cached_property
 from itertools import islice, takewhile
 from typing import Any
 
-from gpuforge.history import History, Timing
+from gpuforge.history import History, Timing, timings_of
 
-READ_AT_ONCE = 32
-"""Reading the timings of one function takes as long as those of so many more at the same time."""
+READ_SINGLY, READ_AT_ONCE = 2, 32
+"""The timings of the first few functions are read one by one, which takes 0.5 ms each; those of all
+once so many times as many functions were asked for as the history holds."""
 
 
 class Kept:
@@ -22,7 +22,7 @@ class Kept:
         self._known: dict[str, Any] = {}
         self._unwritten: dict[str, Any] = {}
         self._read = 0
-        self._timings: dict[str, list[Timing]] | None = None
+        self._rows: dict[str, list[tuple[Any, ...]]] = {}
 
     @cached_property
     def _texts(self) -> dict[str, str]:
@@ -39,15 +39,12 @@ class Kept:
 
     def timings(self, function: str) -> list[Timing]:
         """Return every timing of a function; those of all are read once that takes less time."""
-        if self._timings is None:
+        if not self._rows:  # also if the history could not be read last time
             self._read += 1
-            if self._read * READ_AT_ONCE < len(self.measured):
+            if self._read <= max(READ_SINGLY, len(self.measured) // READ_AT_ONCE):
                 return self.history.timings(function)
-            made = defaultdict(list)
-            for timing in self.history.timings():
-                made[timing.function].append(timing)
-            self._timings = dict(made)
-        return self._timings.get(function, [])
+            self._rows = self.history.timing_rows()
+        return timings_of(self._rows.get(function, ()))
 
     def constant(self, name: str) -> Any:
         """Return the constant with this name, or None."""

@@ -222,7 +222,9 @@ def products_written_over_their_own_input(x, made, row):
     x.dot(x, out=x)
     np.dot(x[0], x, row)
     np.dot(2.0, x, made)
-    return x, made, row
+    single = np.zeros(())
+    total = np.dot(row, row, single)
+    return x, made, row, total, total is single, single
 
 
 @pattern(lambda: (mat(4, 4), np.zeros((4, 4), order="F"), np.zeros((4, 4), np.float32)))

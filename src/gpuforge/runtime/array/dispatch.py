@@ -35,8 +35,9 @@ from gpuforge.runtime.array.views import follow_step
 _ADDRESSES = frozenset("data ctypes base setflags resize byteswap setfield".split())
 _LIBRARIES = frozenset("scipy sklearn skimage pandas xarray numba cv2 numexpr bottleneck".split())
 """Packages whose compiled code may write into an array that is passed to it."""
-_READ_ONLY = ("read-only", "be a C-Array", "writable")
-"""Words of NumPy's errors for an array that must not be written to; the second: ``np.dot``."""
+_READ_ONLY = ("read-only", "be a C-Array", "contiguous, writable")
+"""Words of NumPy's errors for arrays that are read-only; the second: ``np.dot``, the third: of a
+random generator."""
 _IGNORED = {"order": ("K", "C", "A", None), "subok": (True, False), "casting": ("same_kind",)}
 """Options of universal functions, with the values that have no effect here."""
 

@@ -67,8 +67,9 @@ def _consider(
     if signature is INSIDE:
         return written(*args, **kwargs)
     function = session.record(offloaded, written, offloaded._options)
-    if function.waits and not began:
+    if function.waits and not began and not isinstance(signature, AsWritten):
         return _wait(session, function, args, kwargs)
+    function.waits = False
     if began:
         trace.keep("sign", trace.OVERHEAD, began, perf_counter_ns())
     if offloaded._options.isolate and not offloaded._options.pure:

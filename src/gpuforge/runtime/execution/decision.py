@@ -20,6 +20,7 @@ from gpuforge.runtime.placement.policy import (
 from gpuforge.units import format_bytes
 
 _log = logger("placement")
+WAITS = "its calls were too short so far to decide where they run"
 COMPILE_SECONDS = 3.0
 """Limit for compiling one graph."""
 MAX_GRAPHS = 16
@@ -42,6 +43,8 @@ def _choose(call: Call, rows: tuple[Row, ...]) -> Decision:
     stays = call.function.stays or call.record.stays
     if stays:
         return Decision(NUMPY, settled=True, why=stays)
+    if call.function.waits:
+        return Decision(NUMPY, why=WAITS)
     if call.pin and (call.pin != NUMPY or options.isolate):
         return _pinned(call)
     limit = session.settings.min_elements if options.min_elements is None else options.min_elements

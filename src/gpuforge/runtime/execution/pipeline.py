@@ -257,9 +257,7 @@ def _recorded(call: Call, decision: Decision, backend: Backend) -> Placed:
     recorded, seconds = recorded_or_written(call, engine, noting=noting)
     if isinstance(recorded, Placed):
         return recorded
-    kind = call.record.kind  # how long recording takes is known now
-    kind.unbounded = False
-    kind.first_recording_seconds = min(kind.first_recording_seconds, seconds)
+    call.record.kind.unbounded = False  # how long recording takes is known now
     given_back = release_memory(call.session, backend)
     outcome = engine.outcome
     replay = _replay(call, engine, recorded) if noting else None

@@ -27,8 +27,8 @@ ROUNDING = 1e-9
 """If the ratio of singular values is below this, results are mostly rounding error: NumPy settles
 those, and decides whether such a matrix is singular."""
 LARGEST = 1e140
-"""Numbers beyond this, whose squares overflow, are left to NumPy: of complex matrices with a number
-of 1e308, cuSOLVER returns finite singular values that are wrong (CUDA 13.0 on an H200)."""
+"""Doubles beyond this are left to NumPy, with a margin for sums of their squares: of complex
+matrices with a number of 1e308, cuSOLVER gives finite wrong singular values (CUDA 13.0, H200)."""
 
 
 def extended(
@@ -154,7 +154,7 @@ def pinv(xp: Any, matmul: Function, x: Any, share: float) -> Any:
 
 
 def _beyond_square(xp: Any, *given: Any) -> Any:
-    """Return whether an input is not finite, or so large that its square is not."""
+    """Return whether an input is not finite, or too large to be squared and summed up."""
     fired: Any = False
     for x in given:
         if hasattr(x, "dtype"):

@@ -171,7 +171,7 @@ def _least_squares(torch: Any, a: Any, b: Any, rcond: float | None) -> tuple[Any
 
 
 def _beyond_square(torch: Any, *given: Any) -> bool:
-    """Return whether an input is not finite, or so large that its square is not.
+    """Return whether an input is not finite, or too large to be squared and summed up.
 
     This is checked before the operation runs.
     """

@@ -293,7 +293,8 @@ class Policy:
     ) -> str:
         """Return the fastest of the backends that are verified and need no compilation.
 
-        Not one for which a loop would be recorded for the first time, if that may cost too much.
+        Not one for which a loop would be recorded for the first time, if that may cost more than
+        this call would save, and more than the allowance.
         """
         numpy = estimates[NUMPY]
         assert numpy is not None
@@ -303,12 +304,16 @@ class Policy:
             if (estimate := estimates[c.name]) is not None
             and kind.curve(c.name).verified
             and (not c.compiles or kind.curve(c.name).cell(signature).ready)
-            and self._bears(recording_risk(kind, c.name, signature, numpy.seconds))
+            and self._bears(kind, c.name, signature, estimate.seconds, numpy.seconds)
         }
         return min(usable, key=usable.__getitem__)
 
-    def _bears(self, risk_seconds: float) -> bool:
-        return not risk_seconds or risk_seconds <= self.allowance_seconds
+    def _bears(
+        self, kind: Kind, backend: str, signature: Hashable, seconds: float, against: float
+    ) -> bool:
+        """Return whether a signature may be recorded for the first time, if it is not known."""
+        risk = recording_risk(kind, backend, signature, against)
+        return not risk or risk <= max(self.allowance_seconds, against - seconds)
 
     def _attempt(
         self,
@@ -339,9 +344,11 @@ class Policy:
             saving, now, price = self._outlook(
                 kind, signature, candidate, leader.seconds, estimates
             )
-            bought = is_bought(kind, candidate.name, expected, leader.seconds) and self._bears(
-                recording_risk(kind, candidate.name, signature, leader.seconds)
-            )
+            bought = is_bought(kind, candidate.name, expected, leader.seconds)
+            if bought and expected is not None:
+                bought = self._bears(
+                    kind, candidate.name, signature, expected.seconds, leader.seconds
+                )
             bought = bought or known
             if saving >= BUY_AT * price and (bought or price <= allowance):
                 promising[candidate.name] = saving / max(price, 1e-9)

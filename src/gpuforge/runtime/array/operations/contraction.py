@@ -68,7 +68,8 @@ def dot(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
         return made
     if out.dtype != made.dtype or not (out.flags.c_contiguous and out.flags.writeable):
         raise Unsupported("out= of another dtype or layout, which NumPy refuses")
-    return into(out, made)
+    written = into(out, made)
+    return written if made.shape else made  # of two vectors, NumPy returns a scalar all the same
 
 
 def _scalar(array: Array) -> Array:
