@@ -12,7 +12,7 @@ PROGRAM = "lines"
 KINDS = {"Discrete": False, "Integrated": True}
 _DEVICE = re.compile(
     r'"dedicated":\s*\{\s*"total":\s*(\d+|null)(?:(?!"dedicated")[^$]){0,600}?"name":\s*"([^"]{1,120})"'
-    r'(?:(?!"dedicated")[^$]){0,200}?"type":\s*"(\w+)",\s*"vendor":\s*"([^"]{1,60})"'
+    r'(?:(?:(?!"dedicated")[^$]){0,200}?"type":\s*"(\w+)",\s*"vendor":\s*"([^"]{1,60})")?'
 )
 
 

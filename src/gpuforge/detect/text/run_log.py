@@ -27,7 +27,8 @@ from gpuforge.facts import Driver, Toolkit, Vendor
 
 PROGRAM = "lines"
 _LIBRARIES: dict[str, Vendor] = {"cuda": "nvidia", "rocm": "amd", "oneapi": "intel"}
-_SHARED = {"0": False, "1": True, "discrete": False, "integrated": True, "igpu": True}
+_SHARED = {"0": False, "1": True, "discrete": False, "integrated": True, "igpu": True,
+           "built-in": True}  # fmt: skip
 # How many lines apart the lines of one device may be.
 REACH = 4
 
