@@ -69,6 +69,7 @@ def test_a_free_call_with_no_room_on_the_device_gives_the_result(torch: Any) -> 
         placed = gf.offload(product)
         for _ in range(30):
             placed(x)
+        assert any(is_on(name, "gpu") for name in places(placed)), places(placed)
         torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info()
         held = torch.empty(free - 64 * MIB, dtype=torch.uint8, device="cuda")

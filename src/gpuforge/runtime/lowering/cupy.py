@@ -108,11 +108,9 @@ def fmod(cupy: Any, a: Any, b: Any) -> Any:
     if dtype.kind == "f":
         return cupy.fmod(a, b)
     left = cupy.remainder(a, b)
-    return (
-        left
-        if dtype.kind == "u"
-        else cupy.where((left != 0) & ((left < 0) != (a < 0)), left - b, left)
-    )
+    if dtype.kind == "u":
+        return left
+    return cupy.where((left != 0) & ((left < 0) != (a < 0)), left - b, left)
 
 
 def _bincount(cupy: Any, x: Any, *rest: Any) -> Any:
