@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuforge.runtime.array.array import Array, make, node_of
 from gpuforge.runtime.array.graph import Dtype, Node, Operation
-from gpuforge.runtime.array.recorder import NUMERIC_KINDS, TAPE_LIMIT, Quick, Recorder
+from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Quick, Recorder
 from gpuforge.runtime.array.rules import broadcast, fits
 from gpuforge.runtime.array.table import UFUNCS, row
 from gpuforge.runtime.array.unsupported import Unsupported
@@ -96,7 +96,7 @@ def note_binary(recorder: Recorder, ufunc: Any, left: Any, right: Any) -> Array:
         recorder.watch_errors()
     tape = recorder.tape
     length = len(tape.entries)
-    if not length or length > TAPE_LIMIT:
+    if not length or length > recorder.tape_limit:
         recorder.begin()
         tape = recorder.tape
     if number is None:
@@ -167,7 +167,7 @@ def _note(
     if loops[-1] is not loops[0]:  # int64 compared with uint64
         recorder.check(operation, loops[-1])
     tape = recorder.tape
-    if not len(tape.entries) or len(tape.entries) > TAPE_LIMIT:
+    if not len(tape.entries) or len(tape.entries) > recorder.tape_limit:
         recorder.begin()
         tape = recorder.tape
     places = tuple([

@@ -33,8 +33,8 @@ _errstate_variable: Any = getattr(
     import_module("numpy._core.umath"), "_extobj_contextvar", None
 )  # slower, for a NumPy that keeps it elsewhere
 
-TAPE_LIMIT, TAPE_MAXIMUM = 128, 1024
-"""A tape with more entries is evaluated at the next loop iteration, or at once."""
+TAPE_MAXIMUM = 1024
+"""A tape with more entries is evaluated at once."""
 MOST_EVALUATIONS = 256
 """A call with more evaluations is not replayed."""
 NUMERIC_KINDS = "biufc"
@@ -99,12 +99,14 @@ class Engine(Protocol):
     dtypes : NumPy type codes (``dtype.char``) that the backend supports
     latest : the program of the last evaluation; None if it did not compute the values
     pace : ends a recording that takes too long; None for no limit
+    tape_limit : a tape with more entries is evaluated at the next iteration of a loop
     """
 
     able: Able
     dtypes: frozenset[str]
     latest: Any
     pace: Any
+    tape_limit: int
 
     def supports(self, operation: Operation, dtype: Dtype) -> str:
         """Return why the operation stays on NumPy for inputs of `dtype`; empty if it runs here."""
@@ -133,11 +135,12 @@ class Recorder:
     turned : whether some multi-dimensional array is not in C order
     trouble : use of an array that needs a real NumPy array; empty if there was none
     closed : whether the call has ended; NumPy then computes everything
+    tape_limit : as in its engine
     """
 
     __slots__ = (
         "__weakref__ able arguments began closed engine errstate evaluated evaluations exports"
-        " fallbacks filters modes namespace quick reads tape trouble turned"
+        " fallbacks filters modes namespace quick reads tape tape_limit trouble turned"
     ).split()
 
     def __init__(self, engine: Engine) -> None:
@@ -145,6 +148,7 @@ class Recorder:
         self.tape = Tape()
         self.able = engine.able
         self.quick = engine.able.quick
+        self.tape_limit = engine.tape_limit
         self.fallbacks: dict[tuple[str, str], tuple[str, int]] = {}
         self.evaluated = self.reads = 0
         self.evaluations: list[Evaluation] | None = None
@@ -181,7 +185,7 @@ class Recorder:
         length = len(self.tape.entries)
         if not length:
             self.began = None
-        elif length > TAPE_LIMIT and (length > TAPE_MAXIMUM or self._comes_round()):
+        elif length > self.tape_limit and (length > TAPE_MAXIMUM or self._comes_round()):
             self.evaluate()
 
     def _comes_round(self) -> bool:

@@ -76,6 +76,7 @@ class Backend(Protocol):
     compile_seconds : time to compile its first program, measured then; 0 if it does not compile
     staging : speeds up its large copies; None if nothing does
     threads : threads on which its programs run over blocks of NumPy's arrays; 0 if they do not
+    tape_limit : a graph with more entries ends at the next iteration of a loop
     """
 
     name: str
@@ -88,6 +89,7 @@ class Backend(Protocol):
     compile_seconds: float = 0.0
     staging: Staging | None = None
     threads: int = 0
+    tape_limit: int = 128
 
     @property
     def deterministic(self) -> bool:

@@ -35,6 +35,8 @@ class BlocksBackend(Backend):
     name = "blocks:cpu"
     version = np.__version__
     on_host = True
+    tape_limit = 512
+    """Each graph copies the arrays that it writes into first."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads

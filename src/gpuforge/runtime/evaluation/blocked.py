@@ -22,6 +22,7 @@ from gpuforge.runtime.array.graph import Entry, Graph, Node, Tape
 from gpuforge.runtime.array.loops import TAKE_OUT
 from gpuforge.runtime.evaluation.columns import ByColumns, by_columns
 from gpuforge.runtime.evaluation.counting import count_true, with_counts
+from gpuforge.runtime.evaluation.destinations import find_destinations, part_to_fill
 from gpuforge.runtime.evaluation.groups import Group, plan_groups
 from gpuforge.runtime.evaluation.program import Program, is_inexact
 from gpuforge.runtime.evaluation.rows import (
@@ -99,6 +100,7 @@ class BlockedProgram(Program):
             del functions[conversion]
         graph = Graph(entries, self.graph.outputs)
         parts, drops = plan_groups(graph, list(functions), overwriting, forms)
+        find_destinations(graph, parts, overwriting, self.roots, forms)
         return _Planned(entries, functions, forms, parts, drops)
 
     def _by_steps(self, given: Sequence[Any], forms: dict[int, Form] | None = None) -> list[Any]:
@@ -123,7 +125,7 @@ class BlockedProgram(Program):
         for part, drop in zip(planned.parts, planned.drops, strict=True):
             if isinstance(part, Group):
                 self._run(part, planned, values)
-            else:
+            elif values[part] is None:  # a group may have done a write already
                 values[part] = planned.step(part, values)
             for old in drop:
                 values[old] = None
@@ -139,6 +141,9 @@ class BlockedProgram(Program):
         in_parallel(run.block, run.count, self.threads)
         for place, value in run.results():
             values[place] = value
+        for place in run.parts_to_fill:
+            write = group.writes[place]
+            values[write] = values[planned.entries[write][1][0]]
 
 
 @dataclass
@@ -180,6 +185,7 @@ class _Run:
 
     Attributes
     ----------
+    parts_to_fill : parts of other arrays where values are needed, by the places of these
     flat : whether blocks are of elements instead of rows
     ends : where blocks end, after a 0
     depth : how often NumPy halves the numbers that it sums to get these blocks
@@ -193,6 +199,8 @@ class _Run:
         self.group, self.planned, self.threads, self.modes = group, planned, threads, modes
         self.entries, self.forms = planned.entries, planned.forms
         flags = [values[place].flags for place in group.taken]
+        self.parts_to_fill = self._find_parts_to_fill(values)
+        flags += [view.flags for view in self.parts_to_fill.values()]
         self.flat = group.elements > 0 and all(one.c_contiguous and one.aligned for one in flags)
         self.ends, self.depth = self._division()
         self.count = len(self.ends) - 1
@@ -200,10 +208,24 @@ class _Run:
             return
         self.whole = {place: self._single(values[place]) for place in group.whole}
         self.taken = {place: self._lines(values[place]) for place in group.taken}
-        self.made = {p: np.empty(self.forms[p].shape, self.forms[p].dtype) for p in group.made}
+        self.made = {place: self._destination(place) for place in group.made}
         self.rows_made = {place: self._lines(array) for place, array in self.made.items()}
         self.parts: dict[int, list[Any]] = {place: [None] * self.count for place in group.totals}
         self.lock = threading.Lock()
+
+    def _find_parts_to_fill(self, values: Sequence[Any]) -> dict[int, Any]:
+        """Return the parts of other arrays that the group fills, by the places of its values."""
+        found: dict[int, Any] = {}
+        for place, write in self.group.writes.items():
+            entry = self.entries[write]
+            view = part_to_fill(values[entry[1][0]], entry, self.forms[place])
+            if view is not None:
+                found[place] = view
+        return found
+
+    def _destination(self, place: int) -> Any:
+        view = self.parts_to_fill.get(place)
+        return np.empty(*self.forms[place]) if view is None else view
 
     def _division(self) -> tuple[list[int], int]:
         """Return `ends` and `depth`, which are the same in each run."""
@@ -251,6 +273,8 @@ class _Run:
         """Return the value of a step for one block, in `out` if it is needed outside."""
         entry, function = self.entries[place], self.planned.functions[place]
         taken, params = [local[p] for p in entry[1]], params_of_block(entry, length)
+        if place in self.group.reused:
+            out = local[self.group.reused[place]]
         if out is None:
             return function(*taken, *params)
         takes_out = isinstance(function, np.ufunc | ByColumns) or function in TAKE_OUT

@@ -206,6 +206,7 @@ class BackendEngine:
         self.timing = timing or comparing
         self.able = programs.able(backend, exact)
         self.dtypes = backend.lowering.dtypes
+        self.tape_limit = backend.tape_limit
         self.outcome = Outcome()
         self.latest: Program | None = None
 

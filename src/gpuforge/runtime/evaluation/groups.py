@@ -59,6 +59,8 @@ class Group:
     totals : places of reductions over the rows, which are complete after the last block
     made : places of other values that are needed outside
     drops : for each step, the places of its block's values that are not needed after it
+    writes : by places in `made`, the write that puts the value where it is needed (`destinations`)
+    reused : by places of steps, the operand of the same block whose memory the result may take
     row_bytes, row_work : bytes of a row of the largest array, and the most of such bytes times the
         operation's work for each
     elements : elements of each array if all have one shape, so that blocks need not be of whole
@@ -75,6 +77,8 @@ class Group:
     totals: dict[int, Total] = field(default_factory=dict)
     made: list[int] = field(default_factory=list)
     drops: list[tuple[int, ...]] = field(default_factory=list)
+    writes: dict[int, int] = field(default_factory=dict)
+    reused: dict[int, int] = field(default_factory=dict)
     row_bytes: int = 0
     row_work: int = 0
     elements: int = 0

@@ -24,6 +24,7 @@ class Program:
     Attributes
     ----------
     inputs : places of the graph's inputs, in order
+    roots : for each entry, the entry whose memory it may share
     steps : in the order in which they run
     runs, seen : how often it ran, and was requested
     eager : whether a guard can stop it; compiled programs always run to their end
@@ -41,7 +42,8 @@ class Program:
         self.shared: list[bool] = []
         self.inputs = [i for i, entry in enumerate(graph.entries) if entry[0] in (INPUT, NUMBER)]
         self.arrays = [graph.entries[i][0] is INPUT for i in self.inputs]
-        self.steps = _plan(graph, lowering)
+        self.roots = _roots(graph, lowering)
+        self.steps = _plan(graph, lowering, self.roots)
         self.finite = lowering.finite
         self.checks_finite = True
         self.modes: Mapping[str, str] = {}
@@ -79,9 +81,8 @@ class Program:
         return made, fired, [self.finite(value) for value in made if is_inexact(value)]
 
 
-def _plan(graph: Graph, lowering: Lowering) -> tuple[Step, ...]:
+def _plan(graph: Graph, lowering: Lowering, roots: list[int]) -> tuple[Step, ...]:
     needed, last = _uses(graph)
-    roots = _roots(graph, lowering)
     ends: dict[int, int] = {}
     for place, use in last.items():
         ends[roots[place]] = max(ends.get(roots[place], -1), use)

@@ -93,6 +93,7 @@ class _Shapes:
     def __init__(self) -> None:
         self.dtypes = frozenset("?bBhHiIlLqQefdgFDG")
         self.able = Able()
+        self.tape_limit = 128
         self.latest: Any = None
         self.pace: Any = None
 
