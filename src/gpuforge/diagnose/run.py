@@ -147,8 +147,12 @@ def _within(seconds: float, name: str, answers: Iterator[Finding]) -> list[Findi
             found.append(Finding("unknown", f"the check failed: {type(error).__name__}: {error}"))
 
     thread = threading.Thread(target=work, name=f"gpuforge-check-{name}", daemon=True)
-    thread.start()
-    thread.join(seconds)
+    try:
+        thread.start()
+    except RuntimeError:  # the limits of this process leave no room for a thread
+        work()
+    else:
+        thread.join(seconds)
     if thread.is_alive():
         return [Finding("unknown", f"the check did not finish within {seconds:g} s")]
     return found or [Finding("unknown", "the check returned no result")]
