@@ -21,7 +21,7 @@ def files() -> Iterator[tuple[str, str, str]]:
 
 
 def build_index() -> str:
-    """Return the index of the files as they are: words, contexts, then one cause a line."""
+    """Return the index of the files as they are: words, contexts, languages, one cause a line."""
     words, errors = {}, []
     for cause, head, _ in files():
         table = tomllib.loads(head)
@@ -31,8 +31,11 @@ def build_index() -> str:
         # What holds the words of another text as well is found by that one.
         words[cause] = sorted(one for one in several if not any({*one} > {*o} for o in several))
         errors.append(table)
-    contexts = tomllib.loads((known_error.HERE / "contexts.toml").read_text(encoding="utf-8"))
-    return "".join(f"{json.dumps(part)}\n" for part in (words, contexts, *errors))
+    tables = [
+        tomllib.loads((known_error.HERE / name).read_text(encoding="utf-8"))
+        for name in ("contexts.toml", "languages.toml")
+    ]
+    return "".join(f"{json.dumps(part)}\n" for part in (words, *tables, *errors))
 
 
 if __name__ == "__main__":

@@ -117,6 +117,21 @@ def test_evidence_tells_line_and_text() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("cause", "line"),
+    [
+        ("disk_full", "tar: Cannot write: Auf dem Gerät ist kein Speicherplatz mehr verfügbar"),
+        ("cuda_runtime_lib_missing", "libcublas.so.11: 无法打开共享对象文件: 没有那个文件或目录"),
+        ("nvcc_not_found_cuda_home", "'nvcc' n’est pas reconnu en tant que commande interne"),
+    ],
+)
+def test_other_languages_are_read_and_shown_as_they_are(cause: str, line: str) -> None:
+    match = explain(f"step 1\n{line}\nstep 3").cause
+    assert match is not None
+    assert match.cause == cause
+    assert (match.evidence[0].line, match.evidence[0].text) == (2, line.replace("’", "'"))
+
+
 def test_first_fault_is_named_before_what_follows_from_it() -> None:
     text = (
         "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"

@@ -46,6 +46,9 @@ _SUPPOSED = re.compile(
 _WENT_ON = re.compile(
     r"\b(falling|fell|fall) back (to|on) (?!(the )?cpu)|\bfallback to (?!(the )?cpu)"
 )
+# Whatever file could not be written, such a line is about the disk or shared memory.
+_NO_SPACE = re.compile(r"no space left on device|disk quota exceeded")
+_ABOUT_SPACE = ("disk_full", "shm_too_small")
 # Log lines of services that have nothing to do with packages, downloads or models.
 _GENERAL = ("conda_pip", "network", "disk", "permissions")
 _OTHER_SERVICE = re.compile(
@@ -188,6 +191,7 @@ def _trust(error: KnownError, clue: Clue, place: Place, around: Surroundings) ->
         (0.5, warned and around.has("@healthy_run")),
         (0.3, _DETAIL.match(line)),
         (0.4, error.area in _GENERAL and _OTHER_SERVICE.match(line)),
+        (0.2, error.cause not in _ABOUT_SPACE and _NO_SPACE.search(line)),
         (INFORMATION, _INFORMATION.match(line)),
     )
     return prod(share for share, doubted in doubts if doubted)

@@ -1,7 +1,8 @@
 """The known errors: one TOML file each, combined in one index.
 
 Reading ninety TOML files takes longer than an explanation, so `INDEX` contains their content: on
-the first line the words of the clues by cause, on the second the contexts, then one file per line.
+the first line the words of the clues by cause, on the second the contexts, on the third what is
+said in other languages, then one file per line.
 Only files whose words occur in the log are parsed. After a change, run
 ``python tests/diagnose/known_errors_index.py`` to write the index again.
 """
@@ -138,6 +139,13 @@ def contexts() -> dict[str, tuple[Sign, ...]]:
 
 
 @cache
+def said_elsewhere() -> tuple[tuple[str, str], ...]:
+    """Return what is said in other languages, the longest first, and what it is in English."""
+    said = [(one, here) for here, there in json.loads(_lines()[2]).items() for one in there]
+    return tuple(sorted(said, key=lambda pair: -len(pair[0])))
+
+
+@cache
 def _lines() -> list[str]:
     return INDEX.read_text(encoding="utf-8").splitlines()
 
@@ -151,7 +159,7 @@ def _words() -> dict[str, list[list[str]]]:
 
 @cache
 def _parsed(cause: str) -> KnownError:
-    table = json.loads(_lines()[2 + causes().index(cause)])
+    table = json.loads(_lines()[3 + causes().index(cause)])
     table |= {name: tuple(value) for name, value in table.items() if isinstance(value, list)}
     return KnownError(**table | {"cause": cause, "clues": tuple(map(parse_clue, table["clues"]))})
 

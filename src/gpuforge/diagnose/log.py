@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
 
+from gpuforge.diagnose.known_error import said_elsewhere
 from gpuforge.diagnose.large_log import REPEATING, reduced
 from gpuforge.diagnose.word_order import is_disordered
 
@@ -63,6 +64,9 @@ _TO_WORDS = bytes(
     byte if 97 <= byte <= 122 else byte + 32 if 65 <= byte <= 90 else 32 for byte in range(256)
 )
 _WORD = re.compile("[a-z]+")
+# Letters of other languages and scripts; lines and blocks, such as of progress bars, are none.
+_ELSEWHERE = re.compile("[\u00c0-\u024f\u0400-\u04ff\u3002-\u9fff\uac00-\ud7a3\uff0c\uff1f]")
+_TRANSLATED = re.compile(" ?(?:\0 ?)+")
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,15 @@ def _without_binary(text: str) -> str:
     return "".join(parts)
 
 
+def in_english(text: str) -> str:
+    """Return `text` with the words that are known from other languages in English."""
+    letters = not text.isascii() and _ELSEWHERE.search(text)
+    for elsewhere, here in said_elsewhere():
+        if (letters or elsewhere.isascii()) and elsewhere in text:
+            text = text.replace(elsewhere, f"\0{here}\0")
+    return _TRANSLATED.sub(" ", text) if "\0" in text else text
+
+
 def words_of(text: str) -> tuple[str, ...]:
     """Return the runs of ASCII letters in lower-case `text`, in order."""
     return tuple(_WORD.findall(text))
@@ -141,12 +154,12 @@ def is_advice(before: str) -> bool:
 
 
 class Log:
-    """The text of a report: as shown (`text`) and as searched (`folded`, lower case)."""
+    """The text of a report: as shown, in English (`text`), as searched (`folded`, lower case)."""
 
     def __init__(self, text: str) -> None:
-        self.text = clean(reduced(text) if len(text) > REPEATING else text)
-        if "NVRM:" in self.text:
-            self.text = _WRAPPED_MESSAGE.sub(_joined, self.text)
+        shown = clean(reduced(text) if len(text) > REPEATING else text)
+        self._shown = _WRAPPED_MESSAGE.sub(_joined, shown) if "NVRM:" in shown else shown
+        self.text = in_english(self._shown)
         self.folded = self.text.lower()
 
     @cached_property
@@ -199,6 +212,8 @@ class Log:
         start = start or max(0, position - SHOWN_CHARACTERS // 2)
         end = self.text.find("\n", position, start + WINDOW_AFTER)
         line = self.text[start : end if end >= 0 else start + WINDOW_AFTER].strip()
+        if line not in self._shown:
+            line = self._shown.split("\n")[self.line_number(position) - 1].strip()
         return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 3] + "..."
 
     def _is_whole(self, start: int, end: int) -> bool:
