@@ -47,6 +47,9 @@ LSPCI = "01:00.0 VGA compatible controller: NVIDIA Corporation GA102 [GeForce RT
         "C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA",
         "I didn't install it, my laptop doesn't have Nvidia graphics cards.",
         "In case we have multiple NVIDIA GPUs an option is wanted.",
+        "DeviceName: DISPLAY1, BPP: 32, 1920x1080",
+        "My i7-8700 is fine, but the integrated graphics are disabled.",
+        "i5-12400: does it run if I use the integrated GPU?",
     ],
 )
 def test_talk_of_gpus_shows_none(text: str) -> None:
@@ -79,6 +82,10 @@ def test_talk_of_gpus_shows_none(text: str) -> None:
         ("GPU: AMD TAHITI (DRM 2.50.0, LLVM 4.0.0)\n- R9 280", ["R9 280"]),
         ("# Slow on an RTX 4050\nI have an RTX 4050 Laptop GPU here.", ["RTX 4050 Laptop GPU"]),
         ("The old desktop features an Nvidia 9800GT", ["Nvidia 9800GT"]),
+        ('I have 3 "RX580" here', ["RX580", "RX580", "RX580"]),
+        ("My i7-9700 shows it on the integrated GPU, my RTX 3070 renders", ["RTX 3070", None]),
+        ("Ryzen 5 5600 without an integrated GPU, my card is an RX 6600", ["RX 6600"]),
+        ("CPU: Ryzen 7 8845HS w/ Radeon 780M\nGPU: AMD Radeon Graphics", ["AMD Radeon Graphics"]),
         (
             "* Device #1: Quadro RTX 5000, 7/16125 MB\n* Device #2: pthread-Intel Xeon, 9 MB",
             ["Quadro RTX 5000"],
@@ -87,6 +94,63 @@ def test_talk_of_gpus_shows_none(text: str) -> None:
 )
 def test_people_name_what_they_have(text: str, names: list[str]) -> None:
     assert [known(one.name) for one in machine_from_text(text).devices] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [
+        ("GPU: RTX 3080\nVRAM was at 9.5/10 GB", 10240),
+        ("GPU: GTX 1060 with 6144 MB VRAM", 6144),
+        ("GPU: Tesla K40c\nTotal GPU memory 12079136768 bytes.", 11519),
+        ("GPU: RTX 3090\nEach layer takes VRAM, some 2 of 3 GB per batch", None),
+        ("GPU: GTX 1650\n16384 MB RAM", None),
+    ],
+)
+def test_memory_told_in_sentences_is_that_of_the_only_gpu(text: str, mib: int | None) -> None:
+    found = known(machine_from_text(text).devices[0].memory_total_bytes)
+    assert (found >> 20 if found else None) == mib
+
+
+SLURM = """\
+gpu/nvml: _get_system_gpu_list_nvml: 2 GPU system device(s) detected
+GRES[gpu] Type:nvidia_a100-sxm4-40gb Count:1 Cores(64):0-15 UniqueId:{}
+GRES[gpu] Type:nvidia_a100-sxm4-40gb Count:1 Cores(64):0-15 UniqueId:{}
+"""
+UUIDS = [f"GPU-{number}8b1d6aa-9bbf-4bd8-b3a8-6a8e7f2d0d24" for number in (1, 2)]
+LISTED = "{}: {} (8151 MiB, 7573 MiB free)"
+RTX, ARL = "NVIDIA GeForce RTX 5060", "Intel(R) Graphics (ARL)"
+LLAMA = (("CUDA0", RTX), ("Vulkan0", ARL), ("Vulkan1", RTX))
+SPLIT = "Chipset Model: {}\nVRAM (Total): {} MB\nVendor: NVIDIA (0x10de)\nDevice ID: 0x1401\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (SLURM.format(*UUIDS), ["nvidia a100-sxm4-40gb"] * 2),
+        (SLURM.format("(null)", "(null)") * 2, ["nvidia a100-sxm4-40gb"] * 2),
+        ("\n".join(LISTED.format(*one) for one in LLAMA), [RTX, ARL]),
+        (
+            f"```\n{SPLIT.format('NVIDIA Chip Model', 256)}```\n```\n"
+            f"{SPLIT.format('MSI GeForce GTX 960', 2048)}```",
+            ["MSI GeForce GTX 960"],
+        ),
+    ],
+)
+def test_a_gpu_that_two_lists_name_is_one(text: str, names: list[str]) -> None:
+    assert [known(one.name) for one in machine_from_text(text).devices] == names
+
+
+def test_memory_before_a_name_is_not_that_of_the_gpu_above() -> None:
+    raphael = "06:00.0 VGA compatible controller: AMD [AMD/ATI] Raphael (rev c6)\n"
+    text = f"{LSPCI}{raphael}name of display: :0\n    Dedicated video memory: 24564 MB\n"
+    nvidia, software = (
+        "vendor string: NVIDIA Corporation",
+        "renderer string: llvmpipe (LLVM 15.0.7)",
+    )
+    for drawn, sizes in ((nvidia, [24564, None]), (software, [None, None])):
+        devices = machine_from_text(f"{text}OpenGL {drawn}\n").devices
+        found = [known(one.memory_total_bytes) for one in devices]
+        assert [one >> 20 if one else None for one in found] == sizes
 
 
 def test_what_is_written_adds_to_what_a_tool_shows() -> None:

@@ -81,7 +81,8 @@ def _add(seen: Seen, entry: Mapping[str, str], route: str) -> None:
     facts = kept(
         name=name,
         pci_id=found,
-        memory_total_bytes=size(entry.get("memory")) if entry.get("memory") else None,
+        # Of a card that macOS does not know by name it shows no true size.
+        memory_total_bytes=size(entry.get("memory")) if name and entry.get("memory") else None,
         integrated=True if built_in or vendor == "apple" else False if entry.get("bus") else None,
         runtimes=_metal(entry.get("metal", "")),
         architecture=_family(name) if vendor == "apple" else None,

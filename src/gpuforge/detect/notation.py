@@ -20,7 +20,7 @@ _NOTHING = re.compile(
     r"|n/?a|none|null|unknown( error)?|not (supported|available|specified|applicable|found)|"
     r"err!?|unset|xx+|(gpu|cpu)-xx|gpu is lost|gpu requires reset|insufficient permissions|"
     r"requested functionality has been deprecated|deprecated.*|invalid|auto-?detect|redacted|"
-    r"no such file.*|unspecified|to be filled.*",
+    r"no such file.*|unspecified|to be filled.*|\w+ chip model",
     re.I,
 )
 _FRAME = " []()<>{}-_:;,.*'\"|"

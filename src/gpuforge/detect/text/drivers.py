@@ -22,7 +22,8 @@ PACKAGE = {
     "nvidia": r"^(?:nvidia[ -]+)?v?([3-6]\d\d)\b(?![.-]\d)",
 }
 OF_GL = re.compile(
-    r"(?:\bNVIDIA (?=\d{3}\.)|\bBuild (?=\d+(?:\.\d+){3}))(\d{2,3}\.\d{1,3}(?:\.\d{1,5}){0,2})\b"
+    r"(?:\bNVIDIA (?=\d{3}\.)|\bBuild (?=\d+(?:\.\d+){3})|"
+    r"\bContext(?: [\d.]+)? (?=\d\d\.\d+\.\d{5}\.))(\d{2,3}\.\d{1,3}(?:\.\d{1,5}){0,2})\b"
 )
 _MODULE = re.compile(
     r"^filename:\s+\S*/nvidia\S*\.ko\S*\n(?:.*\n){0,4}?version:\s+([2-6]\d\d\.[\d.]+)", re.I | re.M

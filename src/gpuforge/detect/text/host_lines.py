@@ -12,6 +12,7 @@ from gpuforge.detect.seen import HEARSAY, Seen, Sighting
 from gpuforge.detect.source import WSL
 from gpuforge.detect.text.labels import Label, labels_of, told_lines
 from gpuforge.detect.text.products import OF_PROCESSOR, products_in
+from gpuforge.facts import Vendor
 
 PROGRAM = "lines"
 LINE_LIMIT = 600
@@ -99,8 +100,10 @@ def read(text: str, route: str, seen: Seen) -> None:
         seen.host["cpu_model"] = named[0]
     if "platform" not in seen.host:
         seen.host.update(kept(platform=_named_system(asked)))
-    if seen.host.get("platform") == "jetson":  # each has a GPU of its maker
-        seen.sightings.append(Sighting("nvidia", "labels", {}, HEARSAY, everywhere=True))
+    system = seen.host.get("platform"), seen.host.get("machine")
+    if system[0] == "jetson" or system == ("macos", "arm64"):  # each has a GPU of its maker
+        maker: Vendor = "nvidia" if system[0] == "jetson" else "apple"
+        seen.sightings.append(Sighting(maker, "labels", {}, HEARSAY, everywhere=True))
 
 
 def _system_in(answer: str) -> str | None:

@@ -140,6 +140,8 @@ def _labels(lines: list[str]) -> Iterator[Label]:
             first = min(int(part) for part in opening.groups() if part)
             yield Label(number, frozenset({"block"}), "", (first,))
             continue
+        if line.startswith("name of display: "):  # glxinfo shows a memory before the GPU's name
+            yield Label(number, frozenset({"display"}), "")
         yield from _ids(number, line)
         yield from _pairs(number, line)
         yield from _below(number, lines)

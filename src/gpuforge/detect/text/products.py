@@ -21,6 +21,7 @@ OF_PROCESSOR = re.compile(
 )
 _PAIR = {"dual", "both", "quad"}  # but part of a board's name, such as ASUS Dual
 # Revisions and trademark signs, which the patterns do not cover.
+_NO_WIDTH = r"(?<!\d{3}[x*×])(?<!\d{3}\s[x*×]\s)"
 _NOISE = re.compile(r"\(rev \w\w\)|\((?:R|TM|C)\)|[®™]", re.I)
 
 
@@ -64,7 +65,7 @@ def _bounded(forms: str) -> re.Pattern[str]:
     forms = re.sub(r"(?<!\[)\\s(?![+?*{])", r"[\\s-]", forms.replace(r"\s?", r"[\s-]?"))
     forms = forms.replace(r"\s+", r"(?:\s+|-|(?<=[a-z]))")
     return re.compile(
-        rf"(?:(?<![a-z0-9_.-])|(?<=\d[x*])|(?<=[a-z]\.)(?=[a-z]))(?:{forms})(?![a-rt-z\d]|\.\d|\s?[KMG]i?B\b|\s?[%°])",
+        rf"(?:(?<![a-z0-9_.-])|(?<=\d[x*])|(?<=[a-z]\.)(?=[a-z])){_NO_WIDTH}(?:{forms})(?![a-rt-z\d]|\.\d|\s?[KMG]i?B\b|\s?[%°])",
         re.I,
     )
 

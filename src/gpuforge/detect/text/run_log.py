@@ -26,7 +26,8 @@ from gpuforge.detect.text.products import GPUS_AT_MOST, products_in
 from gpuforge.facts import Driver, Toolkit, Vendor
 
 PROGRAM = "lines"
-_LIBRARIES: dict[str, Vendor] = {"cuda": "nvidia", "rocm": "amd", "oneapi": "intel"}
+_LIBRARIES: dict[str, Vendor] = {"cuda": "nvidia", "nvml": "nvidia", "rocm": "amd",
+                                 "rsmi": "amd", "oneapi": "intel"}  # fmt: skip
 _SHARED = {"0": False, "1": True, "discrete": False, "integrated": True, "igpu": True,
            "built-in": True}  # fmt: skip
 # How many lines apart the lines of one device may be.
@@ -109,7 +110,7 @@ def _add(
     else:
         return
     device.vendor = device.vendor or vendor
-    device.count = min(whole(said.get("count")) or 1, GPUS_AT_MOST)
+    device.count = min(whole(said.get("count")) or device.count, GPUS_AT_MOST)
     facts = facts_of(said, device.vendor or "other")
     device.facts.update({key: value for key, value in facts.items() if key not in device.facts})
 

@@ -25,6 +25,9 @@ FULL_BYTES, CAPPED_FROM_BYTES = 2**32 - 2**28, 2**32 - 2**21
 SHARED = re.compile(r"(?<!not )\b(igpu|apu|integrated|on-?board|built-?in|unified mem)\b", re.I)
 OWN = re.compile(r"\b(dgpu|discrete|egpu|dedicated mem|discretegpu)\b", re.I)
 
+# What stands before the version to which a driver was changed.
+_REPLACED = re.compile(r"^.*\d\s+(?:then|-+>|→|=>)\s+(?=v?\d+\.\d)", re.I)
+
 
 @dataclass
 class ToldDevice:
@@ -50,11 +53,12 @@ def finished(device: ToldDevice) -> Facts:
         found = pci_id(*pair.groups())
     found = said.get("ids") or found
     shared = _unified(said)
-    driver = OF_DRIVER.search(said.get("driver", "")) or OF_GL.search(said.get("gl", ""))
+    words = _REPLACED.sub("", said.get("driver", ""))
+    driver = OF_DRIVER.search(words) or OF_GL.search(said.get("gl", ""))
     driver = driver or re.match(r"(\d+\.\d+\.\d+)", said.get("rocm_driver", ""))
-    if "mesa" not in said.get("driver", "mesa").lower() and vendor in PACKAGE:
-        driver = driver or re.search(PACKAGE[vendor], said["driver"], re.I)
-    bound = KERNEL_DRIVER.match((said.get("kernel") or said.get("driver", "")).strip("[`* "))
+    if "mesa" not in words.lower() and vendor in PACKAGE:
+        driver = driver or re.search(PACKAGE[vendor], words, re.I)
+    bound = KERNEL_DRIVER.match((said.get("kernel") or words).strip("[`* "))
     capability = re.search(r"(?<![\d.])(\d{1,2}\.\d)(?![\d.])", said.get("capability", ""))
     arch = said.get("gfx", "").strip("\"', ") if vendor == "nvidia" else ""
     if capability is None and re.fullmatch(r"\d{1,2}\.\d", arch):

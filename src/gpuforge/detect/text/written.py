@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from gpuforge.detect import pci_ids
-from gpuforge.detect.notation import Facts, gfx, kept, pci_address, product_of
+from gpuforge.detect.notation import Facts, gfx, kept, pci_address, product_of, size, word
 from gpuforge.detect.seen import DOUBT, HEARSAY, RENDERER, Seen, Sighting
 from gpuforge.detect.text.clauses import THERE, evidence_of, form
 from gpuforge.detect.text.drivers import (
@@ -25,6 +25,7 @@ from gpuforge.detect.text.drivers import (
 )
 from gpuforge.detect.text.labels import Label, labels_of, told_lines
 from gpuforge.detect.text.mentions import PRODUCTS_AT_MOST, SURE, Mention, mentions_in
+from gpuforge.detect.text.processor_gpu import add_processor_gpu
 from gpuforge.detect.text.products import (
     COUNTS,
     GPUS_AT_MOST,
@@ -57,7 +58,7 @@ _SHARES = re.compile(
     r"\b(?:igpu|apu|integrated|on-?board|built-?in)(?: gpu| graphics)?\W{1,3}$", re.I
 )
 _BY_PATH = re.compile(r"/by-path/pci-([0-9a-f:.]{12})-(?:card|render)")
-_MEMORY = re.compile(r"\b(\d{1,3}) ?G(?:i?B|o)?\b", re.I)
+_MEMORY = re.compile(r"\b(?:\d{1,3} ?G(?:i?B|o)?|\d{4,6} ?Mi?B)\b", re.I)
 
 
 def read(text: str, route: str, seen: Seen) -> None:
@@ -76,6 +77,7 @@ def read(text: str, route: str, seen: Seen) -> None:
     for device in found.devices:
         if device.vendor in versions and device.vendor != "nvidia":
             device.said.setdefault("driver", versions[device.vendor])
+    add_processor_gpu(found.devices, text, str(seen.host.get("cpu_model", "")))
     makers = {one.vendor for one in found.devices}
     for maker in paired_makers(text):
         if maker not in makers:
@@ -125,14 +127,15 @@ def _tell_the_only(device: ToldDevice, text: str) -> None:
     if device.count == 1 and number and not (number[2] and form("clauses", "hybrid").search(text)):
         told = (number[2] or "two").lower()
         device.count = min(COUNTS.get(told) or int(told) or 1, GPUS_AT_MOST)
-    sizes = {
-        match[1]
+    shown = {size(one[1] or one[2]) for one in form("clauses", "total").finditer(text)}
+    sizes = shown or {
+        size(match[0].replace("o", "B"))
         for line in text.splitlines()
         for match in _MEMORY.finditer(line)
         if evidence_of("memory", line, *match.span()).score > THERE
     }
     if len(sizes) == 1:
-        device.said.setdefault("total", f"{sizes.pop()} GB")
+        device.said.setdefault("total", f"{sizes.pop()} bytes")
 
 
 def _add_targets(text: str, found: _Devices) -> None:
@@ -208,6 +211,14 @@ class _Devices:
         if "ids" in label.facts:
             self._identify(label)
             return
+        if "display" in label.facts:
+            self._current, self._block = [], None
+        if "vendor" in label.facts and not self._current:
+            maker = pci_ids.vendor_named_in(label.value)
+            own = [one for one in self.devices if one.vendor == maker]
+            if maker and len(own) == 1:
+                own[0].said = self._for(maker) | own[0].said
+                self._current, self._waiting = own, {}
         named = bool(label.facts & {"name", "renderer", "maybe"}) and self._name(label)
         for fact in label.facts if not named else label.facts & {"gl"}:
             self._tell(fact, label)
@@ -245,9 +256,12 @@ class _Devices:
         return any(one.vendor == vendor and "name" in one.facts for one in self.devices)
 
     def drop_families(self) -> None:
-        """Drop devices known only by family if a product of the same maker is known."""
+        """Drop devices known only by family or by id if their product is known too."""
+        named = [one for one in self.devices if word(one.facts.get("name"))]
+        ids = {one.said["device"] for one in named if "device" in one.said}
+        own = [one for one in self.devices if one in named or one.said.get("device") not in ids]
         self.devices = without_families(
-            self.devices, lambda one: (one.vendor, str(one.facts.get("name", "")))
+            own, lambda one: (one.vendor, str(one.facts.get("name", "")))
         )
 
     def driver_words(self) -> str:
@@ -293,6 +307,7 @@ class _Devices:
             )
             or _GONE.match(value)
         ):
+            self._waiting.pop("total", None)  # it is main memory, or gone
             return asked
         last = self._current[-1] if self._current else None
         unnamed = last is not None and "name" not in last.facts
@@ -371,8 +386,8 @@ def _loosely(value: str) -> Product | None:
     if vendor is None and library is None:
         return None
     bare = not _NO_NAME.search(head) and re.sub(
-        r"\b(nvidia|amd|intel|apple|gpus?|igpu|corporation|inc|graphics|card|cuda|rocm|mps|detected|found|"
-        r"available)\b|\W",
+        r"\b(nvidia|amd|ati|intel|apple|gpus?|igpu|corporation|inc|technologies|graphics|card|cuda|"
+        r"rocm|mps|detected|found|available)\b|\W",
         "",
         head,
         flags=re.I,
