@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,10 @@ class Basic:
 
 def to_numpy(pattern: Pattern, places: Any) -> tuple[Any, ...]:
     """Return the index that NumPy understands."""
+    return _to_numpy(pattern, places) if places else _without_places(pattern)
+
+
+def _to_numpy(pattern: Pattern, places: Any) -> tuple[Any, ...]:
     numbers = iter(places)
     return tuple(
         next(numbers) if part is PLACE or part == PLACE
@@ -61,6 +66,12 @@ def to_numpy(pattern: Pattern, places: Any) -> tuple[Any, ...]:
         else slice(*part)
         for part in pattern
     )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _without_places(pattern: Pattern) -> tuple[Any, ...]:
+    """Return a known index: a simulation uses the same ones in each step."""
+    return _to_numpy(pattern, ())
 
 
 def expand(index: Any, ndim: int) -> list[Any]:

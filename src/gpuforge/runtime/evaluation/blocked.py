@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gpuforge.dataclass import dataclass, field
-from gpuforge.runtime.array.graph import Entry, Graph, Node, Tape
+from gpuforge.runtime.array.graph import Entry, Graph, Node, Shape, Tape
 from gpuforge.runtime.array.loops import TAKE_OUT
 from gpuforge.runtime.evaluation.columns import ByColumns, by_columns
 from gpuforge.runtime.evaluation.counting import count_true, with_counts
@@ -315,11 +316,18 @@ def _form(value: Any) -> Form:
     return Form((), None)
 
 
+def _has_form(value: Any, form: Form) -> bool:
+    """Return whether `_form` gives this form, sooner."""
+    if type(value) is np.ndarray:
+        return bool(value.shape == form.shape and value.dtype == form.dtype)
+    return _form(value) == form
+
+
 def _fits(group: Group, values: Sequence[Any]) -> bool:
     """Return whether the values from outside look as planned, and blocks keep NumPy's order."""
     given = (*group.taken.items(), *group.whole.items())
     return (
-        all(_form(values[place]) == form for place, form in given)
+        all(_has_form(values[place], form) for place, form in given)
         and all(_is_ordered(values[place], 0) for place in group.by_rows)
         and all(_is_ordered(values[place], 2) for place in group.matrices)
         and all(values[place].flags.c_contiguous for place in group.contiguous)
@@ -331,8 +339,13 @@ def _is_ordered(value: Any, last: int) -> bool:
 
     The `last` axes may be in another order.
     """
-    if np.ndim(value) < 2 or value.flags.c_contiguous:
+    if not isinstance(value, np.ndarray) or value.ndim < 2 or value.flags.c_contiguous:
         return True
-    pairs = list(zip(value.strides, value.shape, strict=True))[: value.ndim - last]
-    strides = [stride for stride, length in pairs if length > 1]
-    return strides == sorted(strides, reverse=True) and min(strides, default=1) > 0
+    return _are_ordered(value.strides, value.shape, last)
+
+
+@lru_cache(maxsize=1024)
+def _are_ordered(strides: tuple[int, ...], shape: Shape, last: int) -> bool:
+    pairs = list(zip(strides, shape, strict=True))[: len(shape) - last]
+    steps = [stride for stride, length in pairs if length > 1]
+    return steps == sorted(steps, reverse=True) and min(steps, default=1) > 0
