@@ -172,8 +172,8 @@ def columns_first(a: Any, b: Any) -> Any:
 
 FUNCTIONS = (
     diffused, fields, new_field, shifted, used_twice, read_between, read_after_in_its_group,
-    other_dtype, every_second, one_row_for_all, backwards, one_column, two_writes_at_once,
-    columns_first,
+    other_dtype, every_second, one_row_for_all, backwards, one_column,
+    two_writes_at_once, columns_first,
 )  # fmt: skip
 
 
@@ -193,6 +193,59 @@ def _joined(result: Any) -> Any:
     if type(result) is tuple:
         return np.concatenate([one.reshape(-1) for one in result])
     return result
+
+
+def test_an_operand_is_not_overwritten_where_numpy_fails(quiet_session: Any) -> None:
+    def negated(a: Any) -> Any:
+        y = own(a)
+        y[:1] = 0.0
+        y[1:, 1:2] = -y[1:, 1:2]
+        return y
+
+    same(negated, RNG.normal(size=(64, 4)).astype(np.float32))
+
+
+def test_values_before_a_write_through_a_view_are_not_kept(
+    monkeypatch: pytest.MonkeyPatch, quiet_session: Any
+) -> None:
+    outputs: list[int] = []
+    call = BlockedProgram.__call__
+
+    def watched(self: BlockedProgram, *values: Any) -> Any:
+        outputs.append(len(self.graph.outputs))
+        return call(self, *values)
+
+    monkeypatch.setattr(BlockedProgram, "__call__", watched)
+
+    def stepped(a: Any) -> Any:
+        y = own(a)
+        y[:1] = 0.0
+        y[1:] += y[:-1] * 2.0
+        y[1:] *= 3.0
+        return y
+
+    same(stepped, RNG.normal(size=SHAPE))
+    assert set(outputs) == {1}
+
+
+def test_products_of_single_complex_numbers_round_as_in_numpy(quiet_session: Any) -> None:
+    def totals(a: Any, b: Any, c: Any) -> Any:
+        s = a.sum(axis=1)
+        s = s + b
+        s = s * c
+        return s - b
+
+    a = RNG.normal(size=(16, 700)) + 1j * RNG.normal(size=(16, 700))
+    same(totals, a, a[:, 1].copy(), a[:, 2].copy())
+
+
+def test_a_column_is_not_filled_by_another_loop(quiet_session: Any) -> None:
+    def filled(a: Any, b: Any) -> Any:
+        y = np.cumsum(b, axis=0)
+        y[:, 3:4] = np.arcsin(a[:, :1] * np.float16(0.25))
+        return y
+
+    same(filled, *RNG.uniform(size=(2, 640, 9)).astype(np.float16))
 
 
 WINDOWS = [slice(1, -1), slice(0, -2), slice(2, None)]

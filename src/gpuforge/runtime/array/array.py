@@ -214,14 +214,14 @@ def argument(recorder: Recorder, source: Host) -> Array:
     readable.setflags(write=False)
     node = recorder.known(readable)
     made = make(recorder, node)
-    made._storage = Storage(node, source)
+    made._storage = Storage(made, source)
     return made
 
 
 def storage_of(array: Array) -> Storage:
     """Return the storage of an array, creating it so that views can share it."""
     if array._storage is None:
-        array._storage = Storage(array._node)
+        array._storage = Storage(array)
     return array._storage
 
 

@@ -115,7 +115,7 @@ def getitem(array: Array, index: Any) -> Any:
 
 def setitem(array: Array, index: Any, value: Any) -> None:
     """Record ``array[index] = value`` in the memory that `array` shares with others."""
-    if type(value) is Array and _is_itself(array, index, value):
+    if type(value) is Array and _is_itself(array, index, value) and not is_frozen(array):
         return
     node, recorder = node_of(array), array._recorder
     if array._scalar:
@@ -237,6 +237,9 @@ def write(array: Array, node: Node) -> None:
             raise array._recorder.refuse("an array is written into that has another shape, too")
     storage.node = write_back(array._recorder, storage.node, array._chain, node)
     storage.version += 1
+    whole = storage.whole()
+    if whole is not None:  # or else it refers to the value before, which would be computed for it
+        whole._node, whole._version = storage.node, storage.version
     array._node, array._version = node, storage.version
 
 

@@ -27,14 +27,17 @@ from gpuforge.runtime.array.graph import (
     Shape,
     Tape,
 )
+from gpuforge.runtime.array.rules import count
 from gpuforge.runtime.array.unsupported import NotRecordable, Unsupported
 
 _errstate_variable: Any = getattr(
     import_module("numpy._core.umath"), "_extobj_contextvar", None
 )  # slower, for a NumPy that keeps it elsewhere
 
-TAPE_MAXIMUM = 1024
-"""A tape with more entries is evaluated at once."""
+TAPE_LIMIT, TAPE_MAXIMUM = 128, 1024
+"""A tape with more entries is evaluated at the next loop iteration, or at once."""
+TAPE_BYTES = 1 << 30
+"""Most bytes of a longer tape, if all its values were of the largest one's size."""
 MOST_EVALUATIONS = 256
 """A call with more evaluations is not replayed."""
 NUMERIC_KINDS = "biufc"
@@ -99,7 +102,7 @@ class Engine(Protocol):
     dtypes : NumPy type codes (``dtype.char``) that the backend supports
     latest : the program of the last evaluation; None if it did not compute the values
     pace : ends a recording that takes too long; None for no limit
-    tape_limit : a tape with more entries is evaluated at the next iteration of a loop
+    tape_limit : what `TAPE_LIMIT` is for tapes of small arrays
     """
 
     able: Able
@@ -135,12 +138,13 @@ class Recorder:
     turned : whether some multi-dimensional array is not in C order
     trouble : use of an array that needs a real NumPy array; empty if there was none
     closed : whether the call has ended; NumPy then computes everything
-    tape_limit : as in its engine
+    tape_limit : what `TAPE_LIMIT` is for this tape
+    stretched : whether that was set for its arrays
     """
 
     __slots__ = (
         "__weakref__ able arguments began closed engine errstate evaluated evaluations exports"
-        " fallbacks filters modes namespace quick reads tape tape_limit trouble turned"
+        " fallbacks filters modes namespace quick reads stretched tape tape_limit trouble turned"
     ).split()
 
     def __init__(self, engine: Engine) -> None:
@@ -148,7 +152,7 @@ class Recorder:
         self.tape = Tape()
         self.able = engine.able
         self.quick = engine.able.quick
-        self.tape_limit = engine.tape_limit
+        self.tape_limit, self.stretched = TAPE_LIMIT, False
         self.fallbacks: dict[tuple[str, str], tuple[str, int]] = {}
         self.evaluated = self.reads = 0
         self.evaluations: list[Evaluation] | None = None
@@ -185,8 +189,20 @@ class Recorder:
         length = len(self.tape.entries)
         if not length:
             self.began = None
-        elif length > self.tape_limit and (length > TAPE_MAXIMUM or self._comes_round()):
+        elif length > TAPE_MAXIMUM or (
+            length > self.tape_limit and not self._stretch(length) and self._comes_round()
+        ):
             self.evaluate()
+
+    def _stretch(self, length: int) -> bool:
+        """Return whether the tape may be longer, since its arrays are small."""
+        if self.stretched or self.engine.tape_limit == TAPE_LIMIT:
+            return False
+        nodes = (node for node in self.tape.nodes if node is not None)
+        largest = max((count(node.shape) * node.dtype.itemsize for node in nodes), default=1)
+        most = TAPE_BYTES // max(largest, 1)
+        self.tape_limit, self.stretched = min(self.engine.tape_limit, max(most, TAPE_LIMIT)), True
+        return length <= self.tape_limit
 
     def _comes_round(self) -> bool:
         frame = user_frame()
@@ -265,6 +281,7 @@ class Recorder:
         If NumPy raises for the last recorded entry, the others remain to be evaluated.
         """
         tape, self.tape = self.tape, Tape()
+        self.tape_limit, self.stretched = TAPE_LIMIT, False
         wanted = [
             index
             for index, referred in enumerate(_referred(tape.nodes))

@@ -29,15 +29,18 @@ class Storage:
     node : current value of the whole
     version : number of writes so far
     source : the caller's array, if it is an argument
-    original : the initial node
+    original : the initial node of an argument; None for others, so that its value is not kept
+    whole : the array that the memory was made for, of which the others are views
     reshaped : views of another shape that may be copies in NumPy: its results follow the memory
         order of their operands
     """
 
-    __slots__ = ("_layout", "node", "original", "reshaped", "source", "version")
+    __slots__ = ("_layout", "node", "original", "reshaped", "source", "version", "whole")
 
-    def __init__(self, node: Node, source: Host | None = None) -> None:
-        self.node = self.original = node
+    def __init__(self, whole: Any, source: Host | None = None) -> None:
+        self.node: Node = whole._node
+        self.original: Any = None if source is None else self.node
+        self.whole = ref(whole)
         self.source = source
         self.version = 0
         self.reshaped: list[ref[Any]] = []

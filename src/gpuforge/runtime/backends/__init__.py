@@ -76,7 +76,8 @@ class Backend(Protocol):
     compile_seconds : time to compile its first program, measured then; 0 if it does not compile
     staging : speeds up its large copies; None if nothing does
     threads : threads on which its programs run over blocks of NumPy's arrays; 0 if they do not
-    tape_limit : a graph with more entries ends at the next iteration of a loop
+    tape_limit : a graph with more entries ends at the next iteration of a loop; that of large
+        arrays after fewer (`array/recorder.py`)
     """
 
     name: str

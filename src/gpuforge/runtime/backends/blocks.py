@@ -36,7 +36,11 @@ class BlocksBackend(Backend):
     version = np.__version__
     on_host = True
     tape_limit = 512
-    """Each graph copies the arrays that it writes into first."""
+    """Each graph copies the arrays that it writes into first.
+
+    Source: ``benchmarks/time_steps.py``; grids of 450 x 450 to 700 x 700 take 0.69 to 0.84 of
+    NumPy's time with 512 entries, 0.86 to 1.05 with 128.
+    """
 
     def __init__(self, threads: int) -> None:
         self.threads = threads

@@ -200,9 +200,8 @@ class _Run:
         self.group, self.planned, self.threads, self.modes = group, planned, threads, modes
         self.entries, self.forms = planned.entries, planned.forms
         flags = [values[place].flags for place in group.taken]
-        self.parts_to_fill = self._find_parts_to_fill(values)
-        flags += [view.flags for view in self.parts_to_fill.values()]
         self.flat = group.elements > 0 and all(one.c_contiguous and one.aligned for one in flags)
+        self.parts_to_fill = self._find_parts_to_fill(values)
         self.ends, self.depth = self._division()
         self.count = len(self.ends) - 1
         if self.count < 2:
@@ -222,6 +221,10 @@ class _Run:
             view = part_to_fill(values[entry[1][0]], entry, self.forms[place])
             if view is not None:
                 found[place] = view
+        if self.flat and not all(one.flags.c_contiguous for one in found.values()):
+            if self.group.sums_in_halves or self.group.rows < self.threads:
+                return {}
+            self.flat = False
         return found
 
     def _destination(self, place: int) -> Any:
@@ -271,13 +274,20 @@ class _Run:
                     del local[old]
 
     def _compute(self, place: int, local: dict[int, Any], out: Any, length: int) -> Any:
-        """Return the value of a step for one block, in `out` if it is needed outside."""
+        """Return the value of a step for one block, in `out` if it is needed outside.
+
+        Or in the memory of an operand; not if that is one element, which NumPy adds to or
+        multiplies by other loops.
+        """
         entry, function = self.entries[place], self.planned.functions[place]
         taken, params = [local[p] for p in entry[1]], params_of_block(entry, length)
-        if place in self.group.reused:
+        if place in self.group.reused and local[self.group.reused[place]].size > 1:
             out = local[self.group.reused[place]]
         if out is None:
             return function(*taken, *params)
+        if out.size == 1 and place in self.group.writes:
+            out[...] = function(*taken, *params)
+            return out
         takes_out = isinstance(function, np.ufunc | ByColumns) or function in TAKE_OUT
         if takes_out or entry[0].name in WITH_OUT:
             return function(*taken, *params, out=out)

@@ -13,13 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from gpuforge.runtime.array.graph import Entry, Graph
+from gpuforge.runtime.array.graph import Entry, Graph, Operation
 from gpuforge.runtime.array.index import PLACE, to_numpy
 from gpuforge.runtime.evaluation.groups import Group
 from gpuforge.runtime.evaluation.rows import VIEWS, Form, Forms
 
-_EXACT = frozenset("add subtract multiply true_divide".split())
-"""Operations whose results do not depend on where they are put, in any release of NumPy."""
+_IN_PLACE = frozenset("add subtract multiply true_divide".split())
+"""Operations of real numbers that may overwrite an operand: NumPy computes the same bits then.
+
+It does not for all: NumPy 2.4.6 negates a column of a table of four float32 columns wrongly in
+place, and rounds products of complex numbers in another way.
+"""
 
 
 def find_destinations(
@@ -46,7 +50,7 @@ def find_destinations(
         between = parts[first[group.steps[0]] + 1 : order[write]]
         root = roots[places[0]]
         if not _reads(graph, between, root, roots) and _reads_only_before(
-            graph, group, graph.entries[write], roots
+            graph, group, graph.entries[write], roots, forms
         ):
             group.writes[places[1]] = write
     for part in parts:
@@ -63,8 +67,17 @@ def _reads(graph: Graph, parts: Sequence[int | Group], root: int, roots: Sequenc
     return False
 
 
-def _reads_only_before(graph: Graph, group: Group, write: Entry, roots: Sequence[int]) -> bool:
-    """Return whether a group reads what a write changes only element by element, and before it."""
+def _may_overwrite(operation: Operation, form: Form) -> bool:
+    return operation.name in _IN_PLACE and form.dtype.kind != "c"
+
+
+def _reads_only_before(
+    graph: Graph, group: Group, write: Entry, roots: Sequence[int], forms: Forms
+) -> bool:
+    """Return whether a group reads what a write changes only element by element, and before it.
+
+    Or in the step that makes the value, if that may overwrite an operand.
+    """
     _, (target, value), params = write
     begun = False
     for place in group.steps:
@@ -73,9 +86,11 @@ def _reads_only_before(graph: Graph, group: Group, write: Entry, roots: Sequence
         if shared and begun:
             return False
         begun = begun or place == value
+        if shared and begun and not _may_overwrite(operation, forms[place]):
+            return False
         for one in shared:
-            name, given, pattern = graph.entries[one]
-            same = name.name == "getitem" and given == (target,) and pattern == params
+            view, viewed, index = graph.entries[one]
+            same = view.name == "getitem" and viewed == (target,) and index == params
             if not same or one not in group.taken or operation.kind != "elementwise":
                 return False
     return True
@@ -91,7 +106,8 @@ def _reused(graph: Graph, group: Group, forms: Forms) -> dict[int, int]:
     found: dict[int, int] = {}
     for place, drop in zip(group.steps, group.drops, strict=True):
         operation, places, _ = graph.entries[place]
-        if operation.name not in _EXACT or place in group.made or place in group.totals:
+        kept = place in group.made or place in group.totals
+        if kept or not _may_overwrite(operation, forms[place]):
             continue
         for one in places:
             owned = one in own and graph.entries[one][0].name not in VIEWS
@@ -104,10 +120,13 @@ def _reused(graph: Graph, group: Group, forms: Forms) -> dict[int, int]:
 def part_to_fill(array: Any, write: Entry, form: Form) -> Any:
     """Return the view of an array that a write fills; None if a group cannot fill it by rows.
 
-    A function may choose another loop for elements that do not lie side by side.
+    The array is None as long as an earlier write into it is not done. The elements along the last
+    axis that is longer than one must lie side by side, or NumPy may choose another loop for them.
     """
     if type(array) is not np.ndarray:
         return None
     view = array[to_numpy(write[2][-1], ())]
-    alike = view.shape == form.shape and view.dtype == form.dtype and view.ndim > 0
-    return view if alike and view.strides[-1] == view.itemsize else None
+    if view.shape != form.shape or view.dtype != form.dtype:
+        return None
+    steps = [step for step, length in zip(view.strides, view.shape, strict=True) if length > 1]
+    return view if steps and steps[-1] == view.itemsize else None
