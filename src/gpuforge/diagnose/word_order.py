@@ -52,9 +52,11 @@ _PATTERNS = tuple((weight, re.compile(sign, re.MULTILINE)) for weight, sign in _
 
 def is_disordered(text: str) -> bool:
     """Return whether the words of `text`, in original case, are in random order."""
-    found = sum(weight * len(pattern.findall(text)) for weight, pattern in _PATTERNS)
-    found += DISORDERED * sum(map(_has_reversed_bracket, text.splitlines()))
-    return found >= DISORDERED and found >= SHARE * len(text.split())
+    found = {STRONG: DISORDERED * sum(map(_has_reversed_bracket, text.splitlines())), WEAK: 0}
+    for weight, pattern in _PATTERNS:
+        found[weight] += weight * len(pattern.findall(text))
+    # Lines that someone wrapped have weak signs only.
+    return found[STRONG] > 0 and sum(found.values()) >= max(DISORDERED, SHARE * len(text.split()))
 
 
 def _has_reversed_bracket(line: str) -> bool:
