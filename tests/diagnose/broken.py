@@ -516,7 +516,38 @@ REAL = [
 ]  # fmt: skip
 
 CONDA = {"VIRTUAL_ENV": "", "CONDA_PREFIX": "{prefix}", "HOME": "{beside}"}
+
+
+def leave_namespace(environment: Environment) -> None:
+    (environment.packages / "google").mkdir()
+    line = (
+        "import sys, types, os;p = os.path.join(sys._getframe(1).f_locals['sitedir'], "
+        "*('google', 'cloud'));m = importlib.util.module_from_spec(None)\n"
+    )
+    (environment.packages / "google_cloud-nspkg.pth").write_text(line)
+
+
+def overwrite(environment: Environment) -> None:
+    for record in environment.packages.glob("*.dist-info/RECORD"):
+        text, of = record.read_text(), record.parent.name
+        record.write_text(text.replace("__init__.py,,", f"__init__.py,sha256={of},9"))
+
+
 MADE = [
+    Broken("namespace_folder_gone", ("the namespace google.cloud has no folder any more",),
+           breaks=leave_namespace),
+    Broken("path_file_of_python_2", ("fails in line 1",),
+           breaks=write("old.pth", "import sys; print 'hello'\n")),
+    Broken("path_file_that_imports_several", ("the module gone is not installed",),
+           breaks=write("old.pth", "import os, gone.hook\n")),
+    Broken("sitecustomize_of_python_2", ("sitecustomize.py cannot be run",),
+           breaks=write("sitecustomize.py", "print 'hello'\n")),
+    Broken("folder_before_file", ("the folder pynvml of pynvml hides pynvml.py of nvidia-ml-py",),
+           made=(("pynvml", "11.5.0", ()), ("nvidia-ml-py", "12.560.30", ())),
+           files={"nvidia-ml-py": {"pynvml.py": ""}}),
+    Broken("overwritten_by_an_empty_module", ("wrapper and wrapper-python overwrite",),
+           made=(("wrapper", "1.4", ()), ("wrapper-python", "0.2.0", ())),
+           files={"wrapper-python": {"wrapper/__init__.py": ""}}, breaks=overwrite),
     Broken("cuda13_torch_with_driver_535", ("driver_too_old_for_cuda",),
            made=(("torch", "2.11.0", ()),), machine=nvidia("12.2", "8.0", "535.104.05")),
     Broken("cu130_on_p100", ("torch_no_kernel_for_gpu",),

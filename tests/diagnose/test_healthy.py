@@ -62,6 +62,27 @@ def hooks(environment: Environment) -> None:
         (environment.packages / name).write_text(text)
 
 
+def a_namespace_of_setuptools_with_its_folder(environment: Environment) -> None:
+    (environment.packages / "google" / "cloud").mkdir(parents=True)
+    line = NSPKG.strip().replace("('google',)", "('google', 'cloud')") + ";module_from_spec(None)"
+    (environment.packages / "google-nspkg.pth").write_text(f"{line}\n")
+
+
+def a_folder_and_a_file_of_one_package(environment: Environment) -> None:
+    made(environment, "mine", "1.0", files={"mine/__init__.py": "", "mine.py": ""})
+    made(environment, "nvidia-ml-py", "13.0.0", files={"pynvml.py": ""})
+    made(environment, "pynvml", "13.0.0", ("nvidia-ml-py",), {"pynvml_utils/__init__.py": ""})
+
+
+def parts_of_a_namespace_of_which_one_is_empty(environment: Environment) -> None:
+    made(environment, "azure-core", "1.0", files={"azure/__init__.py": "", "azure/a.py": ""})
+    made(environment, "azure-nspkg", "2.0", files={"azure/__init__.py": "__path__ = 1"})
+    (environment.packages / "azure" / "__init__.py").write_text("")
+    for record in environment.packages.glob("azure*/RECORD"):
+        text = record.read_text()
+        record.write_text(text.replace("__init__.py,,", f"__init__.py,sha256={len(text)},0"))
+
+
 def a_package_changed_by_hand(environment: Environment) -> None:
     made(environment, "pandas", "2.3.3", files={"pandas/__init__.py": "", "pandas/a.py": "x = 1"})
     (environment.packages / "pandas" / "a.py").write_text("x = 2  # mine")
@@ -175,6 +196,9 @@ HARMLESS = {"OMP_NUM_THREADS": "4,2", "NUMBA_NUM_THREADS": "",
         the_sources_of_what_is_installed,
         a_backend_that_is_installed,
         what_still_finds_pkg_resources,
+        a_namespace_of_setuptools_with_its_folder,
+        a_folder_and_a_file_of_one_package,
+        parts_of_a_namespace_of_which_one_is_empty,
     ],
 )
 def test_nothing_is_found(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuforge.diagnose import read_imports
+from gpuforge.diagnose import outgrown_imports, read_imports
 from gpuforge.diagnose.distribution import distributions_in
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.installed_modules import Modules
@@ -380,3 +380,56 @@ def test_what_the_metadata_forbid_is_named_once(environment: Environment, tmp_pa
     assert [f.check for f in found_in("outgrown_packages", "package_versions")] == [
         "package_versions"
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("import pkgutil\nregister(pkgutil.ImpGone, 1)", "pkgutil.ImpGone"),
+        ("from time import clock", "time.clock"),
+        ("import sys\nLARGE = sys.maxint", "sys.maxint"),
+        ("from itertools import izip", "itertools.izip"),
+        ("print 'hello'", "syntax of an older Python"),
+        ("def f(async=True): pass", "syntax of an older Python"),
+        ("try:\n    f()\nexcept OSError, e:\n    pass", "syntax of an older Python"),
+    ],
+)
+def test_what_python_itself_lost_is_named(
+    text: str, needs: str, environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An invented name: which ones this Python lost depends on its version.
+    monkeypatch.setitem(outgrown_imports._LOST, "pkgutil", {"ImpGone"})
+    (message,) = named(environment, tmp_path, text + "\n", LIBRARY)
+    assert message.startswith(f"user 1.0 needs {needs}, which Python 3")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import time\nclock = getattr(time, 'clock', time.perf_counter)",
+        "try:\n    from time import clock\nexcept ImportError:\n    from time import time",
+        "import sys\nif sys.version_info[0] < 3:\n    LARGE = sys.maxint",
+        "TEXT = '''\nprint 'hello'\n'''",
+        "import pkgutil\nVALUE = pkgutil.iter_modules",
+    ],
+)
+def test_what_a_package_does_instead_is_not_named(
+    text: str, environment: Environment, tmp_path: Path
+) -> None:
+    assert not named(environment, tmp_path, text + "\n", LIBRARY)
+
+
+def test_packages_of_old_releases_come_first(environment: Environment, tmp_path: Path) -> None:
+    fields = {
+        "old": "Classifier: Programming Language :: Python :: 3.7",
+        "new": "Requires-Python: >=3.10",
+        "newer": "Classifier: Programming Language :: Python :: 3.14",
+        "older": "Requires-Python: >=3.5",
+    }
+    for name, field in fields.items():
+        install(environment, tmp_path, name, {f"{name}.py": ""}, requires=("pip",))
+        path = next(environment.packages.glob(f"{name}-*.dist-info")) / "METADATA"
+        path.write_text(path.read_text() + field + "\n")
+    found = distributions_in(environment.packages, LiveProbe())
+    ordered = sorted((one for one in found if one.name in fields), key=read_imports._age)
+    assert [one.name for one in ordered] == ["old", "older", "new", "newer"]

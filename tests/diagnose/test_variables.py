@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from gpuforge.diagnose.checks.environment_variables import _table
 from gpuforge.diagnose.finding import Finding
+from gpuforge.diagnose.library_search import LibrarySearch
 from gpuforge.diagnose.run import run_checks
 
 from .environments import Environment, make_wheel
@@ -27,6 +32,19 @@ RIGHT = {
     "SSL_CERT_DIR": "/not/there:/usr",
     "HF_HOME": "/tmp/not/there/yet",
     "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+    "HF_ENDPOINT": "https://hf-mirror.com",
+    "MUJOCO_GL": "disabled",
+    "NCCL_SOCKET_IFNAME": "^docker,lo",
+    "PIP_EXTRA_INDEX_URL": "https://download.pytorch.org/whl/cpu https://me:x@host/simple",
+    "PIP_FIND_LINKS": "https://download.pytorch.org/whl/torch_stable.html",
+    "PLOTLY_RENDERER": "notebook+png",
+    "PYTEST_ADDOPTS": "-q --color=no",
+    "PYTHONMALLOC": "malloc_debug",
+    "PYTHONWARNINGS": "ignore,error::mine.MyWarning",
+    "QT_QPA_PLATFORM": "offscreen;xcb",
+    "RAY_ADDRESS": "10.0.0.1:6379",
+    "TORCH_CUDA_ARCH_LIST": "8.0;8.6+PTX 9.0a",
+    "UV_INDEX": "mine=https://host/simple https://other/simple",
 }
 WRONG = {
     "PYTHONIOENCODING": "utf8mb4",
@@ -38,8 +56,26 @@ WRONG = {
     "HTTPS_PROXY": "socks://127.0.0.1:1080",
     "TORCH_HOME": "/proc/torch",
     "CXX": "/opt/gone/g++",
+    "CUDA_DEVICE_ORDER": "PCI",
+    "GOOGLE_APPLICATION_CREDENTIALS": "/gone/key.json",
+    "HF_ENDPOINT": "hf-mirror.com",
+    "JAVA_HOME": "/etc",
+    "MUJOCO_GL": "osmessa",
+    "NCCL_SOCKET_IFNAME": "ib77",
+    "PIP_INDEX_URL": "pypi.org/simple",
+    "PIP_NO_DEPS": "1",
+    "PIP_TIMEOUT": "60s",
+    "PLOTLY_RENDERER": "chromme",
+    "PYTEST_ADDOPTS": "--cov=mine -q",
+    "PYTHONBREAKPOINT": "ipdb.set_trace",
+    "PYTHONMALLOC": "jemalloc",
+    "PYTHONWARNINGS": "error::DeprecationWarning",
+    "PYSPARK_SUBMIT_ARGS": "--master local[2]",
+    "TORCH_CUDA_ARCH_LIST": "sm_80",
+    "UV_LINK_MODE": "symbolic",
 }
-PACKAGES = ("keras", "jax", "torch", "httpx", "matplotlib", "pyqt6")
+PACKAGES = ("keras", "jax", "torch", "httpx", "matplotlib", "pyqt6", "google-auth", "jpype1",
+            "huggingface-hub", "mujoco", "plotly", "pyspark", "pytest", "ray")  # fmt: skip
 
 
 def found(environment: Environment) -> tuple[Finding, ...]:
@@ -120,3 +156,95 @@ def test_one_script_of_another_python_is_no_moved_environment(environment: Envir
     (finding,) = run_checks("python_environment").having("error", "warning")
     assert finding.state == "warning"
     assert "/gone/bin/python3" in finding.message
+
+
+def with_variable(
+    environment: Environment,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+    *packages: tuple[str, str],
+) -> list[str]:
+    for package, version in packages:
+        environment.add(make_wheel(environment.prefix.parent, package, version))
+    monkeypatch.setenv(name, value)
+    faults = run_checks("environment_variables").having("error", "warning", "unknown")
+    return [fault.message for fault in faults if name in fault.message]
+
+
+def test_a_variable_counts_only_for_the_versions_that_read_it(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, hub = "HF_HUB_ENABLE_HF_TRANSFER", "huggingface-hub"
+    assert not with_variable(environment, monkeypatch, name, "1", (hub, "1.1.0"))
+    for info in environment.packages.glob("huggingface_hub-*"):
+        info.rename(info.with_name("huggingface_hub-0.30.0.dist-info"))
+    (message,) = with_variable(environment, monkeypatch, name, "1")
+    assert "needs hf-transfer, which is not installed" in message
+    assert not with_variable(environment, monkeypatch, name, "1", ("hf-transfer", "0.1.9"))
+
+
+def test_a_library_that_a_value_needs_is_looked_for(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LibrarySearch, "cached", b"\0/usr/lib/libz.so.1\0")
+    monkeypatch.setattr("gpuforge.diagnose.library_search.DEFAULT", ())
+    asked = environment, monkeypatch, "MUJOCO_GL", "osmesa"
+    (message,) = with_variable(*asked, ("mujoco", "3.3.0"))
+    assert "MUJOCO_GL=osmesa needs libOSMesa.so" in message
+    (environment.prefix / "lib" / "libOSMesa.so.8").touch()
+    assert not with_variable(*asked)
+
+
+def test_the_data_of_an_older_proj_are_named(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def write(folder: Path, layout: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(folder / "proj.db")) as database:
+            database.execute("CREATE TABLE metadata (key, value)")
+            row = ("DATABASE.LAYOUT.VERSION.MINOR", str(layout))
+            database.execute("INSERT INTO metadata VALUES (?, ?)", row)
+            database.commit()
+
+    files = {"rasterio/__init__.py": "", "rasterio/proj_data/proj.db": ""}
+    environment.add(make_wheel(tmp_path, "rasterio", "1.4.3", files=files))
+    (environment.packages / "rasterio" / "proj_data" / "proj.db").unlink()
+    write(environment.packages / "rasterio" / "proj_data", 4)
+    for layout, several in ((2, 1), (4, 0), (6, 0)):
+        (tmp_path / "proj" / "proj.db").unlink(missing_ok=True)
+        write(tmp_path / "proj", layout)
+        monkeypatch.delenv("PROJ_LIB", raising=False)
+        named = with_variable(environment, monkeypatch, "PROJ_DATA", str(tmp_path / "proj"))
+        assert len(named) == several
+
+
+def test_a_list_of_certificates_holds_certificates(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text("<html>not found</html>")
+    (message,) = with_variable(environment, monkeypatch, "SSL_CERT_FILE", str(path))
+    assert message.endswith("points to a file that is not a list of certificates")
+    path.write_text("# mine\n-----BEGIN CERTIFICATE-----\n")
+    assert not with_variable(environment, monkeypatch, "SSL_CERT_FILE", str(path))
+
+
+def test_a_profile_is_in_a_file(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "config").write_text("[default]\n[profile work]\n")
+    asked = environment, monkeypatch, "AWS_PROFILE"
+    assert not with_variable(*asked, "work", ("botocore", "1.40.0"))
+    assert len(with_variable(*asked, "home")) == 1
+
+
+def test_every_row_of_the_table_has_a_source_and_valid_patterns() -> None:
+    for row in _table():
+        assert row["name"] and row["source"], row
+        kinds = ("needs", "library", "program", "extension", "warns")
+        patterns = [like for kind in kinds for like in row.get(kind, {})]
+        for like in (*patterns, *(row[k] for k in ("value", "if", "module", "listed") if k in row)):
+            re.compile(like)

@@ -44,6 +44,12 @@ PYTHONS_OWN = (
     | OF_PYTHON_2
     | {*REMOVED, "__main__", "msilib", "pkg_resources", "setuptools"}
 )
+# What built-in modules, whose text cannot be read, lost up to Python 3.9.
+LOST_BUILT_IN = {
+    "itertools": {"ifilter", "ifilterfalse", "imap", "izip", "izip_longest"},
+    "sys": {"getcheckinterval", "maxint", "setcheckinterval", "setdefaultencoding"},
+    "time": {"clock"},
+}
 OF_EVERY_MODULE = frozenset(
     "__annotations__ __builtins__ __cached__ __dict__ __doc__ __file__ __loader__ __name__"
     " __package__ __path__ __spec__ __warningregistry__".split()
@@ -234,6 +240,8 @@ class Modules:
 
     def seems_to_lack(self, module_name: str, name: str) -> bool:
         """Return whether no line of a module looks as if it defined a name: a fast first check."""
+        if name in LOST_BUILT_IN.get(module_name, ()):
+            return at_least(self._python, "3.9")
         key = module_name, name
         if key not in self._seeming:
             self._seeming[key] = self._seems(module_name, name)
@@ -243,6 +251,8 @@ class Modules:
         """Return whether ``from module_name import name`` certainly fails."""
         if not self.seems_to_lack(module_name, name):
             return False
+        if module_name in LOST_BUILT_IN:
+            return True
         key = module_name, name
         if key not in self._lacking:  # which needs syntax trees, and they take long
             sources = [one for one in self._sources(module_name) if one]
@@ -344,6 +354,11 @@ class Modules:
             names = self._names(folder).items()
             self._in_folder[folder] = [Module(f"{folder}/{n}.py") for n, k in names if k == ".py"]
         return self._in_folder[folder]
+
+    @property
+    def is_of_this_python(self) -> bool:
+        """Whether this Python, which reads the modules, is of the same version."""
+        return self._python.split(".")[:2] == [str(n) for n in sys.version_info[:2]]
 
     @property
     def has_lazy_annotations(self) -> bool:

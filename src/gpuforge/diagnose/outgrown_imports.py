@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpuforge.diagnose.distribution import Distribution, normalised
-from gpuforge.diagnose.installed_modules import Module, Modules, absolute
+from gpuforge.diagnose.installed_modules import LOST_BUILT_IN, Module, Modules, absolute
 from gpuforge.diagnose.module_demands import (
     attributes,
     demands,
@@ -27,13 +27,47 @@ _ENTRY = re.compile(r"(?m)^[^#\[\n=]+=\s*([\w.]+)")
 # What Python's own modules lost and programs use while they are imported. Other names of these
 # modules are not looked up, since nearly every program uses some.
 _LOST = {
-    "asyncio": {"async", "coroutine"},
+    "ast": {"Bytes", "Ellipsis", "NameConstant", "Num", "Str"},
+    "asyncio": {"AbstractChildWatcher", "FastChildWatcher", "SafeChildWatcher", "async",
+                "coroutine", "get_child_watcher"},
+    "base64": {"decodestring", "encodestring"},
     "collections": set(collections.abc.__all__),
+    "collections.abc": {"ByteString"},
     "configparser": {"SafeConfigParser"},
-    "inspect": {"formatargspec", "getargspec"},
-    "typing": {"io", "re"},
-    "unittest": {"findTestCases", "makeSuite"},
-}
+    "fractions": {"gcd"},
+    "gettext": {"bind_textdomain_codeset", "ldgettext", "lgettext", "lngettext"},
+    "html.parser": {"HTMLParseError"},
+    "importlib": {"find_loader"},
+    "importlib.abc": {"Finder", "ResourceReader", "Traversable", "TraversableResources"},
+    "importlib.util": {"module_for_loader", "set_loader", "set_package"},
+    "inspect": {"ArgSpec", "formatargspec", "getargspec", "getmoduleinfo"},
+    "locale": {"format", "resetlocale"},
+    "logging": {"_levelNames"},
+    "os": {"errno", "getcwdu", "popen2", "popen3"},
+    "pkgutil": {"ImpImporter", "ImpLoader", "find_loader", "get_loader"},
+    "platform": {"dist", "linux_distribution", "popen"},
+    "plistlib": {"Data", "Dict", "Plist", "readPlist", "readPlistFromBytes", "writePlist"},
+    "re": {"TEMPLATE", "template"},
+    "sqlite3": {"OptimizedUnicode", "enable_shared_cache"},
+    "ssl": {"RAND_pseudo_bytes", "match_hostname", "wrap_socket"},
+    "string": {"join", "letters", "lowercase", "maketrans", "uppercase"},
+    "tarfile": {"filemode"},
+    "types": {"ClassType", "DictType", "IntType", "ListType", "StringType", "StringTypes",
+              "UnicodeType"},
+    "typing": {"ByteString", "io", "re"},
+    "unittest": {"_TextTestResult", "findTestCases", "getTestCaseNames", "makeSuite"},
+    "urllib": {"quote", "unquote", "urlencode", "urlopen", "urlretrieve"},
+    "urllib.request": {"FancyURLopener", "URLopener"},
+    "xml.etree": {"cElementTree"},
+}  # fmt: skip
+
+
+# What only an older Python reads, at the start of a line: a fast first check, since these begin
+# with literal text; the syntax tree decides.
+_OLD = [re.compile(like) for like in (
+    rb"print [\"'%\w]", rb"except [\w.]+, ?\w+ ?:", rb"raise \w+, ", rb"async ?(?:=[^=]|[,)])",
+)]  # fmt: skip
+OLD_SYNTAX = "syntax of an older Python"
 
 
 @dataclass(frozen=True)
@@ -99,6 +133,8 @@ class Walk:
             if module is None or 0 < self.limit <= len(self._read):
                 continue
             self._read[name] = module
+            if root == self._main and self._is_old(name, module):
+                yield Fault(root, module.path, 1, "", OLD_SYNTAX)
             for written, names in demands(module.text):
                 target = absolute(written, name, module)
                 if self._is_own(target):
@@ -112,6 +148,11 @@ class Walk:
                         unmet += self._unmet(module, written, target, taken, bound)
                     if unmet and self._is_executed(name):
                         yield from (Fault(root, module.path, *one) for one in unmet)
+
+    def _is_old(self, name: str, module: Module) -> bool:
+        """Return whether Python certainly cannot read a module, written for an older one."""
+        is_own = self.modules.is_of_this_python and _looks_old(module.text)
+        return is_own and module.tree is None and self._is_executed(name)
 
     def _is_executed(self, name: str) -> bool:
         """Return whether a module is imported by statements, not in a docstring."""
@@ -144,14 +185,14 @@ class Walk:
         """Yield what a module does not get of another package: the line, from where, and what."""
         modules = self.modules
         there = modules.find(target)
-        if there is None:
-            missing = [(target, "")] if modules.is_gone(target) else []
-        elif taken and modules.lacks(target, taken):
+        if taken and modules.lacks(target, taken):
             missing = [(target, taken)]
+        elif there is None and target not in LOST_BUILT_IN:
+            missing = [(target, "")] if modules.is_gone(target) else []
         else:
             missing, used = [], self._as_module(target, taken, bound) if bound else ""
             names = attributes(module.text, bound) if used else set()
-            for name in names & _LOST.get(used, names):
+            for name in names & _LOST.get(used, LOST_BUILT_IN.get(used, names)):
                 if not modules.seems_to_lack(used, name) or not is_used(module.text, bound, name):
                     continue
                 if modules.lacks(used, name) and module.tree:
@@ -176,7 +217,7 @@ class Walk:
 
     def _as_module(self, target: str, taken: str, bound: str) -> str:
         """Return the module whose names are used through what is imported; empty if none."""
-        if target not in _LOST and self.modules.is_standard(target):
+        if target not in (*_LOST, *LOST_BUILT_IN) and self.modules.is_standard(target):
             return ""
         if not taken:
             return target if bound != target.partition(".")[0] or "." not in target else bound
@@ -189,6 +230,8 @@ class Walk:
 
     def _is_mended(self, fault: Fault) -> bool:
         """Return whether the package itself adds what is missing."""
+        if not fault.module:
+            return False
         module, name = re.escape(fault.module.encode()), fault.name.encode()
         adds = rb"sys\.modules\[['\"]%b['\"]\]" % module
         adds += rb"|\.%b\s*=[^=]|setattr\([^\n]*\b%b\b" % (name, name) if name else b""
@@ -196,6 +239,16 @@ class Walk:
         if self.modules.is_absent(fault.module) and any(_FINDS.search(text) for text in texts):
             return True
         return any(re.search(adds, text) for text in texts)
+
+
+def _looks_old(text: bytes) -> bool:
+    """Return whether a line of a module starts as only older Pythons read it."""
+    for like in _OLD:
+        for found in like.finditer(text):
+            before = text[text.rfind(b"\n", 0, found.start()) + 1 : found.start()].strip()
+            if not before or found[0].startswith(b"async"):
+                return True
+    return False
 
 
 def _main_module(one: Distribution, own: tuple[str, ...]) -> str:

@@ -27,6 +27,7 @@ from gpuforge.stored import Damaged, sealed, unsealed, write
 # the check is named. Most faults are in old releases, which come first.
 SECONDS, MODULES = 0.06, 150
 _log = logger("diagnose")
+_REQUIRES = re.compile(r"\nRequires-Python:[^\n]*>=? *3\.(\d+)")
 _SUPPORTS = re.compile(r"\nClassifier: Programming Language :: Python :: 3\.(\d+)")
 
 
@@ -96,9 +97,14 @@ def _standard(site: Site) -> Path | None:
 
 
 def _age(one: Distribution) -> tuple[bool, int, int]:
-    """Return what sorts packages that need others by the newest Python that they name."""
+    """Return what sorts packages that need others by the newest Python that they name.
+
+    A package that names only the oldest one was made when there were about three newer ones.
+    """
     known = [int(minor) for minor in _SUPPORTS.findall(one.metadata)]
-    return not one.requirements, max(known, default=0), len(one.record)
+    oldest = _REQUIRES.search(one.metadata)
+    supposed = int(oldest[1]) + 3 if oldest else 0
+    return not one.requirements, max(known, default=supposed), len(one.record)
 
 
 class _Stamps:

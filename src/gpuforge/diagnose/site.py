@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from gpuforge.changes.environment import PythonEnvironment, active_environment
 from gpuforge.detect import read_machine
 from gpuforge.diagnose.distribution import Distribution, distributions_in
+from gpuforge.diagnose.library_search import LibrarySearch
 from gpuforge.diagnose.plain_requirement import doubtful
 from gpuforge.facts import Absent, Machine, Reading
 from gpuforge.probe import LiveProbe, Probe
@@ -104,6 +105,11 @@ class Site:
     def distribution(self, package: str) -> Distribution | None:
         """Return the installed package of that name, or None if there is none."""
         return self._first.get(package)
+
+    @cached_property
+    def loader(self) -> LibrarySearch:
+        """Where shared libraries are found."""
+        return LibrarySearch(self)
 
     @cached_property
     def requirements(self) -> Requirements:

@@ -37,6 +37,7 @@ def check(site: Site) -> Iterator[Finding]:
             found.append(_sharing(site, entry["name"], holding))
     for module in shared.keys() - {entry["name"] for entry in tables} - COMMON:
         found += _overwritten(site, module, shared[module])
+    found += _hidden(site)
     found += [_several(site, name) for name, versions in site.packages.items() if len(versions) > 1]
     found += _over_conda(site)
     yield from found or [Finding("ok", "no two packages install the same module")]
@@ -55,10 +56,29 @@ def _shared(site: Site) -> dict[str, dict[str, Distribution]]:
 def _overwritten(site: Site, module: str, several: dict[str, Distribution]) -> Iterator[Finding]:
     """Find a regular module for which several packages list different contents."""
     path, folders = f"{module}/__init__.py", {one.folder for one in several.values()}
-    content = known(site.probe.read_bytes(str(folders.pop() / path))) or b"__path__"
-    is_namespace = b"__path__" in content or b"declare_namespace" in content
+    content = known(site.probe.read_bytes(str(folders.pop() / path)))
+    # Parts of a namespace may have an empty module, but no part is named like the whole.
+    is_namespace = content is None or b"__path__" in content or b"declare_namespace" in content
+    is_namespace |= content == b"" and normalised(module) not in several
     if not folders and not is_namespace and len({o.entry(path) for o in several.values()}) > 1:
         yield replace(_sharing(site, module, sorted(several)), repair=())
+
+
+def _hidden(site: Site) -> Iterator[Finding]:
+    """Find modules that Python never imports, since a folder of another package precedes them."""
+    for folder in site.environment.folders:
+        names = set(known(site.probe.list_dir(str(folder))) or ())
+        both = [n for n in names if f"{n}.py" in names and n not in COMMON]
+        for module in sorted(both):
+            file, package = f"{module}.py", f"{module}/__init__.py"
+            here = [one for one in site.distributions if one.folder == folder]
+            first = next((one.name for one in here if one.entry(package)), "")
+            second = next((one.name for one in here if one.entry(file)), "")
+            if first and second and first != second and (folder / package).is_file():
+                message = f"the folder {module} of {first} hides {file} of {second}"
+                evidence = (str(folder / module), str(folder / file))
+                steps = (f"Remove {first}, if nothing needs it: pip uninstall -y {first}",)
+                yield Finding("warning", message, "duplicate_module", evidence, steps)
 
 
 def _over_conda(site: Site) -> Iterator[Finding]:

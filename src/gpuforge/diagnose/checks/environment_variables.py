@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
 import json
-import mmap
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gpuforge.compat.versions import at_least
 from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.site import Site
+from gpuforge.diagnose.variable_rules import VariableRules
 from gpuforge.facts import known
 
 SUMMARY = "no environment variable hides GPUs or libraries or selects a wrong compiler"
@@ -124,16 +122,13 @@ def _redirecting(site: Site) -> Iterator[Finding]:
 def _invalid_values(site: Site) -> Iterator[Finding]:
     """Find values that the installed packages cannot use, by the table of variables."""
     told = set[str]()
-    for entry in _table() if site.live else ():
-        packages = entry.get("packages")
-        elsewhere = entry.get("posix") and site.probe.platform == "win32"
-        if elsewhere or (packages and not any(name in site.packages for name in packages)):
-            continue
-        for name in entry["name"]:
+    rules = VariableRules(site) if site.live else None
+    there = set(site.probe.environ)
+    for entry in _table() if rules else ():
+        for name in entry["name"] if "default" in entry else there.intersection(entry["name"]):
             value = site.probe.environ.get(name, "") or _default(entry)
-            fault = _fault(site, entry, name, value) if value and name not in told else ""
-            package, first = entry.get("since", ("", "0"))
-            if fault and at_least(site.version(package) or first, first):
+            fault = rules.fault(entry, name, value) if rules and value and name not in told else ""
+            if fault:
                 told.add(name)
                 steps = (f"Unset {name}, or correct it.",)
                 if name not in site.probe.environ:
@@ -151,72 +146,6 @@ def _table() -> list[dict[str, Any]]:
     text = Path(__file__).with_name("variables.json").read_text(encoding="utf-8")
     found: list[dict[str, Any]] = json.loads(text)["variable"]
     return found
-
-
-def _fault(site: Site, entry: dict[str, Any], name: str, value: str) -> str:
-    """Return the fault of a value by one entry of the table; empty if it has none."""
-    named = _misnamed(site, entry.get("names", ""), value)
-    module = re.fullmatch(entry.get("module", "(?!)"), value)
-    parts, needs = value.split(","), entry.get("needs", {})
-    if (site.environment.prefix / "conda-meta").is_dir():
-        needs = {}  # conda splits packages differently
-    asked = [needs[like] for part in parts for like in needs if re.fullmatch(like, part)]
-    lacking = next((some for some in asked if not any(map(site.distribution, some))), None)
-    added = map(Path, filter(None, site.probe.environ.get("PYTHONPATH", "").split(os.pathsep)))
-    folders = (*site.environment.folders, *added) if module else ()
-    places = [folder for folder in folders if any(folder.glob(f"{module[1]}*"))]  # type: ignore[index]
-    if (
-        not re.fullmatch(entry.get("value", ".*"), value)
-        or not _is_codec(entry, value)
-        or (module and not places)
-    ):
-        return f"packages cannot use {name}={value}"
-    if unknown := _unknown_flag(site, entry, value):
-        return f"{name} sets {unknown}, a flag that {entry['packages'][0]} rejects"
-    if lacking:
-        return f"{name}={value} needs {' or '.join(lacking[:2])}, which is not installed"
-    return f"{name} points to {named}" if named else ""
-
-
-def _is_codec(entry: dict[str, Any], value: str) -> bool:
-    try:
-        return "codec" not in entry or bool(codecs.lookup(value.partition(":")[0] or "utf-8"))
-    except LookupError:
-        return False
-
-
-def _unknown_flag(site: Site, entry: dict[str, Any], value: str) -> str:
-    """Return a flag that does not occur in the library that parses it; empty if there is none."""
-    flags = re.findall(entry["flags"], value) if "flags" in entry else []
-    one = site.distribution(entry["packages"][0]) if flags else None
-    sizes = {size: path for path, size in one.libraries} if one else {}
-    if not one or not sizes:
-        return ""
-    with open(one.folder / sizes[max(sizes)], "rb") as file:
-        held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    with held:
-        return next((flag for flag in flags if held.find(f"{flag}\0".encode()) < 0), "")
-
-
-def _misnamed(site: Site, what: str, value: str) -> str:
-    """Return the fault of the program, file or folder that a value names; empty if none."""
-    if not what or "://" in value:
-        return ""
-    path = Path(value).expanduser()
-    if what == "program":
-        found = path.exists() or isinstance(site.probe.find_program(value.split()[0]), str)
-        return "" if found else "a program that does not exist"
-    if what == "file":
-        return "" if path.exists() else "a file that does not exist"
-    if what == "folder":  # or several of them
-        some = any(Path(one).expanduser().exists() for one in value.split(os.pathsep) if one)
-        return "" if some else "a folder that does not exist"
-    # An existing cache may be shared and read-only for this user.
-    if what == "made" and path.is_dir():
-        return ""
-    there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
-    usable = there.is_dir() and os.access(there, os.W_OK) and there.stat().st_mode & 0o222
-    return "" if usable else "a folder that cannot be written"
 
 
 def _contradicting(site: Site) -> Iterator[Finding]:

@@ -77,7 +77,7 @@ def _failing(site: Site, name: str, faults: list[Fault]) -> dict[str, Finding]:
     found = dict[str, Finding]()
     one = site.distribution(name)
     for fault in faults if one else ():
-        other = _owner(site, fault.module)
+        other = _owner(site, fault.module) if fault.module else "python"
         if one is None or other in (name, *found):
             continue
         if not other:
@@ -92,13 +92,18 @@ def _failing(site: Site, name: str, faults: list[Fault]) -> dict[str, Finding]:
             versions="",
             other=other,
             others="",
-            needs=f"{fault.module}.{fault.name}" if fault.name else f"the module {fault.module}",
+            needs=_needs(fault),
             use="" if is_main else f"importing {fault.root}",
             source=f"{fault.path}, line {fault.line}",
         )
         if not _is_unmet(site, row):
             found[other] = _outgrown(site, one, row)
     return found
+
+
+def _needs(fault: Fault) -> str:
+    of = f"{fault.module}." if fault.module else ""
+    return f"{of}{fault.name}" if fault.name else f"the module {fault.module}"
 
 
 def _undeclared(site: Site, one: Distribution, fault: Fault) -> Finding | None:

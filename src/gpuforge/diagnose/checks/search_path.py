@@ -20,6 +20,7 @@ SUMMARY = "the folders and modules that the environment adds to the search path 
 
 CUSTOMISING = ("sitecustomize.py", "usercustomize.py")
 _IMPORT = re.compile(r"^import[ \t]+(\w+)\s*(?:;|$)|__import__\(['\"](\w+)['\"]\)")
+_NAMESPACE = re.compile(r"\['sitedir'\], \*\(([^)]*)\)\)")
 _MAPPING = re.compile(r"^MAPPING\b[^=\n]*= (\{.*\})$", re.M)
 
 
@@ -95,6 +96,34 @@ def _undecodable(content: bytes) -> str:
     return "it contains null characters" if b"\0" in content else ""
 
 
+def _failing(folder: Path, modules: set[str], line: str) -> str:
+    """Return why Python cannot run a line of a ``.pth`` file; empty if nothing shows that.
+
+    The lines that setuptools wrote for namespaces look for their folder as for a module.
+    """
+    if fault := _unreadable(line.encode()):
+        return fault
+    imports = (node for node in ast.parse(line).body if isinstance(node, ast.Import))
+    tops = {one.name.partition(".")[0] for node in imports for one in node.names}
+    if lacking := sorted(tops - modules - sys.stdlib_module_names):
+        return f"the module {lacking[0]} is not installed"
+    space = _NAMESPACE.search(line) if "module_from_spec(" in line else None
+    parts = re.findall(r"['\"]([\w.-]+)['\"]", space[1]) if space else []
+    if parts and not folder.joinpath(*parts).is_dir():
+        return f"the namespace {'.'.join(parts)} has no folder any more"
+    return ""
+
+
+def _unreadable(text: bytes) -> str:
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        return f"invalid syntax: {error.msg}"
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
     """Find lines in ``.pth`` files and ``sitecustomize`` that refer to something missing."""
     for folder in site.environment.folders:
@@ -108,19 +137,25 @@ def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
                 message = f"{path} is not valid UTF-8, so Python does not start: {fault}"
                 steps = (f"Save {path} as UTF-8, or delete it.",)
                 yield str(path), Finding("error", message, "search_path_gone", (str(path),), steps)
-            for line in text_of(content).splitlines():
+            elif name in CUSTOMISING and (fault := _unreadable(content)):
+                steps = (f"Correct {path}, or delete it.",)
+                message = f"{path} cannot be run: {fault}"
+                yield str(path), Finding("error", message, "search_path_gone", (str(path),), steps)
+            for number, line in enumerate(text_of(content).splitlines(), 1):
                 runs, place = line.startswith(("import ", "import\t")), line.strip()
                 wanted = {a or b for a, b in _IMPORT.findall(line) if runs and "except" not in line}
                 if lacking := wanted - modules - sys.stdlib_module_names:
-                    what = f"the module {lacking.pop()}, which is not installed"
+                    what = f"names the module {lacking.pop()}, which is not installed"
+                elif name.endswith(".pth") and runs and (fault := _failing(folder, modules, line)):
+                    what = f"fails in line {number}, and what follows is ignored: {fault}"
                 elif name not in CUSTOMISING and place and not runs and (
                     not line.startswith("#") and not (folder / place).exists()
                 ):  # fmt: skip
-                    what = f"{place}, which does not exist"
+                    what = f"names {place}, which does not exist"
                 else:
                     continue
                 steps = (f"Correct the line in {path}, or delete the file.",)
                 of = re.search(r"__editable__[._](\w+)-", name)
-                finding = Finding("warning", f"{path} names {what}", "search_path_gone", (line,),
+                finding = Finding("warning", f"{path} {what}", "search_path_gone", (line,),
                                   steps)  # fmt: skip
                 yield of[1].replace("_", "-").lower() if of else f"{path}: {line}", finding

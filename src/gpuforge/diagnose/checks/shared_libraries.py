@@ -9,16 +9,15 @@ from collections.abc import Iterator
 from functools import cache
 
 from gpuforge.diagnose.finding import Finding, of_cause
+from gpuforge.diagnose.library_search import CACHE
 from gpuforge.diagnose.shared_library import Needs, needs_of
 from gpuforge.diagnose.site import Site
-from gpuforge.facts import known
 
 SUMMARY = "compiled modules find the libraries that they need"
 
 # Budget of files to check, divided by the number of packages, because other checks take longer with
 # more packages; if this check is named, all files are checked.
 SHARED_FILES, LEAST_SHARES = 9000, 20
-CACHE = "/etc/ld.so.cache"
 # Libraries that packages can do without or load themselves; GPU libraries have their own checks.
 # The last one is needed only by an optional module of Numba.
 _SPARED = re.compile(
@@ -32,31 +31,16 @@ DEBIAN = {"libGL.so.1": "libgl1", "libgthread-2.0.so.0": "libglib2.0-0", "libgom
 
 def check(site: Site) -> Iterator[Finding]:
     """Yield each library that is missing or too old, with a module that needs it."""
-    cached = known(site.probe.read_bytes(CACHE)) if site.live else None
-    if not cached:
+    if not site.loader.cached:
         yield Finding("skipped", f"not checked: the loader's cache {CACHE} does not exist")
         return
-    yield from _faults(site, cached) or [Finding("ok", "the compiled modules find their libraries")]
+    yield from _faults(site) or [Finding("ok", "the compiled modules find their libraries")]
 
 
-def _faults(site: Site, cached: bytes) -> list[Finding]:
-    first = [f for f in site.probe.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
-    beside = {path.rpartition("/")[2]: f"{one.folder}/{path}"
-              for one in site.distributions for path, _ in one.libraries}  # fmt: skip
-    library = f"{site.environment.prefix}/lib"
-    names = cache(lambda folder: frozenset(known(site.probe.list_dir(folder)) or ()))
-    beside |= {name: f"{library}/{name}" for name in names(library)}
-
-    @cache
-    def find(name: str, folders: tuple[str, ...]) -> str | None:
-        if folder := next((f for f in (*first, *folders) if name in names(f)), None):
-            return os.path.normpath(f"{folder}/{name}")
-        end = cached.find(f"/{name}\0".encode())
-        listed = cached[cached.rfind(b"\0", 0, end) + 1 : end + 1 + len(name)].decode()
-        return listed if end >= 0 and os.path.exists(listed) else beside.get(name)
-
-    found = dict(_preloaded(site, find))
-    own, seen = set(beside.values()), set[str]()
+def _faults(site: Site) -> list[Finding]:
+    find = site.loader.find
+    found = dict(_preloaded(site))
+    own, seen = set(site.loader.beside.values()), set[str]()
     left = SHARED_FILES // max(len(site.distributions), LEAST_SHARES)
     for place, owner, path in _modules(site):
         waiting = [path]
@@ -89,11 +73,11 @@ def _modules(site: Site) -> list[tuple[int, str, str]]:
     return sorted(ranked)
 
 
-def _preloaded(site: Site, find: object) -> Iterator[tuple[str, Finding]]:
+def _preloaded(site: Site) -> Iterator[tuple[str, Finding]]:
     for name in re.split(r"[:\s]+", site.probe.environ.get("LD_PRELOAD", "")):
         if not name or "$" in name:  # tokens such as $LIB, which the loader expands
             continue
-        if not (os.path.exists(name) if "/" in name else find(name, ())):  # type: ignore[operator]
+        if not (os.path.exists(name) if "/" in name else site.loader.find(name)):
             message = f"LD_PRELOAD names {name}, which does not exist: every program warns"
             steps = ("Unset LD_PRELOAD, or name the library by its full path.",)
             yield (

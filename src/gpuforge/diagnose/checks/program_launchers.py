@@ -1,0 +1,78 @@
+"""Do the scripts and Jupyter kernels of the environment start something that exists?"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from gpuforge.diagnose.finding import Finding
+from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.facts import known
+
+SUMMARY = "scripts and Jupyter kernels start programs that exist"
+
+SHOWN = 5
+# Path files of setuptools and virtualenv, which add no modules.
+HARMLESS = {"distutils-precedence.pth", "_virtualenv.pth"}
+# As installers write them: a comment, perhaps two imports, then the module that the script starts.
+_STARTS = re.compile(
+    rb"#!.*\n(?:'''.*\n|#.*\n|import (?:re|sys)\n|\n)*from ([A-Za-z_]\w*)[\w.]* import \w+\s*\n"
+    rb"(?:\n|if __name__)"
+)
+
+
+def check(site: Site) -> Iterator[Finding]:
+    """Yield the kernels without a program, and scripts of packages that are gone."""
+    if not site.live:
+        yield Finding("skipped", NOT_RECORDED.reason)
+        return
+    found = [*_kernels(site), *_scripts(site)]
+    yield from found or [Finding("ok", "scripts and kernels start what exists")]
+
+
+def _kernels(site: Site) -> Iterator[Finding]:
+    """Find kernels that start a Python which is gone."""
+    if not any(name in site.packages for name in ("jupyter-client", "notebook", "jupyterlab")):
+        return
+    data = site.probe.environ.get("JUPYTER_DATA_DIR") or f"{Path.home()}/.local/share/jupyter"
+    for folder in (site.environment.prefix / "share/jupyter", Path(data)):
+        for path in sorted(folder.glob("kernels/*/kernel.json")):
+            with suppress(OSError, ValueError, KeyError, IndexError, TypeError):
+                program = json.loads(path.read_text(encoding="utf-8"))["argv"][0]
+                if os.path.isabs(program) and not os.path.exists(program):
+                    message = (
+                        f"the Jupyter kernel {path.parent.name} starts {program}, which is gone"
+                    )
+                    steps = (
+                        f"jupyter kernelspec remove {path.parent.name}",
+                        "With the Python that it shall start: python -m ipykernel install --user",
+                    )
+                    yield Finding("warning", message, "launcher_gone", (str(path),), steps)
+
+
+def _scripts(site: Site) -> Iterator[Finding]:
+    """Find scripts that import a module which no folder of packages has any more."""
+    if site.environment.kind == "system Python" or not site.environment.folders:
+        return
+    modules = set[str]()
+    for folder in site.environment.folders:
+        names = known(site.probe.list_dir(str(folder))) or ()
+        modules |= {name.partition(".")[0] for name in names}
+        adding = (name for name in names if name.endswith((".pth", ".egg-link", ".egg")))
+        if set(adding) - HARMLESS:
+            return  # which may add any module
+    own, lost = f"{site.environment.prefix}/bin/python".encode(), list[str]()
+    for path in sorted((site.environment.prefix / "bin").glob("*")):
+        with suppress(OSError), open(path, "rb") as file:
+            head = file.read(1024) if path.is_file() else b""
+            starts = _STARTS.match(head) if head.startswith(b"#!" + own) else None
+            if starts and starts[1].decode() not in modules:
+                lost.append(f"{path}: import {starts[1].decode()}")
+    if lost:
+        message = f"{len(lost)} scripts belong to packages that are gone, such as {lost[0]}"
+        steps = ("Install the package again, or delete the script.",)
+        yield Finding("warning", message, "launcher_gone", tuple(lost[:SHOWN]), steps)

@@ -1,0 +1,51 @@
+"""Scripts and kernels that start what is gone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuforge.diagnose.run import run_checks
+
+from .environments import Environment, make_wheel
+
+SCRIPT = (
+    "#!{}\n# -*- coding: utf-8 -*-\nimport re\nimport sys\nfrom {}.cli import main\n\nif __name__"
+)
+
+
+def named() -> list[str]:
+    found = run_checks("program_launchers").having("error", "warning", "unknown")
+    return [finding.message for finding in found]
+
+
+def test_a_script_of_a_package_that_is_gone_is_named(environment: Environment) -> None:
+    python = environment.prefix / "bin" / "python"
+    for name in ("pip", "gone"):
+        (environment.prefix / "bin" / name).write_text(SCRIPT.format(python, name))
+    (message,) = named()
+    assert message.startswith("1 scripts") and "import gone" in message
+
+
+def test_a_script_may_import_what_a_path_file_adds(environment: Environment) -> None:
+    text = SCRIPT.format(environment.prefix / "bin" / "python", "mine")
+    (environment.prefix / "bin" / "mine").write_text(text)
+    (environment.packages / "mine.pth").write_text(f"{environment.prefix.parent}\n")
+    assert not named()
+
+
+def test_a_kernel_of_a_python_that_is_gone_is_named(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+    for name, program in {"old": "/opt/gone/bin/python", "new": sys.executable}.items():
+        folder = tmp_path / "jupyter" / "kernels" / name
+        folder.mkdir(parents=True)
+        (folder / "kernel.json").write_text(json.dumps({"argv": [program, "-m", "ipykernel"]}))
+    assert not named()
+    environment.add(make_wheel(tmp_path, "jupyter-client", "8.6.0"))
+    (message,) = named()
+    assert "the Jupyter kernel old starts /opt/gone/bin/python" in message
