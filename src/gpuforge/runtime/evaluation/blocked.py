@@ -6,7 +6,8 @@ ones make a *group* (`groups`), which computes all of them for one block of rows
 What a block needs stays in the processor's caches, and each core takes its own blocks. The results
 have NumPy's bits: every element is computed by the same function from the same operands, and every
 sum adds the same elements in the same order. Only what NumPy leaves open may differ: the order of
-equal elements, and which of 0.0 and -0.0 is the larger one.
+equal elements, and which of 0.0 and -0.0 is the larger one; and complex products, whose operands
+NumPy swaps if the right one is a temporary array of 256 KiB or more (its ``temp_elide.c``).
 """
 
 from __future__ import annotations
