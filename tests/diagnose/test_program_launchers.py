@@ -30,6 +30,14 @@ def test_a_script_of_a_package_that_is_gone_is_named(environment: Environment) -
     assert message.startswith("1 scripts") and "import gone" in message
 
 
+def test_a_script_of_the_standard_library_is_not_named(environment: Environment) -> None:
+    python = environment.prefix / "bin" / "python"
+    for name, module in {"2to3-3.11": "lib2to3", "idle3.11": "idlelib.pyshell"}.items():
+        text = f"#!{python}\nfrom {module} import main\nif __name__"
+        (environment.prefix / "bin" / name).write_text(text)
+    assert not named()
+
+
 def test_a_script_may_import_what_a_path_file_adds(environment: Environment) -> None:
     text = SCRIPT.format(environment.prefix / "bin" / "python", "mine")
     (environment.prefix / "bin" / "mine").write_text(text)

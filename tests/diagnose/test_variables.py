@@ -63,13 +63,12 @@ WRONG = {
     "MUJOCO_GL": "osmessa",
     "NCCL_SOCKET_IFNAME": "ib77",
     "PIP_INDEX_URL": "pypi.org/simple",
-    "PIP_NO_DEPS": "1",
+    "PIP_NO_DEPS": "maybe",
     "PIP_TIMEOUT": "60s",
     "PLOTLY_RENDERER": "chromme",
     "PYTEST_ADDOPTS": "--cov=mine -q",
     "PYTHONBREAKPOINT": "ipdb.set_trace",
     "PYTHONMALLOC": "jemalloc",
-    "PYTHONWARNINGS": "error::DeprecationWarning",
     "PYSPARK_SUBMIT_ARGS": "--master local[2]",
     "TORCH_CUDA_ARCH_LIST": "sm_80",
     "UV_LINK_MODE": "symbolic",
@@ -248,3 +247,13 @@ def test_every_row_of_the_table_has_a_source_and_valid_patterns() -> None:
         patterns = [like for kind in kinds for like in row.get(kind, {})]
         for like in (*patterns, *(row[k] for k in ("value", "if", "module", "listed") if k in row)):
             re.compile(like)
+
+
+def test_a_value_that_cannot_be_looked_at_hides_no_other(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HOME", "~nobody-of-this-name/huggingface")
+    monkeypatch.setenv("PYSPARK_PYTHON", "   ")
+    message = "all_proxy=socks://user:secret@127.0.0.1:7890"
+    (fault,) = with_variable(environment, monkeypatch, *message.split("=", 1), ("httpx", "0.28"))
+    assert fault == "packages cannot use all_proxy=socks://...@127.0.0.1:7890"

@@ -38,3 +38,9 @@ def test_a_package_is_not_named_where_nothing_shows_that_it_is_the_wrong_one(
     environment: Environment,
 ) -> None:
     assert not named(environment, ("clip", "0.2.0", {"clip/__init__.py": ""}))
+
+
+def test_what_another_package_requires_is_not_named(environment: Environment) -> None:
+    shelf = environment.prefix.parent
+    environment.add(make_wheel(shelf, "needs-it", "1.0", ("clip",)))
+    assert not named(environment, ("clip", "0.2.0", {"clip/__init__.py": ""}), TORCH)

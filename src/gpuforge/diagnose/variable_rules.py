@@ -107,21 +107,21 @@ class VariableRules:
 
     def _misnamed(self, entry: Entry, name: str, value: str) -> str:
         """Find the name of a program, file or folder that does not exist."""
-        what, path = entry.get("names", ""), Path(value).expanduser()
+        what, path = entry.get("names", ""), Path(os.path.expanduser(value))
         if not what or "://" in value:
             return ""
         lacks = ""
         if what == "program":
-            found = path.exists() or isinstance(
+            found = os.path.exists(path) or isinstance(
                 self._site.probe.find_program(value.split()[0]), str
             )
             lacks = "" if found else "a program that does not exist"
         elif what == "file":
-            lacks = "" if path.exists() else "a file that does not exist"
+            lacks = "" if os.path.exists(path) else "a file that does not exist"
         elif what == "folder":  # or several of them
             lacks = "" if any(_folders(value)) else "a folder that does not exist"
-        elif not (what == "made" and path.is_dir()):  # an existing cache may be read-only
-            there = next(p for p in (path, *path.absolute().parents) if p.exists())
+        elif not (what == "made" and os.path.isdir(path)):  # an existing cache may be read-only
+            there = next(p for p in (path, *path.absolute().parents) if os.path.exists(p))
             usable = there.is_dir() and os.access(there, os.W_OK) and there.stat().st_mode & 0o222
             lacks = "" if usable else "a folder that cannot be written"
         return lacks and f"{name} points to {lacks}"
@@ -174,7 +174,7 @@ class VariableRules:
         return ""
 
     def _text(self, path: str) -> str:
-        return known(self._site.probe.read_text(str(Path(path).expanduser()))) or ""
+        return known(self._site.probe.read_text(os.path.expanduser(path))) or ""
 
     def _has_extension(self, name: str) -> bool:
         """Return whether the Python of the environment has a compiled module of its own."""
@@ -190,8 +190,8 @@ class VariableRules:
 def _folders(value: str) -> Iterator[Path]:
     """Yield the folders that exist among those that a value lists."""
     for one in value.split(os.pathsep):
-        if one and Path(one).expanduser().exists():
-            yield Path(one).expanduser()
+        if one and os.path.exists(os.path.expanduser(one)):
+            yield Path(os.path.expanduser(one))
 
 
 def _chosen(entry: Entry, kind: str, value: str) -> list[list[str]]:

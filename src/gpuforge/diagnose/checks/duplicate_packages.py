@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuforge.compat.tables import entries
@@ -74,11 +77,19 @@ def _hidden(site: Site) -> Iterator[Finding]:
             here = [one for one in site.distributions if one.folder == folder]
             first = next((one.name for one in here if one.entry(package)), "")
             second = next((one.name for one in here if one.entry(file)), "")
-            if first and second and first != second and (folder / package).is_file():
+            hides = first and second and first != second and (folder / package).is_file()
+            if hides and not site.requirements.requires(first) and not _steps_aside(folder / file):
                 message = f"the folder {module} of {first} hides {file} of {second}"
                 evidence = (str(folder / module), str(folder / file))
                 steps = (f"Remove {first}, if nothing needs it: pip uninstall -y {first}",)
                 yield Finding("warning", message, "duplicate_module", evidence, steps)
+
+
+def _steps_aside(path: Path) -> bool:
+    """Return whether a module replaces itself, as pytest's ``py.py`` does where py is missing."""
+    with suppress(OSError):
+        return bool(re.search(rb"sys\.modules\[[\"']", path.read_bytes()))
+    return False
 
 
 def _over_conda(site: Site) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ WANTED = {
     "p2p_access_failure": ("NCCL_P2P_DISABLE", "1"),
 }
 MISSET = "variable_misset"
+_PASSWORD = re.compile(r"://[^/@\s]+@")
 PIP_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER")
 _SET = re.compile(r"(?ms)^\[(?:global|install)\][^[]*?^(target|prefix|root|user)\s*[=:]\s*(\S+)")
 
@@ -127,18 +129,24 @@ def _invalid_values(site: Site) -> Iterator[Finding]:
     for entry in _table() if rules else ():
         for name in entry["name"] if "default" in entry else there.intersection(entry["name"]):
             value = site.probe.environ.get(name, "") or _default(entry)
-            fault = rules.fault(entry, name, value) if rules and value and name not in told else ""
+            fault = ""
+            # Files that this user may not look at, odd bytes: one value must not hide the others.
+            with suppress(OSError, RuntimeError, ValueError, IndexError):
+                if rules and value and name not in told:
+                    fault = rules.fault(entry, name, value)
             if fault:
                 told.add(name)
                 steps = (f"Unset {name}, or correct it.",)
                 if name not in site.probe.environ:
                     steps = (f"Set {name} to what is installed, or install what it refers to.",)
-                cause = entry.get("cause") or "named_file_gone" if "names" in entry else MISSET
-                yield Finding("warning", fault, cause, (f"{name}={value}",), steps)
+                cause = entry.get("cause") or ("named_file_gone" if "names" in entry else MISSET)
+                told_value = _PASSWORD.sub("://...@", f"{name}={value}")
+                fault = _PASSWORD.sub("://...@", fault)
+                yield Finding("warning", fault, cause, (told_value,), steps)
 
 
 def _default(entry: dict[str, Any]) -> str:
-    configured = "unless" in entry and Path(entry["unless"]).expanduser().exists()
+    configured = "unless" in entry and os.path.exists(os.path.expanduser(entry["unless"]))
     return "" if configured else entry.get("default", "")
 
 

@@ -24,6 +24,9 @@ FRAMEWORKS = {
     ),
 }
 _OF_A_GPU = re.compile(r"lib(?:c10|torch)_(cuda|hip|xpu)\.so")
+_OF_TORCH = re.compile(r"lib(?:c10|torch)")
+# They look at the version of PyTorch first, and work without their compiled part.
+GUARDED = {"torchao", "xformers"}
 _PINNED = r"\(?\s*==\s*\d[\w.]*(?!.*\*)"
 
 
@@ -43,7 +46,7 @@ def _unfit(site: Site, name: str) -> Iterator[Finding]:
     with ExitStack() as opened:
         offers = _Offers(opened)
         for one in site.distributions if places else ():
-            if one is framework or not _may_extend(one, name):
+            if one is framework or one.name in GUARDED or not _may_extend(one, name):
                 continue
             if lacking := _lacking(site, one, places, like, offers):
                 message = (
@@ -80,10 +83,12 @@ def _lacking(
                     return place, f"it needs {library}, of a build for GPUs"
                 if at is None:
                     return None  # which another check reports
-                if at not in (*linked, *todo) and at.startswith(str(one.folder)):
-                    todo.append(at)
-        linked += todo[1:]
-        offered = [part for library in linked if (part := offers.of(library))]
+                own_or_torchs = at.startswith(str(one.folder)) or _OF_TORCH.match(library)
+                if at not in (*linked, *todo) and own_or_torchs:
+                    todo.append(at)  # conda's PyTorch keeps its libraries elsewhere
+        offered = [part for library in (*linked, *todo[1:]) if (part := offers.of(library))]
+        if len(offered) < len(linked) + len(todo) - 1:
+            return None  # one that cannot be read may offer what is looked for
         for name in names if site.thorough else names[:SYMBOLS]:
             hashed = hash_of(name)
             if not any(part.has(name, hashed) for part in offered):

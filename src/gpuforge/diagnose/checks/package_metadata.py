@@ -59,8 +59,9 @@ def _is_version(text: str) -> bool:
 
 def _lacking(site: Site) -> Iterator[Finding]:
     """Find projects in folders of ``.pth`` files whose own list of requirements does not hold."""
-    lists = {path: _required(site, path) for folder in folders_after(site)
-             for path in sorted(folder.glob("*.egg-info/requires.txt"))}  # fmt: skip
+    found = (p for folder in folders_after(site) for p in folder.glob("*.egg-info/requires.txt"))
+    own = (p for p in found if normalised(p.parent.stem) not in site.packages)
+    lists = {path: _required(site, path) for path in sorted(own) if _is_linked(site, path)}
     names = {normalised(path.parent.stem): "" for path in lists}
     versions = names | {name: site.version(name) or "" for name in site.packages}
     lines = {normalised(path.parent.stem): some for path, some in lists.items()}
@@ -76,6 +77,20 @@ def _lacking(site: Site) -> Iterator[Finding]:
             steps = (f"Install it again: pip install -e {path.parent.parent}",)
             evidence = tuple(several[:SHOWN])
             yield Finding("warning", message, "requirement_missing", evidence, steps)
+
+
+def _is_linked(site: Site, path: Path) -> bool:
+    """Return whether ``setup.py develop`` put the project on the path; its list is what counts.
+
+    Other editable installs have a list of their own among the packages.
+    """
+    for folder in site.environment.folders:
+        listed = known(site.probe.read_text(str(folder / "easy-install.pth"))) or ""
+        if (folder / f"{path.parent.stem}.egg-link").is_file() or (
+            str(path.parent.parent) in listed.splitlines()
+        ):
+            return True
+    return False
 
 
 def _required(site: Site, path: Path) -> tuple[str, ...]:

@@ -89,6 +89,8 @@ def _temporary(site: Site) -> Iterator[Finding]:
     if not folder or not os.access(folder, os.W_OK):
         message = f"there is no folder for temporary files: {folder or '/tmp'} cannot be written"
         yield _warning(message, folder, "Set TMPDIR to a folder of this user's")
+    elif "TORCHINDUCTOR_CACHE_DIR" in site.probe.environ:
+        return
     elif "torch" in site.packages and os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0):
         message = f"{folder} is mounted noexec: torch.compile loads what it builds from there"
         yield _warning(message, folder, "Set TORCHINDUCTOR_CACHE_DIR to a folder elsewhere")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,8 @@ SUMMARY = "scripts and Jupyter kernels start programs that exist"
 SHOWN = 5
 # Path files of setuptools and virtualenv, which add no modules.
 HARMLESS = {"distutils-precedence.pth", "_virtualenv.pth"}
+# Of the standard library, also of an older Python than gpuforge's.
+BUILT_IN = sys.stdlib_module_names | {"lib2to3"}
 # As installers write them: a comment, perhaps two imports, then the module that the script starts.
 _STARTS = re.compile(
     rb"#!.*\n(?:'''.*\n|#.*\n|import (?:re|sys)\n|\n)*from ([A-Za-z_]\w*)[\w.]* import \w+\s*\n"
@@ -38,7 +41,9 @@ def _kernels(site: Site) -> Iterator[Finding]:
     """Find kernels that start a Python which is gone."""
     if not any(name in site.packages for name in ("jupyter-client", "notebook", "jupyterlab")):
         return
-    data = site.probe.environ.get("JUPYTER_DATA_DIR") or f"{Path.home()}/.local/share/jupyter"
+    data = site.probe.environ.get("JUPYTER_DATA_DIR") or os.path.expanduser(
+        "~/.local/share/jupyter"
+    )
     for folder in (site.environment.prefix / "share/jupyter", Path(data)):
         for path in sorted(folder.glob("kernels/*/kernel.json")):
             with suppress(OSError, ValueError, KeyError, IndexError, TypeError):
@@ -58,7 +63,7 @@ def _scripts(site: Site) -> Iterator[Finding]:
     """Find scripts that import a module which no folder of packages has any more."""
     if site.environment.kind == "system Python" or not site.environment.folders:
         return
-    modules = set[str]()
+    modules = set(BUILT_IN)
     for folder in site.environment.folders:
         names = known(site.probe.list_dir(str(folder))) or ()
         modules |= {name.partition(".")[0] for name in names}

@@ -22,6 +22,8 @@ OLDEST_CHECKED, NEWEST_CHECKED = (3, 8), (3, 14)
 # Names that a project may give its own modules, and that no package for others should have.
 UNSPECIFIC = {"utils", "util", "tools", "config", "configs", "src", "app", "main", "scripts", "lib",
               "common", "helpers", "core", "models", "model", "data", "settings"}  # fmt: skip
+# Folders of these names without ``__init__.py`` hold programs or files, as a rule.
+NOT_IMPORTED = {"scripts", "src", "tools", "data", "config", "configs", "lib"}
 _TAGGED = re.compile(r"(\w+)\.(?:cpython-|cp)(3\d+)[a-z]*-[\w-]+\.(?:so|pyd)")
 
 
@@ -103,7 +105,7 @@ def _hidden(site: Site, folder: Path, *, regular: bool) -> Iterator[Finding]:
     """
     for name in known(site.probe.list_dir(str(folder))) or ():
         module = name.removesuffix(".py")
-        if module not in UNSPECIFIC:
+        if module not in UNSPECIFIC or (not regular and module in NOT_IMPORTED):
             continue
         place = folder / name
         is_package = (place / "__init__.py").is_file()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -124,6 +125,11 @@ def _unreadable(text: bytes) -> str:
     return ""
 
 
+def _is_folder(path: Path) -> bool:
+    """Return whether there is a folder that can be listed."""
+    return os.path.isdir(path) and os.access(path, os.R_OK)
+
+
 def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
     """Find lines in ``.pth`` files and ``sitecustomize`` that refer to something missing."""
     for folder in site.environment.folders:
@@ -141,7 +147,10 @@ def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
                 steps = (f"Correct {path}, or delete it.",)
                 message = f"{path} cannot be run: {fault}"
                 yield str(path), Finding("error", message, "search_path_gone", (str(path),), steps)
-            for number, line in enumerate(text_of(content).splitlines(), 1):
+            lines = text_of(content).splitlines()
+            added = [p for line in lines if line and (p := folder / line) and _is_folder(p)]
+            modules |= {one.partition(".")[0] for p in added for one in os.listdir(p)}
+            for number, line in enumerate(lines, 1):
                 runs, place = line.startswith(("import ", "import\t")), line.strip()
                 wanted = {a or b for a, b in _IMPORT.findall(line) if runs and "except" not in line}
                 if lacking := wanted - modules - sys.stdlib_module_names:
@@ -149,7 +158,7 @@ def _lines(site: Site) -> Iterator[tuple[str, Finding]]:
                 elif name.endswith(".pth") and runs and (fault := _failing(folder, modules, line)):
                     what = f"fails in line {number}, and what follows is ignored: {fault}"
                 elif name not in CUSTOMISING and place and not runs and (
-                    not line.startswith("#") and not (folder / place).exists()
+                    not line.startswith("#") and not os.path.exists(folder / place)
                 ):  # fmt: skip
                     what = f"names {place}, which does not exist"
                 else:

@@ -24,7 +24,7 @@ def check(site: Site) -> Iterator[Finding]:
 def _is_there(site: Site, row: dict[str, Any]) -> bool:
     """Return whether the package of a row is installed from the index, and likely by mistake."""
     one, beside = site.distribution(row["name"]), row.get("beside")
-    if one is None or one.origin or not one.record:
+    if one is None or one.origin or not one.record or site.requirements.requires(one.name):
         return False
     if any(part.encode() in one.record for part in row.get("unless_holds", ())):
         return False
