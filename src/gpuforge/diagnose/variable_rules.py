@@ -113,7 +113,7 @@ class VariableRules:
         lacks = ""
         if what == "program":
             found = os.path.exists(path) or isinstance(
-                self._site.probe.find_program(value.split()[0]), str
+                self._site.probe.find_program((value.split() or [""])[0]), str
             )
             lacks = "" if found else "a program that does not exist"
         elif what == "file":

@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +128,13 @@ def _invalid_values(site: Site) -> Iterator[Finding]:
     for entry in _table() if rules else ():
         for name in entry["name"] if "default" in entry else there.intersection(entry["name"]):
             value = site.probe.environ.get(name, "") or _default(entry)
-            fault = ""
-            # Files that this user may not look at, odd bytes: one value must not hide the others.
-            with suppress(OSError, RuntimeError, ValueError, IndexError):
-                if rules and value and name not in told:
-                    fault = rules.fault(entry, name, value)
-            if fault:
+            try:
+                fault = rules.fault(entry, name, value) if rules and value else ""
+            except OSError as error:  # this user may not look at what it names
+                message = f"{name} could not be checked: {error.strerror}"
+                yield Finding("unknown", message, "", (f"{error.filename}",))
+                continue
+            if fault and name not in told:
                 told.add(name)
                 steps = (f"Unset {name}, or correct it.",)
                 if name not in site.probe.environ:

@@ -38,8 +38,8 @@ class BlocksBackend(Backend):
     tape_limit = 512
     """Each graph copies the arrays that it writes into first.
 
-    Source: ``benchmarks/time_steps.py``; grids of 450 x 450 to 700 x 700 take 0.69 to 0.84 of
-    NumPy's time with 512 entries, 0.86 to 1.05 with 128.
+    Source: ``benchmarks/time_steps.py``, before `TAPE_BYTES` limited the graphs of large arrays;
+    grids of 450 x 450 to 700 x 700 took 0.69 to 0.84 of NumPy's time, 0.86 to 1.05 with 128.
     """
 
     def __init__(self, threads: int) -> None:

@@ -35,19 +35,20 @@ def find_destinations(
     `overwriting` are the writes into memory that nothing needs after them, `roots` for each entry
     the one whose memory it shares.
     """
-    made = {place: part for part in parts if isinstance(part, Group) for place in part.made}
-    order = {part: number for number, part in enumerate(parts) if not isinstance(part, Group)}
+    makers = {place: part for part in parts if isinstance(part, Group) for place in part.made}
+    # Where in `parts` a step stands, and a group by its first step, which may stand there again.
+    single = {part: n for n, part in enumerate(parts) if not isinstance(part, Group)}
     first = {part.steps[0]: n for n, part in enumerate(parts) if isinstance(part, Group)}
     uses = Counter(place for entry in graph.entries for place in entry[1])
     uses.update(graph.outputs)
-    for write in overwriting & order.keys():
+    for write in overwriting & single.keys():
         operation, places, params = graph.entries[write]
         if operation.name != "setitem" or PLACE in params[-1] or uses[places[1]] > 1:
             continue
-        group = made.get(places[1])
+        group = makers.get(places[1])
         if group is None or forms[places[0]].dtype != forms[places[1]].dtype:
             continue
-        between = parts[first[group.steps[0]] + 1 : order[write]]
+        between = parts[first[group.steps[0]] + 1 : single[write]]
         root = roots[places[0]]
         if not _reads(graph, between, root, roots) and _reads_only_before(
             graph, group, graph.entries[write], roots, forms
@@ -59,7 +60,10 @@ def find_destinations(
 
 
 def _reads(graph: Graph, parts: Sequence[int | Group], root: int, roots: Sequence[int]) -> bool:
-    """Return whether some of the parts use the memory of `root`."""
+    """Return whether some of the parts use the memory of `root`.
+
+    What uses it after a write has another root, and stands after that write.
+    """
     for part in parts:
         for place in part.steps if isinstance(part, Group) else (part,):
             if any(roots[one] == root for one in graph.entries[place][1]):

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuforge.errors import WorkloadError
 from gpuforge.runtime.array.graph import Dtype, Operation, Shape, Tape
-from gpuforge.runtime.array.recorder import Able
+from gpuforge.runtime.array.recorder import TAPE_LIMIT, Able
 from gpuforge.runtime.evaluation.recording import StartAgain, record
 from gpuforge.runtime.executor.cluster.work import Function
 
@@ -93,7 +93,7 @@ class _Shapes:
     def __init__(self) -> None:
         self.dtypes = frozenset("?bBhHiIlLqQefdgFDG")
         self.able = Able()
-        self.tape_limit = 128
+        self.tape_limit = TAPE_LIMIT
         self.latest: Any = None
         self.pace: Any = None
 
