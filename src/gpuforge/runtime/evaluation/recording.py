@@ -577,16 +577,19 @@ def substituted(function: Callable[..., Any], namespace: Namespace) -> Callable[
 
 
 _needs: dict[Any, bool] = {}
+_WRITES_GLOBALS = {
+    dis.opmap[name] for name in ("STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_STAR")
+    if name in dis.opmap
+}  # fmt: skip
 
 
 def _needs_globals(code: Any) -> bool:
     """Return whether code writes to its globals or may access their dict."""
     found = _needs.get(code)
     if found is None:
-        names = {"STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_STAR"}
         found = (
             not {"globals", "exec", "eval"}.isdisjoint(code.co_names)
-            or any(step.opname in names for step in dis.get_instructions(code))
+            or not _WRITES_GLOBALS.isdisjoint(code.co_code[::2])
             or any(_needs_globals(inner) for inner in code.co_consts if hasattr(inner, "co_code"))
         )
         _needs[code] = found

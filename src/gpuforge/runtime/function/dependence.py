@@ -11,6 +11,7 @@ import builtins
 import dis
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -119,12 +120,18 @@ def _content(cell: CellType) -> Any:
         return cell
 
 
+@lru_cache(maxsize=256)
+def _steps(code: CodeType) -> tuple[tuple[str, Any], ...]:
+    """Return the operations of a function's code and their arguments: `dis` takes a millisecond."""
+    return tuple((step.opname, step.argval) for step in dis.get_instructions(code))
+
+
 def _unused(code: CodeType) -> frozenset[int | str]:
     """Return the arguments that a function's code does not use."""
     used: set[str] = {*code.co_cellvars}
-    for step in dis.get_instructions(code):
-        if "FAST" in step.opname:  # the argument of some is a pair of names
-            used.update([step.argval] if isinstance(step.argval, str) else step.argval)
+    for operation, value in _steps(code):
+        if "FAST" in operation:  # the argument of some is a pair of names
+            used.update([value] if isinstance(value, str) else value)
     positional = code.co_varnames[: code.co_argcount]
     named = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
     places = {place for place, name in enumerate(positional) if name not in used}
@@ -154,8 +161,7 @@ def _read_code(
     code: CodeType, names: dict[str, Any], cells: dict[str, CellType], found: Dependence,
     seen: set[int],
 ) -> None:  # fmt: skip
-    for step in dis.get_instructions(code):
-        operation, name = step.opname, step.argval
+    for operation, name in _steps(code):
         if operation in _FORBIDDEN and (operation, code.co_name) != ("YIELD_VALUE", "<genexpr>"):
             raise Varies
         if operation.startswith("LOAD_GLOBAL"):
