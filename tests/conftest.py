@@ -3,6 +3,7 @@
 ``GPUFORGE_REQUIRE=torch,jax`` names libraries that must be there: a test that is skipped for want
 of one of them fails instead. ``--passed-to FILE`` lists the tests that passed; ``--passed-before
 FILE`` leaves them out of a run with more libraries, except where these change what is tested.
+``--part 1/3`` runs the first third of the cases of each test that is marked `alike`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import sys
 import tempfile
 import threading
+import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -51,6 +53,14 @@ passed: list[str] = []
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--passed-to", type=Path)
     parser.addoption("--passed-before", type=Path)
+    parser.addoption("--part", type=_part, default=(1, 1), metavar="K/N")
+
+
+def _part(text: str) -> tuple[int, int]:
+    number, _, parts = text.partition("/")
+    if not 1 <= int(number) <= int(parts):
+        raise ValueError(f"{text}: expected K/N with K from 1 to N")
+    return int(number), int(parts)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -67,10 +77,19 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     path = config.getoption("--passed-before")
     before = set(path.read_text().split("\n")) if path else set()
-    known = [one for one in items if one.nodeid in before and not _is_repeated(one.nodeid)]
-    config.hook.pytest_deselected(items=known)
-    left_out = set(known)
-    items[:] = [one for one in items if one not in left_out]
+    number, parts = config.getoption("--part")
+
+    def is_left_out(one: pytest.Item) -> bool:
+        if one.nodeid in before and not _is_repeated(one.nodeid):
+            return True
+        # By its name: the part of a case does not change when others are added.
+        place = zlib.crc32(one.nodeid.encode()) % parts
+        return place != number - 1 and one.get_closest_marker("alike") is not None
+
+    left_out = [one for one in items if is_left_out(one)]
+    config.hook.pytest_deselected(items=left_out)
+    names = {one.nodeid for one in left_out}
+    items[:] = [one for one in items if one.nodeid not in names]
 
 
 def _is_repeated(name: str) -> bool:
