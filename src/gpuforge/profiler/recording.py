@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from gpuforge import __version__, trace
 from gpuforge.errors import WorkloadError
-from gpuforge.profiler import listeners
+from gpuforge.profiler import listeners, watching
 from gpuforge.profiler.lanes import Lanes
 from gpuforge.profiler.model import Placement, Profile, Series
 from gpuforge.profiler.session_file import Writer, read
@@ -113,8 +113,7 @@ class Recording:
         trace.drainer = self._flush_inline
         trace.enable()
         self._stop_listeners = listeners.attach()
-        self._thread = threading.Thread(target=self._watch, name="gpuforge profile", daemon=True)
-        self._thread.start()
+        self._watched = watching.begin(self._watch)
         atexit.register(self.stop)
         self._whole = trace.span(PROGRAM)
         self._whole.__enter__()
@@ -130,7 +129,7 @@ class Recording:
         trace.enable(False)
         self._stop_listeners()
         self._ended.set()
-        self._thread.join()
+        self._watched.wait()
         self._sample()
         self.flush()
         self._around.settle()

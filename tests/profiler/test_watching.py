@@ -1,0 +1,54 @@
+"""One thread works for all recordings of a process."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+import gpuforge as gf
+from gpuforge.profiler import watching
+
+
+def thread_of_work() -> int:
+    found: list[int] = []
+    watching.begin(lambda: found.append(threading.get_ident())).wait()
+    return found[0]
+
+
+def test_works_are_done_one_after_another_by_one_thread() -> None:
+    assert thread_of_work() == thread_of_work() != threading.get_ident()
+
+
+def test_a_program_has_one_thread_however_often_it_is_profiled() -> None:
+    with gf.profile():
+        pass
+    threads = set(threading.enumerate())
+    for _ in range(3):
+        with gf.profile():
+            assert set(threading.enumerate()) == threads
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_what_fails_is_over_and_the_next_is_done() -> None:
+    def fail() -> None:
+        raise ValueError("on purpose")
+
+    watching.begin(fail).wait()
+    assert thread_of_work()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_has_a_thread_of_its_own() -> None:
+    thread_of_work()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            done = watching.begin(lambda: None)
+            status = 0 if done.wait(30) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
