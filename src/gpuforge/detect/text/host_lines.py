@@ -24,12 +24,18 @@ _CPU_ALONE = re.compile(
 )
 _CPU = re.compile(
     r"^(?!.*\b(?:erratum|microcode)\b).*?"
-    r"\b(Intel|AMD|Ryzen|EPYC|Xeon|Core|i[3579][- ]\d|Celeron|Pentium|Phenom|Athlon|Threadripper|"
+    r"\b(Intel|AMD|(?i:Ryzen|EPYC|Xeon)|Core|i[3579][- ]\d|Celeron|Pentium|Phenom|Athlon|"
+    r"Threadripper|"
     r"Apple M\d|R[3579][- ]\d{4}|Atom|\d{4}X(?:3D)?|1[0-4]\d00\w?|ARM|Cortex|Neoverse|Ampere|"
     r"POWER\d)\b"
 )
 # What follows a processor's name: another fact, its memory, its cores and threads.
-_BEHIND = re.compile(r" \| | ; | \(\d+ MiB| \(\d+C[/ ,]")
+_BEHIND = re.compile(
+    r" \||\s(?:com|mit|avec|con|with|с) \d+\s| ; | \(\d+ MiB| \(\d+C[/ ,]|\s+\(\d+ CPUs\)"
+    r"|, \d+ ?[Mm][Hh]z\b|, \d+ threads\b"
+)
+_CORES = re.compile(r" (?:dual|quad|hexa|octa|six|eight)[ -]core\b.*$", re.I)
+_GLIBC = re.compile(r"^(?:glibc\D*)?(?=\d)", re.I)
 # What joins a processor with the GPU named behind it.
 _JOINT = re.compile(r"(?:(?<=\s)\+|[\s,;&/(|–—-])*(?:\b(?:and|with|w/))?[\s(]*$")
 # A system alone on its line in a list, as a form's checked box.
@@ -89,13 +95,14 @@ def read(text: str, route: str, seen: Seen) -> None:
         if shown and fact == "cores":
             seen.host[fact] = whole(shown)
         elif shown:
-            seen.host[fact] = re.sub(r"^glibc-?(?=\d)", "glibc ", shown)
+            seen.host[fact] = _GLIBC.sub("glibc ", shown) if fact == "libc" else shown
     for label in told:
         for fact, value in _labelled(label).items():
             seen.host.setdefault(fact, value)
     asked = _QUESTION.sub("", text)
     if "cpu_model" not in seen.host and (alone := _CPU_ALONE.search(text)):
-        seen.host["cpu_model"] = _without_gpu(alone[1]).strip()
+        model = alone[1].partition(" |")[0]
+        seen.host["cpu_model"] = _without_gpu(_CORES.sub("", model)).strip()
     elif "cpu_model" not in seen.host and (named := _words("spoken")["cpu_model"].search(asked)):
         seen.host["cpu_model"] = named[0]
     if "platform" not in seen.host:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpuforge.detect import pci_ids
-from gpuforge.detect.notation import Facts, kept, lines_of, pci_address, pci_id, size, whole
+from gpuforge.detect.notation import Facts, kept, lines_of, pci_address, pci_id, size, whole, word
 from gpuforge.detect.report import first_error
 from gpuforge.detect.seen import Seen, Sighting
 from gpuforge.facts import Driver, VendorFailure
@@ -18,7 +18,10 @@ _KERNEL = re.compile(
     r"\[[0-9a-f]{4}:[0-9a-f]{4}\] type|GPU HANG: ecode|^PCI ID: 0x"
 )
 _ADDRESS = r"([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
-_OF_DRIVER = re.compile(rf"(amdgpu|radeon|nouveau|nvidia|i915|xe) {_ADDRESS}: ")
+_OF_DRIVER = re.compile(
+    rf"(amdgpu|radeon|nouveau|nvidia|i915|xe)(?: |\s+\[ *[\w|]+ ?\]\[){_ADDRESS}(?:: |\] )"
+)
+_CHIP = re.compile(r"\bnouveau .*(?:\bChipset: |: NVIDIA )([A-Z]{1,2}\d{2,3}[A-Z]?) \(")
 _READY = re.compile(rf"Initialized (amdgpu|radeon|nouveau|i915|xe|nvidia-drm) .* for {_ADDRESS}")
 _SETTING = re.compile(
     r"initializing kernel modesetting \(([\w ]+) 0x([0-9a-f]{4}):0x([0-9a-f]{4})", re.I
@@ -114,6 +117,8 @@ class _Log:
             self._bind(driver[1], driver[2])
             if found := _FOUND.search(line):
                 self._open()["pci_id"] = f"8086:{found[1].lower()}"
+            if chip := _CHIP.search(line):
+                self._open().update(kept(name=word(chip[1])))
         elif "GPU HANG: ecode" in line and not any(
             one.get("bound") == "i915" for one in self.cards
         ):

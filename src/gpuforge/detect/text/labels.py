@@ -133,6 +133,8 @@ def _labels(lines: list[str]) -> Iterator[Label]:
             numbers = tuple(islice(counted, 1))
             for head, cell in rows:
                 yield from _label(number, head, cell, numbers)
+            if len(rows) == 2 and not facts_of(columns[0]):  # each row is a label and its value
+                yield from _label(number, cells[0], cells[1])
             continue
         else:
             columns = []

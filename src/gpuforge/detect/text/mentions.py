@@ -18,6 +18,8 @@ from gpuforge.facts import Vendor
 # Text with more products of a vendor than this, none of them certain, is about GPUs in general.
 PRODUCTS_AT_MOST, SURE = 2, 7
 LINE_LIMIT, LINES_AT_MOST = 600, 1500
+# How many characters behind "my GPU is" may be its name.
+ANSWER = 40
 # Initial score by kind of name: a full name is unambiguous, a number may be anything.
 _BASE = {"gpu": 1, "bare": -2, "maker": -1, "driver": -3}
 # How the text before a product ends if the product continues a list.
@@ -154,9 +156,11 @@ def _candidates(line: str) -> list[tuple[str, Product]]:
     products = products_in(line)
     asks = None if products else form("clauses", "asks").search(line)
     if asks:
-        answer = products_in(line[asks.end() :][:40], asked=True)
+        answer = products_in(line[asks.end() :], asked=True)
         products = [
-            replace(one, start=one.start + asks.end(), end=one.end + asks.end()) for one in answer
+            replace(one, start=one.start + asks.end(), end=one.end + asks.end())
+            for one in answer
+            if one.end <= ANSWER
         ]
     bare = [
         one

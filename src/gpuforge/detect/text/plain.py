@@ -20,8 +20,8 @@ _PATH = re.compile(r"\b[A-Za-z]:\\")
 _BOLD = re.compile(r"^(?!\W*\*\*[^*]+\*\*\W*$)(.*)$")
 _EMPHASIS = re.compile(r"\*\*(?=[^\s*])([^*]{1,120}?)\*\*")
 _MARK = re.compile(r"(?<!`)`(?!`)")
-# A line between grave accents, on its own or in a list.
-_MARKED = re.compile(r"^\s*(?:\d{1,2}\.\s+|[-*]\s+)?`(?!`)([^`]{20,})(?:`(?!\s?[:=]).*)?$")
+# A line between grave accents, on its own or in a list, and what stands behind it.
+_MARKED = re.compile(r"^\s*(?:\d{1,2}\.\s+|[-*]\s+)?`(?!`)([^`]{20,})(?:`(?!`|\s?[:=])(.*))?$")
 # The full stop behind a version that ends a sentence.
 _STOP = re.compile(r"(?<=\d)\.$")
 # A link as an answer.
@@ -52,12 +52,12 @@ def plain(line: str) -> list[str]:
         line = _EXAMPLE.sub("", line)
     if "**" in line and _BOLD.match(line):
         line = _EMPHASIS.sub(r"\1", line)
-    parts = [_unmarked(_TAG.sub("", part)) for part in _BREAK.split(line)]
+    parts = [one for part in _BREAK.split(line) for one in _unmarked(_TAG.sub("", part))]
     if line.count("(UUID: GPU-") > 1:
         parts = [one for part in parts for one in _LISTED.split(part)]
     return parts
 
 
-def _unmarked(line: str) -> str:
-    line = _MARK.sub("", _MARKED.sub(r"\1", line)) if "`" in line else line
-    return _STOP.sub("", line.rstrip())
+def _unmarked(line: str) -> list[str]:
+    line = _MARK.sub("", _MARKED.sub(r"\1\n\2", line)) if "`" in line else line
+    return [_STOP.sub("", part.rstrip()) for part in line.rstrip().split("\n")]

@@ -19,7 +19,11 @@ COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "six
 OF_PROCESSOR = re.compile(
     r"\b(?:Ryzen|Athlon|A\d+-\d{4}\w*)[^,;|+()\n]{0,40}\b(?:with|w/)\s$", re.I
 )
+# What stands before a number that is a processor's: "Ryzen 5600", "i5-3570".
+_NUMBER_OF_PROCESSOR = re.compile(r"\b(?:Ryzen|Core|Xeon|i[3579])(?: \d)?[ -]$", re.I)
 _PAIR = {"dual", "both", "quad"}  # but part of a board's name, such as ASUS Dual
+# What NVIDIA calls a chip, which pci.ids writes before the product.
+_CHIP = re.compile(r"(?<![A-Z])(?:G[TFKMPVAB]\d{3}|G[789]\d|NV\d\d|C\d\d)\w{0,3}$")
 # Revisions and trademark signs, which the patterns do not cover.
 _NO_WIDTH = r"(?<!\d{3}[x*×])(?<!\d{3}\s[x*×]\s)"
 _NOISE = re.compile(r"\(rev \w\w\)|\((?:R|TM|C)\)|[®™]", re.I)
@@ -86,6 +90,8 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
     text = text.replace("_", " ")
     found = _named(text, *(("full", "short") if asked else ("full",)))
     found = without_families(found, lambda one: (one.vendor, one.name))
+    chips = [one for one in found if _CHIP.search(one.name) and _sold_as(one, found, text)]
+    found = [one for one in found if one not in chips]
     found = [
         one
         for last, one in zip([None, *found], found, strict=False)
@@ -97,6 +103,11 @@ def products_in(text: str, *, asked: bool = False) -> list[Product]:
     ]
     # Next to another GPU, the one that ends a processor's name is only part of that name.
     return [one for one in found if len(found) == 1 or not OF_PROCESSOR.search(text[: one.start])]
+
+
+def _sold_as(chip: Product, found: list[Product], text: str) -> bool:
+    """Return whether a product stands in brackets behind a chip, as in ``GT218 [GeForce 210]``."""
+    return any(text[chip.end : one.start].strip() == "[" for one in found)
 
 
 def bare_products_in(text: str) -> list[Product]:
@@ -121,9 +132,13 @@ def _named(text: str, *kinds: str) -> list[Product]:
     """Return the names of some kinds in order; where they overlap, the first kind wins."""
     found: list[Product] = []
     plain = _NOISE.sub(lambda sign: " " * len(sign[0]), text[:1000])
-    for vendor, pattern in (one for kind in kinds for one in _patterns(kind)):
+    patterns = ((kind, *one) for kind in kinds for one in _patterns(kind))
+    for kind, vendor, pattern in patterns:
         for match in pattern.finditer(plain):
-            if not any(match.start() < one.end and one.start < match.end() for one in found):
+            of_processor = kind == "short" and _NUMBER_OF_PROCESSOR.search(plain[: match.start()])
+            if not of_processor and not any(
+                match.start() < one.end and one.start < match.end() for one in found
+            ):
                 found.append(_product(vendor, match, text, plain))
     return sorted(found, key=lambda one: one.start)
 
@@ -133,7 +148,7 @@ def _product(vendor: Vendor, match: re.Match[str], text: str, plain: str) -> Pro
     total = form("products", "memory_after").match(after)
     beside = f"{total[1]} MiB" if total and total[1] else None
     if total and not beside:
-        beside = f"{total[2] or total[3]}G"
+        beside = f"{total[2] or total[3] or total[4]}G"
     if total is None and (first := form("products", "memory_before").search(before)):
         beside, before = f"{first[1]} G", before[: first.start()]
     return Product(
@@ -150,9 +165,9 @@ def _counts(before: str, after: str) -> Iterator[int]:
     """Yield the numbers next to a name that give a count."""
     more, times = form("products", "more").match(after), form("products", "times").search(before)
     if more:
-        yield min(int(more[1]) or 1, GPUS_AT_MOST)
+        yield min(int(next(filter(None, more.groups()))) or 1, GPUS_AT_MOST)
     elif have := form("products", "rig").search(before) or form("products", "have").search(before):
-        yield min(int(have[1]) or 1, GPUS_AT_MOST)
+        yield min(int(next(filter(None, have.groups()))) or 1, GPUS_AT_MOST)
     elif times and times[1]:
         yield min(int(times[1]) or 1, GPUS_AT_MOST)
     elif times and (

@@ -43,6 +43,8 @@ PROGRAM = "prose"
 REACH, NEAR = 40, 8
 LINE_LIMIT, DEVICES_AT_MOST = 600, 256
 _GONE = re.compile(r"\W*(?:previous(?:ly)?|old|former(?:ly)?|before)\b", re.I)
+# The driver of two with which there is no fault.
+_WORKING = re.compile(r"\W*(?:works|working|good) ?:", re.I)
 _LIBRARIES: tuple[tuple[str, Vendor], ...] = (
     (r"\bcuda\b", "nvidia"),
     (r"\b(rocm|hip)\b", "amd"),
@@ -58,7 +60,7 @@ _SHARES = re.compile(
     r"\b(?:igpu|apu|integrated|on-?board|built-?in)(?: gpu| graphics)?\W{1,3}$", re.I
 )
 _BY_PATH = re.compile(r"/by-path/pci-([0-9a-f:.]{12})-(?:card|render)")
-_MEMORY = re.compile(r"\b(?:\d{1,3} ?G(?:i?B|o)?|\d{4,6} ?Mi?B)\b", re.I)
+_MEMORY = re.compile(r"\b(?:\d{1,3} ?G(?:i?B|o)?|\d{3,6} ?Mi?B)\b", re.I)
 
 
 def read(text: str, route: str, seen: Seen) -> None:
@@ -200,6 +202,7 @@ class _Devices:
         self._current: list[ToldDevice] = []
         self._block: ToldDevice | None = None
         self._waiting: dict[str, str] = {}
+        self._computer = -REACH  # the line of the processor: memory near it is the computer's
 
     def take(self, label: Label) -> None:
         """Read one label."""
@@ -213,6 +216,8 @@ class _Devices:
             return
         if "display" in label.facts:
             self._current, self._block = [], None
+        if "cpu" in label.facts and not re.match(r"\W*\d+\b", label.value):
+            self._computer = label.line
         if "vendor" in label.facts and not self._current:
             maker = pci_ids.vendor_named_in(label.value)
             own = [one for one in self.devices if one.vendor == maker]
@@ -328,6 +333,9 @@ class _Devices:
             for device in devices:
                 device.line = label.line
                 device.said = said | device.said
+        part = form("clauses", "in_processor").search(value, products[-1].end) if products else None
+        if part and (maker := pci_ids.vendor_named_in(part[1] or part[2])):
+            self.devices.append(ToldDevice(maker, label.line, said={"kind": "igpu"}))
         if not products and "name" in label.facts and len(label.numbers) == 1:
             self._block = self._numbered(label.numbers[0], None, label.line)
             self._current = [self._block]  # its maker and product may follow
@@ -341,8 +349,12 @@ class _Devices:
             NEAR if fact == "total_here" else REACH
         )
         value = f"{label.value} {label.unit}" if label.unit else label.value
+        if fact in ("driver", "nvidia_driver") and _WORKING.match(value):
+            return
         if fact == "nvidia_driver" and (found := OF_DRIVER.search(value)):
             self.driver = self.driver or (found[1] if found[1].count(".") < 3 else "")
+        if fact == "total_here" and not self._block and label.line - self._computer <= NEAR:
+            return
         if fact == "count":
             for device in devices if near else ():
                 shown = re.match(r"\d{1,2}\b", value)
