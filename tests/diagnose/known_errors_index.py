@@ -27,7 +27,7 @@ def _table(name: str) -> dict[str, Any]:
     return tomllib.loads((known_error.HERE / name).read_text(encoding="utf-8"))
 
 
-def _in_full(clue: dict[str, Any], wordings: dict[str, Any]) -> dict[str, Any]:
+def in_full(clue: dict[str, Any], wordings: dict[str, Any]) -> dict[str, Any]:
     """Return a clue with the wordings in the place of their names."""
     name = re.compile(f"<({'|'.join(wordings)})>")
     full = dict(clue)
@@ -56,7 +56,7 @@ def build_index() -> str:
     wordings = _table("wordings.toml")
     for cause, head, _ in files():
         table = tomllib.loads(head)
-        table["clues"] = [_in_full(clue, wordings) for clue in table["clues"]]
+        table["clues"] = [in_full(clue, wordings) for clue in table["clues"]]
         texts = [text for clue in map(known_error.parse_clue, table["clues"]) for text in clue.find]
         machine = [""] if any("machine" in clue for clue in table["clues"]) else []
         several = {tuple(sorted({*words_of(text)})) for text in (*texts, *machine)}

@@ -22,6 +22,7 @@ STEPS = sorted({step for cause in causes() for step in known_error(cause).steps}
 # Commands that only look. "{pip}" stands for the installer that the log shows, here pip.
 RUN = [
     "gpuforge doctor openmp_runtimes",
+    "gpuforge doctor gpu_access",
     "{pip} list | grep -i torch",
     "{pip} index versions PACKAGE",
     "python -m pip debug --verbose",

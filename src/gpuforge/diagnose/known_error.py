@@ -1,6 +1,6 @@
 """The known errors: one TOML file each, combined in one index.
 
-Reading ninety TOML files takes longer than an explanation, so `INDEX` contains their content: on
+Reading a hundred TOML files takes longer than an explanation, so `INDEX` contains their content: on
 the first line the words of the clues by cause, on the second the contexts, on the third what is
 said in other languages, then one file per line.
 Only files whose words occur in the log are parsed. After a change, run
