@@ -433,3 +433,119 @@ def test_packages_of_old_releases_come_first(environment: Environment, tmp_path:
     found = distributions_in(environment.packages, LiveProbe())
     ordered = sorted((one for one in found if one.name in fields), key=read_imports._age)
     assert [one.name for one in ordered] == ["old", "older", "new", "newer"]
+
+
+LATE = "lib.gone, which lib 2.0 does not have; a function in user.py fails"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import lib\ndef f():\n    return lib.gone",
+        "import lib\nclass C:\n    def f(self, x):\n        if x:\n            return lib.gone(x)",
+        "def f():\n    from lib import gone",
+        "def f():\n    from lib import (kept,\n        gone)",
+    ],
+)
+def test_function_that_certainly_fails_is_named(
+    text: str, environment: Environment, tmp_path: Path
+) -> None:
+    install(environment, tmp_path, "lib", LIBRARY)
+    install(environment, tmp_path, "user", {"user.py": text + "\n"}, "1.0")
+    (finding,) = found_in()
+    assert finding.state == "warning" and finding.message == f"user 1.0 needs {LATE}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import lib\ndef f():\n    try:\n        return lib.gone\n    except Exception: pass",
+        "import lib\ndef f():\n    return lib.gone if hasattr(lib, 'gone') else 1",
+        "import lib\ndef f():\n    if lib.__version__ < '2':\n        return lib.gone",
+        "import lib\ndef f(lib):\n    return lib.gone",
+        "import lib\ndef f():\n    lib = 1\n    return lib.gone",
+        "import lib\ndef f():\n    'lib.gone'",
+        "import lib\n@deprecated\ndef f():\n    return lib.gone",
+        "import lib\ndef f():\n    if PY2:\n        return lib.gone",
+        "import lib\ndef f():\n    return lambda lib: lib.gone",
+        "def f():\n    try:\n        from lib import gone\n    except ImportError:\n        pass",
+        "def f():\n    if compat_mode():\n        from lib import gone",
+        "def f():\n    from lib import kept",
+        "def f():\n    from absent import gone",
+    ],
+)
+def test_function_that_may_know_better_is_not_named(
+    text: str, environment: Environment, tmp_path: Path
+) -> None:
+    assert not named(environment, tmp_path, text + "\n", LIBRARY)
+
+
+def test_functions_of_modules_for_other_versions_are_not_named(
+    environment: Environment, tmp_path: Path
+) -> None:
+    install(environment, tmp_path, "lib", LIBRARY)
+    files = {
+        "user/__init__.py": "from user import _compat, testing, core",
+        "user/_compat.py": "import lib\ndef f():\n    return lib.gone\n",
+        "user/testing.py": "import lib\ndef f():\n    return lib.gone\n",
+        "user/core.py": "",
+    }
+    install(environment, tmp_path, "user", files, "1.0")
+    assert not found_in()
+
+
+def test_modules_that_a_package_imports_under_a_condition_are_read_for_functions(
+    environment: Environment, tmp_path: Path
+) -> None:
+    install(environment, tmp_path, "lib", LIBRARY)
+    files = {
+        "user/__init__.py": "if SETUP:\n    pass\nelse:\n    from . import core\n",
+        "user/core.py": "import lib\ndef f():\n    return lib.gone\n",
+    }
+    install(environment, tmp_path, "user", files, "1.0", ("lib",))
+    found = [one for one in run_checks().having("warning") if one.check == "outgrown_packages"]
+    assert [one.message for one in found] == [
+        "user 1.0 needs lib.gone, which lib 2.0 does not have; a function in core.py fails"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "module", "text", "fails"),
+    [
+        ("numpy", "1.26.4", "numpy", "import numpy as np\nx = np.int", True),
+        ("numpy", "1.23.5", "numpy", "import numpy as np\nx = np.int", False),
+        ("numpy", "1.24.0", "numpy", "import numpy as np\nx = np.bool", True),
+        ("numpy", "2.0.0", "numpy", "import numpy as np\nx = np.bool", False),
+        ("pillow", "10.0.0", "PIL/Image", "from PIL import Image\nx = Image.ANTIALIAS", True),
+        ("pillow", "9.5.0", "PIL/Image", "from PIL import Image\nx = Image.ANTIALIAS", False),
+        ("scipy", "1.3.0", "scipy/misc", "import scipy.misc\nx = scipy.misc.imread", True),
+        ("tensorflow-cpu", "2.0.0", "tensorflow", "import tensorflow as tf\nx = tf.log", True),
+        ("torch", "2.0.0", "torch", "from torch._six import string_classes", True),
+        ("torch", "1.13.1", "torch", "from torch._six import string_classes", False),
+    ],
+)
+def test_names_that_modules_compute_are_looked_up_by_version(
+    package: str,
+    version: str,
+    module: str,
+    text: str,
+    fails: bool,
+    environment: Environment,
+    tmp_path: Path,
+) -> None:
+    computed = "import sys\nglobals().update(sys.modules)\n"
+    path = f"{module}.py" if "/" in module else f"{module}/__init__.py"
+    start = {} if "/" not in module else {f"{module.partition('/')[0]}/__init__.py": computed}
+    install(environment, tmp_path, package, {**start, path: computed}, version)
+    install(environment, tmp_path, "user", {"user.py": text + "\n"}, "1.0", (package,))
+    assert bool(found_in()) == fails
+
+
+def test_stub_that_provides_names_is_read(environment: Environment, tmp_path: Path) -> None:
+    start = "import lazy\n__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)\n"
+    files = {"lib/__init__.py": start, "lib/__init__.pyi": "from .parts import kept as kept\n"}
+    install(environment, tmp_path, "lib", files)
+    install(environment, tmp_path, "user", {"user.py": "from lib import kept\n"}, "1.0", ("lib",))
+    assert not found_in()
+    install(environment, tmp_path, "mine", {"mine.py": "from lib import gone\n"}, "1.0", ("lib",))
+    assert ["lib.gone" in one.message for one in found_in()] == [True]

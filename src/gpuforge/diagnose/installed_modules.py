@@ -10,12 +10,13 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from gpuforge.compat.versions import at_least
+from gpuforge.diagnose.lost_names import is_lost
 from gpuforge.diagnose.module_attributes import defined_names, may_provide, parsed
 from gpuforge.facts import known
 from gpuforge.probe.files import read
@@ -86,6 +87,7 @@ _REMADE = re.compile(rb"(?<!getLogger)(?<!_logger)(?<!_getattr)\((?:\s|#[^\n]*\n
 _BUILDS = re.compile(
     rb"sys\.(?:meta_path|modules\[['\"][^\]\n]*\]\s*=[^=]|modules\.(?:update|setdefault))"
 )
+_STUBBED = b"attach_stub("
 _ELSEWHERE = (b"sys.modules", b"__path__", b"meta_path", b"declare_namespace")
 
 
@@ -108,6 +110,12 @@ class Module:
         content = known(read(self.path, self.path)) if self.path else None
         text = b"" if content is None else b"\n" + content
         return text.replace(b"\r\n", b"\n") if b"\r" in text else text
+
+    @cached_property
+    def stub(self) -> bytes:
+        """The text of the stub beside it, if it provides the names of that when asked for them."""
+        content = known(read(f"{self.path}i", f"{self.path}i")) if _STUBBED in self.text else b""
+        return b"" if not content else b"\n" + content
 
     @cached_property
     def tree(self) -> ast.Module | None:
@@ -133,10 +141,12 @@ class Module:
 
     def seems_to_define(self, name: str) -> bool:
         """Return whether a line of it looks as if it defined a name."""
-        return _seems_bound(self.text, name.encode())
+        return _seems_bound(self.text, name.encode()) or _seems_bound(self.stub, name.encode())
 
     def may_define(self, name: str) -> bool:
         """Return whether it defines a name or may provide it when asked for it."""
+        if _STUBBED in self.text and (not self.stub or name.encode() in self.stub):
+            return True
         written = re.search(rb"\b%b\b" % name.encode(), self.text) is not None
         if not written and b"__getattr__" not in self.text:
             return False
@@ -169,9 +179,18 @@ class Modules:
         The folder of Python's own modules; None if it is unknown.
     python
         The version of Python.
+    versions
+        The versions of packages of which one is installed.
     """
 
-    def __init__(self, folders: Iterable[Path], standard: Path | None, python: str) -> None:
+    def __init__(
+        self,
+        folders: Iterable[Path],
+        standard: Path | None,
+        python: str,
+        versions: Mapping[str, str] | None = None,
+    ) -> None:
+        self._versions = versions or {}
         self._standard = (str(standard), f"{standard}/lib-dynload") if standard else ()
         self._python = python
         self._folders = (*self._standard, *map(str, folders))
@@ -242,6 +261,8 @@ class Modules:
         """Return whether no line of a module looks as if it defined a name: a fast first check."""
         if name in LOST_BUILT_IN.get(module_name, ()):
             return at_least(self._python, "3.9")
+        if is_lost(module_name, name, self._versions):
+            return True
         key = module_name, name
         if key not in self._seeming:
             self._seeming[key] = self._seems(module_name, name)
@@ -251,7 +272,7 @@ class Modules:
         """Return whether ``from module_name import name`` certainly fails."""
         if not self.seems_to_lack(module_name, name):
             return False
-        if module_name in LOST_BUILT_IN:
+        if module_name in LOST_BUILT_IN or is_lost(module_name, name, self._versions):
             return True
         key = module_name, name
         if key not in self._lacking:  # which needs syntax trees, and they take long
@@ -282,6 +303,8 @@ class Modules:
         if spaces:
             return Module("", tuple(spaces))
         if not parent_name:
+            return None
+        if is_lost(parent_name, last, self._versions):
             return None
         is_made = parent.is_elsewhere or any(map(self._is_built_in, parent.folders))
         return UNKNOWN if is_made else None

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
 # Functions that make a module's ``__getattr__`` of the names that are written in its file.
-OF_WRITTEN_NAMES = frozenset({"attach", "_attach", "deprecation_getattr", "_deprecation_getattr"})
+OF_WRITTEN_NAMES = frozenset(
+    {"attach", "_attach", "attach_stub", "deprecation_getattr", "_deprecation_getattr"}
+)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _NAMING = (*_SCOPES, ast.MatchAs, ast.MatchStar)
 

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import TypeGuard
 
 MOST_USES = 50
 """Limit for the uses of a name that are looked at: each is compared with all text before it."""
 _FROM = re.compile(rb"([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n\\;]*(?:\\\n[^\n\\;]*)*)")
 _COMMENT = re.compile(rb"#[^\n]*")
+# Words of functions that try what is there, or that are for another version.
+_CAREFUL = re.compile(
+    r"hasattr|getattr|version|AttributeError|ImportError|NameError|warn|PY[23]|sys\.|six\b|HAS_"
+    r"|compat|deprecat|legacy|\bold|_old|obsolete|executing_eagerly|tf_?[12]|_v[12]\b",
+    re.IGNORECASE,
+)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -36,6 +43,29 @@ def demands(text: bytes) -> Iterator[tuple[str, list[tuple[str, str]]]]:
             yield name, [("", "" if bound == top != name else bound or top)]
 
 
+def inner_demands(text: bytes) -> Iterator[tuple[str, list[str]]]:
+    """Yield the modules that indented import statements name, as written, and what they take.
+
+    These are in functions, or under conditions; what a `try` begins with is left out. If the module
+    itself is imported, nothing is taken.
+    """
+    at = text.find(b" import ")
+    while at >= 0:
+        start = text.rfind(b"\n", 0, at) + 1
+        line = text[start:at].lstrip()
+        before = text[text.rfind(b"\n", 0, start - 1) + 1 : start].strip()
+        if text[start : start + 1] in (b" ", b"\t") and before != b"try:":
+            if line.startswith(b"from ") and (
+                found := _FROM.match(line[5:] + text[at : at + 2000])
+            ):
+                taken = [name for name, _ in _names(found[2].strip(b"() \t\n"))]
+                yield found[1].decode("utf-8", "replace"), taken
+            elif not line:
+                listed = text[at + 8 :].partition(b"\n")[0].partition(b";")[0]
+                yield from ((name, []) for name, _ in _names(listed))
+        at = text.find(b" import ", at + 8)
+
+
 def _names(listed: bytes) -> Iterator[tuple[str, str]]:
     """Yield the imported names in a list, each with the name after ``as``."""
     if b"#" in listed:
@@ -54,13 +84,15 @@ def attributes(text: bytes, bound: str) -> set[str]:
     return {one.decode("utf-8", "replace") for one in found}
 
 
-def is_used(text: bytes, bound: str, name: str) -> bool:
-    """Return whether a module's text contains ``bound.name`` outside functions and texts."""
+def uses(text: bytes, bound: str, name: str) -> tuple[bool, bool]:
+    """Return whether a module's text contains ``bound.name`` outside functions, and in one.
+
+    What stands in comments and texts does not count.
+    """
     wanted = rb"(?<![\w.])%b\.%b\b" % (bound.encode(), name.encode())
-    return any(
-        not _is_in_text(text, found.start()) and not _is_in_function(text, found.start())
-        for found in islice(re.finditer(wanted, text), MOST_USES)
-    )
+    found = (one.start() for one in islice(re.finditer(wanted, text), MOST_USES))
+    late = {_is_in_function(text, at) for at in found if not _is_in_text(text, at)}
+    return False in late, True in late
 
 
 def _is_in_text(text: bytes, at: int) -> bool:
@@ -87,27 +119,71 @@ def _is_in_function(text: bytes, at: int) -> bool:
 
 def line_of_import(tree: ast.Module, module: str, name: str) -> int:
     """Return the line on which a module certainly imports `name`, as written; 0 if none does."""
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom):
-            written = "." * node.level + (node.module or "")
-            if written == module and (not name or name in {one.name for one in node.names}):
-                return node.lineno
-        if isinstance(node, ast.Import) and not name and module in {one.name for one in node.names}:
-            return node.lineno
-    return 0
+    return next((node.lineno for node in tree.body if _imports(node, module, name)), 0)
+
+
+def _imports(node: ast.AST, module: str, name: str) -> bool:
+    """Return whether a statement imports `name`, or if that is empty, something, from a module."""
+    if isinstance(node, ast.ImportFrom):
+        written = "." * node.level + (node.module or "")
+        return written == module and (not name or name in {one.name for one in node.names})
+    names = {one.name for one in node.names} if isinstance(node, ast.Import) else set()
+    return not name and module in names
 
 
 def line_of_use(tree: ast.Module, bound: str, name: str, *, lazy_annotations: bool) -> int:
     """Return the line on which ``bound.name`` is certainly read during the import; 0 if none."""
-    if _is_rebound(tree, bound):
+    if _is_rebound(tree, bound.partition(".")[0]):
         return 0
     later = lazy_annotations or any(isinstance(n, ast.ImportFrom) and n.module == "__future__" and
                 "annotations" in {one.name for one in n.names} for n in tree.body)  # fmt: skip
     for node in _executed(tree.body, annotations=not later):
-        read = node.value if isinstance(node, ast.Attribute) and node.attr == name else None
-        if isinstance(node, ast.Attribute) and isinstance(read, ast.Name) and read.id == bound:
+        if _is_read(node, bound, name):
             return node.lineno
     return 0
+
+
+def line_of_call(tree: ast.Module, bound: str, name: str) -> int:
+    """Return the line on which a function certainly reads ``bound.name``; 0 if none does."""
+    root = bound.partition(".")[0]
+    for function, one in _in_functions(tree.body, lambda one: _is_read(one, bound, name)):
+        given = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+        if root not in given:
+            return 0 if _is_rebound(tree, root) else getattr(one, "lineno", 0)
+    return 0
+
+
+def line_of_inner_import(tree: ast.Module, module: str, name: str) -> int:
+    """Return the line on which a function certainly imports `name`, as written; 0 if none does."""
+    found = _in_functions(tree.body, lambda one: _imports(one, module, name))
+    return next((getattr(one, "lineno", 0) for _, one in found), 0)
+
+
+def _in_functions(
+    statements: Sequence[ast.stmt], wanted: Callable[[ast.AST], bool]
+) -> Iterator[tuple[ast.stmt, ast.AST]]:
+    """Yield each function with a wanted node, and that, if it is reached whatever is installed.
+
+    A function that looks at versions or at what there is, or that tries, may know better.
+    """
+    for one in statements:
+        if isinstance(one, ast.ClassDef):
+            yield from _in_functions(one.body, wanted)
+        if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        found = [node for node in ast.walk(one) if wanted(node)]
+        if found and not _CAREFUL.search(ast.unparse(one)):
+            tries = [node for node in ast.walk(one) if isinstance(node, ast.Try)]
+            tried = {node for each in tries for node in ast.walk(each)}
+            yield from ((one, node) for node in found if node not in tried)
+
+
+def _is_read(node: ast.AST, bound: str, name: str) -> TypeGuard[ast.Attribute]:
+    """Return whether an expression is ``bound.name``, read."""
+    if not isinstance(node, ast.Attribute) or node.attr != name:
+        return False
+    plain = isinstance(node.value, ast.Name | ast.Attribute)
+    return plain and isinstance(node.ctx, ast.Load) and ast.unparse(node.value) == bound
 
 
 def _is_rebound(tree: ast.Module, bound: str) -> bool:

@@ -9,18 +9,27 @@ from dataclasses import dataclass
 
 from gpuforge.diagnose.distribution import Distribution, normalised
 from gpuforge.diagnose.installed_modules import LOST_BUILT_IN, Module, Modules, absolute
+from gpuforge.diagnose.lost_names import LOST
 from gpuforge.diagnose.module_demands import (
     attributes,
     demands,
-    is_used,
+    inner_demands,
+    line_of_call,
     line_of_import,
+    line_of_inner_import,
     line_of_use,
+    uses,
 )
 
 # What a package does not import, although it is installed beside it.
 _ASIDE = frozenset(
     "benchmarks conftest doc docs examples setup test testing tests tools scripts".split()
 )
+# Modules whose functions may be for other versions only, or for nobody.
+_IS_ASIDE = re.compile(
+    r"(?:^|[._])(?:compat\w*|legacy|deprecated|externals?|extern|_?vendor\w*|third_party|six|py2"
+    r"|conftest|tests?|testing|test_\w+|benchmarks?|examples?|docs?|tools|scripts)(?:[._]|$)"
+).search
 _GUARD = rb"\n[ \t]*(?:try|if\b[^\n]*):[^\n]*\n(?:[ \t]+[^\n]*\n){0,4}?"
 _FINDS = re.compile(rb"\bsys\.(?:path|meta_path)\b|\baddsitedir\b|\bpath_hooks\b")
 _ENTRY = re.compile(r"(?m)^[^#\[\n=]+=\s*([\w.]+)")
@@ -60,7 +69,7 @@ _LOST = {
     "urllib.request": {"FancyURLopener", "URLopener"},
     "xml.etree": {"cElementTree"},
 }  # fmt: skip
-
+_OF_LOST = {name.partition(".")[0] for name in LOST}
 
 # What only an older Python reads, at the start of a line: a fast first check, since these begin
 # with literal text; the syntax tree decides.
@@ -81,6 +90,7 @@ class Fault:
     line : its line there
     module : the module from which something is taken
     name : what that module does not have; empty if the module does not exist
+    called : whether it fails only once a function is called
     """
 
     root: str
@@ -88,6 +98,7 @@ class Fault:
     line: int
     module: str
     name: str
+    called: bool = False
 
 
 class Walk:
@@ -110,6 +121,7 @@ class Walk:
         self._entries = tuple(filter(self._is_own, _ENTRY.findall(one.entry_points)))
         self._read: dict[str, Module] = {}
         self._via: dict[str, tuple[str, str]] = {}  # by whom a module is imported, and as what
+        self._perhaps: list[str] = []  # what its packages import under conditions
 
     def faults(self) -> Iterator[Fault]:
         """Yield the imports that certainly fail."""
@@ -118,6 +130,9 @@ class Walk:
             if not self.limit or self._imports_nothing(root):
                 faults = list(self._from(root))
                 found += faults if faults and not self._is_guarded(root) else []
+        reads_more = len(self._read) > len(self._own) + len(self._entries)
+        for root in () if reads_more else self._perhaps:
+            found += (fault for fault in self._from(root) if fault.called)
         yield from (fault for fault in found if not self._is_mended(fault))
 
     def _imports_nothing(self, root: str) -> bool:
@@ -146,8 +161,27 @@ class Walk:
                     unmet = list(self._absent(root, module, written, target))
                     for taken, bound in names:
                         unmet += self._unmet(module, written, target, taken, bound)
+                    unmet = [one for one in unmet if not (one[-1] and _IS_ASIDE(name))]
                     if unmet and self._is_executed(name):
                         yield from (Fault(root, module.path, *one) for one in unmet)
+            yield from self._inner_faults(root, name, module)
+
+    def _inner_faults(self, root: str, name: str, module: Module) -> Iterator[Fault]:
+        """Yield the imports of functions that fail, and note what is imported under conditions."""
+        modules = self.modules
+        for written, taken in inner_demands(module.text):
+            target = absolute(written, name, module)
+            if self._is_own(target):
+                names = [(one, one) for one in taken]
+                self._perhaps += self._inside(module, target, names) if module.folders else []
+                continue
+            self.outside.add(target.partition(".")[0])
+            there = modules.find(target)
+            lost = [one for one in taken if there and modules.lacks(target, one)]
+            lost += [] if there or target in LOST_BUILT_IN or not modules.is_gone(target) else [""]
+            if lost and not _IS_ASIDE(name) and module.tree and self._is_executed(name):
+                line = line_of_inner_import(module.tree, written, lost[0])
+                yield from [Fault(root, module.path, line, target, lost[0], True)] if line else []
 
     def _is_old(self, name: str, module: Module) -> bool:
         """Return whether Python certainly cannot read a module, written for an older one."""
@@ -181,8 +215,11 @@ class Walk:
 
     def _unmet(
         self, module: Module, written: str, target: str, taken: str, bound: str
-    ) -> Iterator[tuple[int, str, str]]:
-        """Yield what a module does not get of another package: the line, from where, and what."""
+    ) -> Iterator[tuple[int, str, str, bool]]:
+        """Yield what a module does not get of another package: the line, from where, and what.
+
+        The last value is whether it is asked for only by a function.
+        """
         modules = self.modules
         there = modules.find(target)
         if taken and modules.lacks(target, taken):
@@ -191,21 +228,33 @@ class Walk:
             missing = [(target, "")] if modules.is_gone(target) else []
         else:
             missing, used = [], self._as_module(target, taken, bound) if bound else ""
-            names = attributes(module.text, bound) if used else set()
-            for name in names & _LOST.get(used, LOST_BUILT_IN.get(used, names)):
-                if not modules.seems_to_lack(used, name) or not is_used(module.text, bound, name):
-                    continue
-                if modules.lacks(used, name) and module.tree:
-                    lazy = modules.has_lazy_annotations
-                    line = line_of_use(module.tree, bound, name, lazy_annotations=lazy)
-                    yield from [(line, used, name)] if line else []
+            yield from self._unmet_uses(module, bound, used) if used else ()
         for of, name in missing:
             at = line_of_import(module.tree, written, taken) if module.tree else 0
-            yield from [(at, of, name)] if at else []
+            yield from [(at, of, name, False)] if at else []
+
+    def _unmet_uses(
+        self, module: Module, bound: str, used: str
+    ) -> Iterator[tuple[int, str, str, bool]]:
+        """Yield what a module asks of another one, and of the modules in that, without success."""
+        modules, text = self.modules, module.text
+        names = attributes(text, bound)
+        for name in names if used.partition(".")[0] in _OF_LOST else ():
+            if f"{used}.{name}" in LOST:
+                yield from self._unmet_uses(module, f"{bound}.{name}", f"{used}.{name}")
+        for name in names & _LOST.get(used, LOST_BUILT_IN.get(used, names)):
+            if not modules.seems_to_lack(used, name):
+                continue
+            at_once, in_function = uses(text, bound, name)
+            if (at_once or in_function) and modules.lacks(used, name) and (tree := module.tree):
+                lazy = modules.has_lazy_annotations
+                line = at_once and line_of_use(tree, bound, name, lazy_annotations=lazy)
+                later = line_of_call(tree, bound, name) if in_function and not line else 0
+                yield from [(line or later, used, name, not line)] if line or later else []
 
     def _absent(
         self, root: str, module: Module, written: str, target: str
-    ) -> Iterator[tuple[int, str, str]]:
+    ) -> Iterator[tuple[int, str, str, bool]]:
         """Yield the line of an import, and of what, if nothing that is installed has the module.
 
         Of other modules than the one named like the package, this is no fault: a plugin imports the
@@ -213,7 +262,7 @@ class Walk:
         """
         if root == self._main and self.modules.is_absent(target):
             line = line_of_import(module.tree, written, "") if module.tree else 0
-            yield from [(line, target.partition(".")[0], "")] if line else []
+            yield from [(line, target.partition(".")[0], "", False)] if line else []
 
     def _as_module(self, target: str, taken: str, bound: str) -> str:
         """Return the module whose names are used through what is imported; empty if none."""

@@ -47,9 +47,11 @@ class Imports:
 
 def read_imports(site: Site) -> Imports:
     """Read the imports of the packages that changed, as many as there is time for."""
-    modules = Modules(site.environment.folders, _standard(site), site.environment.version)
+    versions = {name: found[0] for name, found in site.packages.items() if len(found) == 1}
+    folders, python = site.environment.folders, site.environment.version
+    modules = Modules(folders, _standard(site), python, versions)
     path = os.environ.get("PYTHONPATH", "")
-    place, of = _place(site), f"{__version__} {site.environment.version} {path}"
+    place, of = _place(site), f"{__version__} {python} {path}"
     kept = _load(place).get(of, {})
     found, packages = Imports(), {one.name: one for one in site.distributions if one.record}
     stamps = _Stamps(modules, list(packages.values()))
