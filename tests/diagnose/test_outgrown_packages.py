@@ -175,3 +175,15 @@ def test_repair_upgrades_the_package_and_keeps_the_other(
 def test_package_that_helps_is_taken_into_account(helper: str, named: int) -> None:
     found = breakages({"pydub": "0.25.1", "python": "3.13.0", helper: "0.2.1"})
     assert len(list(found)) == named
+
+
+@pytest.mark.parametrize("variant", ["tensorflow", "tensorflow-cpu"])
+def test_package_that_helps_is_named_first_whatever_variant_of_the_other_is_installed(
+    variant: str, environment: Environment, tmp_path: Path
+) -> None:
+    add(environment, tmp_path, "tensorflow-probability==0.25.0", f"{variant}==2.21.0")
+    (finding,) = found_in(environment)
+    assert f"needs the module tf_keras, which {variant} 2.21.0 does not have" in finding.message
+    assert finding.steps[0] == "Install tf-keras: pip install tf-keras"
+    add(environment, tmp_path, "tf-keras==2.21.0")
+    assert not found_in(environment)

@@ -17,6 +17,10 @@ _ROW = re.compile(
 )
 _FIXED = re.compile(r"<([\d.]+)$")
 _BORDER = re.compile(r"(>=|<)([\d.]+)")
+# Packages that hold the same module as the one that the table names.
+_VARIANTS = {
+    "tensorflow": ("tensorflow-cpu", "tensorflow-intel", "tensorflow-macos", "tensorflow-rocm"),
+}
 _OPPOSITE = {">=": "<", "<": ">="}
 
 
@@ -33,6 +37,7 @@ class Breakage:
     needs : what the package needs and the other one does not have, or has otherwise
     use : what fails; empty if importing the package fails
     source : where this is said, and how it was tried
+    helps : the package beside which it works; empty if there is none
     """
 
     package: str
@@ -42,6 +47,7 @@ class Breakage:
     needs: str
     use: str
     source: str
+    helps: str = ""
 
     @property
     def fixed(self) -> str:
@@ -61,12 +67,15 @@ def breakages(installed: Mapping[str, str]) -> Iterator[Breakage]:
     text = _text()
     for row in _ROW.finditer(text):
         package, versions, other, others = row.groups()
+        names = (name for name in (other, *_VARIANTS.get(other, ())) if installed.get(name))
+        other = next(names, other)
         have, beside = installed.get(package), installed.get(other)
         if have and beside and meets(have, versions) and meets(beside, others):
             fields = _parsed(text[row.start() : text.find("\n\n", row.end())])
-            if fields.get("unless", "") not in installed:
+            helps = fields.get("unless", "")
+            if helps not in installed:
                 yield Breakage(package, versions, other, others, fields["needs"],
-                               fields.get("use", ""), fields["source"])  # fmt: skip
+                               fields.get("use", ""), fields["source"], helps)  # fmt: skip
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuforge.compat.breakages import Breakage, breakages
@@ -86,19 +87,25 @@ def _failing(site: Site, name: str, faults: list[Fault]) -> dict[str, Finding]:
             continue
         if not _counts_on(site, one, other, fault):
             continue
-        is_main = fault.root in one.import_names
         row = Breakage(
             package=name,
             versions="",
             other=other,
             others="",
             needs=_needs(fault),
-            use="" if is_main else f"importing {fault.root}",
+            use=_use(fault, is_main=fault.root in one.import_names),
             source=f"{fault.path}, line {fault.line}",
         )
         if not _is_unmet(site, row):
             found[other] = _outgrown(site, one, row)
     return found
+
+
+def _use(fault: Fault, *, is_main: bool) -> str:
+    """Return what fails; empty if importing the package does."""
+    if fault.called:
+        return f"a function in {Path(fault.path).name}"
+    return "" if is_main else f"importing {fault.root}"
 
 
 def _needs(fault: Fault) -> str:
@@ -193,8 +200,10 @@ def _ways(row: Breakage) -> list[tuple[str, str]]:
 
 
 def _steps(row: Breakage) -> Iterator[str]:
+    if row.helps:
+        yield f"Install {row.helps}: pip install {row.helps}"
     for number, (name, versions) in enumerate(_ways(row)):
-        start = "Or install" if number else "Install"
+        start = "Or install" if number or row.helps else "Install"
         if name == "python":
             yield f"{start} Python {versions} in another environment: gpuforge env create --python"
         else:
