@@ -15,6 +15,7 @@ from gpuforge.diagnose.checks.gpu_builds import driver_cuda
 from gpuforge.diagnose.checks.shadowing_modules import COMMON
 from gpuforge.diagnose.distribution import Distribution, normalised
 from gpuforge.diagnose.finding import Finding, of_cause
+from gpuforge.diagnose.path_folders import extends_path
 from gpuforge.diagnose.repair import pip
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
@@ -40,6 +41,7 @@ def check(site: Site) -> Iterator[Finding]:
             found.append(_sharing(site, entry["name"], holding))
     for module in shared.keys() - {entry["name"] for entry in tables} - COMMON:
         found += _overwritten(site, module, shared[module])
+    found += _of_one_library(site)
     found += _hidden(site)
     found += [_several(site, name) for name, versions in site.packages.items() if len(versions) > 1]
     found += _over_conda(site)
@@ -61,10 +63,22 @@ def _overwritten(site: Site, module: str, several: dict[str, Distribution]) -> I
     path, folders = f"{module}/__init__.py", {one.folder for one in several.values()}
     content = known(site.probe.read_bytes(str(folders.pop() / path)))
     # Parts of a namespace may have an empty module, but no part is named like the whole.
-    is_namespace = content is None or b"__path__" in content or b"declare_namespace" in content
+    is_namespace = content is None or extends_path(content)
     is_namespace |= content == b"" and normalised(module) not in several
     if not folders and not is_namespace and len({o.entry(path) for o in several.values()}) > 1:
         yield replace(_sharing(site, module, sorted(several)), repair=())
+
+
+def _of_one_library(site: Site) -> Iterator[Finding]:
+    """Find GPU libraries for two versions of CUDA of which one has overwritten the other."""
+    owners, told = dict[str, tuple[str, int]](), set[str]()
+    for one in site.distributions:
+        for path, size in one.libraries if one.name.startswith("nvidia-") else ():
+            first, other = owners.setdefault(f"{one.folder}/{path}", (one.name, size))
+            if first != one.name and other != size and one.name not in told:
+                told.add(one.name)
+                name = path.rpartition("/")[2]
+                yield replace(_sharing(site, name, sorted((first, one.name))), repair=())
 
 
 def _hidden(site: Site) -> Iterator[Finding]:

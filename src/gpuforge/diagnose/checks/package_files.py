@@ -34,6 +34,9 @@ _SPARE = (
     r"(?:^|/)(?:tests?|docs?|examples?|include|licenses)/|^\.\./|\.dist-info/|"
     r"\.(?:py[cixd]|pxi|h|hpp|c|cc|cpp|cu|md|rst|map|a|typed|exe)$|(?:LICEN[CS]E|NOTICE)[^/]*$"
 )
+# Packages that refuse a compiled module of another version of them, of which it holds the number.
+HALVES = {"cffi": "_cffi_backend.*", "pillow": "PIL/_imaging.*"}
+_VERSION = re.compile(rb"\0(\d+\.\d+(?:\.\d+)?)\0")
 # Up to this total size of RECORD files, or if this check is named, all modules are checked.
 LISTED_BYTES = 2**20
 
@@ -46,6 +49,7 @@ def check(site: Site) -> Iterator[Finding]:
         return
     every = site.thorough or sum(len(one.record) for one in site.distributions) <= LISTED_BYTES
     found = [f for one in site.distributions for f in _damage(site, one, every=every)]
+    found += [f for name, like in HALVES.items() for f in _other_half(site, name, like)]
     found += _remains(folder)
     yield from found or [Finding("ok", f"{len(site.distributions)} packages are complete")]
 
@@ -193,6 +197,26 @@ def _is_cut(path: str) -> bool:
     start = int.from_bytes(head[40:48], "little")
     count, each = int.from_bytes(head[60:62], "little"), int.from_bytes(head[58:60], "little")
     return size < start + count * each
+
+
+def _other_half(site: Site, name: str, like: str) -> Iterator[Finding]:
+    """Find a package whose compiled module, the first that Python finds, is of another version."""
+    one = site.distribution(name)
+    places = (path for folder in site.environment.folders for path in sorted(folder.glob(like)))
+    place = next((path for path in places if path.suffix in (".so", ".pyd")), None) if one else None
+    if one is None or place is None or len(site.packages[name]) > 1:
+        return
+    recorded = {f"{one.folder}/{path}": size for path, size in one.libraries}
+    if place.stat().st_size == recorded.get(str(place)):
+        return
+    content = known(site.probe.read_bytes(str(place))) or b""
+    other = _VERSION.search(content)
+    if other and f"\0{one.version}\0".encode() not in content:
+        message = f"{name} {one.version} finds the compiled module of {name} {other[1].decode()}"
+        again = f"pip install --force-reinstall --no-deps {name}=={one.version}"
+        steps = (f"Remove {place} if another folder holds it, and reinstall: {again}",)
+        evidence, repair = (str(place),), reinstall(site, one)
+        yield Finding("error", message, "package_incomplete", evidence, steps, repair)
 
 
 def _remains(folder: Path) -> Iterator[Finding]:
