@@ -12,7 +12,7 @@ import pytest
 
 import gpuforge.diagnose.checks.extension_builds as check
 from gpuforge.diagnose.run import run_checks
-from gpuforge.diagnose.shared_library import Offered, asked_of, hash_of
+from gpuforge.diagnose.shared_library import Needs, Offered, asked_of, hash_of
 
 from .environments import Environment, make_wheel
 
@@ -64,3 +64,15 @@ def test_a_package_that_requires_this_version_is_not_looked_at(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not named(environment, "libz", "torch==2.9.0", monkeypatch)
+
+
+def test_an_extension_for_gpus_beside_a_torch_for_the_cpu_is_named_whatever_it_asks_first(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = Needs(("libcudart.so.13", "libtorch_cuda.so"))
+    monkeypatch.setattr(check, "needs_of", lambda path: wanted)
+    monkeypatch.setattr(check, "asked_of", lambda path, like: [])  # as with a stable interface
+    (message,) = named(environment, "libz", "torch", monkeypatch)
+    assert message.endswith("than 2.9.0: it needs libtorch_cuda.so, of a build for GPUs")
+    wanted = Needs(("libcudart.so.13",))
+    assert not named(environment, "libz", "torch", monkeypatch)

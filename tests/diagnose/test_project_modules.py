@@ -86,3 +86,39 @@ def test_a_project_of_a_path_file_comes_after_the_packages(
     )
     (message,) = named()
     assert message.startswith("import config finds ")
+
+
+@pytest.fixture
+def tests_of_a_package(environment: Environment, project: Path) -> Path:
+    files = {"other/__init__.py": "", "tests/__init__.py": ""}
+    environment.add(make_wheel(environment.prefix.parent, "other", "1", files=files))
+    (project / "tests").mkdir()
+    (project / "tests" / "__init__.py").touch()
+    return project
+
+
+def test_tests_that_a_package_hides_are_named_if_a_user_put_them_on_the_path(
+    environment: Environment, tests_of_a_package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH")
+    os.chdir(environment.prefix)
+    (environment.packages / "mine.pth").write_text(f"{tests_of_a_package}\n")
+    (message,) = named()
+    assert message.startswith(f"import tests finds {environment.packages}")
+    os.chdir(tests_of_a_package)  # where they come first
+    assert not named()
+
+
+@pytest.mark.parametrize("name", ["__editable__.mine-1.0.pth", "easy-install.pth", "listed.pth"])
+def test_tests_of_an_editable_project_are_run_in_its_folder(
+    name: str,
+    environment: Environment,
+    tests_of_a_package: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYTHONPATH")
+    os.chdir(environment.prefix)
+    wheel = make_wheel(environment.prefix.parent, "mine", "1.0", files={"listed.pth": ""})
+    environment.add(wheel)
+    (environment.packages / name).write_text(f"{tests_of_a_package}\n")
+    assert not named()

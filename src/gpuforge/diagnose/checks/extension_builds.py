@@ -49,9 +49,10 @@ def _unfit(site: Site, name: str) -> Iterator[Finding]:
             if one is framework or one.name in GUARDED or not _may_extend(one, name):
                 continue
             if lacking := _lacking(site, one, places, like, offers):
+                why = lacking[1] if "GPUs" in lacking[1] else "its compiled part cannot be loaded"
                 message = (
                     f"{one.name} {one.version} was built for another {framework.name} than"
-                    f" {framework.version}: its compiled part cannot be loaded"
+                    f" {framework.version}: {why}"
                 )
                 yield of_cause("torch_extension_abi_mismatch", "error", message, evidence=lacking)
 
@@ -71,7 +72,11 @@ def _lacking(
     own = [path for path, _ in one.libraries if path.endswith(".so")]
     for path in own if site.thorough else own[:LIBRARIES]:
         place = f"{one.folder}/{path}"
-        names = asked_of(place, like)
+        names, needs = asked_of(place, like), needs_of(place)
+        lost = [n for n in needs.libraries if not site.loader.find(n, needs.folders)]
+        of_a_gpu = next(filter(_OF_A_GPU.fullmatch, lost), "")
+        if of_a_gpu:
+            return place, f"it needs {of_a_gpu}, of a build for GPUs"
         if not names:
             continue
         linked, todo = list(places), [place]
@@ -79,8 +84,6 @@ def _lacking(
             needs = needs_of(path_of)
             for library in needs.libraries:
                 at = site.loader.find(library, needs.folders)
-                if at is None and _OF_A_GPU.fullmatch(library):
-                    return place, f"it needs {library}, of a build for GPUs"
                 if at is None:
                     return None  # which another check reports
                 own_or_torchs = at.startswith(str(one.folder)) or _OF_TORCH.match(library)

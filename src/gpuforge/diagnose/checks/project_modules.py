@@ -22,6 +22,9 @@ OLDEST_CHECKED, NEWEST_CHECKED = (3, 8), (3, 14)
 # Names that a project may give its own modules, and that no package for others should have.
 UNSPECIFIC = {"utils", "util", "tools", "config", "configs", "src", "app", "main", "scripts", "lib",
               "common", "helpers", "core", "models", "model", "data", "settings"}  # fmt: skip
+# Names of folders with tests, which a package may have by mistake. Tools that run tests put the
+# folder of the project first, so this matters only for a folder that a user put on the path.
+OF_TESTS = {"tests", "test"}
 # Folders of these names without ``__init__.py`` hold programs or files, as a rule.
 NOT_IMPORTED = {"scripts", "src", "tools", "data", "config", "configs", "lib"}
 _TAGGED = re.compile(r"(\w+)\.(?:cpython-|cp)(3\d+)[a-z]*-[\w-]+\.(?:so|pyd)")
@@ -37,6 +40,9 @@ def check(site: Site) -> Iterator[Finding]:
     found += [finding for one in site.distributions for finding in _without_source(site, one)]
     found += [finding for folder in first for finding in _hidden(site, folder, regular=False)]
     found += [finding for folder in last for finding in _hidden(site, folder, regular=True)]
+    for folder in folders_after(site, by_hand=True):
+        if folder not in first:
+            found += _hidden(site, folder, OF_TESTS, regular=True)
     yield from found or [Finding("ok", "no module of a project is hidden or of another Python")]
 
 
@@ -98,14 +104,16 @@ def _other_version(site: Site, path: Path) -> str:
     return "" if version == ".".join(map(str, own)) else version
 
 
-def _hidden(site: Site, folder: Path, *, regular: bool) -> Iterator[Finding]:
+def _hidden(
+    site: Site, folder: Path, names: set[str] = UNSPECIFIC, *, regular: bool
+) -> Iterator[Finding]:
     """Find modules of a project instead of which Python imports those of a package.
 
     A folder without ``__init__.py`` comes after every package, wherever it is on the path.
     """
     for name in known(site.probe.list_dir(str(folder))) or ():
         module = name.removesuffix(".py")
-        if module not in UNSPECIFIC or (not regular and module in NOT_IMPORTED):
+        if module not in names or (not regular and module in NOT_IMPORTED):
             continue
         place = folder / name
         is_package = (place / "__init__.py").is_file()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from gpuforge.diagnose.distribution import distributions_in
 from gpuforge.diagnose.finding import Finding
+from gpuforge.diagnose.path_folders import extends_path, folders_after
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.facts import known
 
@@ -34,6 +36,7 @@ def check(site: Site) -> Iterator[Finding]:
     added = [Path(entry).absolute() for entry in entries if entry]
     found = [f for folder in added for f in _packages_of_others(site, folder, "PYTHONPATH")]
     found += _packages_of_the_user(site)
+    found += _hidden_parts(site, added)
     others = [folder for folder in added if not _holds_packages(folder)]
     for folder in dict.fromkeys([*_current(), *others]):
         if not _is_library(folder, site):
@@ -71,6 +74,38 @@ def _is_whole(site: Site, module: str, source: Path) -> bool:
     if not any(one.libraries for one in site.distributions if module in one.packages):
         return True
     return any(path.suffix in (".so", ".pyd") for path in source.rglob("*.*"))
+
+
+def _hidden_parts(site: Site, added: list[Path]) -> Iterator[Finding]:
+    """Find packages in a namespace, of which another folder makes a package that has no parts."""
+    folders = [*dict.fromkeys((*added, *site.environment.folders, *folders_after(site)))]
+    listed = {one: set(known(site.probe.list_dir(str(one))) or ()) for one in folders}
+    made = [n for one in folders for n in listed[one] if n.endswith("-nspkg.pth")]
+    count = Counter(name for one in folders for name in listed[one] if name.isidentifier())
+    for name in sorted(name for name, times in count.items() if times > 1 and name not in COMMON):
+        there = [one / name for one in folders if name in listed[one]]
+        whole = next((one for one in there if (one / "__init__.py").is_file()), None)
+        content = known(site.probe.read_bytes(f"{whole}/__init__.py")) if whole else None
+        if whole is None or content is None or extends_path(content):
+            continue
+        if any(one.startswith((f"{name}_", f"{name}-")) for one in made):
+            continue  # which makes the namespace before anything is imported
+        for part in (one for one in there if not (one / "__init__.py").exists()):
+            for hidden in sorted(_packages_in(part) - _packages_in(whole))[:1]:
+                message = f"{whole}/__init__.py hides {name}.{hidden} of {part}"
+                steps = (
+                    f"Delete {whole}/__init__.py, if no package lists it as its own; or put the"
+                    f" packages of {part.parent} into the same folder.",
+                )
+                yield Finding("error", message, "shadowing_module", (str(part / hidden),), steps)
+
+
+def _packages_in(folder: Path) -> set[str]:
+    """Return the packages in a folder; none if it cannot be read."""
+    try:
+        return {one.name for one in folder.iterdir() if (one / "__init__.py").is_file()}
+    except OSError:
+        return set()
 
 
 def _packages_of_the_user(site: Site) -> Iterator[Finding]:
