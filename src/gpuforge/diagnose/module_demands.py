@@ -17,10 +17,9 @@ MOST_USES = 50
 _FROM = re.compile(rb"([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n\\;]*(?:\\\n[^\n\\;]*)*)")
 _COMMENT = re.compile(rb"#[^\n]*")
 # Words of functions that try what is there, or that are for another version.
-_CAREFUL = re.compile(
-    r"hasattr|getattr|version|AttributeError|ImportError|NameError|warn|PY[23]|sys\.|six\b|HAS_"
-    r"|compat|deprecat|legacy|\bold|_old|obsolete|executing_eagerly|tf_?[12]|_v[12]\b",
-    re.IGNORECASE,
+_CAREFUL = (
+    r"(?i)hasattr|getattr|version|AttributeError|ImportError|NameError|warn|PY[23]|sys\.|six\b|HAS_"
+    r"|compat|deprecat|legacy|\bold|_old|obsolete|executing_eagerly|tf_?[12]|_v[12]\b"
 )
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -172,7 +171,7 @@ def _in_functions(
         if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         found = [node for node in ast.walk(one) if wanted(node)]
-        if found and not _CAREFUL.search(ast.unparse(one)):
+        if found and not re.search(_CAREFUL, ast.unparse(one)):
             tries = [node for node in ast.walk(one) if isinstance(node, ast.Try)]
             tried = {node for each in tries for node in ast.walk(each)}
             yield from ((one, node) for node in found if node not in tried)

@@ -26,10 +26,10 @@ _ASIDE = frozenset(
     "benchmarks conftest doc docs examples setup test testing tests tools scripts".split()
 )
 # Modules whose functions may be for other versions only, or for nobody.
-_IS_ASIDE = re.compile(
+_OF_OTHERS = (
     r"(?:^|[._])(?:compat\w*|legacy|deprecated|externals?|extern|_?vendor\w*|third_party|six|py2"
     r"|conftest|tests?|testing|test_\w+|benchmarks?|examples?|docs?|tools|scripts)(?:[._]|$)"
-).search
+)
 _GUARD = rb"\n[ \t]*(?:try|if\b[^\n]*):[^\n]*\n(?:[ \t]+[^\n]*\n){0,4}?"
 _FINDS = re.compile(rb"\bsys\.(?:path|meta_path)\b|\baddsitedir\b|\bpath_hooks\b")
 _ENTRY = re.compile(r"(?m)^[^#\[\n=]+=\s*([\w.]+)")
@@ -161,7 +161,7 @@ class Walk:
                     unmet = list(self._absent(root, module, written, target))
                     for taken, bound in names:
                         unmet += self._unmet(module, written, target, taken, bound)
-                    unmet = [one for one in unmet if not (one[-1] and _IS_ASIDE(name))]
+                    unmet = [one for one in unmet if not (one[-1] and re.search(_OF_OTHERS, name))]
                     if unmet and self._is_executed(name):
                         yield from (Fault(root, module.path, *one) for one in unmet)
             yield from self._inner_faults(root, name, module)
@@ -179,7 +179,7 @@ class Walk:
             there = modules.find(target)
             lost = [one for one in taken if there and modules.lacks(target, one)]
             lost += [] if there or target in LOST_BUILT_IN or not modules.is_gone(target) else [""]
-            if lost and not _IS_ASIDE(name) and module.tree and self._is_executed(name):
+            if lost and not re.search(_OF_OTHERS, name) and module.tree and self._is_executed(name):
                 line = line_of_inner_import(module.tree, written, lost[0])
                 yield from [Fault(root, module.path, line, target, lost[0], True)] if line else []
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 # A package that does this has parts in other folders. The attribute of another module is not its
 # own, and neither is what a comment says.
-_EXTENDS = re.compile(rb"(?m)^[^#\n]*(?:(?<![\w.])__path__\b|declare_namespace|extend_path)")
+_EXTENDS = rb"(?m)^[^#\n]*(?:(?<![\w.])__path__\b|declare_namespace|extend_path)"
 
 
 def extends_path(content: bytes) -> bool:
     """Return whether the ``__init__.py`` of a package lets it have parts in other folders."""
-    return _EXTENDS.search(content) is not None
+    return re.search(_EXTENDS, content) is not None
 
 
 def folders_before(site: Site) -> list[Path]:

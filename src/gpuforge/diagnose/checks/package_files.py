@@ -36,7 +36,7 @@ _SPARE = (
 )
 # Packages that refuse a compiled module of another version of them, of which it holds the number.
 HALVES = {"cffi": "_cffi_backend.*", "pillow": "PIL/_imaging.*"}
-_VERSION = re.compile(rb"\0(\d+\.\d+(?:\.\d+)?)\0")
+_VERSION = rb"\0(\d+\.\d+(?:\.\d+)?)\0"
 # Up to this total size of RECORD files, or if this check is named, all modules are checked.
 LISTED_BYTES = 2**20
 
@@ -210,7 +210,7 @@ def _other_half(site: Site, name: str, like: str) -> Iterator[Finding]:
     if place.stat().st_size == recorded.get(str(place)):
         return
     content = known(site.probe.read_bytes(str(place))) or b""
-    other = _VERSION.search(content)
+    other = re.search(_VERSION, content)
     if other and f"\0{one.version}\0".encode() not in content:
         message = f"{name} {one.version} finds the compiled module of {name} {other[1].decode()}"
         again = f"pip install --force-reinstall --no-deps {name}=={one.version}"
