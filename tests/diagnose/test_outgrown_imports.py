@@ -88,7 +88,6 @@ def test_import_that_fails_is_named(
         "try:\n    from lib import gone\nexcept ImportError:\n    gone = None",
         "import sys\nif sys.version_info < (3, 0):\n    from lib import gone",
         '"""Example:\n\nfrom lib import gone\n"""',
-        "import lib\ndef f():\n    return lib.gone",
         "import lib\nVALUE = lib.gone if hasattr(lib, 'gone') else None",
         "import lib\nVALUE = hasattr(lib, 'gone') and lib.gone",
         "import lib\nVALUE = lambda: lib.gone",
