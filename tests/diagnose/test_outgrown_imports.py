@@ -471,6 +471,7 @@ def test_function_that_certainly_fails_is_named(
         "def f():\n    if compat_mode():\n        from lib import gone",
         "def f():\n    from lib import kept",
         "def f():\n    from absent import gone",
+        "def f():\n    from dis import of_a_later_python",
     ],
 )
 def test_function_that_may_know_better_is_not_named(
@@ -548,3 +549,15 @@ def test_stub_that_provides_names_is_read(environment: Environment, tmp_path: Pa
     assert not found_in()
     install(environment, tmp_path, "mine", {"mine.py": "from lib import gone\n"}, "1.0", ("lib",))
     assert ["lib.gone" in one.message for one in found_in()] == [True]
+
+
+@pytest.mark.parametrize(("python", "is_named"), [("3.9", True), ("3.13", False)])
+def test_function_of_a_newer_package_may_be_for_a_later_version(
+    python: str, is_named: bool, environment: Environment, tmp_path: Path
+) -> None:
+    install(environment, tmp_path, "lib", LIBRARY)
+    install(environment, tmp_path, "user", {"user.py": "def f():\n    from lib import gone"}, "1.0")
+    for info, newest in (("lib-2.0", "3.11"), ("user-1.0", python)):
+        with open(environment.packages / f"{info}.dist-info" / "METADATA", "a") as metadata:
+            metadata.write(f"Classifier: Programming Language :: Python :: {newest}\n")
+    assert bool(found_in()) == is_named

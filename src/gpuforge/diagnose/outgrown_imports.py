@@ -177,6 +177,8 @@ class Walk:
                 continue
             self.outside.add(target.partition(".")[0])
             there = modules.find(target)
+            if modules.is_standard(target):  # what is not there may be new, for other versions
+                taken = [one for one in taken if one in _LOST.get(target, ())]
             lost = [one for one in taken if there and modules.lacks(target, one)]
             lost += [] if there or target in LOST_BUILT_IN or not modules.is_gone(target) else [""]
             if lost and not re.search(_OF_OTHERS, name) and module.tree and self._is_executed(name):

@@ -98,15 +98,19 @@ def _standard(site: Site) -> Path | None:
     return folder if (folder / "os.py").exists() else None
 
 
-def _age(one: Distribution) -> tuple[bool, int, int]:
-    """Return what sorts packages that need others by the newest Python that they name.
+def newest_python(one: Distribution) -> int:
+    """Return the minor version of the newest Python that a package names, which tells its age.
 
     A package that names only the oldest one was made when there were about three newer ones.
     """
     known = [int(minor) for minor in _SUPPORTS.findall(one.metadata)]
     oldest = _REQUIRES.search(one.metadata)
-    supposed = int(oldest[1]) + 3 if oldest else 0
-    return not one.requirements, max(known, default=supposed), len(one.record)
+    return max(known, default=int(oldest[1]) + 3 if oldest else 0)
+
+
+def _age(one: Distribution) -> tuple[bool, int, int]:
+    """Return what sorts packages that need others by their age."""
+    return not one.requirements, newest_python(one), len(one.record)
 
 
 class _Stamps:

@@ -13,7 +13,7 @@ from gpuforge.diagnose.distribution import Distribution, normalised
 from gpuforge.diagnose.finding import Finding, State
 from gpuforge.diagnose.installed_modules import REMOVED
 from gpuforge.diagnose.plain_requirement import EXTRA
-from gpuforge.diagnose.read_imports import read_imports
+from gpuforge.diagnose.read_imports import newest_python, read_imports
 from gpuforge.diagnose.repair import pip
 from gpuforge.diagnose.site import Site
 from gpuforge.units import counted
@@ -85,7 +85,9 @@ def _failing(site: Site, name: str, faults: list[Fault]) -> dict[str, Finding]:
             undeclared = None if found else _undeclared(site, one, fault)
             found |= {fault.module: undeclared} if undeclared else {}
             continue
-        if not _counts_on(site, one, other, fault):
+        if not _counts_on(site, one, other, fault) or (
+            fault.called and _is_newer(site, one, other)
+        ):
             continue
         row = Breakage(
             package=name,
@@ -161,6 +163,12 @@ def _counts_on(site: Site, one: Distribution, other: str, fault: Fault) -> bool:
         todo += needed
         seen |= needed
     return other in seen
+
+
+def _is_newer(site: Site, one: Distribution, other: str) -> bool:
+    """Return whether a package is newer than another one, and may ask for what a later one has."""
+    there = site.distribution(other)
+    return there is not None and newest_python(one) > newest_python(there)
 
 
 def _as_released(one: Distribution) -> bool:
