@@ -19,7 +19,7 @@ from gpuforge.runtime.evaluation.background import ProgramEnds, importing
 from gpuforge.runtime.evaluation.engine import BackendEngine, Programs, describe_error
 from gpuforge.runtime.evaluation.recording import record
 from gpuforge.runtime.evaluation.reference import compare
-from gpuforge.runtime.threads import contention, fork_warning
+from gpuforge.runtime.threads import contention, draws, fork_warning
 
 _FLOOR_CALLS = 7
 _SELDOM = 300_000  # net allocations between two garbage collections
@@ -73,7 +73,7 @@ def tested(name: str) -> Opened:
     contention.prepare_environment()
     start = perf_counter()
     try:
-        with fork_warning.spared(), seldom_collected():
+        with fork_warning.spared(), draws.apart(), seldom_collected():
             devices = load(name).open_devices()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - it may fail to import in any way
         failed = Failure(name, describe_error(error))
