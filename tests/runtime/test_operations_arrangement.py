@@ -76,6 +76,12 @@ NOTED: list[Body] = [
     lambda x: np.unstack(x, axis=1),
     lambda x: np.broadcast_arrays(x, x[0]),
     lambda x: x[np.ix_([0, 2], [1, 3])],
+    lambda x: x.reshape(2, 6, order="F"),
+    lambda x: np.reshape(x[:, ::2], (2, -1), order="F"),
+    lambda x: np.reshape(x.T, 12, order="F"),
+    lambda x: x.ravel("F"),
+    lambda x: np.ravel(x[0], order="F"),
+    lambda x: x.flatten("F"),
 ]
 NOT_NOTED: list[Body] = [
     lambda x: np.roll(x, 1, 5),
@@ -102,6 +108,16 @@ def test_noted(body: Body, dtype: str) -> None:
 @pytest.mark.parametrize("body", NOT_NOTED)
 def test_left_to_numpy(body: Body) -> None:
     compare(body, np.arange(12.0).reshape(3, 4), noted=False)
+
+
+def test_a_reshape_in_fortran_order_is_a_view_where_it_is_one_in_numpy() -> None:
+    def body(x: Any) -> Any:
+        turned = x.T.reshape((6, 2), order="F")
+        turned[0] = -1
+        x.reshape(12, order="F")[0] = 50
+        return x, turned, x.ravel("F")
+
+    compare(body, np.arange(12.0).reshape(3, 4))
 
 
 def test_parts_of_a_split_are_views() -> None:

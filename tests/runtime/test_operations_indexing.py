@@ -34,7 +34,41 @@ NOTED = [
     written(lambda x: ([0, -3], [1, 1]), lambda x: x[0, 2:]),
     written(lambda x: np.argmin(x * 0 - x, axis=1) * 0 + np.arange(3), lambda x: x[::-1]),
     written(lambda x: (0, [1, 2]), lambda x: x[1, :2]),
+    written(lambda x: (x[:, 0] > 3, 1), lambda x: x[1:, 2]),
+    written(lambda x: (x[:, 0] > 3, 1), lambda x: 7),
+    written(lambda x: (slice(1, None), x[0] > 1), lambda x: x[:2, :2] + 100),
+    written(lambda x: (slice(1, None), np.array([True, False, True, False])), lambda x: 5),
 ]
+READ = [
+    lambda x: x[x[:, 0] > 3, 1],
+    lambda x: x[:, x[0] > 1],
+    lambda x: x[..., x[0] > 1],
+    lambda x: x[1, x[0] > 1],
+    lambda x: x[x[:, 0] > 3, :2],
+    lambda x: x[x[:, 0] > 3, None],
+    lambda x: x[np.array([True, False, True]), ::-1],
+    lambda x: x[x[:, 0] > 3][:, np.array([True, False, False, True])],
+    lambda x: x[np.argmax(x[:, 0]), np.argmin(x[0])],
+    lambda x: x[np.where(x > 3)],
+    lambda x: np.where(x > 3),
+]
+LEFT = [
+    lambda x: x[x > 3, 0],
+    lambda x: x[None, x > 3],
+    lambda x: x[:, x[:, 0] > 1],
+    lambda x: x[True, 0],
+]
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i4", "c8"])
+@pytest.mark.parametrize("body", READ)
+def test_read_values(body: Callable[[Any], Any], dtype: str) -> None:
+    compare(body, np.arange(12).reshape(3, 4).astype(dtype))
+
+
+@pytest.mark.parametrize("body", LEFT)
+def test_left_to_numpy(body: Callable[[Any], Any]) -> None:
+    compare(body, np.arange(12.0).reshape(3, 4), noted=False)
 
 
 @pytest.mark.parametrize("dtype", ["f8", "i4", "c8"])

@@ -141,6 +141,8 @@ LEFT: list[Body] = [
     lambda x: np.copyto(x, np.ones(7)),
     lambda x: np.copyto(x, 1j),
     lambda x: np.put(x, [99], 1.0),
+    lambda x: np.putmask(x, x > 2, x + 1j),
+    lambda x: np.putmask(x, x > 2, [1.0, 2.0]),
 ]
 WROTE: list[Body] = [
     lambda x: np.put_along_axis(x, np.argmax(x, axis=1)[:, None], 9, axis=1),
@@ -148,6 +150,8 @@ WROTE: list[Body] = [
     lambda x: np.copyto(x[0], x[1] + 1, where=x[1] > 2),
     lambda x: np.copyto(x, 5, where=x > 2),
     lambda x: np.putmask(x, x > 2, 9.7),
+    lambda x: np.putmask(x, x > 2, x[::-1]),
+    lambda x: np.putmask(x[0], x[0] > 2, np.arange(4, dtype="i1")),
     lambda x: np.place(x, x > 2, 9),
     lambda x: np.put(x, [0, 5, -1], 44),
     lambda x: x.put(3, 44),

@@ -78,7 +78,7 @@ def expand(index: Any, ndim: int) -> list[Any]:
     """Return an index as a list with an entry for each axis, ``...`` replaced by slices."""
     parts = list(index) if type(index) is tuple else [index]
     taken = sum(
-        part.ndim if _is_mask(part) else 1 for part in parts if part is not None and part is not ...
+        part.ndim if is_mask(part) else 1 for part in parts if part is not None and part is not ...
     )
     dots = [place for place, part in enumerate(parts) if part is ...]
     if len(dots) > 1 or taken > ndim:
@@ -91,7 +91,8 @@ def expand(index: Any, ndim: int) -> list[Any]:
     return parts
 
 
-def _is_mask(part: Any) -> bool:
+def is_mask(part: Any) -> bool:
+    """Return whether one part of an index is an array of booleans."""
     dtype = getattr(part, "dtype", None)
     return dtype is not None and dtype.kind == "b" and getattr(part, "ndim", 0) > 0
 

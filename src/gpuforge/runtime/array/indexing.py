@@ -17,11 +17,19 @@ from gpuforge.runtime.array.array import (
 )
 from gpuforge.runtime.array.elementwise import captured
 from gpuforge.runtime.array.graph import Node, Shape
-from gpuforge.runtime.array.index import NEW, PLACE, expand, is_basic, parse_basic, parse_plain
+from gpuforge.runtime.array.index import (
+    NEW,
+    PLACE,
+    expand,
+    is_basic,
+    is_mask,
+    parse_basic,
+    parse_plain,
+)
 from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.array.rules import broadcast, fits
 from gpuforge.runtime.array.storage import is_read_only
-from gpuforge.runtime.array.table import row
+from gpuforge.runtime.array.table import FUNCTIONS, row
 from gpuforge.runtime.array.unsupported import Unsupported
 from gpuforge.runtime.array.views import broadcast_to, cast, put, reshape, take, write_back
 
@@ -101,7 +109,7 @@ def getitem(array: Array, index: Any) -> Any:
     if all(map(is_basic, parts)):
         basic = parse_basic(parts, node.shape)
         taken = take(recorder, node, basic)
-        if len(basic.places) == len(basic.pattern) and ... not in _parts(index):
+        if len(basic.places) == len(basic.pattern) and not _has_ellipsis(index):
             return make(recorder, taken, scalar=True)
         return view(array, ("getitem", basic), taken)
     mask = _mask(recorder, parts, node.shape)
@@ -128,7 +136,7 @@ def setitem(array: Array, index: Any, value: Any) -> None:
             basic = parse_basic(parts, node.shape)
     written = value_node(recorder, value, node.dtype)
     if basic is not None:
-        if basic.shape == () and written.shape != () and ... not in _parts(index):
+        if basic.shape == () and written.shape != () and not _has_ellipsis(index):
             raise Unsupported("a sequence in place of a single value")
         scalar = getattr(value, "_scalar", False)
         if (basic.shape == () or scalar) and _may_not_convert(written.dtype, node.dtype):
@@ -306,6 +314,10 @@ def _parts(index: Any) -> tuple[Any, ...]:
     return index if type(index) is tuple else (index,)
 
 
+def _has_ellipsis(index: Any) -> bool:
+    return any(part is ... for part in _parts(index))  # `in` would compare arrays with it
+
+
 def _plain(part: Any) -> Any:
     """Return a part of an index with recorded integers evaluated and lists as arrays."""
     kind = type(part)
@@ -362,11 +374,7 @@ def _only_ones(given: Shape, wanted: Shape) -> bool:
 def _mask(recorder: Recorder, parts: list[Any], shape: Shape) -> Node | None:
     """Return the mask if it is the whole index, over the first axes; else None."""
     first, *others = parts
-    dtype = getattr(first, "dtype", None)
-    if dtype is None or dtype.kind != "b" or any(part != slice(None) for part in others):
-        if any(getattr(getattr(p, "dtype", None), "kind", "") == "b" or type(p) is bool
-               for p in parts):  # fmt: skip
-            raise Unsupported("a mask combined with other indices")
+    if not is_mask(first) or not all(is_basic(one) and one == slice(None) for one in others):
         return None
     node = node_of(first) if type(first) is Array else captured(recorder, np.asarray(first))
     if not node.shape or node.shape != shape[: len(node.shape)]:
@@ -401,7 +409,7 @@ def _advanced(
             made.append(basic.shape if not basic.places else None)
             axis += part is not None
             continue
-        node = _places_node(recorder, part)
+        node = _places_node(recorder, part, shape[axis])
         checked = checked and _in_range(recorder, node, shape[axis])
         arrays.append(node)
         pattern.append(ARRAY)
@@ -411,7 +419,12 @@ def _advanced(
     return arrays, places, tuple(pattern), _placed(made, together), checked
 
 
-def _places_node(recorder: Recorder, part: Any) -> Node:
+def _places_node(recorder: Recorder, part: Any, length: int) -> Node:
+    """Return the node of an index array, or of the places where a mask over an axis is true."""
+    if is_mask(part):
+        if np.shape(part) != (length,):
+            raise Unsupported("a mask over several axes beside other indices")
+        return node_of(FUNCTIONS[np.nonzero](recorder, part)[0])
     if type(part) is Array:
         node = node_of(part)
     elif type(part) is np.ndarray:

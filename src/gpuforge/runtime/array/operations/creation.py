@@ -14,7 +14,7 @@ from gpuforge.runtime.array.indexing import note_where
 from gpuforge.runtime.array.namespace import creates
 from gpuforge.runtime.array.operations.view import taken
 from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Recorder
-from gpuforge.runtime.array.table import notes, row
+from gpuforge.runtime.array.table import FUNCTIONS, notes, row
 from gpuforge.runtime.array.unsupported import Unsupported
 from gpuforge.runtime.array.views import broadcast_to, cast
 
@@ -128,10 +128,11 @@ def full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, or
 
 
 @notes(np.where)
-def where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Record a choice between two arrays, element by element."""
-    if x is None or y is None:
-        raise Unsupported("np.where with only a condition")
+def where(recorder: Recorder, condition: Any, /, *values: Any) -> Any:
+    """Record a choice between two arrays, element by element; without them, `np.nonzero`."""
+    if not values:
+        return FUNCTIONS[np.nonzero](recorder, condition)
+    x, y = values
     mask = cast(recorder, operand(recorder, condition), _BOOL)
     one, two = _both(recorder, x, y)
     return make(recorder, note_where(recorder, mask, one, two))

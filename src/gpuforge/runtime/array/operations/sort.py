@@ -11,7 +11,7 @@ from gpuforge.runtime.array.dispatch import numbers, operand, refuse
 from gpuforge.runtime.array.elementwise import note_ufunc
 from gpuforge.runtime.array.graph import Dtype, Node, Operation, Shape
 from gpuforge.runtime.array.indexing import assign_all
-from gpuforge.runtime.array.operations.view import flip, transpose_
+from gpuforge.runtime.array.operations.view import flip, taken, transpose_
 from gpuforge.runtime.array.recorder import Recorder
 from gpuforge.runtime.array.rules import count, normalise_axis
 from gpuforge.runtime.array.table import notes, row
@@ -101,6 +101,21 @@ def argsort(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order:
     sort_kind = "heapsort" if kind in ("heapsort", "h") else "quicksort"
     made = recorder.note(UNSTABLE_ARGSORT, (node,), (at, sort_kind), node.shape, _INT)
     return make(recorder, made)
+
+
+@notes(np.lexsort)
+def lexsort(recorder: Recorder, keys: Any, axis: Any = -1) -> Any:
+    """Record the indices that sort by several keys, the last one first: a stable sort by each."""
+    rows = list(keys) if isinstance(keys, list | tuple) else list(taken(recorder, keys))
+    nodes = [numbers(recorder, one) for one in rows]
+    if not nodes or any(node.shape != nodes[0].shape or len(node.shape) != 1 for node in nodes):
+        raise Unsupported("keys that are not vectors of one length")
+    normalise_axis(axis, 1)
+    order: Any = argsort(recorder, make(recorder, nodes[0]), stable=True)
+    for node in nodes[1:]:
+        key: Any = make(recorder, node)
+        order = order[argsort(recorder, key[order], stable=True)]
+    return order
 
 
 @notes(np.searchsorted, method="searchsorted")

@@ -62,12 +62,17 @@ def _is_view(x: Array, shape: Shape) -> bool:
 @notes(np.reshape)
 def reshape_(recorder: Recorder, x: Any, /, shape: Any = None, order: Any = "C", *,
              newshape: Any = None, copy: Any = None) -> Any:  # fmt: skip
-    """Record a reshape."""
+    """Record a reshape. One in Fortran order is one in C order with all axes reversed."""
     refuse(newshape=newshape)
-    if order not in ("C", None) or shape is None or copy is False:
-        raise Unsupported("an order other than C")
+    if order not in ("C", "F", None) or shape is None or copy is False:
+        raise Unsupported("an order other than C or F")
     array = taken(recorder, x)
-    made = _reshaped(array, _wanted_shape(shape, array.size))
+    wanted = _wanted_shape(shape, array.size)
+    if order == "F" and array.ndim > 1:
+        array = transpose_(recorder, array)
+    made = _reshaped(array, wanted[::-1] if order == "F" else wanted)
+    if order == "F" and len(wanted) > 1:
+        made = transpose_(recorder, made)
     return copy_(recorder, made) if copy else made
 
 
@@ -82,6 +87,8 @@ def reshape_method(recorder: Recorder, x: Array, *shape: Any, order: Any = "C",
 def ravel(recorder: Recorder, x: Any, order: Any = "C") -> Any:
     """Record a flat view, or a copy."""
     array = taken(recorder, x)
+    if order == "F" and array.ndim > 1:
+        array, order = transpose_(recorder, array), "C"
     if array._storage is not None and not layout(array).flags.c_contiguous:
         array = copy_(recorder, array)
     return reshape_(recorder, array, (array.size,), order)
@@ -102,9 +109,10 @@ def imag(recorder: Recorder, val: Any) -> Any:
 @notes(method="flatten")
 def flatten(recorder: Recorder, x: Array, order: Any = "C") -> Any:
     """Record a flat copy."""
-    if order != "C":
-        raise Unsupported("an order other than C")
-    return make(recorder, reshape(recorder, node_of(x), (x.size,)))
+    if order not in ("C", "F"):
+        raise Unsupported("an order other than C or F")
+    array = transpose_(recorder, x) if order == "F" else x
+    return make(recorder, reshape(recorder, node_of(array), (x.size,)))
 
 
 @notes(np.transpose, method="")

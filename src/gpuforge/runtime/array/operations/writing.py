@@ -68,18 +68,30 @@ def _one_value(recorder: Recorder, values: Any, target: Array) -> Node:
 
 @notes(np.putmask)
 def putmask(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
-    """Record one value written where a mask is true."""
-    target, where = _target(a), operand(recorder, mask)
-    if where.shape != target.shape:
-        raise Unsupported("a mask of a different shape")
-    value = _one_value(recorder, values, target)
-    _put_everywhere(target, cast(recorder, where, np.dtype(bool)), value)
+    """Record values written where a mask is true: one, or an array of them in the same places."""
+    target = _target(a)
+    if np.shape(values) != target.shape or not target.ndim:
+        place(recorder, a, mask, values)
+        return
+    value = operand(recorder, values)
+    if not np.can_cast(value.dtype, target.dtype):
+        raise Unsupported("values that cannot be cast")
+    _put_everywhere(target, _mask_over(recorder, mask, target), value)
 
 
 @notes(np.place)
 def place(recorder: Recorder, arr: Any, mask: Any, vals: Any) -> None:
     """Record one value written where a mask is true."""
-    putmask(recorder, arr, mask, vals)
+    target = _target(arr)
+    where = _mask_over(recorder, mask, target)
+    _put_everywhere(target, where, _one_value(recorder, vals, target))
+
+
+def _mask_over(recorder: Recorder, mask: Any, target: Array) -> Node:
+    where = operand(recorder, mask)
+    if where.shape != target.shape:
+        raise Unsupported("a mask of a different shape")
+    return cast(recorder, where, np.dtype(bool))
 
 
 @notes(np.put, method="put")
