@@ -289,6 +289,22 @@ class TestWarnings:
                 assert placed(x)[1] == np.inf
         assert places(placed) == {"blocks:cpu": 3}
 
+    def test_no_warning_where_nothing_is_computed(self, quiet_session: Any) -> None:
+        def ratio(x: Any) -> Any:
+            return np.divide(1.0, x, out=np.zeros_like(x), where=x != 0)
+
+        placed = gf.offload(backend="blocks")(ratio)
+        x = np.array([1.0, 0.0, 2.0, 3.0])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            expected = ratio(x)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                np.testing.assert_array_equal(placed(x), expected)
+        assert not told
+        assert places(placed) == {"blocks:cpu": 3}
+
     def test_no_warning_for_what_was_infinite_before(self, quiet_session: Any) -> None:
         placed = gf.offload(backend="blocks")(lambda x: x * 2.0 + 1.0)
         for _ in range(3):

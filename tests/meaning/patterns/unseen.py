@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from tests.meaning.arrays import cube, ints, mat, vec
 from tests.meaning.pattern import pattern, scene
@@ -212,3 +213,77 @@ def memory_of_an_argument_written_by_another_method(offload):
 
     state = State()
     return [state.twice(state.held) for _ in range(4)], state
+
+
+@pattern(lambda: vec())
+def memory_of_an_argument_read_with_other_strides(x):
+    windows = as_strided(x, (4, 3), (8, 8))
+    return windows, windows[1:], as_strided(x, (2, 2), (8, 8), writeable=False)
+
+
+@pattern(lambda: vec())
+def memory_read_with_other_strides_made_read_only(x):
+    windows = as_strided(x, (4, 3), (8, 8))
+    windows.flags.writeable = False
+    return windows
+
+
+@pattern(lambda: vec())
+def memory_read_with_other_strides_only_inside(x):
+    windows = as_strided(x, (4, 3), (8, 8))
+    return (windows * x[:3]).sum(axis=1)
+
+
+@pattern(lambda: vec())
+def memory_of_an_array_made_here_read_with_other_strides(x):
+    double = x * 2
+    windows = as_strided(double, (4, 3), (8, 8))
+    return double, windows, windows.sum(axis=1)
+
+
+@pattern(lambda: vec())
+def memory_of_a_view_read_with_other_strides(x):
+    second = x[::2]
+    (step,) = second.strides
+    return as_strided(second, (2, 2), (step, step)), second
+
+
+@pattern(lambda: vec())
+def an_array_of_objects_holds_arrays(x):
+    y = x + 1
+    parts = np.split(y, [2])
+    parts.append(None)
+    kept = np.empty(2, dtype=object)
+    kept[0] = x[1:]
+    return np.array(parts, dtype=object), y, kept, np.array([x[:2], x[2:], None], dtype=object)
+
+
+class Axis:
+    def __init__(self, points):
+        self.points = points
+
+    def __array__(self, dtype=None, copy=None):
+        return self.points
+
+
+@pattern(lambda: vec())
+def an_object_that_converts_to_an_argument(x):
+    axis = Axis(x)
+    return np.asarray(axis) is x, x - axis, np.add(axis, 1)
+
+
+@pattern(lambda: (mat(), np.asfortranarray(mat())))
+def shapes_in_fortran_order(a, b):
+    turned = a.reshape(2, 6, order="F")
+    view = b.reshape(12, order="F")
+    view[0] = 50
+    flat = (a * 2).ravel("F")
+    flat[1] = 7
+    return turned, view, b, flat, np.reshape(np.extract(a > 0, a), (-1, 1), order="F")
+
+
+@pattern(lambda: (mat(), mat() > 0, vec(4) > 0))
+def masks_beside_other_indices(a, b, chosen):
+    a[b[:, 0], 1] = 9
+    a[1:, chosen] += 1
+    return a[:, chosen], a[0, chosen], a[b.any(axis=1), ::2], a[np.where(b)], np.where(chosen)

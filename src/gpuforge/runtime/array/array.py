@@ -278,6 +278,23 @@ def exported(array: Array) -> Host:
     return view
 
 
+def strided(array: Array, *, writeable: bool) -> Host:
+    """Return the values of an array for ``as_strided``, which reads memory by given strides.
+
+    Raises
+    ------
+    NotRecordable
+        If the values lie otherwise in memory than NumPy's would.
+    """
+    made = exported(array)
+    if made.strides != _known_layout(array).strides:
+        raise array._recorder.refuse("as_strided needs the memory of a NumPy array")
+    if writeable:
+        made = made.view()
+        array._recorder.strided.append(ref(made))
+    return made
+
+
 def is_exported(array: Array) -> bool:
     """Return whether an export of an array's memory is still referenced."""
     storage = array._storage

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from gpuforge import trace
 from gpuforge.runtime.array.array import (
@@ -20,6 +21,7 @@ from gpuforge.runtime.array.array import (
     layout,
     make,
     node_of,
+    strided,
     value_of,
     view,
 )
@@ -96,6 +98,16 @@ def _on_copies(recorder: Recorder, call: Callable[..., Any], args: Any, kwargs: 
         if result is made:
             return array
     return taken_up(recorder, result)
+
+
+def _convert(
+    recorder: Recorder, name: str, call: Callable[..., Any], args: Any, kwargs: Any, reason: str
+) -> Any:
+    """Let NumPy convert to an array; an array of objects holds the given arrays themselves."""
+    wanted = kwargs.get("dtype", args[1] if len(args) > 1 else None)
+    if wanted is not None and np.dtype(wanted).kind == "O":
+        args = on_host(args, lambda array: value_of(array) if array._scalar else exported(array))
+    return fall_back(recorder, name, call, args, kwargs, reason)
 
 
 def on_host(value: Any, change: Callable[[Array], Any] = value_of) -> Any:
@@ -214,10 +226,22 @@ def _note_with_options(
         raise Unsupported("where= without out=")
     if target is not None:
         _check_target(target, kwargs)
+    if where is not True:
+        inputs = _without_others(recorder, where, inputs)
     result = note_ufunc(recorder, ufunc, inputs)
     if where is not True:
         result = FUNCTIONS[np.where](recorder, where, result, target)
     return result if target is None else into(target, result)
+
+
+def _without_others(recorder: Recorder, where: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Replace what is not computed by 1 in the last array: nothing warns of 1 there."""
+    for place in reversed(range(len(inputs))):
+        one = inputs[place]
+        if type(one) is Array and one.dtype.kind in "iufc":
+            changed = FUNCTIONS[np.where](recorder, where, one, 1)
+            return (*inputs[:place], changed, *inputs[place + 1 :])
+    return inputs
 
 
 def _check_target(target: Any, kwargs: Any) -> None:
@@ -276,9 +300,12 @@ def _array(self: Array, dtype: Any = None, copy: bool | None = None) -> Any:
     NotRecordable
         If the Python code of another library asks, because it may write into the array.
     """
-    asking = str(sys._getframe(1).f_globals.get("__name__", "")).split(".")[0]
+    frame = sys._getframe(1)
+    asking = str(frame.f_globals.get("__name__", "")).split(".")[0]
     if asking in _LIBRARIES:
         raise self._recorder.refuse(f"{asking} needs the memory of a NumPy array")
+    if frame.f_code is as_strided.__code__ and not self._scalar:
+        return strided(self, writeable=frame.f_locals["writeable"])
     host = host_of(self)
     if self._scalar or copy or (dtype is not None and np.dtype(dtype) != host.dtype):
         return np.array(host, dtype=dtype)
@@ -528,4 +555,4 @@ def _install() -> None:
 
 
 _install()
-Namespace._fall_back = staticmethod(fall_back)
+Namespace._fall_back = staticmethod(_convert)

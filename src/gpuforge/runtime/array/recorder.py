@@ -135,6 +135,7 @@ class Recorder:
         was recorded next, or if no replay is wanted
     exports : by id, recorded arrays exported as NumPy arrays, with the exports
     reads : how often argument values were read while the function ran
+    strided : what ``as_strided`` was given to make views that a program may write into
     turned : whether some multi-dimensional array is not in C order
     trouble : use of an array that needs a real NumPy array; empty if there was none
     closed : whether the call has ended; NumPy then computes everything
@@ -144,7 +145,8 @@ class Recorder:
 
     __slots__ = (
         "__weakref__ able arguments began closed engine errstate evaluated evaluations exports"
-        " fallbacks filters modes namespace quick reads stretched tape tape_limit trouble turned"
+        " fallbacks filters modes namespace quick reads stretched strided tape tape_limit trouble"
+        " turned"
     ).split()
 
     def __init__(self, engine: Engine) -> None:
@@ -157,6 +159,7 @@ class Recorder:
         self.evaluated = self.reads = 0
         self.evaluations: list[Evaluation] | None = None
         self.exports: dict[int, tuple[Any, ref[Host]]] = {}
+        self.strided: list[ref[Host]] = []
         self.began: tuple[Any, int] | None = None
         self.arguments: list[Any] = []
         self.closed = False

@@ -29,6 +29,8 @@ from gpuforge.runtime.function.entry import written
 
 _SUSPECT = (TypeError, AttributeError, BufferError, SystemError, NotImplementedError, ValueError)
 """Exceptions raised by a use of an array that only a real NumPy array supports."""
+_REFUSED = ("read-only", "__array__ method not producing an array")
+"""Words of NumPy's errors for what it would have done with an array of its own."""
 
 
 class Recorded:
@@ -104,6 +106,8 @@ def record(
     named = dict(zip(kwargs, wrapped[len(args) :], strict=True))
     try:
         result = body(*positional, **named)
+        if any(memory() is not None for memory in recorder.strided):
+            raise recorder.refuse("memory read with other strides outlives the call")
     except BaseException as error:
         engine.pace = None
         if recorder.trouble or _is_caused_by_recording(error, function):
@@ -275,7 +279,7 @@ class _Results:
         kind = type(value)
         if kind is Array:
             return self._array(value)
-        if kind is np.ndarray:
+        if kind is np.ndarray and value.dtype.kind != "O":
             return self._exported(value)
         if kind in _ATOMS or id(value) in self.seen:
             return self.seen.get(id(value), value)
@@ -291,10 +295,20 @@ class _Results:
             made = value
             for key, item in list(value.items()):
                 value[key] = self.of(item)
+        elif kind is np.ndarray:
+            made = self._elements(value)
         else:
             made = self._object(value)
         self.seen[id(value)] = made
         return made
+
+    def _elements(self, value: Host) -> Host:
+        """Replace what an array of objects holds, in place."""
+        for place, item in enumerate(value.flat):
+            made = self.of(item)
+            if made is not item and value.flags.writeable:
+                value.flat[place] = made
+        return value
 
     def _tuple(self, value: tuple[Any, ...]) -> Any:
         items = [self.of(item) for item in value]
@@ -514,7 +528,7 @@ def _is_caused_by_recording(error: BaseException, function: Callable[..., Any]) 
     if home.startswith("gpuforge.runtime.array.dispatch"):
         return False  # NumPy raised it, asked with its own arrays
     if isinstance(error, ValueError):
-        return "read-only" in str(error)
+        return any(words in str(error) for words in _REFUSED)
     own = str(getattr(function, "__module__", ""))
     return not (_is_raise_statement(innermost) and home.split(".")[0] == own.split(".")[0])
 
