@@ -271,6 +271,15 @@ def test_warnings_and_errors_come_as_before(library: str) -> None:
             placed(X * 0)
 
 
+def test_numpy_warns_of_infinity_beside_nan_that_was_there_before(library: str) -> None:
+    placed = settled(lambda x: 1.0 / x, library, X + 1)
+    x = X + 1
+    x.flat[0], x.flat[1] = np.nan, 0.0
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        for _ in range(CHECKED_EVERY):
+            assert placed(x).flat[1] == np.inf
+
+
 def test_overlapping_arguments_are_called_as_written(library: str) -> None:
     def add(x: Any, y: Any) -> Any:
         return x * 2 + y

@@ -395,7 +395,7 @@ class BackendEngine:
                 backend.wait(values)
                 if not settled and check_finite:
                     # NumPy checks faster than a compiled program that reduces to one value.
-                    settled = self._warning(given, finite or map(self._finite, values))
+                    settled = self._warning(given, values, finite or map(self._finite, values))
                 if not settled:
                     values = [
                         _copy(value) if shared else value
@@ -442,15 +442,19 @@ class BackendEngine:
     def _finite(self, value: Any) -> bool:
         return not is_inexact(value) or bool(np.isfinite(self.backend.get(value)).all())
 
-    def _warning(self, given: list[Any], finite: Iterable[Any]) -> str:
-        """Return why NumPy must warn: a result is not finite although all inputs are; else ''.
+    def _warning(self, given: list[Any], values: list[Any], finite: Iterable[Any]) -> str:
+        """Return why NumPy must warn: a result has NaN or infinity that no input has; else ''.
 
         The results are right; NumPy computes them again only to issue the warning.
         """
         if all(map(bool, finite)):
             return ""
         inputs = [self.get(value) for value in given if is_inexact(value)]
-        return "NumPy warns about a result" if all(np.isfinite(x).all() for x in inputs) else ""
+        made = [self.get(value) for value in values if is_inexact(value)]
+        for test in (np.isnan, np.isinf):
+            if any(test(x).any() for x in made) and not any(test(x).any() for x in inputs):
+                return "NumPy warns about a result"
+        return ""
 
     def _settle_failure(
         self, graph: Graph, tape: Tape, modes: dict[str, str], trouble: Exception
