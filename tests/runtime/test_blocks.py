@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import tracemalloc
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -204,6 +205,31 @@ def test_what_is_needed_as_a_whole_begins_another_group(
     placed = gf.offload(backend="blocks")(lambda x: (x * 2 + 1) / (x * 2 + 1).sum())
     placed(TABLE)
     assert groups == [5, 1]  # both sides of the division and the sum, then itself
+
+
+def test_arrays_of_a_loop_do_not_all_wait(
+    monkeypatch: pytest.MonkeyPatch, quiet_session: Any
+) -> None:
+    """Running sums are made outside of groups, and used in one."""
+
+    def sums(x: Any) -> Any:
+        total = x * 0
+        for turn in range(60):
+            total = total + np.cumsum(x * turn)
+        return total
+
+    x = RNG.normal(size=200_000)
+    monkeypatch.setattr(planning, "BLOCK_BYTES", 1 << 18)
+    monkeypatch.setattr(planning, "MOST_WAITING_BYTES", 4 * x.nbytes)
+    placed = gf.offload(backend="blocks")(sums)
+    assert bits(placed(x)) == bits(placed(x)) == bits(sums(x))
+    tracemalloc.start()
+    try:
+        placed(x)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 30 * x.nbytes  # of 120 arrays that are made
 
 
 def test_other_layouts_run_step_by_step(quiet_session: Any) -> None:

@@ -35,6 +35,12 @@ LEAST_BYTES = 1 << 20
 Source: 25 functions of ``benchmarks/functions.py`` on arrays of 0.24 to 2.4 MB, on two cores of an
 AMD EPYC of family 25. With 0.25 MiB, some take twice as long: a thread has to wake up.
 """
+MOST_WAITING_BYTES = 1 << 26
+"""Steps outside of groups may make arrays of so many bytes in all before groups are completed.
+
+A group takes steps from anywhere in the graph, so that arrays from outside of it wait until it is
+complete. Those of a loop's turns would all wait: forty arrays of 8 MB where NumPy has two.
+"""
 SHARES = 2
 """Blocks for each thread if they are not for the caches: one thread may be slower than another."""
 _TAKE_ROWS = frozenset(["elementwise", "view"])
@@ -137,6 +143,7 @@ class _Grouping:
         self.strided: set[int] = set()
         self.apart: set[int] = set()
         self.needed: dict[int, Set[int]] = {}
+        self.least_level = self.waiting_bytes = 0
 
     def add(self, place: int, *, alone: bool) -> None:
         """Add a step to the group of its level and its number of rows, if its rows allow that."""
@@ -146,7 +153,7 @@ class _Grouping:
         if total is not None:
             needed = {entry[1][0]}
         rows = self._rows(place if total is None else entry[1][0]) if needed is not None else 0
-        level = 0
+        level = self.least_level
         for one in entry[1]:
             joins = needed is not None and one in needed and self._passes(one, entry, rows)
             level = max(level, self.levels.get(one, 0) + (one in self.member and not joins))
@@ -158,6 +165,15 @@ class _Grouping:
         if needed is not None:
             group = self.member[place] = self.groups.setdefault((level, rows, 0), Group(rows))
             self._include(group, place, needed, total)
+        elif entry[0].name not in VIEWS:
+            self._wait(self.forms[place])
+
+    def _wait(self, form: Form) -> None:
+        """Note what a step outside of groups makes; complete all groups if too much waits."""
+        if form.dtype is not None:
+            self.waiting_bytes += count(form.shape) * form.dtype.itemsize
+        if self.waiting_bytes > MOST_WAITING_BYTES:
+            self.waiting_bytes, self.least_level = 0, max(self.levels.values()) + 1
 
     def _rows(self, place: int) -> int:
         return self.forms[place].shape[0] if self.forms[place].shape else 0
