@@ -132,6 +132,23 @@ class TestSubmit:
         )
         assert future.result(SECONDS).tolist() == [1, 3, 5, 7]
 
+    @pytest.mark.parametrize("when", ["while it runs", "afterwards"])
+    def test_no_thread_waits_for_a_timeout_once_its_lanes_are_closed(
+        self, gate: Gate, when: str
+    ) -> None:
+        future = gate.offloaded.submit(X, timeout="1h")
+        assert gate.began.acquire(timeout=SECONDS)
+        if when == "afterwards":
+            gate.opened.set()
+            assert future.result(SECONDS) is X
+        for each in list(dispatching.everyone):
+            each.close()
+        gate.opened.set()
+        assert future.result(SECONDS) is X
+        for thread in lane_threads():
+            thread.join(SECONDS)
+        assert not lane_threads()
+
     def test_a_parameter_with_the_name_of_an_option_is_not_guessed_at(self) -> None:
         @gf.offload
         def named(x: Any, name: str = "none") -> str:

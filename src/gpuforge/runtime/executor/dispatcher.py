@@ -178,6 +178,8 @@ class Dispatcher:
             ]
             self._count(batch, results)
             self._end([task for task, _, _ in told])
+            if self.closed:
+                self._guard_bell.notify()  # whose timeout may be an hour away
             for task, _, _ in told:  # break the reference cycle with its future
                 del task.ending
             if self.schedule.memory_short:
@@ -297,7 +299,7 @@ class Dispatcher:
                 told = [one for batch in late for one in self._expire(batch, now)]
                 if not told:
                     dues = [due for b in self._running() if (due := b.due_at) is not None]
-                    if idle and not dues:
+                    if (idle or self.closed) and not dues:
                         self._guard = None
                         return
                     self._guard_until = min(dues, default=now + IDLE_SECONDS)
@@ -344,6 +346,7 @@ class Dispatcher:
         with self._lock:
             self.closed = True
             self._rest()
+            self._guard_bell.notify()
 
     def rest(self) -> None:
         """End idle threads at once."""
