@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuforge.diagnose import outgrown_imports, read_imports
+from gpuforge.diagnose import lost_names, outgrown_imports, read_imports
 from gpuforge.diagnose.distribution import distributions_in
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.installed_modules import Modules
@@ -434,6 +434,12 @@ def test_packages_of_old_releases_come_first(environment: Environment, tmp_path:
     assert [one.name for one in ordered] == ["old", "older", "new", "newer"]
 
 
+@pytest.fixture
+def lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let it be known that the library once had what it lacks."""
+    monkeypatch.setitem(lost_names.LOST, "lib", (("lib", ">=2", "gone"),))
+
+
 LATE = "lib.gone, which lib 2.0 does not have; a function in user.py fails"
 
 
@@ -447,7 +453,7 @@ LATE = "lib.gone, which lib 2.0 does not have; a function in user.py fails"
     ],
 )
 def test_function_that_certainly_fails_is_named(
-    text: str, environment: Environment, tmp_path: Path
+    text: str, environment: Environment, tmp_path: Path, lost: None
 ) -> None:
     install(environment, tmp_path, "lib", LIBRARY)
     install(environment, tmp_path, "user", {"user.py": text + "\n"}, "1.0")
@@ -475,13 +481,29 @@ def test_function_that_certainly_fails_is_named(
     ],
 )
 def test_function_that_may_know_better_is_not_named(
-    text: str, environment: Environment, tmp_path: Path
+    text: str, environment: Environment, tmp_path: Path, lost: None
 ) -> None:
     assert not named(environment, tmp_path, text + "\n", LIBRARY)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import lib\ndef f():\n    return lib.never_there",
+        "def f():\n    from lib import never_there",
+        "def f():\n    import lib.never_there",
+        "def f():\n    from distutils.command.install import install",
+    ],
+)
+def test_function_that_asks_for_what_never_was_there_is_not_named(
+    text: str, environment: Environment, tmp_path: Path
+) -> None:
+    """Nobody calls it, or somebody would have noticed: scipy 1.17 asks for `numpy.zeroslike`."""
+    assert not named(environment, tmp_path, text + "\n", LIBRARY)
+
+
 def test_functions_of_modules_for_other_versions_are_not_named(
-    environment: Environment, tmp_path: Path
+    environment: Environment, tmp_path: Path, lost: None
 ) -> None:
     install(environment, tmp_path, "lib", LIBRARY)
     files = {
@@ -495,7 +517,7 @@ def test_functions_of_modules_for_other_versions_are_not_named(
 
 
 def test_modules_that_a_package_imports_under_a_condition_are_read_for_functions(
-    environment: Environment, tmp_path: Path
+    environment: Environment, tmp_path: Path, lost: None
 ) -> None:
     install(environment, tmp_path, "lib", LIBRARY)
     files = {
@@ -553,7 +575,7 @@ def test_stub_that_provides_names_is_read(environment: Environment, tmp_path: Pa
 
 @pytest.mark.parametrize(("python", "is_named"), [("3.9", True), ("3.13", False)])
 def test_function_of_a_newer_package_may_be_for_a_later_version(
-    python: str, is_named: bool, environment: Environment, tmp_path: Path
+    python: str, is_named: bool, environment: Environment, tmp_path: Path, lost: None
 ) -> None:
     install(environment, tmp_path, "lib", LIBRARY)
     install(environment, tmp_path, "user", {"user.py": "def f():\n    from lib import gone"}, "1.0")

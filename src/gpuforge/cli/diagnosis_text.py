@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpuforge.diagnose.explanation_text import numbered
 from gpuforge.diagnose.finding import SEVEREST_FIRST, Finding, Report
-from gpuforge.units import format_seconds
+from gpuforge.units import counted, format_seconds
 
 if TYPE_CHECKING:
     from gpuforge.changes.environment import PythonEnvironment
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from gpuforge.diagnose.known_error import KnownError
 
 STEPS_IN_SHORT = 2
+_NOUNS = ("error", "warning")
+"""The states that are nouns, of which there may be several; a check is *ok* or *skipped*."""
 
 
 def render_short(answer: Explanation) -> str:
@@ -39,8 +41,9 @@ def render_report(report: Report) -> str:
     blocks = [_environment(report.environment)] if report.environment else []
     blocks += [_finding(finding) for finding in report.findings]
     counts = [
-        f"{len(found)} {state}" for state in SEVEREST_FIRST if (found := report.having(state))
-    ]
+        counted(len(found), state) if state in _NOUNS else f"{len(found)} {state}"
+        for state in SEVEREST_FIRST if (found := report.having(state))
+    ]  # fmt: skip
     network = "" if report.network_checked else "; the network was not checked (use --network)"
     return "\n".join([*blocks, "", f"{', '.join(counts) or 'nothing was checked'}{network}"])
 

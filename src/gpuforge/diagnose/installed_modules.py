@@ -268,6 +268,11 @@ class Modules:
             self._seeming[key] = self._seems(module_name, name)
         return self._seeming[key]
 
+    def has_lost(self, module_name: str, name: str) -> bool:
+        """Return whether a module once had a name, by the tables of what was lost."""
+        built_in = name in LOST_BUILT_IN.get(module_name, ())
+        return built_in or is_lost(module_name, name, self._versions)
+
     def lacks(self, module_name: str, name: str) -> bool:
         """Return whether ``from module_name import name`` certainly fails."""
         if not self.seems_to_lack(module_name, name):

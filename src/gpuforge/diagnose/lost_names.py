@@ -14,6 +14,19 @@ LOST: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("numpy", ">=1.23", "alen asscalar loads mafromtxt ndfromtxt sctypeNA typeNA"),
         ("numpy", ">=1.24", "MachAr complex float int object str typeDict unicode"),
         ("numpy", ">=1.24,<2", "bool long"),
+        # hasattr() of NumPy 1.26.4 and 2.0.2
+        (
+            "numpy",
+            ">=2",
+            "DataSource Inf Infinity NINF NZERO NaN PINF PZERO add_docstring add_newdoc"
+            " add_newdoc_ufunc alltrue asfarray byte_bounds cast cfloat clongfloat"
+            " compare_chararrays complex_ cumproduct deprecate deprecate_with_doc disp"
+            " fastCopyAndTranspose find_common_type float_ format_parser get_array_wrap geterrobj"
+            " infty issctype issubclass_ issubsctype longcomplex longfloat lookfor mat"
+            " maximum_sctype msort nbytes obj2sctype product recfromcsv recfromtxt round_ safe_eval"
+            " sctype2char sctypes set_numeric_ops set_string_function seterrobj singlecomplex"
+            " sometrue source string_ tracemalloc_domain unicode_ who",
+        ),
     ),
     # hasattr() of Pillow 9.5.0 and 10.0.0, and the release notes of the latter
     "PIL.Image": (("pillow", ">=10", "ANTIALIAS CUBIC LINEAR"),),

@@ -6,6 +6,7 @@ import collections.abc
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from gpuforge.diagnose.distribution import Distribution, normalised
 from gpuforge.diagnose.installed_modules import LOST_BUILT_IN, Module, Modules, absolute
@@ -23,14 +24,17 @@ from gpuforge.diagnose.module_demands import (
 
 # What a package does not import, although it is installed beside it.
 _ASIDE = frozenset(
-    "benchmarks conftest doc docs examples setup test testing tests tools scripts".split()
+    "benchmarks conftest doc docs examples sandbox setup test testing tests tools scripts".split()
 )
 # Modules whose functions may be for other versions only, or for nobody.
 _OF_OTHERS = (
     r"(?:^|[._])(?:compat\w*|legacy|deprecated|externals?|extern|_?vendor\w*|third_party|six|py2"
     r"|conftest|tests?|testing|test_\w+|benchmarks?|examples?|docs?|tools|scripts)(?:[._]|$)"
 )
-_GUARD = rb"\n[ \t]*(?:try|if\b[^\n]*):[^\n]*\n(?:[ \t]+[^\n]*\n){0,4}?"
+_GUARDED = re.compile(
+    rb"(?m)^[ \t]*(?:try|if\b[^\n]*):[^\n]*\n(?=((?:[ \t]+[^\n]*(?:\n|\Z)){1,5}))"
+)
+_IMPORT, _WORD = re.compile(rb"(?m)^[ \t]+(?:from|import)\b([^\n]*)"), re.compile(rb"\w+")
 _FINDS = re.compile(rb"\bsys\.(?:path|meta_path)\b|\baddsitedir\b|\bpath_hooks\b")
 _ENTRY = re.compile(r"(?m)^[^#\[\n=]+=\s*([\w.]+)")
 # What Python's own modules lost and programs use while they are imported. Other names of these
@@ -121,6 +125,8 @@ class Walk:
         self._entries = tuple(filter(self._is_own, _ENTRY.findall(one.entry_points)))
         self._read: dict[str, Module] = {}
         self._via: dict[str, tuple[str, str]] = {}  # by whom a module is imported, and as what
+        self._guarded: set[bytes] = set()  # the words of guarded imports in what was searched
+        self._searched = 0
         self._perhaps: list[str] = []  # what its packages import under conditions
 
     def faults(self) -> Iterator[Fault]:
@@ -176,14 +182,20 @@ class Walk:
                 self._perhaps += self._inside(module, target, names) if module.folders else []
                 continue
             self.outside.add(target.partition(".")[0])
-            there = modules.find(target)
-            if modules.is_standard(target):  # what is not there may be new, for other versions
-                taken = [one for one in taken if one in _LOST.get(target, ())]
-            lost = [one for one in taken if there and modules.lacks(target, one)]
-            lost += [] if there or target in LOST_BUILT_IN or not modules.is_gone(target) else [""]
+            there, (parent, _, last) = modules.find(target), target.rpartition(".")
+            known = [one for one in taken if self._has_lost(target, one)]
+            lost = [one for one in known if there and modules.lacks(target, one)]
+            lost += [""] if there is None and self._has_lost(parent, last) else []
             if lost and not re.search(_OF_OTHERS, name) and module.tree and self._is_executed(name):
                 line = line_of_inner_import(module.tree, written, lost[0])
                 yield from [Fault(root, module.path, line, target, lost[0], True)] if line else []
+
+    def _has_lost(self, module_name: str, name: str) -> bool:
+        """Return whether a module had a name in an older version.
+
+        Functions that nobody calls often ask for what never was or for what other versions have.
+        """
+        return name in _LOST.get(module_name, ()) or self.modules.has_lost(module_name, name)
 
     def _is_old(self, name: str, module: Module) -> bool:
         """Return whether Python certainly cannot read a module, written for an older one."""
@@ -201,9 +213,12 @@ class Walk:
 
     def _is_guarded(self, root: str) -> bool:
         """Return whether the package imports a module in a `try` or an `if`, as far as is read."""
-        last = root.rpartition(".")[2].encode()
-        guarded = re.compile(_GUARD + rb"[ \t]+(?:from|import)\b[^\n]*\b%b\b" % last)
-        return any(guarded.search(module.text) for module in self._read.values())
+        for module in islice(self._read.values(), self._searched, None):
+            for lines in _GUARDED.findall(module.text):
+                for names in _IMPORT.findall(lines):
+                    self._guarded.update(_WORD.findall(names))
+        self._searched = len(self._read)
+        return root.rpartition(".")[2].encode() in self._guarded
 
     def _inside(self, module: Module, target: str, names: list[tuple[str, str]]) -> list[str]:
         """Return the modules of this package that an import statement imports, not read yet."""
@@ -251,7 +266,10 @@ class Walk:
             if (at_once or in_function) and modules.lacks(used, name) and (tree := module.tree):
                 lazy = modules.has_lazy_annotations
                 line = at_once and line_of_use(tree, bound, name, lazy_annotations=lazy)
-                later = line_of_call(tree, bound, name) if in_function and not line else 0
+                if in_function and not line and self._has_lost(used, name):
+                    later = line_of_call(tree, bound, name)
+                else:
+                    later = 0
                 yield from [(line or later, used, name, not line)] if line or later else []
 
     def _absent(
