@@ -8,6 +8,7 @@ FILE`` leaves them out of a run with more libraries, except where these change w
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import re
@@ -58,8 +59,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _part(text: str) -> tuple[int, int]:
     number, _, parts = text.partition("/")
-    if not 1 <= int(number) <= int(parts):
-        raise ValueError(f"{text}: expected K/N with K from 1 to N")
+    if not (number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not K/N with K from 1 to N, such as 1/3")
     return int(number), int(parts)
 
 

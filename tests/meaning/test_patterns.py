@@ -14,7 +14,6 @@ MODES = ("free", *OTHERS)
 CASES = [(mode, p) for mode in MODES for p in PATTERNS]
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize(("mode", "pattern"), CASES, ids=[f"{m}-{p.id}" for m, p in CASES])
 def test_pattern_means_the_same(mode: str, pattern: Pattern) -> None:
     if mode != "free":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import weakref
 
 import pytest
 
@@ -22,12 +24,11 @@ def test_works_are_done_one_after_another_by_one_thread() -> None:
 
 
 def test_a_program_has_one_thread_however_often_it_is_profiled() -> None:
-    with gf.profile():
-        pass
-    threads = set(threading.enumerate())
+    found = set()
     for _ in range(3):
         with gf.profile():
-            assert set(threading.enumerate()) == threads
+            found |= {one for one in threading.enumerate() if one.name == "gpuforge profile"}
+    assert len(found) == 1
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -37,6 +38,24 @@ def test_what_fails_is_over_and_the_next_is_done() -> None:
 
     watching.begin(fail).wait()
     assert thread_of_work()
+
+
+def test_what_failed_is_told_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda hook: told.append(hook.exc_type.__name__))
+
+    class Work:
+        def __call__(self) -> None:
+            raise SystemExit(self)
+
+    work = Work()
+    gone = weakref.ref(work)
+    watching.begin(work).wait()
+    del work
+    thread_of_work()
+    gc.collect()
+    assert told == ["SystemExit"]
+    assert gone() is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
@@ -52,3 +71,5 @@ def test_a_forked_child_has_a_thread_of_its_own() -> None:
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not [one for one in threading.enumerate() if one.name == "gpuforge profile"]
+    assert thread_of_work()

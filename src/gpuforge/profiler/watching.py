@@ -1,4 +1,4 @@
-"""The thread that works for recordings, one after another, as long as the process lives.
+"""The thread that works for recordings, one after another.
 
 A thread of its own for each recording would let the process grow by some MB with each: glibc gives
 a new thread another of its heaps, and the free pages of the former one stay with the process.
@@ -6,37 +6,69 @@ a new thread another of its heaps, and the free pages of the former one stay wit
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
 _Job = tuple[Callable[[], None], threading.Event]
-_jobs: SimpleQueue[_Job] = SimpleQueue()
-_thread: threading.Thread | None = None
+
+
+class _Worker:
+    """A thread with its jobs; `latest` is set when it has nothing to do."""
+
+    def __init__(self) -> None:
+        self.jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self.latest = threading.Event()
+        self.thread = threading.Thread(target=self._run, name="gpuforge profile", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            work, ended = job
+            try:
+                work()
+            except BaseException:  # noqa: BLE001 - told as of any thread; this one goes on
+                threading.excepthook(
+                    threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread()))
+                )
+            finally:
+                del job, work  # and the recording that it belongs to
+                ended.set()
+
+
+_lock = threading.Lock()
+_worker: _Worker | None = None
 
 
 def begin(work: Callable[[], None]) -> threading.Event:
     """Let the thread do `work`, and return an event that is set when it has ended."""
-    global _jobs, _thread
-    if _thread is None or not _thread.is_alive():  # at first, and in a forked child
-        _jobs = SimpleQueue()
-        _thread = threading.Thread(
-            target=_do_all, args=(_jobs,), name="gpuforge profile", daemon=True
-        )
-        _thread.start()
-    ended = threading.Event()
-    _jobs.put((work, ended))
+    global _worker
+    with _lock:
+        if _worker is None or not _worker.thread.is_alive():
+            _worker = _Worker()
+        ended = _worker.latest = threading.Event()
+        _worker.jobs.put((work, ended))
     return ended
 
 
-def _do_all(jobs: SimpleQueue[_Job]) -> None:
-    while True:
-        work, ended = jobs.get()
-        try:
-            work()
-        except Exception:  # noqa: BLE001 - is told as of any thread, which then goes on
-            told = threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread()))
-            threading.excepthook(told)
-        ended.set()
-        del work  # and the recording that it belongs to
+def _rest() -> None:
+    """End the thread before a fork, unless it works: Python warns of threads in what is forked."""
+    global _worker
+    _lock.acquire()
+    if _worker is not None and _worker.latest.is_set():
+        _worker.jobs.put(None)
+        _worker.thread.join()
+        _worker = None
+
+
+def _forget() -> None:
+    """Let a forked child, which has no such thread, start one of its own."""
+    global _worker
+    _worker = None
+    _lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_rest, after_in_parent=_lock.release, after_in_child=_forget)

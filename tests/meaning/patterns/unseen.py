@@ -287,3 +287,28 @@ def masks_beside_other_indices(a, b, chosen):
     a[b[:, 0], 1] = 9
     a[1:, chosen] += 1
     return a[:, chosen], a[0, chosen], a[b.any(axis=1), ::2], a[np.where(b)], np.where(chosen)
+
+
+@pattern(lambda: (mat(), np.asfortranarray(mat())))
+def writes_through_shapes_in_fortran_order_of_what_numpy_makes_in_that_order(a, b):
+    doubled, sums, same = a.T * 2, b + b, b.copy("K")
+    doubled.reshape(12, order="F")[:] += 1
+    np.reshape(sums, (2, 6), order="F")[:, 0] = 7
+    flat = same.ravel("F")
+    same[0, 0] = 99
+    return doubled, sums, flat, same
+
+
+@pattern(lambda: vec())
+def a_choice_from_one_array(x):
+    try:
+        return np.where(x > 2, x)
+    except ValueError as error:
+        return str(error)
+
+
+@pattern(lambda: vec())
+def arrays_made_of_lists_and_objects(x):
+    xp = x.__array_namespace__()
+    pairs = xp.full((2, 3), [1, 2, 3]), xp.full(2, "cat"), xp.full(2, 2**70)
+    return x + 1, pairs, xp.eye(2, 3, 0, object), xp.arange(1, 6, 2, object)

@@ -28,7 +28,7 @@ from gpuforge.runtime.array.array import (
 from gpuforge.runtime.array.elementwise import captured, note_binary, note_ufunc
 from gpuforge.runtime.array.graph import Node
 from gpuforge.runtime.array.indexing import assign_all, getitem, is_frozen, setitem, write
-from gpuforge.runtime.array.namespace import Namespace, is_recorded
+from gpuforge.runtime.array.namespace import CONVERSIONS, Namespace, is_recorded
 from gpuforge.runtime.array.recorder import NUMERIC_KINDS, Recorder, is_recording
 from gpuforge.runtime.array.table import FUNCTIONS, METHODS, UFUNCS
 from gpuforge.runtime.array.unsupported import NoSuchMemory, Unsupported
@@ -100,12 +100,19 @@ def _on_copies(recorder: Recorder, call: Callable[..., Any], args: Any, kwargs: 
     return taken_up(recorder, result)
 
 
+def _is_of_objects(dtype: Any) -> bool:
+    try:
+        return dtype is not None and np.dtype(dtype).kind == "O"
+    except TypeError:  # as NumPy will say
+        return False
+
+
 def _convert(
     recorder: Recorder, name: str, call: Callable[..., Any], args: Any, kwargs: Any, reason: str
 ) -> Any:
-    """Let NumPy convert to an array; an array of objects holds the given arrays themselves."""
+    """Let NumPy make an array; one of objects holds the given arrays themselves."""
     wanted = kwargs.get("dtype", args[1] if len(args) > 1 else None)
-    if wanted is not None and np.dtype(wanted).kind == "O":
+    if name.removeprefix("np.") in CONVERSIONS and _is_of_objects(wanted):
         args = on_host(args, lambda array: value_of(array) if array._scalar else exported(array))
     return fall_back(recorder, name, call, args, kwargs, reason)
 

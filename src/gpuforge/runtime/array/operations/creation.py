@@ -132,6 +132,8 @@ def where(recorder: Recorder, condition: Any, /, *values: Any) -> Any:
     """Record a choice between two arrays, element by element; without them, `np.nonzero`."""
     if not values:
         return FUNCTIONS[np.nonzero](recorder, condition)
+    if len(values) != 2:
+        raise Unsupported("one array to choose from")
     x, y = values
     mask = cast(recorder, operand(recorder, condition), _BOOL)
     one, two = _both(recorder, x, y)

@@ -59,6 +59,23 @@ def _is_view(x: Array, shape: Shape) -> bool:
     return True
 
 
+def _reversed(recorder: Recorder, array: Array) -> Array:
+    """Return an array with all axes reversed, to be read in C order instead of Fortran order.
+
+    Whether that is a view or a copy depends on the order of its elements. NumPy chooses that of an
+    array that is made from arrays in other orders than C.
+
+    Raises
+    ------
+    NotRecordable
+        If the array may be such a one.
+    """
+    if recorder.turned and (array._storage is None or array._storage.source is None):
+        raise recorder.refuse("a view in Fortran order of an array that is perhaps in that order")
+    reverse: Array = transpose_(recorder, array)
+    return reverse
+
+
 @notes(np.reshape)
 def reshape_(recorder: Recorder, x: Any, /, shape: Any = None, order: Any = "C", *,
              newshape: Any = None, copy: Any = None) -> Any:  # fmt: skip
@@ -69,7 +86,7 @@ def reshape_(recorder: Recorder, x: Any, /, shape: Any = None, order: Any = "C",
     array = taken(recorder, x)
     wanted = _wanted_shape(shape, array.size)
     if order == "F" and array.ndim > 1:
-        array = transpose_(recorder, array)
+        array = _reversed(recorder, array)
     made = _reshaped(array, wanted[::-1] if order == "F" else wanted)
     if order == "F" and len(wanted) > 1:
         made = transpose_(recorder, made)
@@ -88,7 +105,7 @@ def ravel(recorder: Recorder, x: Any, order: Any = "C") -> Any:
     """Record a flat view, or a copy."""
     array = taken(recorder, x)
     if order == "F" and array.ndim > 1:
-        array, order = transpose_(recorder, array), "C"
+        array, order = _reversed(recorder, array), "C"
     if array._storage is not None and not layout(array).flags.c_contiguous:
         array = copy_(recorder, array)
     return reshape_(recorder, array, (array.size,), order)
