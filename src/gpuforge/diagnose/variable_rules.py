@@ -13,6 +13,7 @@ from typing import Any
 
 from gpuforge.compat.versions import at_least, meets
 from gpuforge.diagnose.site import Site
+from gpuforge.diagnose.table_paths import first_existing, is_writable
 from gpuforge.facts import known
 
 # A Python with fewer files in ``lib-dynload`` has its modules built in.
@@ -43,6 +44,10 @@ class VariableRules:
         if packages and not any(name in site.packages for name in packages):
             return False
         if any(site.probe.environ.get(name) for name in entry.get("unless_set", ())):
+            return False
+        if (library := entry.get("beside_library")) and not any(
+            library in path for one in site.distributions for path, _ in one.libraries
+        ):
             return False
         package, clauses = entry.get("versions", ("", ""))
         if package and not meets(site.version(package) or "", clauses):
@@ -121,8 +126,8 @@ class VariableRules:
         elif what == "folder":  # or several of them
             lacks = "" if any(_folders(value)) else "a folder that does not exist"
         elif not (what == "made" and os.path.isdir(path)):  # an existing cache may be read-only
-            there = next(p for p in (path, *path.absolute().parents) if os.path.exists(p))
-            usable = there.is_dir() and os.access(there, os.W_OK) and there.stat().st_mode & 0o222
+            there = first_existing(path)
+            usable = there.is_dir() and is_writable(there)
             lacks = "" if usable else "a folder that cannot be written"
         return lacks and f"{name} points to {lacks}"
 

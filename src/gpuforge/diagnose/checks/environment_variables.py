@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def _invalid_values(site: Site) -> Iterator[Finding]:
     told = set[str]()
     rules = VariableRules(site) if site.live else None
     there = set(site.probe.environ)
-    for entry in _table() if rules else ():
+    for entry in variable_table() if rules else ():
         for name in entry["name"] if "default" in entry else there.intersection(entry["name"]):
             value = site.probe.environ.get(name, "") or _default(entry)
             try:
@@ -140,9 +141,13 @@ def _invalid_values(site: Site) -> Iterator[Finding]:
                 if name not in site.probe.environ:
                     steps = (f"Set {name} to what is installed, or install what it refers to.",)
                 cause = entry.get("cause") or ("named_file_gone" if "names" in entry else MISSET)
-                told_value = _PASSWORD.sub("://...@", f"{name}={value}")
-                fault = _PASSWORD.sub("://...@", fault)
-                yield Finding("warning", fault, cause, (told_value,), steps)
+                told_value = redacted(f"{name}={value}")
+                yield Finding("warning", redacted(fault), cause, (told_value,), steps)
+
+
+def redacted(text: str) -> str:
+    """Return a text without the passwords in its addresses."""
+    return _PASSWORD.sub("://...@", text)
 
 
 def _default(entry: dict[str, Any]) -> str:
@@ -150,7 +155,9 @@ def _default(entry: dict[str, Any]) -> str:
     return "" if configured else entry.get("default", "")
 
 
-def _table() -> list[dict[str, Any]]:
+@cache
+def variable_table() -> list[dict[str, Any]]:
+    """Return the table of what variables must hold."""
     text = Path(__file__).with_name("variables.json").read_text(encoding="utf-8")
     found: list[dict[str, Any]] = json.loads(text)["variable"]
     return found

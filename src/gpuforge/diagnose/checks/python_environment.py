@@ -12,6 +12,7 @@ from pathlib import Path
 from gpuforge.changes.environment import PythonEnvironment
 from gpuforge.diagnose.finding import Finding, State, of_cause
 from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.diagnose.table_paths import is_writable
 from gpuforge.facts import Absent, Failed
 
 SUMMARY = "the active environment works and can be changed"
@@ -63,7 +64,7 @@ def _flaws(site: Site) -> Iterator[Finding]:
         message = f"{folder} is mounted noexec: no compiled module can be loaded from there"
         steps = ("Mount it without noexec, or create the environment on another file system.",)
         yield Finding("error", message, "mounted_noexec", (str(folder),), steps)
-    if not _is_writable(folder):
+    if not is_writable(folder):
         yield of_cause("site_packages_permission_denied", "error", evidence=(str(folder),))
     if moved and Path(moved[0]).name.startswith("pip"):
         message = f"{moved[0]} starts {moved[1]}, which does not exist: {prefix} was moved"
@@ -147,9 +148,4 @@ def _broken_script(prefix: Path) -> tuple[str, str] | None:
 def _unwritable_packages(site: Site, folder: Path) -> tuple[str, ...]:
     """Return the packages in a folder that another user, usually root, installed."""
     infos = (one.info for one in site.distributions if one.folder == folder)
-    return tuple(str(info) for info in infos if not _is_writable(info))
-
-
-def _is_writable(folder: Path) -> bool:
-    """Return whether a folder is writable, also by its mode, since root passes all access tests."""
-    return os.access(folder, os.W_OK) and bool(folder.stat().st_mode & 0o222)
+    return tuple(str(info) for info in infos if not is_writable(info))

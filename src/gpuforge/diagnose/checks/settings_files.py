@@ -1,0 +1,91 @@
+"""Can packages read and use their settings files, in the home folder and elsewhere?"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gpuforge.diagnose.checks.environment_variables import redacted, variable_table
+from gpuforge.diagnose.finding import Finding, State
+from gpuforge.diagnose.settings_text import Settings, settings_in
+from gpuforge.diagnose.site import NOT_RECORDED, Site
+from gpuforge.diagnose.table_paths import table_path
+from gpuforge.diagnose.variable_rules import VariableRules
+from gpuforge.facts import known
+
+SUMMARY = "packages can read and use their settings files"
+
+Row = dict[str, Any]
+
+
+def check(site: Site) -> Iterator[Finding]:
+    """Yield each settings file of an installed package that it cannot read or use, by a table."""
+    if not site.live:
+        yield Finding("skipped", NOT_RECORDED.reason)
+        return
+    text = Path(__file__).with_name("settings_files.json").read_text(encoding="utf-8")
+    rows = (row for row in json.loads(text)["file"] if site.thorough or not row.get("thorough"))
+    read = (row for row in rows if any(name in site.packages for name in row["packages"]))
+    found = [finding for row in read for finding in _faults(site, row)]
+    yield from found or [Finding("ok", "the settings files of packages can be used")]
+
+
+def _faults(site: Site, row: Row) -> Iterator[Finding]:
+    for path in _files(site, row):
+        content = known(site.probe.read_bytes(str(path)))
+        try:
+            settings = settings_in(content or b"", row["format"]) if content else {}
+        except ValueError as error:
+            if not row.get("ignored"):
+                fault = f"{path} cannot be read, {row['fails']}: {error}"
+                yield _finding(path, row.get("state", "error"), fault)
+            continue
+        for fault in filter(None, _misset(site, row, path, settings)):
+            yield _finding(path, "warning", fault)
+
+
+def _files(site: Site, row: Row) -> list[Path]:
+    """Return the files that a package reads; of some packages, only the first that exists."""
+    if any(map(site.probe.environ.get, row.get("unless_set", ()))):
+        return []
+    named = (table_path(one, site.probe.environ) for one in row["files"])
+    paths = dict.fromkeys(path for one in named for path in _matching(one))
+    there = [Path(path).absolute() for path in paths if os.path.isfile(path)]
+    return there[:1] if row.get("first") else there
+
+
+def _matching(path: str) -> list[str]:
+    folder, _, pattern = path.rpartition("/")
+    if "*" not in pattern:
+        return [path]
+    return sorted(map(str, Path(folder).glob(pattern))) if os.path.isdir(folder) else []
+
+
+def _misset(site: Site, row: Row, path: Path, settings: Settings) -> Iterator[str]:
+    """Yield what is wrong with the values of a file, by the rules of the variables they match."""
+    named = ((key, _variable(row, key)) for key in settings)
+    alike = [(key, one) for key, one in named if one and not site.probe.environ.get(one)]
+    rules = VariableRules(site)
+    table = variable_table() if alike else []
+    for key, variable in alike:
+        entries = (one for one in table if variable in one["name"])
+        faults = (rules.fault(one, f"{path}: {key}", settings[key]) for one in entries)
+        yield next(filter(None, faults), "")
+    for key in row.get("values", {}).keys() & settings.keys():
+        yield rules.fault({"value": row["values"][key]}, f"{path}: {key}", settings[key])
+
+
+def _variable(row: Row, key: str) -> str:
+    """Return the variable that has the same meaning as a setting; empty if there is none."""
+    named = (match.expand(name) for like, name in row.get("like", {}).items()
+             if (match := re.fullmatch(like, key)))  # fmt: skip
+    return next(named, "").replace("-", "_").upper()
+
+
+def _finding(path: Path, state: State, fault: str) -> Finding:
+    steps = (f"Correct {path}, or move it away.",)
+    return Finding(state, redacted(fault), "settings_file_wrong", (str(path),), steps)

@@ -1,0 +1,73 @@
+"""The content of other programs' settings files: what a file sets, or why it cannot be read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+Settings = dict[str, str]
+_RC_LINE = re.compile(r"(?m)^\s*([\w.-]+)\s*:\s*([^#\n]*?)\s*(?:#.*)?$")
+_IS_PAIR = re.compile(r"[^\s].*?:(?:\s|$)|[{?&!*\[]")
+_YAML_LINE = re.compile(r"(?m)^([\w-]+):[ ]+([^\s#&*!|>{\[][^#\n]*?)\s*(?:#.*)?$")
+
+
+def settings_in(content: bytes, format_name: str) -> Settings:
+    """Return the plain settings in a file.
+
+    Raises
+    ------
+    ValueError
+        If a program that reads the format certainly refuses the file.
+    """
+    return _READERS[format_name](content.decode())
+
+
+def _json(text: str) -> Settings:
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"it holds a {type(found).__name__}, not settings by name")
+    return {key: value for key, value in found.items() if isinstance(value, str)}
+
+
+def _ini(text: str) -> Settings:
+    from configparser import Error, RawConfigParser
+
+    parser = RawConfigParser()
+    try:
+        parser.read_string(text)
+    except Error as error:
+        raise ValueError(str(error).replace("\n", " ")) from None
+    return {f"{s}.{key}": value or "" for s in parser.sections() for key, value in parser.items(s)}
+
+
+def _toml(text: str) -> Settings:
+    import tomllib
+
+    tomllib.loads(text)
+    return {}
+
+
+def _yaml(text: str) -> Settings:
+    """Return the settings in YAML, for which Python has no parser: only clear faults are told."""
+    lines = [line for line in text.splitlines() if line.strip() and line.lstrip()[0] != "#"]
+    tops = [
+        one for one in lines if not one[0].isspace() and not one.startswith(("---", "...", "%"))
+    ]
+    if tops and all(one.startswith("- ") or one == "-" for one in tops):
+        raise ValueError("it holds a list, not settings by name")
+    if tops and not any(_IS_PAIR.match(one) for one in tops):
+        raise ValueError("it holds text, not settings by name")
+    tabbed = next((one for one in lines if re.match(r"[ ]*\t\s*[\w-]+:", one)), "")
+    if tabbed and not re.search(r"[|>{\[\"']", text):
+        raise ValueError(f"a tab indents {tabbed.strip()!r}, where YAML wants spaces")
+    return dict(_YAML_LINE.findall(text))
+
+
+def _rc(text: str) -> Settings:
+    return dict(_RC_LINE.findall(text))
+
+
+_READERS: dict[str, Callable[[str], Settings]] = {
+    "json": _json, "ini": _ini, "toml": _toml, "yaml": _yaml, "rc": _rc,
+}  # fmt: skip
