@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuforge.diagnose.checks.environment_variables import _table
+from gpuforge.diagnose.checks.environment_variables import variable_table
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.library_search import LibrarySearch
 from gpuforge.diagnose.run import run_checks
@@ -241,7 +241,7 @@ def test_a_profile_is_in_a_file(
 
 
 def test_every_row_of_the_table_has_a_source_and_valid_patterns() -> None:
-    for row in _table():
+    for row in variable_table():
         assert row["name"] and row["source"], row
         kinds = ("needs", "library", "program", "extension", "warns")
         patterns = [like for kind in kinds for like in row.get(kind, {})]
@@ -257,3 +257,19 @@ def test_a_value_that_cannot_be_looked_at_hides_no_other(
     message = "all_proxy=socks://user:secret@127.0.0.1:7890"
     (fault,) = with_variable(environment, monkeypatch, *message.split("=", 1), ("httpx", "0.28"))
     assert fault == "packages cannot use all_proxy=socks://...@127.0.0.1:7890"
+
+
+def test_a_threading_layer_is_named_beside_the_library_that_it_does_not_bear(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MKL_SERVICE_FORCE_INTEL", raising=False)
+    monkeypatch.setenv("MKL_THREADING_LAYER", "INTEL")
+    folder: Path = environment.prefix.parent
+    environment.add(make_wheel(folder, "mkl-service", "2"))
+    assert found(environment) == ()
+    environment.add(make_wheel(folder, "torches", "2", files={"torch/lib/libgomp.so.1": ""}))
+    (finding,) = found(environment)
+    assert "MKL_THREADING_LAYER=INTEL makes mkl-service end the process" in finding.message
+    for value in ("GNU", ""):
+        monkeypatch.setenv("MKL_THREADING_LAYER", value)
+        assert found(environment) == ()
