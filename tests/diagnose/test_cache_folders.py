@@ -1,0 +1,84 @@
+"""Caches without which packages fail: those that cannot be written are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuforge.diagnose.run import run_checks
+
+from .environments import Environment, make_wheel
+
+CACHED = "from numba import njit\n@njit(cache=True)\ndef f(x):\n    return x\n"
+VARIABLES = ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME", "HF_HOME")
+
+
+@pytest.fixture
+def home(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder: Path = environment.prefix.parent / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+def named() -> list[str]:
+    return [f.message for f in run_checks("cache_folders").having("error", "warning", "unknown")]
+
+
+def add(environment: Environment, name: str, *requires: str, module: str = "") -> None:
+    files = {f"{name}/__init__.py": module}
+    environment.add(make_wheel(environment.prefix.parent, name, "1", requires, files))
+
+
+def test_numba_that_can_write_no_cache_is_named(
+    environment: Environment, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(environment, "numba")
+    add(environment, "vectors", "numba>=0.50", module=CACHED)
+    home.chmod(0o555)
+    assert named() == []  # the folder of the package can be written
+    (environment.packages / "vectors").chmod(0o555)
+    (message,) = named()
+    assert "numba can write its cache neither beside" in message
+    assert "vectors/__init__.py" in message
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(environment.prefix))
+    assert named() == []
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    home.chmod(0o755)
+    assert named() == []
+
+
+def test_a_package_that_does_not_cache_or_need_numba_is_not_named(
+    environment: Environment, home: Path
+) -> None:
+    add(environment, "numba")
+    add(environment, "plain", "numba", module=CACHED.replace("cache=True", ""))
+    add(environment, "other", "numbagg", module=CACHED)
+    for place in (home, environment.packages / "plain", environment.packages / "other"):
+        place.chmod(0o555)
+    assert named() == []
+
+
+@pytest.mark.parametrize(
+    ("package", "folder"),
+    [("triton", ".triton"), ("cupy-cuda12x", ".cupy"), ("huggingface-hub", ".cache/huggingface"),
+     ("torch", ".cache/torch"), ("jupyter-core", ".local/share/jupyter")],
+)  # fmt: skip
+def test_a_cache_that_another_user_owns_is_named(
+    environment: Environment, home: Path, package: str, folder: str
+) -> None:
+    environment.add(make_wheel(environment.prefix.parent, package, "1"))
+    assert named() == []
+    (home / folder).mkdir(parents=True)
+    (home / folder).chmod(0o555)
+    (message,) = named()
+    assert message.startswith(f"{package} cannot write its cache {home / folder}")
+
+
+def test_a_home_folder_is_named_elsewhere(environment: Environment, home: Path) -> None:
+    add(environment, "triton")
+    home.chmod(0o555)
+    assert named() == []
