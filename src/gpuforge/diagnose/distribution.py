@@ -81,7 +81,7 @@ class Distribution:
         packages = [path for path in self.packages if "/" not in path]
         return packages + [path[:-3] for path in self.modules if "/" not in path]
 
-    @property
+    @cached_property
     def entry_points(self) -> str:
         """Its ``entry_points.txt``; empty if there is none."""
         return text_of(self._bytes("entry_points.txt"))
@@ -141,7 +141,7 @@ class Distribution:
         """The content of its WHEEL file, with the wheel's tags; empty if there is none."""
         return text_of(self._bytes("WHEEL"))
 
-    @property
+    @cached_property
     def origin(self) -> str:
         """Its ``direct_url.json`` if it was not installed from an index; else empty."""
         listed = not self.record or b"/direct_url.json," in self.record
