@@ -1,9 +1,9 @@
 """gpuforge: from a bare machine to the fastest safe run of array programs.
 
-Public names load on first use, so that ``import gpuforge`` costs almost nothing.
+Public names load on first use, so that ``import gpuforge`` costs almost nothing. Modules that a
+folder on PYTHONPATH may hide, even ``__future__``, must not be imported before ``__main__`` has put
+those of Python first.
 """
-
-from __future__ import annotations
 
 import importlib
 import os
@@ -75,7 +75,7 @@ if os.environ.get("GPUFORGE_LAZY_IMPORTS", "").lower() in ("1", "true", "yes", "
     importlib.import_module("gpuforge.runtime.startup.lazy").lazy_imports()
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'gpuforge' has no attribute {name!r}")

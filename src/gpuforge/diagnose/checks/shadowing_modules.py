@@ -28,7 +28,8 @@ def check(site: Site) -> Iterator[Finding]:
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
-    modules = dict.fromkeys(sys.stdlib_module_names, "of the standard library")
+    standard = dict.fromkeys(sys.stdlib_module_names, "of the standard library")
+    modules = dict(standard)
     for folder in site.environment.folders:
         for name in known(site.probe.list_dir(str(folder))) or ():
             modules.setdefault(name.removesuffix(".py"), f"installed in {folder}")
@@ -37,10 +38,13 @@ def check(site: Site) -> Iterator[Finding]:
     found = [f for folder in added for f in _packages_of_others(site, folder, "PYTHONPATH")]
     found += _packages_of_the_user(site)
     found += _hidden_parts(site, added)
-    others = [folder for folder in added if not _holds_packages(folder)]
-    for folder in dict.fromkeys([*_current(), *others]):
-        if not _is_library(folder, site):
-            found += _hiding(site, folder, modules)
+    inner = [folder for folder in added if _is_inside_package(folder, site)]
+    found += [f for folder in inner for f in _inside_package(site, folder, modules)]
+    for folder in dict.fromkeys([*_current(), *added]):
+        if folder not in inner and not _is_library(folder, site):
+            # Of a folder with packages, which has been named, only the standard library matters.
+            apart = folder in added and _holds_packages(folder)
+            found += _hiding(site, folder, standard if apart else modules)
     yield from found or [Finding("ok", "no installed module is hidden")]
 
 
@@ -53,6 +57,37 @@ def _current() -> list[Path]:
 
 
 def _hiding(site: Site, folder: Path, modules: dict[str, str]) -> Iterator[Finding]:
+    for hit, module in _hits(site, folder, modules):
+        named = hit.parent if hit.name == "__init__.py" else hit
+        steps = (f"Rename {named}, and remove the folder "
+                 f"__pycache__ beside it; or start Python in another folder.",)  # fmt: skip
+        message = f"{hit} hides the module {module} {modules[module]}"
+        yield Finding("error", message, "shadowing_module", (str(hit),), steps)
+
+
+def _is_inside_package(folder: Path, site: Site) -> bool:
+    """Return whether a folder is the inside of an installed package."""
+    inside = folder.parent in site.environment.folders or folder.parent.name == "site-packages"
+    return inside and (folder / "__init__.py").is_file()
+
+
+def _inside_package(site: Site, folder: Path, modules: dict[str, str]) -> Iterator[Finding]:
+    """Find the inside of a package on PYTHONPATH, whose modules become ones of the top level."""
+    hits = list(_hits(site, folder, modules))
+    if hits:
+        names, first = [module for _, module in hits], hits[0][1]
+        message = (
+            f"PYTHONPATH holds the inside of the package {folder.name}, {folder}: its"
+            f" {', '.join(names[:SHOWN])} hide the modules of the same names, such as {first}"
+            f" {modules[first]}"
+        )
+        steps = ("Remove it from PYTHONPATH: what is needed is the folder above, if any.",)
+        evidence = tuple(str(hit) for hit, _ in hits[:SHOWN])
+        yield Finding("error", message, "shadowing_module", evidence, steps)
+
+
+def _hits(site: Site, folder: Path, modules: dict[str, str]) -> Iterator[tuple[Path, str]]:
+    """Yield the modules in a folder that hide others of the same name."""
     names = known(site.probe.list_dir(str(folder))) or ()
     # The source of an installed project is the same package, not another one.
     is_project = any(name in names for name in PROJECT_FILES)
@@ -63,10 +98,7 @@ def _hiding(site: Site, folder: Path, modules: dict[str, str]) -> Iterator[Findi
         is_file = name.endswith(".py")
         hit = folder / name if is_file else folder / name / "__init__.py"
         if hit.is_file() and (is_file or not (is_project and _is_whole(site, module, hit.parent))):
-            steps = (f"Rename {hit if is_file else hit.parent}, and remove the folder "
-                     f"__pycache__ beside it; or start Python in another folder.",)  # fmt: skip
-            message = f"{hit} hides the module {module} {modules[module]}"
-            yield Finding("error", message, "shadowing_module", (str(hit),), steps)
+            yield hit, module
 
 
 def _is_whole(site: Site, module: str, source: Path) -> bool:

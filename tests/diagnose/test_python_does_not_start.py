@@ -1,0 +1,62 @@
+"""gpuforge started with ``python -I`` names the variables that keep Python from starting."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import gpuforge
+
+from .environments import Environment
+
+SOURCE = Path(gpuforge.__file__).parent.parent
+START = (
+    f"import sys; sys.path.insert(0, {str(SOURCE)!r}); from gpuforge.__main__ import main;"
+    " sys.argv = ['gpuforge', 'doctor', *sys.argv[1:]]; sys.exit(main())"
+)
+
+
+def doctor(environment: Environment, check: str, *flags: str, **variables: str) -> str:
+    environ = {**os.environ, "VIRTUAL_ENV": str(environment.prefix), **variables}
+    environ.pop("PYTHONSAFEPATH", None)
+    command = [sys.executable, *flags, "-c", START, check]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, cwd="/")
+    return done.stdout + done.stderr
+
+
+def test_a_folder_without_a_python_in_pythonhome_is_named(environment: Environment) -> None:
+    told = doctor(environment, "python_environment", "-I", PYTHONHOME="/home")
+    assert "PYTHONHOME makes Python use the standard library of another Python, in /home" in told
+
+
+def test_the_inside_of_a_package_on_the_path_is_named(environment: Environment) -> None:
+    package = environment.packages / "torch"
+    package.mkdir()
+    for name in ("__init__", "__future__", "types", "random", "mine"):
+        (package / f"{name}.py").write_text("raise ImportError('hidden')\n")
+    for flags in (("-I",), ()):  # a script that imports nothing else first starts as well
+        told = doctor(environment, "shadowing_modules", *flags, PYTHONPATH=str(package))
+        assert f"PYTHONPATH holds the inside of the package torch, {package}" in told
+        assert "__future__, random, types hide the modules" in told
+
+
+def test_the_inside_of_a_package_that_hides_nothing_is_not(environment: Environment) -> None:
+    package = environment.packages / "plain"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "mine.py").touch()
+    told = doctor(environment, "shadowing_modules", PYTHONPATH=str(package))
+    assert "no installed module is hidden" in told
+
+
+def test_a_backport_among_packages_on_the_path_is_named(
+    environment: Environment, tmp_path: Path
+) -> None:
+    task = tmp_path / "task"
+    (task / "typing-3.7.4.3.dist-info").mkdir(parents=True)
+    (task / "six-1.dist-info").mkdir()
+    (task / "typing.py").write_text("raise ImportError('old')\n")
+    told = doctor(environment, "shadowing_modules", "-I", PYTHONPATH=str(task))
+    assert f"{task}/typing.py hides the module typing of the standard library" in told
