@@ -66,11 +66,7 @@ def _told(pointers: list[str], step: str) -> Iterator[Finding]:
     """Yield one finding for all pointers; modules, which cannot be imported, come first."""
     pointers = sorted(pointers, key=lambda p: (_kind(p) not in CODE, not p.endswith("__init__.py")))
     if pointers:
-        more = (
-            f" and {len(pointers) - 1} other files are pointers"
-            if pointers[1:]
-            else " is a pointer"
-        )
+        more = " and other files are pointers" if pointers[1:] else " is a pointer"
         message = f"{pointers[0]}{more} of Git LFS, without the content"
         state = "error" if _kind(pointers[0]) in CODE else "warning"
         yield Finding(state, message, "lfs_pointer", tuple(pointers[:5]), (step,))  # type: ignore[arg-type]
