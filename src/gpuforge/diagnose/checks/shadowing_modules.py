@@ -21,6 +21,7 @@ COMMON = {"test", "tests", "docs", "doc", "examples", "example", "scripts", "too
           "conftest", "benchmarks", "build", "src", "utils", "config", "main", "app"}  # fmt: skip
 PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 SHOWN = 5
+OF_PYTHON = "of the standard library"
 
 
 def check(site: Site) -> Iterator[Finding]:
@@ -28,8 +29,7 @@ def check(site: Site) -> Iterator[Finding]:
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
-    standard = dict.fromkeys(sys.stdlib_module_names, "of the standard library")
-    modules = dict(standard)
+    modules = dict.fromkeys(sys.stdlib_module_names, OF_PYTHON)
     for folder in site.environment.folders:
         for name in known(site.probe.list_dir(str(folder))) or ():
             modules.setdefault(name.removesuffix(".py"), f"installed in {folder}")
@@ -40,11 +40,10 @@ def check(site: Site) -> Iterator[Finding]:
     found += _hidden_parts(site, added)
     inner = [folder for folder in added if _is_inside_package(folder, site)]
     found += [f for folder in inner for f in _inside_package(site, folder, modules)]
-    for folder in dict.fromkeys([*_current(), *added]):
-        if folder not in inner and not _is_library(folder, site):
-            # Of a folder with packages, which has been named, only the standard library matters.
-            apart = folder in added and _holds_packages(folder)
-            found += _hiding(site, folder, standard if apart else modules)
+    others = [one for one in added if one not in inner and not _holds_packages(one)]
+    for folder in dict.fromkeys([*_current(), *others]):
+        if not _is_library(folder, site):
+            found += _hiding(site, folder, modules)
     yield from found or [Finding("ok", "no installed module is hidden")]
 
 
@@ -159,12 +158,13 @@ def _packages_of_others(site: Site, folder: Path, by: str) -> Iterator[Finding]:
         for one in distributions_in(folder, site.probe)
         if one.name in site.packages and (one.version,) != site.packages[one.name]
     })  # fmt: skip
-    if by == "PYTHONPATH":
-        names = {name.removesuffix(".py") for name in os.listdir(folder)} & sys.stdlib_module_names
-        hidden[:0] = [f"{name} instead of the standard library's" for name in sorted(names)]
+    standard = dict.fromkeys(sys.stdlib_module_names, OF_PYTHON)
+    hits = list(_hits(site, folder, standard)) if by == "PYTHONPATH" else []
+    hidden[:0] = [f"{module} instead of the standard library's" for _, module in sorted(hits)]
     if not hidden and not _holds_packages(folder, ".dist-info"):
         return
     message = f"{by} puts the packages of {folder} before those of this environment"
+    message += f"; {hits[0][0]} hides the module {hits[0][1]} {OF_PYTHON}" if hits else ""
     evidence = tuple(hidden[:SHOWN])
     steps = ("Unset PYTHONPATH, or remove that folder from it.",)
     if by != "PYTHONPATH":
