@@ -132,6 +132,26 @@ def test_other_languages_are_read_and_shown_as_they_are(cause: str, line: str) -
     assert (match.evidence[0].line, match.evidence[0].text) == (2, line.replace("’", "'"))
 
 
+def test_places_are_found_wherever_they_are_in_a_long_log() -> None:
+    texts = ("error 702", "本文", "cuda", "no such device")
+    letters = str.maketrans("0123456789", "abcdefghij")
+    lines = [f"{str(n).translate(letters)}: error 70{n % 3}, no such" for n in range(3000)]
+    for number in (0, 1, 1500, 2998, 2999):
+        lines[number] += " device, error 702 of CUDA12 (本文)"
+    log = Log("\n".join(lines))
+    for text in texts:
+        expected = [n for n, line in enumerate(lines) if text in line.lower()][:LINES_PER_CLUE]
+        assert [log.line_number(place.position) - 1 for place in log.places(text)] == expected
+        assert [place.window for place in log.places(text)] == [lines[n].lower() for n in expected]
+
+
+def test_a_text_that_is_nowhere_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log("\n".join(["cuda error 719: driver 535 failed"] * 100))
+    assert log.words
+    monkeypatch.setattr(log, "_ascii", None)
+    assert not any(map(list, map(log.places, ("error 30", "cuda driver", "driver error"))))
+
+
 def test_first_fault_is_named_before_what_follows_from_it() -> None:
     text = (
         "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"

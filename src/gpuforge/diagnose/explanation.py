@@ -200,7 +200,7 @@ def _trust(error: KnownError, clue: Clue, place: Place, around: Surroundings) ->
 def _find(clue: Clue, log: Log, around: Surroundings) -> Place | None:
     """Return the first line that matches `clue`, if its conditions are met."""
     found = None
-    if clue.codes and not any(code in log.folded for code in clue.codes):
+    if clue.codes and log.words.isdisjoint(clue.codes):
         return None
     for text in clue.find:
         fitting = (p for p in log.places(text) if _fits(clue, p, around) and not log.is_heap(p))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import accumulate, compress, pairwise, tee
 
 from gpuforge.diagnose.known_error import said_elsewhere
 from gpuforge.diagnose.large_log import REPEATING, reduced
@@ -63,10 +64,12 @@ _ADVICE = re.compile(
 _TO_WORDS = bytes(
     byte if 97 <= byte <= 122 else byte + 32 if 65 <= byte <= 90 else 32 for byte in range(256)
 )
+_TO_NUMBERS = bytes(byte if 48 <= byte <= 57 else 32 for byte in range(256))
 _WORD = re.compile("[a-z]+")
+_NUMBER = re.compile("[0-9]+")
 # Letters of other languages and scripts; lines and blocks, such as of progress bars, are none.
 _ELSEWHERE = re.compile("[\u00c0-\u024f\u0400-\u04ff\u3002-\u9fff\uac00-\ud7a3\uff0c\uff1f]")
-_TRANSLATED = re.compile(" ?(?:\0 ?)+")
+_TRANSLATED = re.compile("\0(?: ?\0)* ?")
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,16 @@ class Place:
     position: int
     window: str
     before: str = ""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Whole lines of a log: where they begin and end, their words and pairs of adjacent words."""
+
+    start: int
+    end: int
+    words: frozenset[str]
+    pairs: frozenset[tuple[str, str]]
 
 
 def clean(text: str) -> str:
@@ -93,10 +106,23 @@ def clean(text: str) -> str:
 def _shown(text: str) -> str:
     # Translating bytes, and text only for lines that are not ASCII, is ten times as fast.
     text = text.encode("utf-8", "replace").translate(None, _ASCII_CONTROLS).decode("utf-8")
+    return _by_script(text, lambda part: part if part.isascii() else part.translate(_TABLE))
+
+
+def _by_script(text: str, change: Callable[[str], str]) -> str:
+    """Return `text` with its lines of ASCII and the rest of them changed, each kind at once.
+
+    One other letter makes Python store and search all of a text at a fraction of the speed.
+    """
     if text.isascii():
-        return text
+        return change(text)
     lines = text.split("\n")
-    return "\n".join(line if line.isascii() else line.translate(_TABLE) for line in lines)
+    kinds = [line.isascii() for line in lines]
+    changed = {
+        kind: iter(change("\n".join(compress(lines, map(kind.__eq__, kinds)))).split("\n"))
+        for kind in (True, False)
+    }
+    return "\n".join(next(changed[kind]) for kind in kinds)
 
 
 def _joined(message: re.Match[str]) -> str:
@@ -124,11 +150,15 @@ def _without_binary(text: str) -> str:
 
 def in_english(text: str) -> str:
     """Return `text` with the words that are known from other languages in English."""
+    return _by_script(text, _translated)
+
+
+def _translated(text: str) -> str:
     letters = not text.isascii() and _ELSEWHERE.search(text)
     for elsewhere, here in said_elsewhere():
         if (letters or elsewhere.isascii()) and elsewhere in text:
             text = text.replace(elsewhere, f"\0{here}\0")
-    return _TRANSLATED.sub(" ", text) if "\0" in text else text
+    return _TRANSLATED.sub(" ", text.replace(" \0", "\0")) if "\0" in text else text
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -137,10 +167,10 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 @cache
-def _pairs_of(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of adjacent words in `text`; a single word is paired with nothing."""
+def _words_and_pairs(text: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Return the words and numbers of `text`, and the pairs of adjacent words."""
     words = words_of(text)
-    return tuple(pairwise(words)) or tuple((word, "") for word in words)
+    return (*words, *_NUMBER.findall(text)), tuple(pairwise(words))
 
 
 def is_setting(line: str) -> bool:
@@ -161,37 +191,75 @@ class Log:
         self._shown = _WRAPPED_MESSAGE.sub(_joined, shown) if "NVRM:" in shown else shown
         self.text = in_english(self._shown)
         self.folded = self.text.lower()
+        self._found: dict[str, Iterator[Place]] = {}
+        # Each character that is not ASCII is a "?" here, so that a text is found much faster.
+        self._ascii = self.folded.encode("ascii", "replace").decode("ascii")
 
     @cached_property
-    def _pairs(self) -> frozenset[tuple[str, str]]:
-        """All words in the log, and all pairs of adjacent words."""
-        letters = self.folded.encode("utf-8", "replace").translate(_TO_WORDS)
-        words = letters.decode("ascii").split()
-        return frozenset({*pairwise(words), *((word, "") for word in set(words))})
+    def _blocks(self) -> list[_Block]:
+        """The log in blocks of whole lines."""
+        letters, digits = (
+            self._ascii.encode("ascii").translate(table).decode("ascii")
+            for table in (_TO_WORDS, _TO_NUMBERS)
+        )
+        blocks, start = [], 0
+        while start < len(letters):
+            end = self._ascii.find("\n", start + BLOCK) + 1 or len(letters)
+            words, numbers = letters[start:end].split(), digits[start:end].split()
+            pairs = frozenset(pairwise(words))
+            blocks.append(_Block(start, end, frozenset((*words, *numbers)), pairs))
+            start = end
+        return blocks
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        """Where each run of ASCII letters or digits is: a bit for each block."""
+        index: dict[str, int] = {}
+        for number, block in enumerate(self._blocks):
+            for word in block.words:
+                index[word] = index.get(word, 0) | 1 << number
+        return index
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """All runs of ASCII letters in the log."""
-        return frozenset(word for word, after in self._pairs if not after)
+        """All runs of ASCII letters and of digits in the log."""
+        return frozenset(self._index)
+
+    def __contains__(self, text: str) -> bool:
+        return text in (self._ascii if text.isascii() else self.folded)
 
     def places(self, text: str) -> Iterator[Place]:
-        """Yield at most `LINES_PER_CLUE` lines in which `text` occurs as whole words."""
-        # Looking up pairs of words is much faster than searching the whole log for each text.
-        if not self._pairs.issuperset(_pairs_of(text)):
-            return
-        start = 0
-        for _ in range(LINES_PER_CLUE):
-            position = self.folded.find(text, start)
-            if position < 0:
-                return
-            end = position + len(text)
-            if self._is_whole(position, end):
-                place = self._place(position, end)
-                yield place
-                line_end = self.folded.find("\n", end, end + WINDOW_AFTER)
-                start = line_end if line_end >= 0 else end + WINDOW_AFTER
-            else:
-                start = end
+        """Return at most `LINES_PER_CLUE` lines in which `text` occurs as whole words."""
+        # What has been found stays in the first of the two iterators: clues share many texts.
+        found = self._found.get(text) or self._search(text)
+        self._found[text], places = tee(found)
+        return places
+
+    def _search(self, text: str) -> Iterator[Place]:
+        searched = self._ascii if text.isascii() else self.folded
+        found = start = 0
+        for block in self._blocks_with(text):
+            position = searched.find(text, max(block.start, start), block.end)
+            while position >= 0 and found < LINES_PER_CLUE:
+                found += 1
+                start = position + len(text)
+                if self._is_whole(position, start):
+                    yield self._place(position, start)
+                    line_end = self.folded.find("\n", start, start + WINDOW_AFTER)
+                    start = line_end if line_end >= 0 else start + WINDOW_AFTER
+                position = searched.find(text, start, block.end)
+
+    def _blocks_with(self, text: str) -> Iterator[_Block]:
+        """Yield the blocks with all words of `text`; most texts occur in none or in few of them."""
+        words, pairs = _words_and_pairs(text)
+        within = (1 << len(self._blocks)) - 1
+        for word in words:
+            within &= self._index.get(word, 0)
+        while within:
+            block = self._blocks[(within & -within).bit_length() - 1]
+            if block.pairs.issuperset(pairs):
+                yield block
+            within &= within - 1
 
     def is_heap(self, place: Place) -> bool:
         """Return whether the words around `place`, or in the whole log, are in random order."""
@@ -204,7 +272,7 @@ class Log:
 
     def line_number(self, position: int) -> int:
         """Return the number, from 1, of the line at `position`."""
-        return self.folded.count("\n", 0, position) + 1
+        return bisect_right(self._line_ends, position) + 1
 
     def line(self, position: int) -> str:
         """Return the original line at `position`, truncated to `SHOWN_CHARACTERS`."""
@@ -212,9 +280,18 @@ class Log:
         start = start or max(0, position - SHOWN_CHARACTERS // 2)
         end = self.text.find("\n", position, start + WINDOW_AFTER)
         line = self.text[start : end if end >= 0 else start + WINDOW_AFTER].strip()
-        if line not in self._shown:
-            line = self._shown.split("\n")[self.line_number(position) - 1].strip()
+        shown = self._shown_lines[self.line_number(position) - 1]
+        if line not in shown:
+            line = shown.strip()
         return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 3] + "..."
+
+    @cached_property
+    def _line_ends(self) -> list[int]:
+        return list(accumulate(len(line) + 1 for line in self.text.split("\n")))
+
+    @cached_property
+    def _shown_lines(self) -> list[str]:
+        return self._shown.split("\n")
 
     def _is_whole(self, start: int, end: int) -> bool:
         return not (

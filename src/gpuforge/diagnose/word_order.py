@@ -7,6 +7,7 @@ of a vocabulary. In English, function words in impossible positions show the dif
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 STRONG, WEAK = 2, 1
 DISORDERED, SHARE = 3, 0.015
@@ -50,6 +51,7 @@ _SIGNS = (
 _PATTERNS = tuple((weight, re.compile(sign, re.MULTILINE)) for weight, sign in _SIGNS)
 
 
+@lru_cache(maxsize=512)
 def is_disordered(text: str) -> bool:
     """Return whether the words of `text`, in original case, are in random order."""
     found = {STRONG: DISORDERED * sum(map(_has_reversed_bracket, text.splitlines())), WEAK: 0}
