@@ -61,7 +61,7 @@ def test_known_error_is_complete(error: known_error.KnownError) -> None:
         assert clue.find or clue.machine
         assert all(text == text.lower() and text.strip() == text for text in clue.find)
         assert all(map(words_of, clue.find)), f"{clue.find}: no word to look for"
-        assert clue.when in ("", "fragmented", "other_cuda_major")
+        assert clue.when in ("", "fragmented", "other_cuda_major", "hides_module")
         re.compile(clue.match)
         for sign in (*clue.needs, *clue.unless):
             assert not sign.startswith("@") or sign[1:] in known_error.contexts()

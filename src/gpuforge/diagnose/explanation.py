@@ -165,6 +165,7 @@ def explain(
 
 def _weigh(error: KnownError, log: Log, around: Surroundings) -> _Case | None:
     case = _Case(error)
+    lines: dict[int, float] = {}
     for clue in error.clues:
         if clue.machine and clue.machine in around.failures:
             case.add(clue.weight)
@@ -172,8 +173,12 @@ def _weigh(error: KnownError, log: Log, around: Surroundings) -> _Case | None:
             continue
         place = _find(clue, log, around)
         if place is not None:
-            case.add(clue.weight * _trust(error, clue, place, around))
+            weight = clue.weight * _trust(error, clue, place, around)
+            # Several clues in one line tell the same thing: they are no independent evidence.
+            lines[place.line] = max(lines.get(place.line, 0.0), weight)
             case.places.append(place)
+    for weight in lines.values():
+        case.add(weight)
     return case if case.score > 0 else None
 
 
@@ -221,6 +226,8 @@ def _fits(clue: Clue, place: Place, around: Surroundings) -> bool:
         return is_fragmented(place.window, around.memory_total_bytes)
     if clue.when == "other_cuda_major":
         return around.has_other_cuda_major(place.window)
+    if clue.when == "hides_module":
+        return around.shows_hidden_module(place.position)
     return True
 
 

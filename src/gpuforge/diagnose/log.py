@@ -67,6 +67,9 @@ _TO_WORDS = bytes(
 _TO_NUMBERS = bytes(byte if 48 <= byte <= 57 else 32 for byte in range(256))
 _WORD = re.compile("[a-z]+")
 _NUMBER = re.compile("[0-9]+")
+# "error 59" is not in "validation error 59.13 %"; the name of a library may go on, as "so.1.2".
+_WHOLE_NUMBER = re.compile(r"(?<![.\d])\d+$")
+_FRACTION = re.compile(r"\.\d| ?%")
 # Letters of other languages and scripts; lines and blocks, such as of progress bars, are none.
 _ELSEWHERE = re.compile("[\u00c0-\u024f\u0400-\u04ff\u3002-\u9fff\uac00-\ud7a3\uff0c\uff1f]")
 _TRANSLATED = re.compile("\0(?: ?\0)* ?")
@@ -79,6 +82,11 @@ class Place:
     position: int
     window: str
     before: str = ""
+
+    @property
+    def line(self) -> int:
+        """Where the line or window begins."""
+        return self.position - len(self.before)
 
 
 @dataclass(frozen=True)
@@ -237,13 +245,15 @@ class Log:
 
     def _search(self, text: str) -> Iterator[Place]:
         searched = self._ascii if text.isascii() else self.folded
+        counts = _WHOLE_NUMBER.search(text)
         found = start = 0
         for block in self._blocks_with(text):
             position = searched.find(text, max(block.start, start), block.end)
             while position >= 0 and found < LINES_PER_CLUE:
                 found += 1
                 start = position + len(text)
-                if self._is_whole(position, start):
+                measured = counts and _FRACTION.match(searched, start)
+                if not measured and self._is_whole(position, start):
                     yield self._place(position, start)
                     line_end = self.folded.find("\n", start, start + WINDOW_AFTER)
                     start = line_end if line_end >= 0 else start + WINDOW_AFTER
@@ -263,8 +273,8 @@ class Log:
 
     def is_heap(self, place: Place) -> bool:
         """Return whether the words around `place`, or in the whole log, are in random order."""
-        start = place.position - len(place.before)
-        return self._is_heap or is_disordered(self.text[start : start + len(place.window)])
+        line = self.text[place.line : place.line + len(place.window)]
+        return self._is_heap or is_disordered(line)
 
     @cached_property
     def _is_heap(self) -> bool:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from gpuforge.diagnose.known_error import Sign, compiled, contexts
 from gpuforge.diagnose.log import Log
+from gpuforge.diagnose.shadowing import hides_module
 from gpuforge.facts import Machine, known
 
 PLATFORMS = ("linux", "windows", "macos", "wsl", "container")
@@ -54,6 +55,10 @@ class Surroundings:
         """Return whether the log mentions another CUDA major version than a library in `line`."""
         wanted = _LIBRARY_MAJOR.search(line)
         return wanted is not None and bool(self._cuda_majors - {wanted[1]})
+
+    def shows_hidden_module(self, position: int) -> bool:
+        """Return whether the traceback at `position` shows a file that hides a module."""
+        return hides_module(self._log.folded, position)
 
     @cached_property
     def _cuda_majors(self) -> frozenset[str]:

@@ -27,8 +27,9 @@ _SIGNS = (
              r"(?:the|an?|of|to|in|for|with|from|is|are|was|were|or|and|has)(?= |$)"),
     # A sentence ends and goes on: "memory. of".
     (STRONG, rf"(?<!e\.g)(?<!i\.e)[.!] (?:{_JOINS}|with|from|that|to)(?= |$)"),
-    # The name of an error belongs before its message.
-    (STRONG, r"[a-z0-9)'](?<! an)(?<! a)(?<! the)(?<!this)(?<!ing)(?<!except) "
+    # The name of an error belongs before its message, and after words of its own: "CMake Error:".
+    (STRONG, r"(?:^|[^\w.])(?![A-Z])[\w.()']*[a-z0-9)']"
+             r"(?<! an)(?<! a)(?<! the)(?<!this)(?<!ing)(?<!except) "
              r"(?:[\w.]{0,60}(?:Error|Exception|Warning)|Hint):(?= |$)"),
     (WEAK, r"(?<! an)(?<! the)(?<!this)(?<!ing) [\w.]{0,60}"
            r"(?:Error|Exception|Warning|rror|ailed|ailure):$"),
