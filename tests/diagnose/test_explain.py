@@ -132,6 +132,17 @@ def test_other_languages_are_read_and_shown_as_they_are(cause: str, line: str) -
     assert (match.evidence[0].line, match.evidence[0].text) == (2, line.replace("’", "'"))
 
 
+def test_clues_in_one_line_are_one_sign() -> None:
+    line = "Vulkan loader not found"
+    error = known_error.known_error("vulkan_driver_missing")
+    fitting = [clue for clue in error.clues if re.search(clue.match, line.lower())]
+    weights = [clue.weight for clue in fitting if any(text in line.lower() for text in clue.find)]
+    assert len(weights) > 1
+    cause = explain(line).cause
+    assert cause is not None
+    assert cause.confidence == max(weights)
+
+
 def test_places_are_found_wherever_they_are_in_a_long_log() -> None:
     texts = ("error 702", "本文", "cuda", "no such device")
     letters = str.maketrans("0123456789", "abcdefghij")

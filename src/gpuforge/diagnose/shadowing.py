@@ -7,7 +7,9 @@ import re
 BEFORE, AFTER = 700, 1400
 _FILE = re.compile(r'file "(?P<folder>[^"\n]*?)(?P<name>\w+)\.py", line \d+')
 # The module site imports the two of these names from wherever they are.
-_IMPORT = r"\s+(?:from|import) (?!(?:site|user)customize)(?P<module>\w+)[^\n]*\n(?:[ \t]+[\^~ ]+\n)?"
+_IMPORT = (
+    r"\s+(?:from|import) (?!(?:site|user)customize)(?P<module>\w+)[^\n]*\n(?:[ \t]+[\^~ ]+\n)?"
+)
 _IMPORTED = re.compile(rf'file "(?P<file>[^"\n]+)", line \d+[^\n]*\n{_IMPORT}[^\n]*\Z')
 _IMPORTS = re.compile(rf"[^\n]*\n{_IMPORT}(?P<next>[^\n]*)")
 _LIBRARY = re.compile(r"[/\\](site|dist)-packages[/\\]|[/\\]lib(64)?[/\\](python[\d.]+[/\\])?")
@@ -17,7 +19,9 @@ _TOP = re.compile(
     r"|[/\\]_?vendor(ed)?[/\\]"
 )
 # The module was found, but it is not what it should be; one that is missing is not hidden.
-_NOT_IT = r"partially initialized module '{0}'|from '{0}'|module '{0}' has no|'{0}' is not a package"
+_NOT_IT = (
+    r"partially initialized module '{0}'|from '{0}'|module '{0}' has no|'{0}' is not a package"
+)
 
 
 def hides_module(text: str, position: int) -> bool:
@@ -34,10 +38,10 @@ def hides_module(text: str, position: int) -> bool:
     after = _IMPORTS.match(text, position, position + AFTER)
     if not after or after["module"] != frame["name"] or _LIBRARY.search(frame["folder"]):
         return False
-    error = re.compile(_NOT_IT.format(re.escape(frame["name"])))
-    return after["next"].strip().startswith(frame[0].split(",")[0]) or bool(
-        error.search(after["next"])
-    )
+    again = _FILE.match(after["next"].strip())
+    if again:
+        return again["name"] == frame["name"] and not _LIBRARY.search(again["folder"])
+    return bool(re.search(_NOT_IT.format(re.escape(frame["name"])), after["next"]))
 
 
 def _folder(file: str) -> str:
