@@ -23,6 +23,8 @@ STEPS = sorted({step for cause in causes() for step in known_error(cause).steps}
 RUN = [
     "gpuforge doctor openmp_runtimes",
     "gpuforge doctor gpu_access",
+    "gpuforge doctor shadowing_modules",
+    "gpuforge doctor python_environment",
     "{pip} list | grep -i torch",
     "{pip} index versions PACKAGE",
     "python -m pip debug --verbose",
@@ -77,6 +79,7 @@ NEEDS_MORE = {
     "import onnxruntime": "ONNX Runtime is not installed here",
     "import cupy": "CuPy is not installed here",
     "python -m bitsandbytes": "bitsandbytes is not installed here",
+    "import NAME": "the module is the reader's",
     "python SCRIPT": "the script is the reader's",
     "python -m pip install": "changes an environment",
     "bin/python -m pip install": "changes an environment",
