@@ -143,6 +143,7 @@ LEFT: list[Body] = [
     lambda x: np.put(x, [99], 1.0),
     lambda x: np.putmask(x, x > 2, x + 1j),
     lambda x: np.putmask(x, x > 2, [1.0, 2.0]),
+    lambda x: np.putmask(x.T, x.T > 2, x),
 ]
 WROTE: list[Body] = [
     lambda x: np.put_along_axis(x, np.argmax(x, axis=1)[:, None], 9, axis=1),

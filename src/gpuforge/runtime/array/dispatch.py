@@ -89,11 +89,11 @@ def _on_copies(recorder: Recorder, call: Callable[..., Any], args: Any, kwargs: 
     try:
         result = call(*on_host(args, copy), **on_host(kwargs, copy))
     finally:
-        for array, made in copies.values():
-            if made.shape != array.shape or made.dtype != array.dtype:
-                raise recorder.refuse("an array is resized in place")
-            if made.tobytes() != host_of(array).tobytes():
-                write(array, recorder.known(made.copy()))
+        written = [
+            (array, made) for array, made in copies.values() if _is_written(recorder, array, made)
+        ]
+        for array, made in written:  # only now: it may change what others of them view
+            write(array, recorder.known(made.copy()))
     for array, made in copies.values():
         if result is made:
             return array
@@ -105,6 +105,13 @@ def _is_of_objects(dtype: Any) -> bool:
         return dtype is not None and np.dtype(dtype).kind == "O"
     except TypeError:  # as NumPy will say
         return False
+
+
+def _is_written(recorder: Recorder, array: Array, made: Any) -> bool:
+    """Return whether NumPy wrote into the copy of an array."""
+    if made.shape != array.shape or made.dtype != array.dtype:
+        raise recorder.refuse("an array is resized in place")
+    return bool(made.tobytes() != host_of(array).tobytes())
 
 
 def _convert(
