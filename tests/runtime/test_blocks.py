@@ -8,6 +8,7 @@ import tracemalloc
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuforge as gf
+from gpuforge.runtime.array.dispatch import _CALM
+from gpuforge.runtime.array.table import UFUNCS
 from gpuforge.runtime.backends import blocks
 from gpuforge.runtime.evaluation import groups as planning
 from gpuforge.runtime.evaluation import rows
@@ -31,6 +34,7 @@ pytestmark = pytest.mark.skipif(blocks.allowed_cores() < 2, reason="it needs two
 RNG = np.random.default_rng(3)
 TABLE, ROW, COLUMN = RNG.normal(size=(37, 12)), RNG.normal(size=12), RNG.normal(size=(37, 1))
 WHOLE = np.arange(60).reshape(20, 3)
+ZEROS = np.zeros(4)
 PLACES = RNG.integers(-37, 37, 50)
 CUBE, SIX, SQUARES = (
     RNG.normal(size=(11, 5, 6)),
@@ -315,21 +319,40 @@ class TestWarnings:
                 assert placed(x)[1] == np.inf
         assert places(placed) == {"blocks:cpu": 3}
 
-    def test_no_warning_where_nothing_is_computed(self, quiet_session: Any) -> None:
-        def ratio(x: Any) -> Any:
-            return np.divide(1.0, x, out=np.zeros_like(x), where=x != 0)
+    @pytest.mark.parametrize(
+        "masked",
+        [
+            lambda x, out: np.divide(1.0, x, out=out, where=x != 0),
+            lambda x, out: np.divide(ZEROS, x * ZEROS, out=out, where=x < 0),
+            lambda x, out: np.divide(x, 0.0, out=out, where=x < 0),
+            lambda x, out: np.floor_divide(x.astype("i4"), 0, out=out, where=x < 0),
+            lambda x, out: np.remainder(np.inf, x, out=out, where=x < 0),
+            lambda x, out: np.arctanh(x, out=out, where=x < 1),
+            lambda x, out: np.arccosh(x, out=out, where=x > 1),
+        ],
+    )
+    def test_no_warning_where_nothing_is_computed(self, masked: Any, quiet_session: Any) -> None:
+        def body(x: Any) -> Any:
+            return masked(x, np.zeros_like(x))
 
-        placed = gf.offload(backend="blocks")(ratio)
-        x = np.array([1.0, 0.0, 2.0, 3.0])
+        placed = gf.offload(backend="blocks")(body)
+        x = np.array([0.5, 0.0, 2.0, 3.0])
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            expected = ratio(x)
+            expected = body(x)
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             for _ in range(3):
                 np.testing.assert_array_equal(placed(x), expected)
         assert not told
         assert places(placed) == {"blocks:cpu": 3}
+
+    @pytest.mark.parametrize("dtype", [*"?bHiLefdFD"])
+    def test_no_function_warns_of_what_stands_for_the_others(self, dtype: str) -> None:
+        for ufunc in UFUNCS:
+            given = [np.full(1, _CALM.get(ufunc, 1)).astype(dtype)] * ufunc.nin
+            with np.errstate(all="raise"), suppress(TypeError):  # a dtype that it does not take
+                ufunc(*given)
 
     def test_no_warning_for_what_was_infinite_before(self, quiet_session: Any) -> None:
         placed = gf.offload(backend="blocks")(lambda x: x * 2.0 + 1.0)

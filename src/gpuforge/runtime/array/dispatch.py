@@ -241,21 +241,37 @@ def _note_with_options(
     if target is not None:
         _check_target(target, kwargs)
     if where is not True:
-        inputs = _without_others(recorder, where, inputs)
+        inputs = _without_others(recorder, ufunc, where, inputs)
     result = note_ufunc(recorder, ufunc, inputs)
     if where is not True:
         result = FUNCTIONS[np.where](recorder, where, result, target)
     return result if target is None else into(target, result)
 
 
-def _without_others(recorder: Recorder, where: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Replace what is not computed by 1 in the last array: nothing warns of 1 there."""
-    for place in reversed(range(len(inputs))):
-        one = inputs[place]
-        if type(one) is Array and one.dtype.kind in "iufc":
-            changed = FUNCTIONS[np.where](recorder, where, one, 1)
-            return (*inputs[:place], changed, *inputs[place + 1 :])
-    return inputs
+def _without_others(
+    recorder: Recorder, ufunc: Any, where: Any, inputs: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Replace what is not computed by a value of which NumPy does not warn.
+
+    All of the arrays, and the numbers at which another operand of 1 may do so.
+    """
+    calm = _CALM.get(ufunc, 1)
+    choose = FUNCTIONS[np.where]
+    dtypes = [one.dtype for one in inputs if type(one) in (Array, np.ndarray)]
+
+    def calmed(one: Any) -> Any:
+        if type(one) in (Array, np.ndarray):
+            return choose(recorder, where, one, bool(calm) if one.dtype.kind == "b" else calm)
+        if isinstance(one, int | float | complex | np.generic) and one in _WARNED_OF:
+            return choose(recorder, where, np.asarray(one, np.result_type(one, *dtypes)), calm)
+        return one
+
+    return tuple(map(calmed, inputs))
+
+
+_CALM = {np.arctanh: 0}
+"""A value of which NumPy does not warn, for functions of the table where it is not 1."""
+_WARNED_OF = (0, np.inf, -np.inf)
 
 
 def _check_target(target: Any, kwargs: Any) -> None:
