@@ -185,6 +185,31 @@ def test_numpy_settles_values_that_a_library_treats_otherwise(
     assert not refusals(placed)
 
 
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        (lambda x: np.pad(x, 1, constant_values=np.nan) * 2, np.inf),
+        (lambda x: np.pad(x, 1, constant_values=np.inf) * 2, np.nan),
+        (lambda x: np.fmax(x, np.inf), np.nan),
+    ],
+)
+def test_constants_that_are_not_finite_are_no_reason_to_leave_a_library(
+    function: Any, given: float, other: str, quiet_session: Any
+) -> None:
+    placed = gf.offload(backend=other)(function)
+    x = np.array([1.0, given, 3.0])
+    for _ in range(6):
+        same(function(x), placed(x))
+    assert places(placed) == {first_device(other): 6}, (refusals(placed), settled(placed))
+
+
+def test_numpy_warns_where_a_constant_is_not_finite_either(other: str, quiet_session: Any) -> None:
+    placed = gf.offload(backend=other)(lambda x: np.fmin(np.log(x), np.inf))
+    for _ in range(3):
+        with pytest.warns(RuntimeWarning, match="divide by zero"):
+            placed(np.array([0.0, 1.0, 2.0]))
+
+
 def test_exact_keeps_what_needs_a_guard_on_numpy(other: str, quiet_session: Any) -> None:
     def divided(a: Any, b: Any) -> Any:
         return a // b

@@ -36,6 +36,7 @@ CHECKED_RUNS, CHECKED_EVERY = 4, 16
 SEEN_BEFORE_COMPILING = 2
 COMPILE_SECONDS = 3.0
 """Limit for compiling the graphs of one call: a loop may make a new one per iteration."""
+WARNED = "NumPy warns about a result"
 LOST, LOST_SECONDS = 1.5, 5e-3
 """A backend has lost a try once it took this many times NumPy's time plus this many seconds."""
 DOUBTFUL = 0.5
@@ -267,6 +268,8 @@ class BackendEngine:
             trouble = error
         if trouble is not None:
             return self._settle_failure(graph, tape, modes, trouble)
+        if settled == WARNED and not self._does_numpy_warn(graph, tape, modes):
+            settled = ""
         if settled:
             self.outcome.settled = settled
             return self._by_numpy(graph, tape, modes, settled)
@@ -395,8 +398,8 @@ class BackendEngine:
                 backend.wait(values)
                 if not settled and check_finite:
                     # NumPy checks faster than a compiled program that reduces to one value.
-                    settled = self._warning(given, values, finite or map(self._finite, values))
-                if not settled:
+                    settled = self._suspicion(given, values, finite or map(self._finite, values))
+                if settled in ("", WARNED):
                     values = [
                         _copy(value) if shared else value
                         for value, shared in zip(values, program.shared, strict=True)
@@ -442,8 +445,8 @@ class BackendEngine:
     def _finite(self, value: Any) -> bool:
         return not is_inexact(value) or bool(np.isfinite(self.backend.get(value)).all())
 
-    def _warning(self, given: list[Any], values: list[Any], finite: Iterable[Any]) -> str:
-        """Return why NumPy must warn: a result has NaN or infinity that no input has; else ''.
+    def _suspicion(self, given: list[Any], values: list[Any], finite: Iterable[Any]) -> str:
+        """Return why NumPy may warn: a result has NaN or infinity that no input has; else ''.
 
         The results are right; NumPy computes them again only to issue the warning.
         """
@@ -453,8 +456,17 @@ class BackendEngine:
         made = [self.get(value) for value in values if is_inexact(value)]
         for test in (np.isnan, np.isinf):
             if any(test(x).any() for x in made) and not any(test(x).any() for x in inputs):
-                return "NumPy warns about a result"
+                return WARNED
         return ""
+
+    def _does_numpy_warn(self, graph: Graph, tape: Tape, modes: dict[str, str]) -> bool:
+        """Return whether NumPy warns: what looks like it may come from a constant of the graph."""
+        told: list[str] = []
+        asked = {kind: "ignore" if mode == "ignore" else "call" for kind, mode in modes.items()}
+        asked["under"] = "ignore"
+        with np.errstate(call=lambda kind, _: told.append(kind)):
+            self._by_numpy(graph, tape, asked)
+        return bool(told)
 
     def _settle_failure(
         self, graph: Graph, tape: Tape, modes: dict[str, str], trouble: Exception
