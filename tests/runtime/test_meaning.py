@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpuforge as gf
+from gpuforge.runtime.array.recorder import Recorder
+from gpuforge.runtime.evaluation.recording import _Results
 
 from .conftest import as_numpy, first_device, places, refusals, same
+from .recording import Reference
 
 RNG = np.random.default_rng(7)
 F32 = RNG.random((64, 48), dtype=np.float32)
@@ -265,3 +269,36 @@ def test_dtypes_in_the_middle_are_numpys(function: Any, other: str, quiet_sessio
     for _ in range(3):
         np.testing.assert_allclose(placed(I32, F64), function(I32, F64), rtol=1e-14)
     assert places(placed) == {first_device(other): 3}
+
+
+class Subclass(np.ndarray[Any, Any]):
+    """A user's kind of array."""
+
+
+def _read_only(kept: Any) -> Any:
+    kept.flags.writeable = False
+    return kept[:1]
+
+
+@pytest.mark.parametrize("made", [_read_only, lambda kept: kept.view(Subclass)])
+def test_arrays_of_objects_hold_numpys_arrays(made: Any, other: str, quiet_session: Any) -> None:
+    def body(x: Any) -> Any:
+        kept = np.empty(2, dtype=object)
+        kept[0] = x * 2
+        return made(kept)
+
+    expected = body(F64)
+    placed = gf.offload(backend=other)(body)
+    for _ in range(3):
+        found = placed(F64)
+        assert type(found) is type(expected)
+        assert type(found.flat[0]) is np.ndarray
+        assert found.flags.writeable is expected.flags.writeable
+        same(expected.flat[0], found.flat[0])
+
+
+def test_only_objects_that_may_hold_an_array_are_looked_into() -> None:
+    results = _Results(Recorder(Reference()))
+    given = np.array([Decimal(1), Decimal(2), None, 3, [4]], dtype=object)
+    assert results.of(given) is given
+    assert set(results.seen) == {id(given), id(given[4])}

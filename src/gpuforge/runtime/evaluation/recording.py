@@ -6,8 +6,8 @@ import dis
 import gc
 import sys
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from traceback import clear_frames
@@ -295,20 +295,27 @@ class _Results:
             made = value
             for key, item in list(value.items()):
                 value[key] = self.of(item)
-        elif kind is np.ndarray:
-            made = self._elements(value)
         else:
-            made = self._object(value)
+            made = value
+            if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+                self._elements(value.view(np.ndarray))
+            if kind is not np.ndarray:
+                self._object(value)
         self.seen[id(value)] = made
         return made
 
-    def _elements(self, value: Host) -> Host:
-        """Replace what an array of objects holds, in place."""
-        for place, item in enumerate(value.flat):
-            made = self.of(item)
-            if made is not item and value.flags.writeable:
-                value.flat[place] = made
-        return value
+    def _elements(self, value: Host) -> None:
+        """Replace what an array of objects holds, in place, even if it is read-only."""
+        holding = set(filter(_may_hold, set(map(type, value.flat))))
+        if not holding:
+            return
+        pairs = [(item, self.of(item) if type(item) in holding else item) for item in value.flat]
+        if all(made is item for item, made in pairs):
+            return
+        with _writable(value):
+            for place, (item, made) in enumerate(pairs):
+                if made is not item:
+                    value.flat[place] = made
 
     def _tuple(self, value: tuple[Any, ...]) -> Any:
         items = [self.of(item) for item in value]
@@ -316,10 +323,10 @@ class _Results:
             return value
         return _made_of(value, items)
 
-    def _object(self, value: Any) -> Any:
+    def _object(self, value: Any) -> None:
         if isinstance(value, partial):
             _set_partial(value, self.of(value.args), self.of(value.keywords))
-            return value
+            return
         for name in getattr(type(value), "__slots__", ()):
             item = getattr(value, name, None)
             made = self.of(item)
@@ -331,7 +338,6 @@ class _Results:
                 made = self.of(item)
                 if made is not item:
                     held[name] = made
-        return value
 
     def _array(self, value: Array) -> Any:
         found = self.seen.get(id(value))
@@ -411,6 +417,32 @@ class _Results:
 
 _WITHOUT_RESULTS = (type, ModuleType, FunctionType, Array)
 _ATOMS = {int, float, bool, complex, str, bytes, type(None), *set(np.sctypeDict.values())}
+
+
+def _may_hold(kind: type) -> bool:
+    """Return whether objects of a type may hold a recorded array, or are one."""
+    return kind not in _ATOMS and (
+        bool(kind.__dictoffset__)
+        or hasattr(kind, "__slots__")
+        or issubclass(kind, tuple | list | dict | np.ndarray | partial)
+    )
+
+
+@contextmanager
+def _writable(array: Host) -> Iterator[None]:
+    """Let a read-only array be written into, and for that the one whose memory it uses."""
+    closed: list[Host] = []
+    owner: Any = array
+    while isinstance(owner, np.ndarray) and not owner.flags.writeable:
+        closed.append(owner)
+        owner = owner.base
+    for one in reversed(closed):
+        one.flags.writeable = True
+    try:
+        yield
+    finally:
+        for one in closed:
+            one.flags.writeable = False
 
 
 _HOLDING_NOTHING = {np.ndarray, ModuleType, FunctionType, type, *_ATOMS}
