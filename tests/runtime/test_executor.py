@@ -81,9 +81,9 @@ class Gate:
 
 
 def lane_threads() -> list[threading.Thread]:
-    """Return the threads of tasks; those of blocks wait for work until the process ends."""
+    """Return the threads of tasks; those of blocks and of profiles stay until the process ends."""
     found = [t for t in threading.enumerate() if t.name.startswith("gpuforge") and t.is_alive()]
-    return [t for t in found if not t.name.startswith("gpuforge blocks")]
+    return [t for t in found if not t.name.startswith(("gpuforge blocks", "gpuforge profile"))]
 
 
 @pytest.fixture(autouse=True)
