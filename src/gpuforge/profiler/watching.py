@@ -38,7 +38,7 @@ class _Worker:
                 ended.set()
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may fork while it is held
 _worker: _Worker | None = None
 
 
