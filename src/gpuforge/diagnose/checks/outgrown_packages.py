@@ -203,7 +203,8 @@ def _step(row: Breakage) -> str:
 def _ways(row: Breakage) -> list[tuple[str, str]]:
     """Return the packages of which other versions help, with these versions, best first."""
     ways = [(row.package, f">={row.fixed}")] if row.fixed else []
-    ways += [(row.other, row.works_with)] if row.works_with else []
+    # Where another package helps, an older version of this one may be too old for all others.
+    ways += [(row.other, row.works_with)] if row.works_with and not row.helps else []
     return ways if row.works_with.startswith("<") else ways[::-1]  # rather newer than older
 
 
