@@ -73,6 +73,8 @@ def test_an_extension_for_gpus_beside_a_torch_for_the_cpu_is_named_whatever_it_a
     monkeypatch.setattr(check, "needs_of", lambda path: wanted)
     monkeypatch.setattr(check, "asked_of", lambda path, like: [])  # as with a stable interface
     (message,) = named(environment, "libz", "torch", monkeypatch)
-    assert message.endswith("than 2.9.0: it needs libtorch_cuda.so, of a build for GPUs")
+    assert message.endswith("than 2.9.0: its compiled part cannot be loaded")
+    (finding,) = run_checks("extension_builds").having("error")
+    assert finding.evidence[-1] == "it needs libtorch_cuda.so, of a build for GPUs"
     wanted = Needs(("libcudart.so.13",))
     assert not named(environment, "libz", "torch", monkeypatch)

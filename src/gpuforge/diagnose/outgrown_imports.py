@@ -266,10 +266,8 @@ class Walk:
             if (at_once or in_function) and modules.lacks(used, name) and (tree := module.tree):
                 lazy = modules.has_lazy_annotations
                 line = at_once and line_of_use(tree, bound, name, lazy_annotations=lazy)
-                if in_function and not line and self._has_lost(used, name):
-                    later = line_of_call(tree, bound, name)
-                else:
-                    later = 0
+                called = in_function and not line and self._has_lost(used, name)
+                later = called and line_of_call(tree, bound, name)
                 yield from [(line or later, used, name, not line)] if line or later else []
 
     def _absent(

@@ -49,10 +49,9 @@ def _unfit(site: Site, name: str) -> Iterator[Finding]:
             if one is framework or one.name in GUARDED or not _may_extend(one, name):
                 continue
             if lacking := _lacking(site, one, places, like, offers):
-                why = lacking[1] if "GPUs" in lacking[1] else "its compiled part cannot be loaded"
                 message = (
                     f"{one.name} {one.version} was built for another {framework.name} than"
-                    f" {framework.version}: {why}"
+                    f" {framework.version}: its compiled part cannot be loaded"
                 )
                 yield of_cause("torch_extension_abi_mismatch", "error", message, evidence=lacking)
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from gpuforge.diagnose.finding import Finding
+from gpuforge.diagnose.finding import Finding, State
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 
 SUMMARY = "files that Git LFS keeps elsewhere have been fetched"
@@ -24,6 +24,7 @@ DATA = frozenset(
 # it looks at the first ones only, since pointers are rarely alone. A check that is named looks at
 # all files.
 SECONDS_SPENT, OF_A_KIND = 0.0008, 2
+SHOWN = 5
 APART = {"node_modules", "__pycache__", "site-packages"}
 
 
@@ -43,8 +44,8 @@ def _in_project(*, thorough: bool) -> Iterator[Finding]:
         return
     step = (
         f"Fetch them: git lfs install; git -C {here} lfs pull. An archive from the web holds only"
+        " pointers: clone the repository instead."
     )
-    step += " pointers: clone the repository instead."
     found = [path for path in _small_files(here, thorough=thorough) if _is_pointer(path)]
     yield from _told(found, step)
 
@@ -68,8 +69,8 @@ def _told(pointers: list[str], step: str) -> Iterator[Finding]:
     if pointers:
         more = " and other files are pointers" if pointers[1:] else " is a pointer"
         message = f"{pointers[0]}{more} of Git LFS, without the content"
-        state = "error" if _kind(pointers[0]) in CODE else "warning"
-        yield Finding(state, message, "lfs_pointer", tuple(pointers[:5]), (step,))  # type: ignore[arg-type]
+        state: State = "error" if _kind(pointers[0]) in CODE else "warning"
+        yield Finding(state, message, "lfs_pointer", tuple(pointers[:SHOWN]), (step,))
 
 
 def _small_files(top: str, *, thorough: bool) -> Iterator[str]:

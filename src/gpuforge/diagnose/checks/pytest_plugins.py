@@ -68,14 +68,16 @@ def _outgrown(hooks: Hooks, known_hooks: Hooks) -> tuple[str, str] | None:
 def _finding(
     pytest: Distribution, owner: Distribution | None, path: Path, hook: str, argument: str
 ) -> Finding:
-    who = f"{owner.name} {owner.version}" if owner else str(path)
+    if owner:
+        who = f"{owner.name} {owner.version}"
+        step = f"Upgrade it, or install another pytest: pip install --upgrade {owner.name}"
+    else:
+        who, step = str(path), f"Remove the argument {argument} from {hook}."
     message = (
         f"{who} is incompatible with pytest {pytest.version}: its hook {hook} wants the argument"
         f" {argument}, which this pytest does not have, so pytest does not start"
     )
-    upgrade = f"Upgrade it, or install another pytest: pip install --upgrade {owner and owner.name}"
-    steps = (upgrade if owner else f"Remove the argument from {hook}.",)
-    return Finding("error", message, "outgrown_package", (str(path),), steps)
+    return Finding("error", message, "outgrown_package", (str(path),), (step,))
 
 
 def _content(site: Site, path: Path) -> bytes:
