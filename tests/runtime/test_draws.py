@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from gpuforge.runtime.threads import draws
 from tests.runtime.conftest import OTHERS
 
 PROGRAM = """
@@ -30,3 +32,23 @@ def test_random_numbers_of_the_program_are_its_own(name: str) -> None:
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_libraries_that_are_opened_at_the_same_time_leave_the_programs_function() -> None:
+    usual = np.random.rand
+    one, other = draws.apart(), draws.apart()
+    with one:
+        other.__enter__()
+        assert np.random.rand is not usual
+    assert np.random.rand(2).shape == (2,)
+    other.__exit__(None, None, None)
+    assert np.random.rand is usual
+
+
+def test_a_function_that_the_program_put_there_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mine(*shape: int) -> None: ...
+
+    monkeypatch.setattr(np.random, "rand", np.random.rand)  # what is put back after the test
+    with draws.apart():
+        np.random.rand = mine
+    assert np.random.rand is mine

@@ -9,6 +9,7 @@ while the program draws, so putting back the generator's state would be wrong.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,18 +20,28 @@ DRAWING = "jax."
 """Start of the names of the modules that draw."""
 
 
+_lock = threading.Lock()
+_inside: list[Any] = []
+"""What `np.random.rand` was for each library that is being opened, the program's own first."""
+
+
 @contextmanager
 def apart() -> Iterator[None]:
-    """Let libraries draw from a generator of their own inside."""
-    usual, own = np.random.rand, np.random.RandomState().rand
+    """Let libraries draw from a generator of their own inside; several threads may be inside."""
+    own = np.random.RandomState().rand
+    with _lock:
+        usual = _inside[0] if _inside else np.random.rand
+        _inside.append(usual)
 
-    def rand(*shape: int) -> Any:
-        asking = str(sys._getframe(1).f_globals.get("__name__"))
-        return own(*shape) if asking.startswith(DRAWING) else usual(*shape)
+        def rand(*shape: int) -> Any:
+            asking = str(sys._getframe(1).f_globals.get("__name__"))
+            return own(*shape) if asking.startswith(DRAWING) else usual(*shape)
 
-    np.random.rand = rand
+        np.random.rand = rand
     try:
         yield
     finally:
-        if np.random.rand is rand:
-            np.random.rand = usual
+        with _lock:
+            _inside.pop()
+            if not _inside and getattr(np.random.rand, "__module__", "") == __name__:
+                np.random.rand = usual
