@@ -198,6 +198,17 @@ def test_framework_is_imported_in_its_own_process(
     assert [(f.state, f.cause) for f in of_torch] == [(state, cause)]
 
 
+def test_steps_name_the_package_that_needs_another_numpy(
+    environment: Environment, tmp_path: Path
+) -> None:
+    environment.add(make_wheel(tmp_path, "numpy", "2.3.0"))
+    environment.add(make_wheel(tmp_path, "numba", "0.59.0", ("numpy <1.27,>=1.22",)))
+    (finding,) = gf.diagnose("package_versions").having("error")
+    assert finding.cause == "numpy_abi_mismatch"
+    assert finding.steps[0] == "Upgrade numba: pip install --upgrade numba"
+    assert finding.steps[1].endswith("pip install 'numpy<1.27,>=1.22'")
+
+
 def test_deep_imports_every_package(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

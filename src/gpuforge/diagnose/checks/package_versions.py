@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuforge.compat.versions import at_least
@@ -83,7 +84,7 @@ def _misfit(site: Site, unmet: Unmet) -> Finding:
     """Return the finding of a requirement of which another version is installed."""
     cause = FAMILIES.get(unmet.package) if unmet.needed in COMPILED_AGAINST else None
     if unmet.needed == "numpy":
-        cause = "numpy_abi_mismatch"
+        return _of_numpy(unmet.package, str(unmet.specifier), *_refit(site, unmet), str(unmet))
     if unmet.needed.startswith("nvidia-cudnn"):
         cause = "cudnn_missing_or_mismatch"
     repair, blocked = _refit(site, unmet)
@@ -229,6 +230,17 @@ def _looks_for_numpy_1(one: Distribution, left: int) -> bool:
 
 def _old_binary(site: Site, one: Distribution) -> Finding:
     have = site.version("numpy")
-    evidence = (f"{one.name} {one.version} was compiled for NumPy 1; NumPy {have} is installed",)
-    repair = _upgrade(site, one.name, keeping="numpy")
-    return of_cause("numpy_abi_mismatch", "error", evidence=evidence, repair=repair)
+    evidence = f"{one.name} {one.version} was compiled for NumPy 1; NumPy {have} is installed"
+    return _of_numpy(one.name, "<2", _upgrade(site, one.name, keeping="numpy"), (), evidence)
+
+
+def _of_numpy(
+    package: str, versions: str, repair: tuple[RunPip, ...], blocked: tuple[str, ...], evidence: str
+) -> Finding:
+    """Return the finding of a package that needs other versions of NumPy."""
+    found = of_cause("numpy_abi_mismatch", "error", evidence=(evidence, *blocked), repair=repair)
+    steps = (
+        f"Upgrade {package}: pip install --upgrade {package}",
+        f"If that does not help, install a NumPy that it can use: pip install 'numpy{versions}'",
+    )
+    return replace(found, steps=steps)
