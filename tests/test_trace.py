@@ -258,6 +258,80 @@ def test_a_drainer_is_called_before_anything_is_lost(monkeypatch: pytest.MonkeyP
     assert len(taken) + len(kept.spans) == 10_000 and kept.counts == {}
 
 
+def repeat(repeating: trace.Repeating, times: int, inside: bool = False) -> None:
+    """Do what `counted_call` does, without a call."""
+    for _ in range(times):
+        if repeating.is_counted():
+            before = trace.latest()
+            if inside:
+                with trace.span("inside"):
+                    pass
+            repeating.add(before, None, 1000, 1010)
+            continue
+        with trace.span("call") as span:
+            assert isinstance(span, trace.OpenSpan)
+            if inside:
+                with trace.span("inside"):
+                    pass
+        repeating.kept(span)
+
+
+def test_of_many_short_spans_most_are_counted() -> None:
+    repeating = trace.repeating(repeat, "call", {"line": 1})
+    assert trace.repeating(repeat, "call", {}) is repeating
+    with trace.span("outer"):
+        repeat(repeating, trace.REPEATS_KEPT + 500)
+    with trace.span("next"):
+        repeat(repeating, 30)
+    kept = trace.drain()
+    numbers = {span.name: span.number for span in kept.spans}
+    assert sum(span.name == "call" for span in kept.spans) == trace.REPEATS_KEPT
+    assert [(one.count, one.span.parent) for one in kept.repeated] == [
+        (500, numbers["outer"]), (30, numbers["next"]),
+    ]  # fmt: skip
+    first = kept.repeated[0].span
+    assert (first.start_ns, first.end_ns, first.attributes) == (1000, 6000, {"line": 1})
+    assert trace.drain().repeated == []
+    repeat(repeating, 3)
+    assert [one.count for one in trace.drain().repeated] == [3]
+
+
+def test_spans_with_others_inside_are_kept() -> None:
+    repeating = trace.repeating(test_spans_with_others_inside_are_kept, "call", {})
+    repeat(repeating, 2 * trace.REPEATS_KEPT, inside=True)
+    assert len(trace.drain().spans) == 4 * trace.REPEATS_KEPT
+    repeat(repeating, trace.REPEATS_KEPT)
+    repeat(repeating, 3, inside=True)  # the first of them was to be counted
+    kept = trace.drain()
+    assert kept.repeated == []
+    assert sum(span.name == "call" for span in kept.spans) == trace.REPEATS_KEPT + 2
+
+
+def test_nothing_is_counted_that_others_hear() -> None:
+    repeating = trace.repeating(test_nothing_is_counted_that_others_hear, "call", {})
+    repeat(repeating, trace.REPEATS_KEPT)
+    assert repeating.is_counted()
+    stop = trace.listen(lambda name: name, lambda token: None)
+    assert not repeating.is_counted()
+    stop()
+    assert repeating.is_counted()
+
+
+def test_threads_lose_no_counted_span() -> None:
+    repeating = trace.repeating(test_threads_lose_no_counted_span, "call", {})
+    repeat(repeating, trace.REPEATS_KEPT)
+    found: list[trace.Repeated] = []
+    threads = [threading.Thread(target=repeat, args=(repeating, 20_000)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        found += trace.drain().repeated
+    found += trace.drain().repeated
+    assert sum(one.count for one in found) == 60_000
+    assert sum(one.span.end_ns - one.span.start_ns for one in found) == 600_000
+    assert len({one.span.thread for one in found}) == 3
+
+
 def test_others_hear_of_spans() -> None:
     heard: list[tuple[str, str]] = []
 

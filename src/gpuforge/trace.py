@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 MOST_SPANS = 100_000
 """Spans kept until they are drained; then the oldest are dropped, and counted as ``dropped``."""
+REPEATS_KEPT = 256
+"""Short spans of one kind in a row that are kept one by one; those after them are counted."""
 HOST, WAIT, TRANSFER, OVERHEAD, DEVICE = range(5)
 """Labels of a thread's time: the program's own work, waiting for a device, transfers, gpuforge's
 own work. The last is for lanes of devices: busy."""
@@ -96,12 +98,28 @@ class Reading(NamedTuple):
     value: float
 
 
+class Repeated(NamedTuple):
+    """Spans of one kind inside one parent, of which only the number and the total time are known.
+
+    Attributes
+    ----------
+    span : as long as all of them together
+    count : number of spans
+    choice : the choice by which these calls were made
+    """
+
+    span: Span
+    count: int
+    choice: Choice | None
+
+
 class Trace(NamedTuple):
     """What was kept since the last `drain`.
 
     Attributes
     ----------
     spans : finished spans in order of start
+    repeated : spans that were counted
     standing : open spans in order of start; their end is 0
     lanes : names of all threads and device lanes by number
     choices : each choice with the seconds of one call and of its transfers
@@ -109,6 +127,7 @@ class Trace(NamedTuple):
     """
 
     spans: list[Span]
+    repeated: list[Repeated]
     counts: dict[str, int]
     lanes: dict[int, str]
     choices: list[tuple[Choice, float, float]]
@@ -124,6 +143,7 @@ _standing: list[OpenSpan] = []
 _counts: Counter[str] = Counter()
 _choices: deque[tuple[Choice, float, float]] = deque(maxlen=MOST_SPANS)
 _readings: deque[Reading] = deque(maxlen=MOST_SPANS)
+_repeating: dict[int, Repeating] = {}
 _notes: dict[str, bool] = {}
 _lanes: dict[int, str] = {}
 _devices: dict[str, _Lane] = {}
@@ -322,6 +342,84 @@ def _keep(
     _begun.append(made)
 
 
+class Repeating:
+    """Short spans of one kind, counted instead of kept after `REPEATS_KEPT` without a span inside.
+
+    Keeping a span takes some microseconds in all, counting one a tenth of it.
+    """
+
+    __slots__ = ("_latest", "_left", "_sums", "attributes", "name")
+
+    def __init__(self, name: str, attributes: dict[str, Any]) -> None:
+        self.name, self.attributes = name, attributes
+        self._left = REPEATS_KEPT
+        self._latest = _Sum(None, _here.lane, None, 0)
+        self._sums: dict[tuple[OpenSpan | None, _Lane, int], _Sum] = {}
+
+    def is_counted(self) -> bool:
+        """Return whether the next span is to be counted; never if a listener hears all spans."""
+        return self._left <= 0 and _kind is OpenSpan
+
+    def kept(self, span: OpenSpan) -> None:
+        """Note that a span of this kind was kept."""
+        self._left = self._left - 1 if span.lane.last is span else REPEATS_KEPT
+
+    def add(
+        self, before: OpenSpan | None, choice: Choice | None, start_ns: int, end_ns: int
+    ) -> None:
+        """Count a span. `before` is what `latest` returned at its start.
+
+        A span with another one inside is left out: its time counts as its parent's own.
+        """
+        lane = _here.lane
+        if lane.last is not before:
+            self._left = REPEATS_KEPT
+            return
+        parent, found = _above(_inside_here()), self._latest
+        if found.parent is not parent or found.choice is not choice or found.lane is not lane:
+            key = parent, lane, id(choice)
+            found = self._sums.get(key) or _Sum(parent, lane, choice, start_ns)
+            self._sums[key] = found
+            self._latest = found
+        found.count += 1
+        found.duration += end_ns - start_ns
+
+    def take(self) -> Iterable[tuple[_Sum, int, int]]:
+        """Yield each sum with the spans and nanoseconds added since the last call."""
+        for key, found in self._sums.copy().items():
+            count, duration = found.count - found.told[0], found.duration - found.told[1]
+            if count:
+                found.told = found.told[0] + count, found.told[1] + duration
+                yield found, count, duration
+                found.start = perf_counter_ns()
+            elif found.parent is not None and found.parent.end:
+                del self._sums[key]
+
+
+class _Sum:
+    """The spans of one kind with one parent, added up by the thread of one lane."""
+
+    __slots__ = ("choice", "count", "duration", "lane", "parent", "start", "told")
+
+    def __init__(
+        self, parent: OpenSpan | None, lane: _Lane, choice: Choice | None, start: int
+    ) -> None:
+        self.parent, self.lane, self.choice, self.start = parent, lane, choice, start
+        self.count = self.duration = 0
+        self.told = 0, 0
+
+
+def repeating(kind: object, name: str, attributes: dict[str, Any]) -> Repeating:
+    """Return what counts the short spans of a kind, the same one until tracing starts anew."""
+    with _lock:
+        return _repeating.setdefault(id(kind), Repeating(name, attributes))
+
+
+def latest() -> OpenSpan | None:
+    """Return the span that began last in this thread."""
+    return _here.lane.last
+
+
 def count(name: str, number: int = 1) -> None:
     """Add `number` to the count `name`, if tracing is on."""
     if enabled:
@@ -427,13 +525,14 @@ def drain() -> Trace:
         # A span that is just beginning has no start; one that ended since is returned next time.
         opened = _told([span for span in standing if hasattr(span, "start")])
         opened = [span._replace(end_ns=0) for span in opened]
+        repeated = [one for kind in _repeating.values() for one in _taken_repeats(kind)]
         counts, lanes = dict(_counts), _lanes.copy()
         choices = [_choices.popleft() for _ in range(len(_choices))]
         readings = [_readings.popleft() for _ in range(len(_readings))]
         notes = [note for note, new in _notes.items() if new]
         _notes.update(dict.fromkeys(notes, False))
         _counts.clear()
-        return Trace(spans, counts, lanes, choices, readings, notes, opened)
+        return Trace(spans, repeated, counts, lanes, choices, readings, notes, opened)
 
 
 def restart() -> None:
@@ -444,6 +543,7 @@ def restart() -> None:
         for span in _standing:
             span.number = 0
         _standing.clear()
+        _repeating.clear()
         _next_number = itertools.count(1).__next__
 
 
@@ -454,6 +554,17 @@ def _take(most: int) -> list[OpenSpan]:
     for span in taken:
         span.number = _next_number()
     return taken
+
+
+def _taken_repeats(kind: Repeating) -> Iterable[Repeated]:
+    """Yield what was counted of one kind, as one span for each parent."""
+    for found, many, duration in kind.take():
+        parent = found.parent.number if found.parent else 0
+        span = Span(
+            kind.name, HOST, _next_number(), parent, found.start, found.start + duration,
+            found.lane.number, 0, kind.attributes,
+        )  # fmt: skip
+        yield Repeated(span, many, found.choice)
 
 
 def _told(spans: Iterable[OpenSpan]) -> list[Span]:
@@ -489,7 +600,7 @@ def _fork() -> None:
     _take(len(_begun))  # they may be parents of the child's spans
     for lane in _threads.values():
         lane.last = None
-    for kept in (_standing, _counts, _choices, _readings, _notes, _listeners):
+    for kept in (_standing, _counts, _choices, _readings, _repeating, _notes, _listeners):
         kept.clear()
 
 

@@ -14,6 +14,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from time import perf_counter, perf_counter_ns
 from types import ModuleType
@@ -454,6 +455,46 @@ def test_held_calls_are_told_while_a_profile_is_on() -> None:
     assert all(one.seconds > 0 and one.reason for one in told)
     assert add.stats().counts["numpy"].calls == 50
     assert all(held.call is None for held in add.stats().held.values())
+
+
+def test_of_many_short_calls_no_time_is_lost(tmp_path: Path) -> None:
+    @gf.offload(backend="numpy")
+    def short(x: Any) -> Any:
+        return np.sort(x)
+
+    values, calls = np.linspace(1.0, 0.0, 500), 4000
+    with gf.profile(tmp_path / "run.gfp") as running, gf.span("loop"):
+        for number in range(calls):
+            short(values)
+            if number == calls // 2:
+                running.flush()
+    profile = running.profile
+    loop, found = under(profile, "loop"), under(profile, "loop", short.__qualname__)
+    assert found.count == calls
+    assert len(profile.spans) < calls
+    assert sum(one.calls for one in profile.placements) == calls
+    placed = sum(one.seconds for one in profile.placements)
+    assert 0 < placed * 1e9 <= 1.01 * found.total_ns
+    assert loop.own_ns + found.total_ns <= 1.01 * loop.total_ns
+    (main,) = [one for one in breakdown(profile) if profile.lanes[one.lane].name == "MainThread"]
+    assert sum(main.label_ns) == pytest.approx(main.wall_ns, rel=0.01)
+
+
+def test_a_counted_call_that_fails_is_kept() -> None:
+    @gf.offload(backend="numpy")
+    def checked(x: Any) -> Any:
+        if x[0] < 0:
+            raise ValueError("negative")
+        return x[0]
+
+    with gf.profile() as running:
+        for number in range(4000):
+            with pytest.raises(ValueError) if number == 2000 else nullcontext():
+                checked(np.full(4, -1.0 if number == 2000 else 1.0))
+    spans = [span for span in running.profile.spans if span.name == checked.__qualname__]
+    assert sum(span.count for span in spans) == 4000
+    errors = [span.attributes["error"] for span in spans if "error" in span.attributes]
+    assert errors == ["ValueError"]
 
 
 def test_callables_without_a_hash_are_profiled() -> None:

@@ -128,6 +128,24 @@ def test_merged_spans_stand_under_one_that_is_open() -> None:
     assert sum(thread.label_ns) == 100
 
 
+@pytest.mark.parametrize("raw_spans", [1, 100])
+def test_spans_that_stand_for_several_are_read(raw_spans: int) -> None:
+    file = io.BytesIO()
+    writer = Writer(file, {}, BEGIN, raw_spans=raw_spans)
+    outer = Span("outer", 0, 1, 0, BEGIN, BEGIN + 1000, 1, 0, None)
+    for number in (2, 3):
+        one = Span("call", 0, number, 1, BEGIN + 10, BEGIN + 210, 1, 0, {"line": 7})
+        ended = [outer] if number == 3 else []
+        writer.write(ended, [] if ended else [outer], repeated=[(one, 40)])
+    writer.close(1000, 0, {}, [])
+    file.seek(0)
+    profile = read(file)
+    calls = [span for span in profile.spans if span.name == "call"]
+    assert sum(span.count for span in calls) == 80
+    assert sum(span.duration_ns for span in calls) == 400
+    assert {(span.parent, span.attributes["line"]) for span in calls} == {(0, 7)}
+
+
 def test_paths_beyond_the_most_are_merged_into_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "MAX_ROWS", 5)
     spans: list[Span] = [

@@ -11,6 +11,7 @@ import threading
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter_ns, thread_time_ns
@@ -101,9 +102,9 @@ class Recording:
         self._memory = Series("memory", "bytes")
         self._written_samples = 0
         self._around = Surroundings(self._measures)
-        self._spans = self._cost_ns = 0
+        self._spans = self._counted = self._cost_ns = 0
         trace.enable(False)
-        self._span_ns = _measure_cost()
+        self._span_ns, self._counted_ns = _measure_costs()
         self._profile, self.problem = None, ""
         self._begin_ns, self._started = perf_counter_ns(), time.time()
         self._memory_file: IO[bytes] = io.BytesIO()
@@ -135,7 +136,7 @@ class Recording:
         self._around.settle()
         trace.drainer = None
         _running.remove(self)
-        cost_ns = self._cost_ns + self._span_ns * self._spans
+        cost_ns = self._cost_ns + self._span_ns * self._spans + self._counted_ns * self._counted
         notes = self._notes + ([self.problem] if self.problem else [])
         try:
             self._writer.tell(self._full_header())  # now with libraries loaded since the start
@@ -227,6 +228,7 @@ class Recording:
         self._counts.update(kept.counts)
         self._notes += kept.notes
         self._spans += len(kept.spans)
+        self._counted += sum(one.count for one in kept.repeated)
         self._around.saw(kept)
         try:
             self._write(kept)
@@ -246,8 +248,14 @@ class Recording:
         ]
         self._writer.write(
             spans, standing, self._lanes.named(kept.lanes),
-            self._placements(kept.choices), self._series(kept.readings),
+            self._placements(kept), self._series(kept.readings),
+            [(self._on_lane(one.span, elsewhere), one.count) for one in kept.repeated],
         )  # fmt: skip
+
+    @staticmethod
+    def _on_lane(span: trace.Span, elsewhere: dict[int, int]) -> trace.Span:
+        """Return a span that stands for several, on the lane of its parent."""
+        return span._replace(thread=elsewhere.get(span.parent, span.thread))
 
     def _with_peak(self, span: trace.Span) -> dict[str, Any] | None:
         """Return a span's attributes with the highest memory reading during the span."""
@@ -259,15 +267,20 @@ class Recording:
         peak = int(max(self._memory.values[first:last]))
         return {**(span.attributes or {}), "memory_peak_bytes": peak}
 
-    def _placements(self, choices: list[tuple[trace.Choice, float, float]]) -> list[Placement]:
+    def _placements(self, kept: trace.Trace) -> list[Placement]:
         """Return one placement for each choice since the last flush, with its calls added up."""
+        made = [(choice, seconds, 1, transfer) for choice, seconds, transfer in kept.choices]
+        made += [
+            (one.choice, (one.span.end_ns - one.span.start_ns) / 1e9, one.count, 0.0)
+            for one in kept.repeated if one.choice is not None
+        ]  # fmt: skip
         together: dict[int, list[Any]] = {}
-        for choice, seconds, transfer in choices:
+        for choice, seconds, calls, transfer in made:
             known = together.get(id(choice))
             if known is None:
                 known = together[id(choice)] = [choice, 0.0, 0, 0.0]
             known[1] += seconds
-            known[2] += 1
+            known[2] += calls
             known[3] += transfer
         return [
             Placement(
@@ -350,20 +363,34 @@ def _show(span: str) -> None:
     import_module("gpuforge.published").now(span)
 
 
-def _measure_cost() -> int:
-    """Return the cost of one span in this process in nanoseconds: the minimum of a few runs."""
-    least = 1 << 62
+def _measure_costs() -> tuple[int, int]:
+    """Return what a span costs in this process, and a counted one, in nanoseconds.
+
+    Each is the minimum of a few runs.
+    """
     trace.restart()
     trace.enable()
-    for _ in range(5):
-        start = perf_counter_ns()
-        for _ in range(100):
-            with trace.span("calibration"):
-                pass
-        least = min(least, perf_counter_ns() - start)
+    repeating = trace.repeating(_measure_costs, "calibration", {})
+
+    def kept() -> None:
+        with trace.span("calibration"):
+            pass
+
+    def counted() -> None:
+        repeating.is_counted()
+        repeating.add(trace.latest(), None, perf_counter_ns(), perf_counter_ns())
+
+    found = [min(_time_each(one) for _ in range(5)) for one in (kept, counted)]
     trace.enable(False)
     trace.restart()
-    return least // 100
+    return found[0], found[1]
+
+
+def _time_each(function: Callable[[], None]) -> int:
+    start = perf_counter_ns()
+    for _ in range(100):
+        function()
+    return (perf_counter_ns() - start) // 100
 
 
 def _read_memory() -> int | str:

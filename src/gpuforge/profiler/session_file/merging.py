@@ -62,8 +62,11 @@ class Merging:
         self.merged = 0
         self._by_key: dict[tuple[int, str, int, int], Row] = {}
 
-    def merge(self, finished: Sequence[Span], opened: Iterable[Span]) -> None:
-        """Merge finished spans; `opened` are all spans that are open now."""
+    def merge(self, finished: Sequence[Span], opened: Iterable[Span], each: int = 1) -> None:
+        """Merge finished spans; `opened` are all spans that are open now.
+
+        Each of `finished` stands for `each` spans.
+        """
         around = {span[2]: span for span in (*finished, *opened)}
         above: dict[int, int] = {}
         by_key = self._by_key
@@ -75,13 +78,13 @@ class Merging:
             if row is None:
                 row = self._row(name, label, start, thread, row_above)
             took = end - start
-            row.count += 1
+            row.count += each
             row.duration_ns += took
             row.nbytes += nbytes
             row.changed = True
-            if attributes and took > row.longest_ns:
-                row.longest_ns, row.attributes = took, attributes
-        self.merged += len(finished)
+            if attributes and took // each > row.longest_ns:
+                row.longest_ns, row.attributes = took // each, attributes
+        self.merged += each * len(finished)
 
     def _above(self, number: int, around: dict[int, Span]) -> int:
         """Return the number of the unmerged span or the row that represents span `number`.

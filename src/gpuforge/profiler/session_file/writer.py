@@ -22,7 +22,7 @@ from gpuforge.profiler.session_file.chunk import (
     VERSION,
     encode,
 )
-from gpuforge.profiler.session_file.merging import Merging, Row
+from gpuforge.profiler.session_file.merging import Merging
 from gpuforge.profiler.session_path import MAGIC, opened, unwritable
 from gpuforge.trace import Span
 
@@ -89,7 +89,7 @@ class Writer:
     def write(
         self, finished: Sequence[Span], opened: Sequence[Span] = (),
         lanes: Mapping[int, Lane] | None = None, placements: Iterable[Placement] = (),
-        series: Iterable[Series] = (),
+        series: Iterable[Series] = (), repeated: Sequence[tuple[Span, int]] = (),
     ) -> None:  # fmt: skip
         """Append new data and flush the file.
 
@@ -103,12 +103,17 @@ class Writer:
             Lanes by thread; a thread without a lane is named after its number.
         placements, series
             New placements and readings, with times relative to the beginning.
+        repeated
+            Spans that each stand for a number of spans.
         """
         if os.getpid() != self._process:
             return
         self._flushes += 1
-        merged = [] if self._flushes % _MERGED_EVERY else self.merging.take_changed()
-        self._put_spans(self._divide(finished, opened), merged, lanes or {})
+        raw = self._divide(finished, opened)
+        merged = self._divide_repeated(repeated, (*finished, *opened))
+        if self._flushes % _MERGED_EVERY == 0:
+            merged += self._changed_rows()
+        self._put_spans(raw, merged, lanes or {})
         if chosen := [vars(placement) for placement in placements]:
             self._put(BESIDE, {"placements": chosen})
         if read := list(series):
@@ -121,7 +126,7 @@ class Writer:
         """Write the remaining data and the end of the recording."""
         if os.getpid() != self._process:
             return
-        self._put_spans([], self.merging.take_changed(), {})
+        self._put_spans([], self._changed_rows(), {})
         told = list(notes)
         if self.merging.merged:
             told.append(
@@ -147,13 +152,26 @@ class Writer:
                 raw.append(span._replace(end_ns=span.start_ns + OPEN_NS, nbytes=0, attributes=None))
         return raw
 
+    def _divide_repeated(
+        self, repeated: Sequence[tuple[Span, int]], around: Sequence[Span]
+    ) -> list[tuple[Span, int]]:
+        """Return what stands for several spans below the limit; merge the others."""
+        limit = self.merging.raw_spans
+        for span, count in repeated:
+            if span.number > limit:
+                self.merging.merge([span], around, count)
+        return [(span, count) for span, count in repeated if span.number <= limit]
+
+    def _changed_rows(self) -> list[tuple[Span, int]]:
+        return [(row.as_span(), row.count) for row in self.merging.take_changed()]
+
     def _put_spans(
-        self, spans: list[Span], merged: Iterable[Row], lanes: Mapping[int, Lane]
+        self, spans: list[Span], merged: Iterable[tuple[Span, int]], lanes: Mapping[int, Lane]
     ) -> None:
         counts = [1] * len(spans)
-        for row in merged:
-            spans.append(row.as_span())
-            counts.append(row.count)
+        for span, count in merged:
+            spans.append(span)
+            counts.append(count)
         for start in range(0, len(spans), CHUNK_SPANS):
             part = slice(start, start + CHUNK_SPANS)
             self._put_chunk(spans[part], counts[part], lanes)

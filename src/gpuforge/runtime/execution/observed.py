@@ -68,10 +68,10 @@ def traced_call(call: Call, backend: str, call_held: Callable[..., Any]) -> Call
     All these calls have one signature, so the span's attributes are built once.
     """
     label = trace.HOST if backend == NUMPY else trace.OVERHEAD
-    name, about = _span_attributes(call.function, (*call.args, *call.kwargs.values()))
-    said = {**about, "backend": backend}
+    name, said = _held_attributes(call, backend)
     transfer = call.record.transfers.get((call.key, backend), 0.0)
     before = replace(call, args=(), kwargs={})
+    repeating = trace.repeating(call.record, name, said)
 
     def traced(held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         start = perf_counter()
@@ -81,6 +81,36 @@ def traced_call(call: Call, backend: str, call_held: Callable[..., Any]) -> Call
             result = call_held(before, held, args, kwargs)
         if held.choice is not None:
             trace.chose(held.choice, perf_counter() - start, transfer)
+        if isinstance(span, trace.OpenSpan):
+            repeating.kept(span)
         return result
 
     return traced
+
+
+def counted_call(call: Call, call_held: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `call_held` as `traced_call` does, for short calls on NumPy: most are only counted."""
+    name, said = _held_attributes(call, NUMPY)
+    before = replace(call, args=(), kwargs={})
+    repeating = trace.repeating(call.record, name, said)
+    traced = traced_call(call, NUMPY, call_held)
+
+    def counted(held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not repeating.is_counted():
+            return traced(held, args, kwargs)
+        latest, start = trace.latest(), perf_counter_ns()
+        try:
+            result = call_held(before, held, args, kwargs)
+        except BaseException as error:
+            about = {**said, "error": type(error).__name__}
+            trace.keep(name, trace.HOST, start, perf_counter_ns(), **about)
+            raise
+        repeating.add(latest, held.choice, start, perf_counter_ns())
+        return result
+
+    return counted
+
+
+def _held_attributes(call: Call, backend: str) -> tuple[str, dict[str, Any]]:
+    name, about = _span_attributes(call.function, (*call.args, *call.kwargs.values()))
+    return name, {**about, "backend": backend}

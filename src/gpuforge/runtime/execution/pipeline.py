@@ -16,7 +16,7 @@ from gpuforge.runtime.demand import Wanted
 from gpuforge.runtime.evaluation.background import COMPILING
 from gpuforge.runtime.execution.call import Call, note_overhead, refusal_key
 from gpuforge.runtime.execution.decision import candidates, decide, lost_seconds
-from gpuforge.runtime.execution.observed import record_choice, traced_call
+from gpuforge.runtime.execution.observed import counted_call, record_choice, traced_call
 from gpuforge.runtime.function.signature import (
     can_start_again,
     overlapping,
@@ -60,6 +60,8 @@ SURPRISING = 1.5
 """After a call that took more than this many times the median, the decision is not cached."""
 PROBING = "it is recorded on NumPy, to find out what a library would gain before it is loaded"
 KEPT = "a recorded array outlived the call: the function stored it"
+COUNTED_SECONDS = 1e-3
+"""Of shorter calls on NumPy, a profile counts most instead of keeping a span of each."""
 MAX_MISSED, TRIED_EVERY = 3, 16
 """If the numbers differed from the replay's at the first many decisions in a row, calls are only
 recorded. One in the second many decisions makes a new replay, in case the numbers stay the same."""
@@ -152,7 +154,7 @@ def hold(call: Call, placed: Placed) -> CachedDecision:
     run: Any
     if placed.backend == NUMPY:
         limit = call.session.blas if limits_threads(call) else None
-        run = traced_call(call, NUMPY, _call_traced) if placed.choice else None
+        run = _traced_on_numpy(call, placed.seconds) if placed.choice else None
         # The decision evicted data from the processor's caches, so this call may have been slow.
         seconds = min(placed.seconds, numpy_seconds_of(call) or placed.seconds)
         made = CachedDecision(call.record, NUMPY, seconds, placed.hold, run, limit)
@@ -166,6 +168,13 @@ def hold(call: Call, placed: Placed) -> CachedDecision:
         made.moved_bytes = call.record.moved_bytes.get((call.key, placed.backend), (0, 0))
     made.choice, made.lost_seconds = placed.choice, placed.lost_seconds
     return made
+
+
+def _traced_on_numpy(call: Call, seconds: float) -> Callable[..., Any]:
+    """Return what makes the next calls on NumPy while tracing is on."""
+    if seconds < COUNTED_SECONDS:
+        return counted_call(call, _call_traced)
+    return traced_call(call, NUMPY, _call_traced)
 
 
 def _call_traced(
