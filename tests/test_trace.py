@@ -286,14 +286,14 @@ def test_of_many_short_spans_most_are_counted() -> None:
     kept = trace.drain()
     numbers = {span.name: span.number for span in kept.spans}
     assert sum(span.name == "call" for span in kept.spans) == trace.REPEATS_KEPT
-    assert [(one.count, one.span.parent) for one in kept.repeated] == [
+    assert [(one.times, one.span.parent) for one in kept.repeated] == [
         (500, numbers["outer"]), (30, numbers["next"]),
     ]  # fmt: skip
     first = kept.repeated[0].span
     assert (first.start_ns, first.end_ns, first.attributes) == (1000, 6000, {"line": 1})
     assert trace.drain().repeated == []
     repeat(repeating, 3)
-    assert [one.count for one in trace.drain().repeated] == [3]
+    assert [one.times for one in trace.drain().repeated] == [3]
 
 
 def test_spans_with_others_inside_are_kept() -> None:
@@ -327,7 +327,7 @@ def test_threads_lose_no_counted_span() -> None:
     while any(thread.is_alive() for thread in threads):
         found += trace.drain().repeated
     found += trace.drain().repeated
-    assert sum(one.count for one in found) == 60_000
+    assert sum(one.times for one in found) == 60_000
     assert sum(one.span.end_ns - one.span.start_ns for one in found) == 600_000
     assert len({one.span.thread for one in found}) == 3
 

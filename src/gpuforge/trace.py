@@ -104,12 +104,12 @@ class Repeated(NamedTuple):
     Attributes
     ----------
     span : as long as all of them together
-    count : number of spans
+    times : how many there were
     choice : the choice by which these calls were made
     """
 
     span: Span
-    count: int
+    times: int
     choice: Choice | None
 
 

@@ -228,7 +228,7 @@ class Recording:
         self._counts.update(kept.counts)
         self._notes += kept.notes
         self._spans += len(kept.spans)
-        self._counted += sum(one.count for one in kept.repeated)
+        self._counted += sum(one.times for one in kept.repeated)
         self._around.saw(kept)
         try:
             self._write(kept)
@@ -249,7 +249,7 @@ class Recording:
         self._writer.write(
             spans, standing, self._lanes.named(kept.lanes),
             self._placements(kept), self._series(kept.readings),
-            [(self._on_lane(one.span, elsewhere), one.count) for one in kept.repeated],
+            [(self._on_lane(one.span, elsewhere), one.times) for one in kept.repeated],
         )  # fmt: skip
 
     @staticmethod
@@ -271,7 +271,7 @@ class Recording:
         """Return one placement for each choice since the last flush, with its calls added up."""
         made = [(choice, seconds, 1, transfer) for choice, seconds, transfer in kept.choices]
         made += [
-            (one.choice, (one.span.end_ns - one.span.start_ns) / 1e9, one.count, 0.0)
+            (one.choice, (one.span.end_ns - one.span.start_ns) / 1e9, one.times, 0.0)
             for one in kept.repeated if one.choice is not None
         ]  # fmt: skip
         together: dict[int, list[Any]] = {}
