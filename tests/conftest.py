@@ -12,7 +12,6 @@ import argparse
 import importlib.util
 import os
 import re
-import shutil
 import sys
 import tempfile
 import threading
@@ -126,9 +125,7 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 @pytest.fixture(autouse=True)
-def own_home(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give each test empty cache and configuration folders, and no setting from outside."""
     home = tmp_path_factory.mktemp("home")
     for variable in [name for name in os.environ if name.startswith("GPUFORGE_")]:
@@ -150,8 +147,7 @@ def own_home(
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     (home / "runtime").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "runtime"))
-    yield home
-    shutil.rmtree(home, ignore_errors=True)  # of 20,000 tests; what a process still writes stays
+    return home
 
 
 @pytest.fixture(autouse=True)
