@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar
 
+from gpuforge.dataclass import dataclass, field
 from gpuforge.trace import DEVICE as DEVICE
 from gpuforge.trace import HOST as HOST
 from gpuforge.trace import OVERHEAD as OVERHEAD
@@ -37,7 +37,7 @@ class Lane(NamedTuple):
     process: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Span:
     """One row of `Spans` as an object.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from gpuforge.dataclass import dataclass
 from gpuforge.trace import Span
 
 MAX_ROWS = 50_000
@@ -13,7 +13,7 @@ MAX_ROWS = 50_000
 OTHER = "(other calls)"
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Row:
     """The merged spans of one call path.
 
