@@ -22,7 +22,7 @@ DISORDERED, UNUSUAL = -8.0, -0.1
 # A bracket closed before it is opened, which is in one line of 1,400 of reports, outweighs a line.
 REVERSED = -20.0
 LINE_CHARACTERS = 1500
-_ODDS = {cell: (place - CELLS.index(".")) / FIFTHS for place, cell in enumerate(CELLS)}
+_CHANGE = {cell: place - len(CELLS) // 2 for place, cell in enumerate(CELLS)}
 _SIGNS = "()[]{}<>\"'`.,:;!?*=-|#+~_$&%@/\\"
 _OPENING = {sign: kind[0] for kind in ("([{<", "\"'`") for sign in kind}
 _CLOSING = {sign: kind[0] for kind in (".!?", ",;", ":", ")]}>", "\"'`") for sign in kind}
@@ -35,11 +35,12 @@ def is_disordered(text: str) -> bool:
     # Lines of a log resemble each other: a pair that occurs many times says no more than once.
     lines = {*text.splitlines()}
     pairs = {pair for line in lines for pair in pairwise(kinds(line, places))}
-    odds = REVERSED * sum(map(_has_reversed_bracket, lines)) + sum(
-        _ODDS[rows[places[first]][places[second]]]
+    change = sum(
+        _CHANGE[rows[places[first]][places[second]]]
         for first, second in pairs
         if first in places and second in places
     )
+    odds = change / FIFTHS + REVERSED * sum(map(_has_reversed_bracket, lines))
     return odds < min(DISORDERED, UNUSUAL * len(pairs))
 
 
