@@ -412,3 +412,212 @@ def test_names_of_chipsets_and_families(text: str, gpus: list[dict[str, Any]]) -
 def test_memory_in_brackets(text: str, mib: int | bool) -> None:
     device = machine_from_text(text).devices[0]
     assert known(device.memory_total_bytes) == (mib << 20 if mib else None)
+
+
+# Cards counted before their board's maker, in a list, in a line of their own and in Chinese.
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("6 asus strix RX580 8gb (Hynix)", ["RX580"] * 6),
+        (
+            "My rig has 5 MSI RX570 4gb and 2 Gigabyte RTX 3060",
+            ["RX570"] * 5 + ["RTX 3060"] * 2,
+        ),
+        ("GPU 2 ASUS RX580 crashes", ["RX580"]),
+        ("Slot 1: ASUS Strix GTX 1080", ["GTX 1080"]),
+        (
+            "Setup: 2x 1660 SUPER (Mining ERGO) , 3x 3070 (Mining FIRO with other miner)",
+            ["1660 SUPER"] * 2 + ["3070"] * 3,
+        ),
+        ("2x 3090 (training), 1x 4090 (inference)", ["3090"] * 2 + ["4090"]),
+        ("It works fine on my other machine with 4x 3070", []),
+        ("one machine\n4 GPUs (A40)\n- GPU type: NVIDIA A40", ["A40"] * 4),
+        ("GPU type: NVIDIA A40\n4 GPUs are required", ["A40"]),
+        ("GPU: 2x RTX 3060\nGPU 0: RTX 3060\nGPU 1: RTX 3060", ["RTX 3060"] * 2),
+        ("GPU: RTX 3060\nDevice #0: NVIDIA GeForce RTX 3060", ["RTX 3060"]),
+        ("我使用4个3090GPU训练,一定要8个GPU才能进行训练吗", ["3090"] * 4),
+        ("两块3090,CUDA 11.8", ["3090"] * 2),
+        ("我有8卡A100服务器", ["A100"] * 8),
+        ("建议使用4张V100", []),
+        ("需要4个3090吗", []),
+    ],
+)
+def test_cards_that_are_counted(text: str, names: list[str]) -> None:
+    devices = machine_from_text(text).devices
+    assert len(devices) == len(names)
+    assert all(name in (known(one.name) or "") for one, name in zip(devices, names, strict=True))
+
+
+# The machine on which a fault does not show is not that of the report.
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Slow since the update on my M1 Pro.\n\nI'm not seeing this on my M2 Max MBP.", "M1 Pro"),
+        ("On my RTX 3060 it crashes. I cannot reproduce this on my RX 6800.", "RTX 3060"),
+        ("It hangs with my RTX 3060. I don't have this issue on my GTX 1080.", "RTX 3060"),
+        ("My card: RTX 3060. Not seeing it here with a 6700 XT.", "RTX 3060"),
+        ("I can't get any output on my RTX 3060", "RTX 3060"),
+        ("I don't have sound on my RTX 3060 HDMI", "RTX 3060"),
+        ("The system should handle this easily (RX 6900 XT, Ryzen 9 5900X)", "RX 6900 XT"),
+        ("This hardware should suffice: RTX A6000", "RTX A6000"),
+        ("You should be able to run it on an RTX 3060", ""),
+        ("Your laptop should have an RTX 2060", ""),
+        ("My Xiaomi mi8 runs Android 10", ""),
+    ],
+)
+def test_whose_card_it_is(text: str, name: str) -> None:
+    assert [known(one.name) for one in machine_from_text(text).devices] == ([name] if name else [])
+
+
+# A memory behind the words of a board, in Cyrillic units, and the computer's beside it.
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [
+        ("GPU: MSI Radeon RX 5700 XT EVOKE OC 8GB", 8192),
+        ("GPU: GT 1030 ITX 2 GB", 2048),
+        ("Sapphire Toxic R9 280X 384 Bit 3GB", 3072),
+        ("GPU: Powercolor RX 6700 XT Red Devil 12GB", 12288),
+        ("Видеокарта: NVIDIA P106-100, 6 ГБ", 6144),
+        ("Видеокарта GeForce GTX 1650 4096 МБ", 4096),
+        ("RTX 3060, 16 ГБ ОЗУ", False),
+        ("GPU: GTX 1060 RAM 16GB", False),
+        ("GPU: GTX 1060 Memory: 16GB CPU: i5-6600 OS: Windows 10", False),
+    ],
+)
+def test_memory_behind_a_name(text: str, mib: int | bool) -> None:
+    assert wrong(text, gpu=[{"mib": mib}]) == []
+
+
+# Ids in two lines, decimal or not; a GPU that one line names by its id and another by its product.
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [
+        (
+            '{\n"device": "Intel(R) Arc(TM) A750 Graphics",\n"vendor_id": 32902,\n"device_id": 22177\n}',
+            [gpu("intel", "A750", id="8086:56a1")],
+        ),
+        (
+            "{\n deviceId: 22802,\n driverDate: '12-10-2018',\n vendorId: 32902\n}",
+            [gpu("intel", id="8086:5912")],
+        ),
+        ("VendorId = 0x1002\nDeviceId = 0x73bf", [gpu("amd", id="1002:73bf")]),
+        (
+            '[{"deviceId":7170,"vendorId":4318},{"deviceId":16017,"vendorId":32902}]',
+            [gpu("nvidia", id="10de:1c02"), gpu("intel", id="8086:3e91")],
+        ),
+        ("vendor_id: 0x8086\ndevice_id: 0x15b8", []),
+        ("vendorId: 4318\n}\n{\ndeviceId: 9348", []),
+        (
+            "GPU: Intel Arc B580\nPlatform #0: Intel(R) OpenCL Graphics\n `-- Device #0: Intel(R) Graphics [0xe20b]",
+            [gpu("intel", "B580", id="8086:e20b")],
+        ),
+        (
+            "GPU: Iris Xe\nDevice 0: Intel(R) Graphics [0x46a8]",
+            [gpu("intel", "Iris", id="8086:46a8")],
+        ),
+        (
+            "GPU: Arc A770\nDevice 0: Intel(R) Graphics [0x46a8]",
+            [gpu("intel", "A770", id=None), gpu("intel", id="8086:46a8")],
+        ),
+        (
+            'GPU 0: 8086:56a1 "Intel(R) Arc(tm) A750 Graphics (DG2)" discrete GPU 0000:03:00.0\n'
+            'GPU 1: 8086:9a49 "Intel(R) Xe Graphics (TGL GT2)" integrated GPU 0000:00:02.0\n'
+            'GPU 2: 10005:0 "llvmpipe (LLVM 21.1.8, 256 bits)" CPU 0000:00:00.0',
+            [
+                gpu("intel", "A750", id="8086:56a1", address="0000:03:00.0", integrated=False),
+                gpu("intel", "Xe", id="8086:9a49", address="0000:00:02.0", integrated=True),
+            ],
+        ),
+        ("Device name: Genuine Intel(R) 0000\nDevice type: CPU", []),
+        (
+            "Device name: AMD Eng Sample: 100-000000425\nDevice type: CPU\nDevice name: gfx1036",
+            [gpu("amd", architecture="gfx1036")],
+        ),
+        ("GPU: RTX 3060\nDevice type: CPU", [gpu("nvidia", "3060")]),
+        ("I have an NVidia GeForce RX 4090", [gpu("nvidia", "4090")]),
+        ("I use an NVIDIA RX 3060", [gpu("nvidia", "3060")]),
+        ("CPU: Ryzen 5 5600G\nGraphics card: onboard", [AMD | IN_PROCESSOR]),
+        ("CPU: i7-8700\nGPU: integrated graphics disabled, GTX 1060", [gpu("nvidia", "1060")]),
+    ],
+)
+def test_which_gpu_it_is(text: str, gpus: list[dict[str, Any]]) -> None:
+    assert wrong(text, gpu=gpus) == []
+
+
+# Versions of drivers: a whole answer, Catalyst's numbers, X's driver, and CUDA's, which is none.
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        (
+            "Device name: Mesa Intel(R) Iris(R) Xe Graphics (RPL-P)\nDriver version: 25.1.9",
+            gpu("intel", driver="25.1.9"),
+        ),
+        ("GPU: Intel HD 4400\nDriver version: 1.3", gpu("intel", driver="1.3")),
+        ("GPU: Intel Arc A770\nCUDA driver version: 12.2", gpu("intel", driver=None)),
+        (
+            "GPU: ATI Radeon HD 4500\nDriver version: 8.970.100.9001",
+            gpu("amd", driver="8.970.100.9001"),
+        ),
+        ("GPU: Radeon R9 270, driver 15.201.1151.1008", gpu("amd", driver="15.201.1151.1008")),
+        (
+            "Graphics Card: AMD Radeon(TM) 8060S\nWindows Graphics Driver Version: 32.0.22032.1",
+            gpu("amd", driver="32.0.22032.1"),
+        ),
+        (
+            "GPU: RTX 3070\nNVIDIA-SMI 535.113.01\nDriver Version: 535.113.01\nCUDA Version: 12.2",
+            gpu("nvidia", driver="535.113.01", runtime=["12.2"]),
+        ),
+        (
+            "NVRM: GPU at 0000:01:00: GPU-009fc6be-db2e-11be-ceae-9ba664de1bac",
+            gpu("nvidia", address="0000:01:00.0", uuid="GPU-009fc6be-db2e-11be-ceae-9ba664de1bac"),
+        ),
+        (
+            "Graphics:  Card: NVIDIA G92GLM [Quadro FX 2800M] bus-ID: 01:00.0\n"
+            "           Display Server: X.Org 1.19.3 drivers: nouveau (unloaded: fbdev,nv,vesa)",
+            gpu("nvidia", kernel_driver="nouveau"),
+        ),
+        (
+            "Graphics:  Card: AMD Barts PRO [Radeon HD 6850] bus-ID: 01:00.0\n"
+            "           Display Server: X.Org 1.19.2 drivers: ati,radeon (unloaded: vesa)",
+            gpu("amd", kernel_driver="radeon"),
+        ),
+        (
+            "Graphics:  Card: Intel HD Graphics 520 bus-ID: 00:02.0\n"
+            "           Display Server: X.Org 1.18.4 drivers: modesetting (unloaded: fbdev)",
+            gpu("intel", kernel_driver=None),
+        ),
+    ],
+)
+def test_which_driver_it_has(text: str, facts: dict[str, Any]) -> None:
+    assert wrong(text, gpu=[facts]) == []
+
+
+# Hosts: answers, labels on one line, processors by their class, and what is not told.
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("### Addon Version\n\nWindows (CUDA)\n\nGTX 1050 Ti", {"platform": "windows"}),
+        ("### Package\n\nLinux (AppImage)", {"platform": "linux"}),
+        ("- Windows\n- Linux\n- macOS\n", {"platform": None}),
+        ("# Dual GPU Macbooks return two displays", {"platform": "macos"}),
+        ("OS: Could not collect\n===\nOS: windows 10", {"platform": "windows"}),
+        ("Running on Windows 11 (not using WSL)", {"platform": "windows"}),
+        ("build: 3917 with cc (Ubuntu 13.2.0) 13.2.0 for x86_64-linux-gnu", {"machine": "x86_64"}),
+        ("built with Apple clang 15.0.0 for arm64-apple-darwin23.6.0", {"machine": "arm64"}),
+        ("# Flickering on Intel Core Ultra 225h", {"cpu": "Intel Core Ultra 225h"}),
+        ("I have an Ultra 9 285K", {"cpu": "Ultra 9 285K"}),
+        ("My Samsung Galaxy S24 Ultra 256 GB", {"cpu": None}),
+        ("a new PC with an RTX 4090 and Intel i9 Chip", {"cpu": "Intel i9"}),
+        (
+            "My rig is GPU: 8400GS CPU: Intel i3 Memory: 4GB Operating system: Window 10 pro",
+            {"cpu": "Intel i3", "platform": "windows"},
+        ),
+        (
+            "OS: Win 10 CPU: i5-9400F GPU: GTX 1660",
+            {"cpu": "i5-9400F", "platform": "windows"},
+        ),
+        ("CPU: AMD Ryzen 9 5900X      (2999.82 MHz)", {"cpu": "AMD Ryzen 9 5900X"}),
+    ],
+)
+def test_hosts_in_other_words(text: str, facts: dict[str, Any]) -> None:
+    assert wrong(text, **facts) == []

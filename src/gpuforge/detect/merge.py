@@ -19,7 +19,11 @@ from gpuforge.detect.seen import DOUBT, HEARSAY, RENDERER, Sighting
 from gpuforge.facts import Absent, Device, Driver, Failed, Toolkit, Vendor, known
 
 # What drivers call a GPU that they know no name of, where another source may.
-_FAMILY = re.compile(r"(?:AMD )?Radeon(?:\(TM\))? Graphics|(?:NVIDIA )?Graphics Device", re.I)
+_FAMILY = re.compile(
+    r"(?:AMD )?Radeon(?:\(TM\))? Graphics|(?:NVIDIA )?Graphics Device|"
+    r"Intel(?:\(R\))? Graphics(?: \[0x[0-9a-f]{4}\])?",
+    re.I,
+)
 FACTS = frozenset(f.name for f in fields(Device)) - {"index", "vendor", "runtimes", "origins"}
 
 

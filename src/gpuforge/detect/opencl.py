@@ -168,7 +168,7 @@ def _of_list(text: str) -> list[tuple[Vendor, Facts]]:
         platform, *lines = lines_of(block)
         listed: list[tuple[Vendor, Facts]] = []
         for line in () if SOFTWARE.search(platform) else lines:
-            device = re.match(r"\s{1,8}[`+|]?-*\s{0,4}Device #\d+: (.*)", line)
+            device = re.match(r"(?:\s{1,8}|(?=[`+|-]))[`+|]?-*\s{0,4}Device #\d+: (.*)", line)
             vendor = vendor_named_in(platform) or vendor_named_in(device[1]) if device else None
             if device and vendor and not SOFTWARE.search(device[1]):
                 facts = kept(name=name_of(device[1]), runtimes=(Toolkit("opencl"),))

@@ -11,14 +11,16 @@ from gpuforge.detect.text.clauses import PERHAPS, THERE, evidence_of, form
 from gpuforge.facts import Vendor
 
 _VERSION = (
-    r"(?<![\d.])(\d{3}\.\d{2,3}(?:\.\d{1,2})?(?=\.0\.0\b)|\d{3}\.\d{2,3}(?:\.\d{1,2})?|5\d0\.\d\.\d|\d{1,2}\.\d{1,2}\.\d{1,5}\.\d{1,5}|"
+    r"(?<![\d.])(\d{3}\.\d{2,3}(?:\.\d{1,2})?(?=\.0\.0\b)|\d{3}\.\d{2,3}(?:\.\d{1,2})?|5\d0\.\d\.\d|\d{1,2}\.\d{1,3}\.\d{1,5}\.\d{1,5}|"
     r"\d{4}\.\d(?= \(HSA))(?=\.0\.0\b|(?![\d.]))"
 )
 OF_DRIVER = re.compile(_VERSION)
+# A version that is a whole answer, such as Mesa's; NVIDIA's would be that of CUDA.
+_WHOLE = r"^\W*v?(\d{1,2}(?:\.\d{1,3}){1,2})\W*$"
 # Version schemes of driver packages on Windows: Adrenalin's year and month, Intel's build.
 PACKAGE = {
-    "amd": r"\b(\d\d\.\d{1,2}\.\d{1,2})\b",
-    "intel": r"(?<![\d.])(\d{2,3}\.\d{4})\b",
+    "amd": rf"\b(\d\d\.\d{{1,2}}\.\d{{1,2}})\b|{_WHOLE}",
+    "intel": rf"(?<![\d.])(\d{{2,3}}\.\d{{4}})\b|{_WHOLE}",
     "nvidia": r"^(?:nvidia[ -]+)?v?([3-6]\d\d)\b(?![.-]\d)",
 }
 OF_GL = re.compile(
@@ -40,6 +42,7 @@ _NUMBERS: tuple[tuple[Vendor | None, str], ...] = (
     ("nvidia", r"\d{2}\.\d{2}\.1[1-6]\.\d{4}|[2-6]\d\d\.\d{2}(?:\.\d{1,2})?|5\d0\.\d\.\d"),
     ("intel", r"(?:2\d|3[0-3])\.\d{1,2}\.10[01]\.\d{4}"),
     ("amd", r"(?:2[5-9]|3[0-3])\.\d{1,2}\.\d{5}\.\d{4,5}|2\d(?:\.\d\d){3}"),
+    ("amd", r"(?:[89]|1[2-9])\.\d{3}(?:\.\d{1,4}){2}"),
     ("amd", r"[12]\d\.(?:[1-9]|1[0-2])\.[1-9]"),
 )
 _CALLED = (

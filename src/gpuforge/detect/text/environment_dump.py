@@ -22,7 +22,11 @@ _MODELS = re.compile(
 )
 _INTEL = re.compile(r"^[ \t*\-]{0,8}Intel GPU models onboard:((?:\s*\n[ \t]*\* .*)+)", re.M)
 # The heading of nvidia-smi's table, which is printed only where there is a GPU.
-_HEADING = re.compile(r"^[ \t|]*NVIDIA-SMI [\d.]+\s+Driver Version: (\d{3}\.[\d.]+)", re.M)
+_HEADING = re.compile(
+    r"^[ \t|]*NVIDIA-SMI [\d.]+\s+Driver Version: (\d{3}\.[\d.]+)"
+    r"(?:\s+CUDA Version: (\d+\.\d))?",
+    re.M,
+)
 # Placeholders for missing values.
 _NOTHING = re.compile(r"no cuda|could not collect|n/?a|none|", re.I)
 
@@ -51,6 +55,7 @@ def read(text: str, route: str, seen: Seen) -> None:
         seen.sightings.append(Sighting("nvidia", "environment dump", facts, everywhere=True))
     if (heading := _HEADING.search(text)) and "No devices were found" not in text:
         facts = {"driver": Driver("nvidia", heading[1])}
+        facts |= {"runtimes": (Toolkit("cuda", heading[2]),)} if heading[2] else {}
         seen.sightings.append(Sighting("nvidia", "nvidia-smi", facts, 2, everywhere=True))
     built = re.search(r"PyTorch version \(GPU\?\): \S+\+cu(\d{2,3})(\d) \(True\)", text)
     if built:

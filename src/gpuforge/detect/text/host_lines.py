@@ -32,15 +32,16 @@ _CPU = re.compile(
 # What follows a processor's name: another fact, its memory, its cores and threads.
 _BEHIND = re.compile(
     r" \||\s(?:com|mit|avec|con|with|с) \d+\s| ; | \(\d+ MiB| \(\d+C[/ ,]|\s+\(\d+ CPUs\)"
-    r"|, \d+ ?[Mm][Hh]z\b|, \d+ threads\b"
+    r"|, \d+ ?[Mm][Hh]z\b|\s+\(\d+(?:\.\d+)? ?[MG]Hz\)|, \d+ threads\b"
 )
 _CORES = re.compile(r" (?:dual|quad|hexa|octa|six|eight)[ -]core\b.*$", re.I)
 _GLIBC = re.compile(r"^(?:glibc\D*)?(?=\d)", re.I)
 # What joins a processor with the GPU named behind it.
 _JOINT = re.compile(r"(?:(?<=\s)\+|[\s,;&/(|–—-])*(?:\b(?:and|with|w/))?[\s(]*$")
-# A system alone on its line in a list, as a form's checked box.
+# A system alone on its line, as a form's checked box or chosen answer: "Windows (CUDA)".
 _CHECKED = re.compile(
-    r"^\s*[-*•]\s+(windows|linux|mac ?os(?: ?x)?)(?:\s\d[\d.]*)?\s*$", re.I | re.M
+    r"^\s*(?:[-*•]\s+)?(windows|linux|mac ?os(?: ?x)?)(?:\s\d[\d.]*)?(?:\s\([^()\n]{1,40}\))?\s*$",
+    re.I | re.M,
 )
 # A question says nothing about the system, unless it is about the writer's own.
 _QUESTION = re.compile(r"(?:^|(?<=[.!?\n]))(?![^.!?\n]*\b[Mm]y\b)[^.!?\n]*\?(?=\s|$)")

@@ -18,6 +18,9 @@ _PARTS = re.compile(
     re.M,
 )
 
+# What the display server loaded, before inxi showed each card's kernel driver.
+_OF_DISPLAY = re.compile(r"\bDisplay Server: .*?\bdrivers?: ([\w,]+)")
+
 
 def read(text: str, route: str, seen: Seen) -> None:
     """Add the GPUs and the host that one output shows."""
@@ -46,6 +49,11 @@ def parse_inxi(text: str) -> list[tuple[str, str]]:
 
 
 def _add_graphics(body: str, route: str, seen: Seen) -> None:
+    shown = _OF_DISPLAY.search(body)
+    displays = {
+        pci_ids.vendor_of(pci_ids.maker_of_driver(name)): Driver(name)
+        for name in (shown[1].split(",") if shown else ())
+    }
     for card in re.split(r"(?=\b(?:Device|Card)-\d+:)|(?=^Card:)", body)[1:]:
         card = re.split(r"\s(?:Display|OpenGL|API|Monitor-\d|EGL|Vulkan|Info):?\s", card)[0]
         named = re.match(rf"(?:Device|Card)(?:-\d+)?: (.+?){_NEXT}", card)
@@ -62,6 +70,8 @@ def _add_graphics(body: str, route: str, seen: Seen) -> None:
             bound = Failed("inxi shows no driver for it", kind="no_kernel_driver")
         elif driver and driver[1] != "vgapci":
             bound = Driver(driver[1], driver[2]) if driver[2] else Driver(driver[1])
+        elif driver is None:
+            bound = displays.get(vendor)
         facts = kept(
             name=name_of(product),
             pci_address=pci_address(place[1]) if place else None,

@@ -44,7 +44,7 @@ _NVIDIA = re.compile(
 _COMPUTES = re.compile(r"kfd kfd: (?:amdgpu: )?added device (1002):([0-9a-f]{4})")
 _MODESET = re.compile(r"nvidia-modeset: \w+: GPU:\d")
 _ASAHI = re.compile(r"\basahi [0-9a-f]+\.gpu: ")
-_UUID = re.compile(r"NVRM: GPU at PCI:\S+: (GPU-[0-9a-f-]{36})")
+_UUID = re.compile(r"NVRM: GPU at (?:PCI:)?\S+: (GPU-[0-9a-f-]{36})")
 
 
 def read(text: str, route: str, seen: Seen) -> None:

@@ -19,6 +19,11 @@ _PAIR = re.compile(
     r"([^\W\d_][^:=：|{\n]{0,70}?|#\d[^:=：|\n]{0,30}?|[A-Z]{2,4}(?=\s{2}))[\"'*`\]\s.)]*"
     r"(?:(?<!\d):|:(?!\d)|[=：|]>?|\s{2,}|\s[-–]\s|\s?(?:->|→))[\"'*`\s\[:]*(?=\S)"
 )
+# Labels of a computer's parts that follow each other on one line with a blank between them.
+_INLINE = re.compile(
+    r"(?<=\S)\s(?=(?:CPU|GPU|RAM|OS|Memory|Processor|(?:Graphics|Video) [Cc]ard|"
+    r"Operating [Ss]ystem|Motherboard|Storage) ?: ?\S)"
+)
 _HEAD = re.compile(
     r"^[\s>]*(?:[-*•]\s+|\d[.)]\s+)?(?:#{1,6}\s+[*_]{0,2}|[*_]{2})([^\W_][^=：]{0,60}?)[*_:：?\s]*$|"
     r"^[\s>]*(?:[-*•]\s+|\d[.)]\s+)?([^\W_][^:=：]{0,60}?)\s?[:：?]\s*$"
@@ -48,10 +53,15 @@ _IDS = re.compile(
     r"(?P<e>10de|1002|8086)\b.{1,6}?"
     r"device(?:[ _]?id)?[\"']?\s?[:=]\s?[\"']?(?:0x)?(?P<f>[0-9a-f]{4})\b|"
     r"\bPCI[ -]?ID\W{1,4}(?P<k>10de|1002|8086):(?P<l>[0-9a-f]{4})\b|"
-    r"vendor[\"']?\s?:\s?(?P<g>4318|4098|32902), device: (?P<h>\d{2,5})\b|"
-    r"deviceId\":(?P<j>\d{2,5}),[^{}]{0,200}vendorId\":(?P<i>4318|4098|32902)\b",
+    r"vendor[\"']?\s?:\s?(?P<g>4318|4098|32902), device: (?P<h>\d{2,5})\b",
     re.I,
 )
+# One half of a pair, whose other half may be some lines away, as programs print JSON.
+_HALF = re.compile(
+    r"(?<!sub)(?<!sub[_ ])(vendor|device)[_ ]?id[\"']?\s?[:=]\s?[\"']?(0x[0-9a-f]{3,4}|\d{2,5})\b",
+    re.I,
+)
+APART = 6
 
 
 # What joins the words of a label that asks for several facts, each of which its value must show.
@@ -119,6 +129,7 @@ def labels_of(text: str) -> tuple[Label, ...]:
 
 def _labels(lines: list[str]) -> Iterator[Label]:
     columns: list[str] = []
+    halves: dict[str, tuple[int, int]] = {}
     for number, line in enumerate(lines):
         parted = line.strip().strip("|").split("|") if "|" in line else _BLANKS.split(line.strip())
         cells = [cell.strip(" *`") for cell in parted]
@@ -145,6 +156,7 @@ def _labels(lines: list[str]) -> Iterator[Label]:
         if line.startswith("name of display: "):  # glxinfo shows a memory before the GPU's name
             yield Label(number, frozenset({"display"}), "")
         yield from _ids(number, line)
+        yield from _halves(number, line, halves)
         yield from _pairs(number, line)
         yield from _below(number, lines)
 
@@ -162,12 +174,21 @@ def _ids(number: int, line: str) -> Iterator[Label]:
         return
     for match in _IDS.finditer(line[:1000]):
         parts = [part for part in match.groups() if part]
-        if match["h"] or match["j"]:
-            maker, device = (
-                int(part) for part in (match["g"] or match["i"], match["h"] or match["j"])
-            )
-            parts = [f"{maker:04x}", f"{device:04x}"]
+        if match["h"]:
+            parts = [f"{int(part):04x}" for part in (match["g"], match["h"])]
         yield Label(number, frozenset({"ids"}), ":".join(parts).lower())
+
+
+def _halves(number: int, line: str, halves: dict[str, tuple[int, int]]) -> Iterator[Label]:
+    """Yield the pair that a line completes, hexadecimal or decimal; `halves` are those before."""
+    if line.lstrip().startswith(("}", "{")):
+        halves.clear()
+    for which, told in _HALF.findall(line[:1000]):
+        halves[which.lower()] = int(told, 16 if told[:2] in ("0x", "0X") else 10), number
+        if len(halves) == 2 and number - min(at for _, at in halves.values()) <= APART:
+            ident = ":".join(f"{halves[half][0]:04x}" for half in ("vendor", "device"))
+            halves.clear()
+            yield Label(number, frozenset({"ids"}), ident)
 
 
 def _numbers(head: str) -> tuple[int, ...]:
@@ -179,6 +200,10 @@ def _numbers(head: str) -> tuple[int, ...]:
 
 def _pairs(number: int, line: str) -> Iterator[Label]:
     """Yield the labels of one line; each value ends at the next label."""
+    if len(parts := _INLINE.split(line)) > 2:
+        for part in parts:  # the memory among them is the computer's
+            yield from () if part.startswith(("Memory", "RAM")) else _pairs(number, part)
+        return
     matches = [(*_head(match), match.end()) for match in _PAIR.finditer(line)]
     matches = [match for match in matches if facts_of(match[0])]
     ends = [*(start for _, start, _ in matches[1:]), len(line)]

@@ -31,6 +31,7 @@ _EXAMPLE = re.compile(r"\((?:e\.?g\.?|for example|example:)[ ,:][^()]{1,200}\)",
 _UNCHECKED = re.compile(r"^\s*[-*+] \[ ?\] ")
 _CHECKED = re.compile(r"^(\s*[-*+] )\[[xX]\] ")
 _IDEOGRAPH = r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+_UNIT = re.compile(r"(?<=\d)( ?)([ГМ])и?[Бб](?:айт\w*)?(?!\w)")
 _SEAM = re.compile(rf"(?<={_IDEOGRAPH})(?=[A-Za-z0-9])|(?<=[A-Za-z0-9])(?={_IDEOGRAPH})")
 # A list by ``nvidia-smi -L`` that lost its line breaks.
 _LISTED = re.compile(r"\s+(?=GPU \d+: )")
@@ -41,6 +42,7 @@ def plain(line: str) -> list[str]:
     line = line.replace("\t", "        ")
     if not line.isascii():
         line = _SEAM.sub(" ", line.translate(_SIGNS))
+        line = _UNIT.sub(lambda unit: unit[1] + ("GB" if unit[2] == "Г" else "MB"), line)
     if "&" in line:
         line = _ENTITY.sub(lambda sign: html.unescape(sign[0]).replace("\u00a0", " "), line)
     if "\\" in line and not _PATH.search(line):

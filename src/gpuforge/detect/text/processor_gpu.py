@@ -13,11 +13,11 @@ from gpuforge.facts import Vendor
 
 # Processors by maker; numbers such as 7840U or 5600G alone are AMD's.
 _MAKERS: tuple[tuple[Vendor, str], ...] = (
-    ("intel", r"\b(?:Intel|i[3579]|Ultra [3579]|Celeron|Pentium)\b"),
+    ("intel", r"\b(?:Intel|i[3579]|Ultra (?:X?[3579]|\d{3})|Celeron|Pentium)\b"),
     ("amd", r"\b(?:AMD|Ryzen|Athlon|\d{4}(?:X3D|GE|H[SX]|[GHUX]))\b"),
 )
 # Names of processors that have a GPU of their maker's in any case.
-_WITH_GPU = re.compile(r"\b(?:with|w/) ?Radeon|\bUltra [3579] \d{3}[HUV]\b", re.I)
+_WITH_GPU = re.compile(r"\b(?:with|w/) ?Radeon|\bUltra (?:X?[3579] )?\d{3}[HUV]\b", re.I)
 
 
 def add_processor_gpu(devices: list[ToldDevice], text: str, processor: str) -> None:

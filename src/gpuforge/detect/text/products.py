@@ -15,7 +15,8 @@ from gpuforge.facts import Vendor
 
 T = TypeVar("T")
 GPUS_AT_MOST = 64
-COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "six": 6, "eight": 8}
+COUNTS = {"two": 2, "dual": 2, "both": 2, "three": 3, "four": 4, "quad": 4, "six": 6, "eight": 8,
+          "两": 2, "三": 3, "四": 4, "六": 6, "八": 8}  # fmt: skip
 OF_PROCESSOR = re.compile(
     r"\b(?:Ryzen|Athlon|A\d+-\d{4}\w*)[^,;|+()\n]{0,40}\b(?:with|w/)\s$", re.I
 )
@@ -69,7 +70,7 @@ def _bounded(forms: str) -> re.Pattern[str]:
     forms = re.sub(r"(?<!\[)\\s(?![+?*{])", r"[\\s-]", forms.replace(r"\s?", r"[\s-]?"))
     forms = forms.replace(r"\s+", r"(?:\s+|-|(?<=[a-z]))")
     return re.compile(
-        rf"(?:(?<![a-z0-9_.-])|(?<=\d[x*])|(?<=[a-z]\.)(?=[a-z])){_NO_WIDTH}(?:{forms})(?![a-rt-z\d]|\.\d|\s?[KMG]i?B\b|\s?[%°])",
+        rf"(?:(?<![a-z0-9_.-])|(?<=\d[x*])|(?<=[a-z]\.)(?=[a-z])){_NO_WIDTH}(?:{forms})(?!(?!(?<=\d)GPUs?\b)[a-rt-z\d]|\.\d|\s?[KMG]i?B\b|\s?[%°])",
         re.I,
     )
 
@@ -163,18 +164,22 @@ def _product(vendor: Vendor, match: re.Match[str], text: str, plain: str) -> Pro
 
 def _counts(before: str, after: str) -> Iterator[int]:
     """Yield the numbers next to a name that give a count."""
-    more, times = form("products", "more").match(after), form("products", "times").search(before)
-    if more:
-        yield min(int(next(filter(None, more.groups()))) or 1, GPUS_AT_MOST)
-    elif have := form("products", "rig").search(before) or form("products", "have").search(before):
-        yield min(int(next(filter(None, have.groups()))) or 1, GPUS_AT_MOST)
-    elif times and times[1]:
-        yield min(int(times[1]) or 1, GPUS_AT_MOST)
+    for name in ("more", "rig", "have", "boards"):
+        if told := form("products", name).search(after if name == "more" else before):
+            yield number_of(next(filter(None, told.groups())))
+            return
+    times = form("products", "times").search(before)
+    if times and times[1]:
+        yield number_of(times[1])
     elif times and (
         times[3]
         or form("products", "plural").search(after)
         or times[2].lower() in ("two", "three", "four", "six", "eight")
         or (times[2].lower() in _PAIR and not form("products", "board").search(before))
     ):
-        number = COUNTS.get(times[2].lower()) or int(times[2])
-        yield min(number or 1, GPUS_AT_MOST)
+        yield number_of(times[2])
+
+
+def number_of(words: str) -> int:
+    """Return how many GPUs a number or its word means."""
+    return min(COUNTS.get(words.lower()) or int(words) or 1, GPUS_AT_MOST)

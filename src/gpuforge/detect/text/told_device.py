@@ -58,6 +58,7 @@ def finished(device: ToldDevice) -> Facts:
     driver = driver or re.match(r"(\d+\.\d+\.\d+)", said.get("rocm_driver", ""))
     if "mesa" not in words.lower() and vendor in PACKAGE:
         driver = driver or re.search(PACKAGE[vendor], words, re.I)
+    version = driver[driver.lastindex or 1] if driver else ""
     bound = KERNEL_DRIVER.match((said.get("kernel") or words).strip("[`* "))
     capability = re.search(r"(?<![\d.])(\d{1,2}\.\d)(?![\d.])", said.get("capability", ""))
     arch = said.get("gfx", "").strip("\"', ") if vendor == "nvidia" else ""
@@ -76,7 +77,7 @@ def finished(device: ToldDevice) -> Facts:
     return kept(
         name=word(name) if name else None,
         memory_total_bytes=None if integrated and vendor == "intel" else total,
-        driver=Driver(vendor, driver[1]) if driver else Driver(bound[1].lower()) if bound else None,
+        driver=Driver(vendor, version) if version else Driver(bound[1].lower()) if bound else None,
         pci_id=found,
         pci_address=pci_address(said.get("address", "")),
         architecture=gfx(said.get("gfx", "")) if vendor == "amd" else None,

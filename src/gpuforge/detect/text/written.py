@@ -27,11 +27,11 @@ from gpuforge.detect.text.labels import Label, labels_of, told_lines
 from gpuforge.detect.text.mentions import PRODUCTS_AT_MOST, SURE, Mention, mentions_in
 from gpuforge.detect.text.processor_gpu import add_processor_gpu
 from gpuforge.detect.text.products import (
-    COUNTS,
     GPUS_AT_MOST,
     OF_PROCESSOR,
     Product,
     is_vague,
+    number_of,
     products_in,
     without_families,
 )
@@ -51,6 +51,10 @@ _LIBRARIES: tuple[tuple[str, Vendor], ...] = (
     (r"\b(mps|metal)\b", "apple"),
     (r"\b(xpu|oneapi)\b", "intel"),
 )
+# What NVIDIA's driver calls its version of CUDA.
+_OF_CUDA = re.compile(r"\W*\d{1,2}(?:\.\d{1,2})?\W*$")
+# The type of a device that is a processor.
+_PROCESSOR = re.compile(r"\W*(?:CL_DEVICE_TYPE_)?CPU\b", re.I)
 _NUMBERED = re.compile(r"(?:^|[<\[#\s(])(\d{1,2})[:\]>)]\s*$")
 # What a driver, a path or a version has in it, and no product's name.
 _NO_NAME = re.compile(r"[\\/]|\bdrivers?\b|\bversion\b|\d{3}\.\d|\)\)|\binstalled\b", re.I)
@@ -127,8 +131,7 @@ def _tell_the_only(device: ToldDevice, text: str) -> None:
         device.said.setdefault("address", str(places.pop()))
     number = form("clauses", "number").search(text.replace("_", ""))
     if device.count == 1 and number and not (number[2] and form("clauses", "hybrid").search(text)):
-        told = (number[2] or "two").lower()
-        device.count = min(COUNTS.get(told) or int(told) or 1, GPUS_AT_MOST)
+        device.count = number_of(number[2] or "two")
     shown = {size(one[1] or one[2]) for one in form("clauses", "total").finditer(text)}
     sizes = shown or {
         size(match[0].replace("o", "B"))
@@ -225,7 +228,8 @@ class _Devices:
                 own[0].said = self._for(maker) | own[0].said
                 self._current, self._waiting = own, {}
         named = bool(label.facts & {"name", "renderer", "maybe"}) and self._name(label)
-        for fact in label.facts if not named else label.facts & {"gl"}:
+        told = label.facts & {"gl"} if named else label.facts
+        for fact in told if "platform" not in told else ():  # whose number is no GPU's
             self._tell(fact, label)
 
     def add(self, product: Product, line: int, numbers: tuple[int, ...] = ()) -> list[ToldDevice]:
@@ -244,6 +248,8 @@ class _Devices:
             named = {"name": product.name or None, "memory_total_bytes": product.total_bytes}
             fuller = product_of(product.name) > product_of(str(device.facts.get("name", "")))
             device.facts = device.facts | kept(**named) if fuller else kept(**named) | device.facts
+            if ident := pci_ids.id_in_name(product.vendor, product.name):
+                device.said.setdefault("ids", ident)
             device.said = self._for(device.vendor) | device.said
         self._waiting = {}
         self._current = found
@@ -293,6 +299,13 @@ class _Devices:
         for one in reversed(self.devices) if number is not None else ():
             if one.number == number and (product is None or _may_be(one, product)):
                 return one
+        for one in self.devices if number is not None and product else ():
+            if one.number is None and product and _same(one, product):
+                if one.count == 1:
+                    one.number = number
+                    return one
+                one.count -= 1  # a label counts what a list numbers
+                break
         device = ToldDevice(None, line, number)
         self.devices.append(device)
         return device
@@ -351,8 +364,16 @@ class _Devices:
         value = f"{label.value} {label.unit}" if label.unit else label.value
         if fact in ("driver", "nvidia_driver") and _WORKING.match(value):
             return
+        if "nvidia_driver" in label.facts and _OF_CUDA.match(value):
+            return
         if fact == "nvidia_driver" and (found := OF_DRIVER.search(value)):
             self.driver = self.driver or (found[1] if found[1].count(".") < 3 else "")
+        if fact == "kind" and _PROCESSOR.match(value):
+            names = [str(one.facts.get("name", "")) for one in self._current]
+            if not any(products_in(name, asked=True) for name in names):
+                self.devices = [one for one in self.devices if one not in self._current]
+            self._current = []
+            return
         if fact == "total_here" and not self._block and label.line - self._computer <= NEAR:
             return
         if fact == "count":
@@ -362,7 +383,7 @@ class _Devices:
         elif near:
             for device in devices:
                 told = device.said.setdefault(fact, value)
-                if fact == "driver" and not OF_DRIVER.search(told):
+                if fact == "driver" and told != value and not OF_DRIVER.search(told):
                     device.said[fact] = f"{told} {value}"  # its name, then its version
         elif fact in ("total", "driver", "gfx", "capability"):
             self._waiting.setdefault(fact, value)
@@ -379,6 +400,11 @@ def _same(device: ToldDevice, product: Product) -> bool:
     name = str(device.facts.get("name", ""))
     words = product_of(name), product_of(product.name)
     alike = words[0] <= words[1] or words[1] <= words[0] if all(words) else not any(words)
+    if any(words) and not all(words):  # one is named by its PCI id alone, which tells its kind
+        ids = (pci_ids.id_in_name(product.vendor, one) for one in (name, product.name))
+        ident = next(filter(None, ids), None)
+        shared = pci_ids.integrated_by_name(product.vendor, name if words[0] else product.name, "")
+        alike = ident is not None and shared is not None and shared == pci_ids.integrated(ident)
     return device.vendor == product.vendor and alike and bool(name or not product.name)
 
 
