@@ -321,6 +321,7 @@ def test_odd_programs_end_as_they_do(name: str, tmp_path: Path) -> None:
     assert outcomes[0] == outcomes[1]
     profile = read(path)
     assert profile.complete == (name != "leaves")
+    assert profile.cost_ns and profile.wall_ns >= max(span.end_ns for span in profile.spans)
     assert "odd" in profile.spans.names
 
 

@@ -111,6 +111,22 @@ def test_what_stood_open_at_a_flush_is_read_with_its_children() -> None:
     assert profile.complete
 
 
+def test_the_last_flush_is_the_end_of_what_was_open_at_a_crash() -> None:
+    file = io.BytesIO()
+    writer = Writer(file, {}, BEGIN)
+    writer.write([], [Span("waits", 0, 1, 0, BEGIN + 10, 0, 7, 0, None)])
+    for at in (100, 900):
+        writer.reached(at, 5)
+    profile = read(io.BytesIO(file.getvalue()))
+    assert (profile.wall_ns, profile.cost_ns) == (900, 5)
+    assert [span.duration_ns for span in profile.spans] == [890]
+    assert "1 span had not ended; the last flush counts as the end" in profile.notes
+    writer.close(1_000, 7, {}, [])
+    profile = read(io.BytesIO(file.getvalue()))
+    assert (profile.wall_ns, profile.cost_ns) == (1_000, 7)
+    assert profile.notes == ["1 span had not ended; the end of the recording counts as the end"]
+
+
 def test_merged_spans_stand_under_one_that_is_open() -> None:
     file = io.BytesIO()
     writer = Writer(file, {}, BEGIN, raw_spans=1)
@@ -263,7 +279,7 @@ def test_a_bomb_is_not_unpacked() -> None:
     [
         (b"", "is not a session file"),
         (b"hello, this is a text", "is not a session file"),
-        (MAGIC + bytes([VERSION + 1]), f"of version {VERSION + 1}; this gpuforge reads {VERSION}"),
+        (MAGIC + bytes([VERSION + 1]), f"of version {VERSION + 1}; this .* up to {VERSION}"),
     ],
 )
 def test_what_is_no_session_file_is_said(tmp_path: Path, content: bytes, message: str) -> None:

@@ -182,7 +182,7 @@ class Profile:
     wall_ns
         Time from the beginning to the end of the recording.
     cost_ns
-        Estimated cost of the recording itself, from the calibrated cost of a span.
+        Estimated cost of the recording itself, from the calibrated cost of a span; 0 if unknown.
     notes
         What a reader must know, such as what was merged or dropped.
     complete

@@ -136,11 +136,10 @@ class Recording:
         self._around.settle()
         trace.drainer = None
         _running.remove(self)
-        cost_ns = self._cost_ns + self._span_ns * self._spans + self._counted_ns * self._counted
         notes = self._notes + ([self.problem] if self.problem else [])
         try:
             self._writer.tell(self._full_header())  # now with libraries loaded since the start
-            self._writer.close(end_ns - self._begin_ns, cost_ns, self._counts, notes)
+            self._writer.close(end_ns - self._begin_ns, self._cost(), self._counts, notes)
         except OSError as error:
             self._failed(error)
         if self.path is not None:
@@ -251,6 +250,12 @@ class Recording:
             self._placements(kept), self._series(kept.readings),
             [(self._on_lane(one.span, elsewhere), one.times) for one in kept.repeated],
         )  # fmt: skip
+        self._writer.reached(perf_counter_ns() - self._begin_ns, self._cost())
+
+    def _cost(self) -> int:
+        """Return the cost of the recording so far in nanoseconds."""
+        counted = self._counted_ns * self._counted
+        return self._cost_ns + self._span_ns * self._spans + counted
 
     @staticmethod
     def _on_lane(span: trace.Span, elsewhere: dict[int, int]) -> trace.Span:

@@ -138,11 +138,9 @@ def recording(profile: Profile) -> list[str]:
     spans, wall = profile.spans, max(profile.wall_ns, 1)
     merged = sum(count - 1 for count in spans.count if count > 1)
     cost = f"{format_ns(profile.cost_ns)} ({percent(profile.cost_ns / wall)})"
-    found = [
-        counted(len(spans), "span")
-        + (f", {merged:,} more merged into them" if merged else "")
-        + f"; recording them took about {cost}"
-    ]
+    took = f"; recording them took about {cost}" if profile.cost_ns else ""
+    more = f", {merged:,} more merged into them" if merged else ""
+    found = [f"{counted(len(spans), 'span')}{more}{took}"]
     moved = sum(part.bytes for part in parts)
     busy = total_ns(parts)[DEVICE]
     if moved or busy:

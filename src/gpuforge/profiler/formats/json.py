@@ -36,7 +36,7 @@ def render(profile: Profile) -> str:
             "schema_version": 1,
             "complete": profile.complete,
             "wall_seconds": profile.wall_ns / NS,
-            "cost_seconds": profile.cost_ns / NS,
+            "cost_seconds": profile.cost_ns / NS or None,
             **{name: json_text.clean(header.pop(name, None)) for name in ("program", "started")},
             "unknown": json_text.clean(_unknown(profile)),
             "header": json_text.clean(header),
@@ -71,6 +71,8 @@ def _unknown(profile: Profile) -> dict[str, str]:
     for name in ("program", "started"):
         if json_text.clean(profile.header.get(name)) is None:
             found.setdefault(name, "the session file does not contain it")
+    if not profile.cost_ns:
+        found["cost_seconds"] = "the recording ended before its cost was written"
     return found
 
 

@@ -19,8 +19,10 @@ LEVEL = 1
 """Compression level; a higher one would take longer than everything else in a recording."""
 _FRAME = struct.Struct("<4sII")
 _HEAD = struct.Struct("<I")
-HEADER, SPANS, BESIDE, READINGS, END = b"HEAD", b"SPAN", b"MORE", b"READ", b"DONE"
-"""Kinds of chunk: header; spans; placements; series of readings; end of the recording."""
+HEADER, SPANS, BESIDE, READINGS = b"HEAD", b"SPAN", b"MORE", b"READ"
+REACHED, END = b"UPTO", b"DONE"
+"""Kinds of chunk: header; spans; placements; series of readings; time and cost up to a flush; end
+of the recording."""
 
 
 class Damaged(ValueError):
@@ -32,7 +34,7 @@ class Chunk(NamedTuple):
 
     Attributes
     ----------
-    kind : one of `HEADER`, `SPANS`, `BESIDE`, `READINGS` and `END`; readers skip other kinds
+    kind : one of `HEADER`, `SPANS`, `BESIDE`, `READINGS`, `REACHED` and `END`; others are skipped
     fields : the JSON fields
     columns : the columns by name
     """

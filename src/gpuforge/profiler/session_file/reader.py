@@ -15,6 +15,7 @@ from gpuforge.profiler.session_file.chunk import (
     BESIDE,
     END,
     HEADER,
+    REACHED,
     READINGS,
     READINGS_VERSION,
     SPANS,
@@ -67,7 +68,8 @@ def _read(file: IO[bytes], called: str, most_bytes: int) -> Profile:
         )
     if not 1 <= start[-1] <= VERSION:
         raise WorkloadError(
-            f"{called} is a session file of version {start[-1]}; this gpuforge reads {VERSION}",
+            f"{called} is a session file of version {start[-1]}; "
+            f"this gpuforge reads versions up to {VERSION}",
             hint="read it with the gpuforge that wrote it",
         )
     reading = _Reading()
@@ -101,6 +103,8 @@ class _Reading:
                 self.profile.placements += map(_placement, chunk.fields["placements"])
             elif chunk.kind == READINGS:
                 self._readings(chunk)
+            elif chunk.kind == REACHED:
+                self._reached(chunk.fields)
             elif chunk.kind == END:
                 self._end(chunk.fields)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -155,9 +159,13 @@ class _Reading:
                     series.times_ns.append(at)
                     series.values.append(value)
 
-    def _end(self, fields: dict[str, Any]) -> None:
+    def _reached(self, fields: dict[str, Any]) -> None:
         profile = self.profile
         profile.wall_ns, profile.cost_ns = int(fields["wall_ns"]), int(fields["cost_ns"])
+
+    def _end(self, fields: dict[str, Any]) -> None:
+        profile = self.profile
+        self._reached(fields)
         profile.counts = {str(name): int(n) for name, n in fields["counts"].items()}
         profile.notes += map(str, fields["notes"])
         profile.complete = True
@@ -199,8 +207,9 @@ class _Reading:
                 start[row], took, columns["bytes"][row], columns["count"][row], attributes,
             )  # fmt: skip
         if cut:
+            end = "the end of the recording" if self.profile.complete else "the last flush"
             self.profile.notes.append(
-                f"{counted(cut, 'span')} had not ended; their end is set to the last flush"
+                f"{counted(cut, 'span')} had not ended; {end} counts as the end"
             )
 
 

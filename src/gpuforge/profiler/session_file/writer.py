@@ -16,6 +16,7 @@ from gpuforge.profiler.session_file.chunk import (
     BESIDE,
     END,
     HEADER,
+    REACHED,
     READINGS,
     READINGS_VERSION,
     SPANS,
@@ -119,6 +120,11 @@ class Writer:
         if read := list(series):
             self._put_readings(read)
         self.file.flush()
+
+    def reached(self, wall_ns: int, cost_ns: int) -> None:
+        """Write the time and the cost of the recording so far, which a crash leaves in force."""
+        if os.getpid() == self._process:
+            self._put(REACHED, {"wall_ns": wall_ns, "cost_ns": cost_ns})
 
     def close(
         self, wall_ns: int, cost_ns: int, counts: Mapping[str, int], notes: Iterable[str]
