@@ -152,7 +152,7 @@ def _placements(profile: Profile, shown: int) -> Table:
 
 def _peaks(profile: Profile, shown: int) -> Table:
     rows = [
-        (" > ".join(one.path[-12:]) or one.what, one.where, format_bytes(one.bytes))
+        (" > ".join(one.path[-12:]) or f"whole run: {one.what}", one.where, format_bytes(one.bytes))
         for one in peaks(profile, shown)
     ]
     return Table("Memory peaks", ("during", "on", "bytes"), rows, (0, 1))
@@ -160,12 +160,12 @@ def _peaks(profile: Profile, shown: int) -> Table:
 
 def _feeds(profile: Profile, shown: int) -> Table:
     rows = [
-        (one.first, one.then, f"{one.times:,}", format_bytes(one.bytes))
+        (one.first, one.then, f"{one.times:,}", format_bytes(one.bytes) if one.bytes else "-")
         for one in feeds(profile, shown)
     ]
     said = (
-        "Inferred from the order of spans inside one span: the second step probably uses "
-        "the result of the first."
+        "Inferred from the order of spans inside one span: the second step may use the "
+        "result of the first. Bytes moved in between make that likely."
     )
     heading = ("first", "then", "times", "moved between")
     return Table("Data flow between operations", heading, rows, (0, 1), said)
