@@ -358,6 +358,18 @@ def test_one_operation_feeds_the_next_inside_a_span() -> None:
     ]
 
 
+def test_the_analysis_tells_the_machine() -> None:
+    host = {"cpu_model": "AMD EPYC", "cores": 1, "memory_total_bytes": 4 << 30}
+    found = {"host": host, "devices": [{"name": "NVIDIA H100"}]}
+    profile = Profile(header={"platform": "Linux", "machine": found})
+    told = "| `machine` | `Linux, AMD EPYC, 1 core, 4 GiB, NVIDIA H100` |"
+    assert told in formats.render(profile, "markdown")
+    for odd in ({"host": 3}, {"host": host, "devices": [5]}, {"host": {"cores": "x"}}):
+        profile.header["machine"] = odd
+        assert "| `machine` | `Linux` |" in formats.render(profile, "markdown")
+        assert "<dd>Linux</dd>" in formats.render(profile, "html")
+
+
 def test_neither_a_failed_step_nor_the_start_of_a_loop_is_fed() -> None:
     making = Making()
     for at in range(0, 40, 10):

@@ -178,3 +178,21 @@ def ran(profile: Profile) -> str:
         *(f"{word}{header[key]}" for key, word in _VERSIONS.items() if header.get(key)),
     ]
     return "; ".join(names.line(text, 200) for text in said)
+
+
+def machine(profile: Profile) -> str:
+    """Return the system, the CPU, its cores and memory, and the devices of the machine."""
+    header = profile.header
+    try:
+        host, devices = profile.said("machine")["host"], profile.said("machine")["devices"]
+        memory = host.get("memory_total_bytes")
+        found = [
+            header.get("platform") or host.get("platform"),
+            host.get("cpu_model"),
+            (cores := host.get("cores")) and counted(cores, "core"),
+            memory and format_bytes(memory),
+            *[device.get("name") for device in devices],
+        ]
+    except (TypeError, KeyError, ValueError, AttributeError):  # not as detect writes it
+        found = [header.get("platform")]
+    return ", ".join(str(part) for part in found if part)

@@ -16,7 +16,7 @@ from gpuforge.profiler.advise import Suggestion
 from gpuforge.profiler.model import Profile
 from gpuforge.profiler.sections import advice, sections
 from gpuforge.profiler.sources import source
-from gpuforge.profiler.summary import bottlenecks, first_line, recording, started
+from gpuforge.profiler.summary import bottlenecks, first_line, machine, recording, started
 from gpuforge.profiler.tables import Table, code, percent, plain
 from gpuforge.units import format_seconds
 
@@ -64,7 +64,8 @@ def _date(profile: Profile) -> str:
 def _scope(profile: Profile, said: list[str]) -> Iterator[str]:
     header, began = profile.header, started(profile)
     rows = [("command", profile.program), ("recorded", f"{began:%Y-%m-%d %H:%M}" if began else "")]
-    rows += [(name, str(header.get(name) or "")) for name in ("gpuforge", "python", "platform")]
+    rows += [(name, str(header.get(name) or "")) for name in ("gpuforge", "python")]
+    rows += [("machine", machine(profile))]
     rows += [(str(name), str(version)) for name, version in profile.said("versions").items()]
     rows = [(name, text or "not known") for name, text in rows]
     yield from Table("", ("what", "which"), rows, (0, 1)).markdown()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 from gpuforge.profiler import names
 from gpuforge.profiler.advise import Suggestion
@@ -14,7 +13,7 @@ from gpuforge.profiler.model import DEVICE, LABELS, Profile
 from gpuforge.profiler.page.columns import LONGEST_NAME, Row
 from gpuforge.profiler.rates import told
 from gpuforge.profiler.regret import Regret, lost_told, regrets
-from gpuforge.profiler.summary import started, where_time, where_written
+from gpuforge.profiler.summary import machine, started, where_time, where_written
 from gpuforge.profiler.tables import percent
 from gpuforge.profiler.transfers import peaks_told, transfers
 from gpuforge.units import format_bytes, format_ns, format_seconds, significant
@@ -234,24 +233,8 @@ def what_ran(profile: Profile) -> str:
     return facts({
         "Started": began.astimezone().strftime("%Y-%m-%d %H:%M:%S %z") if began else "unknown",
         "Versions": ", ".join(f"{name} {version}" for name, version in known.items() if version),
-        "Machine": ", ".join(str(part) for part in _machine(header) if part),
+        "Machine": machine(profile),
     })  # fmt: skip
-
-
-def _machine(header: dict[str, Any]) -> list[object]:
-    machine = header.get("machine")
-    try:
-        host, devices = dict(machine["host"]), list(machine["devices"])  # type: ignore[index]
-    except (TypeError, KeyError, ValueError):  # not in the format that detect writes
-        return [header.get("platform")]
-    memory = host.get("memory_total_bytes")
-    return [
-        header.get("platform") or host.get("platform"),
-        host.get("cpu_model"),
-        f"{host.get('cores')} cores",
-        memory and format_bytes(memory),
-        *[device.get("name") for device in devices],
-    ]
 
 
 def notes(found: Sequence[str]) -> str:
