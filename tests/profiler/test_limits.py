@@ -113,6 +113,7 @@ def test_the_marker_fails_what_exceeds_its_limits(tmp_path: Path) -> None:
         ("", "takes limits by name, such as max_calls=10"),
         ("max_transfer_bytes='much'", "'much' is not a size in bytes"),
         ("max_calls=-1", "is below 0"),
+        ("max_calls=2.7", "'float' object cannot be interpreted as an integer"),
     ],
 )
 def test_a_wrong_limit_is_said_before_tests_run(
@@ -139,7 +140,7 @@ class Shell:
         exec(cell, self.names)
 
 
-@pytest.mark.parametrize("line", ["", "run.gfp"])
+@pytest.mark.parametrize("line", ["", "run.gfp", "'run.gfp'", ' "run.gfp"'])
 def test_a_cell_is_profiled(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shell = Shell()
@@ -150,6 +151,19 @@ def test_a_cell_is_profiled(line: str, tmp_path: Path, monkeypatch: pytest.Monke
     assert "in the cell" in shown.recording.profile.spans.names
     assert repr(shown) == shown.recording.summary()
     assert (tmp_path / "run.gfp").exists() == bool(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("--help", "no option '--help'"), ("none/run.gfp", "'none/run.gfp' cannot be written")],
+)
+def test_a_wrong_file_of_a_cell_is_said_in_a_line(line: str, message: str) -> None:
+    wrong = pytest.importorskip("IPython.core.error").UsageError
+    shell = Shell()
+    notebook.load_ipython_extension(shell)
+    with pytest.raises(wrong, match=f"{message}.*; name a file"):
+        shell.magics["cell", "gpuforge"](line, "ran = True")
+    assert not shell.names
 
 
 def test_ipython_loads_the_magic(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ test is recorded in memory, so a test that records a profile itself cannot have 
 from __future__ import annotations
 
 from collections.abc import Generator
+from operator import index
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ def _limit(item: pytest.Item, name: str, value: Any) -> int:
             f"{item.nodeid}: the marker 'gpuforge' has no limit {name!r}; it has {', '.join(known)}"
         )
     try:
-        number = parse_bytes(value) if name.endswith("bytes") else int(value)
+        number = parse_bytes(value) if name.endswith("bytes") else index(value)
     except (TypeError, ValueError) as error:
         raise pytest.UsageError(f"{item.nodeid}: the limit {name}={value!r}: {error}") from None
     if number < 0:
