@@ -144,7 +144,7 @@ def test_the_oldest_spans_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
         with trace.span(name):
             pass
     kept = trace.drain()
-    assert [span.name for span in kept.spans] == ["b", "c"] and kept.counts == {"dropped": 1}
+    assert [span.name for span in kept.spans] == ["b", "c"] and kept.counts == {"dropped spans": 1}
 
 
 def test_a_call_shows_its_way() -> None:

@@ -26,7 +26,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 MOST_SPANS = 100_000
-"""Spans kept until they are drained; then the oldest are dropped, and counted as ``dropped``."""
+"""Spans kept until they are drained; then the oldest go, and are counted as ``dropped spans``."""
 REPEATS_KEPT = 256
 """Short spans of one kind in a row that are kept one by one; those after them are counted."""
 HOST, WAIT, TRANSFER, OVERHEAD, DEVICE = range(5)
@@ -520,7 +520,7 @@ def drain() -> Trace:
         if surplus > 0 and drainer is None:
             ended.sort(key=lambda span: span.end)
             del ended[:surplus]
-            _counts["dropped"] += surplus
+            _counts["dropped spans"] += surplus
         spans = _told(ended)
         # A span that is just beginning has no start; one that ended since is returned next time.
         opened = _told([span for span in standing if hasattr(span, "start")])
@@ -588,7 +588,7 @@ def _make_room() -> None:
             surplus = _take(len(_begun) - MOST_SPANS)
             standing = [span for span in surplus if not span.end]
             _standing.extend(standing)
-            _counts["dropped"] += len(surplus) - len(standing)
+            _counts["dropped spans"] += len(surplus) - len(standing)
         finally:
             _lock.release()
 

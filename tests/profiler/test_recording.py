@@ -166,6 +166,7 @@ def test_planted_work_is_found_under_its_label(planted: Any) -> None:
     assert not any("does not tell" in note for note in profile.notes)
     moves = [s.attributes for s in profile.spans if s.label == TRANSFER]
     assert {move["direction"] for move in moves} == {"to device", "from device"}
+    assert list(profile.counts) == ["runs of recorded calls"]
     place = profile.placements[0]
     assert place.backend == backend.name and place.seconds > 0 and place.function.endswith("root")
 

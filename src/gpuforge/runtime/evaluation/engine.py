@@ -411,7 +411,7 @@ class BackendEngine:
         if self.comparing and not settled and self._is_doubtful(took):
             outcome.run_seconds -= max(0.0, took - self._time_rerun(program, given))
         if trace.enabled:
-            trace.count("programs")
+            trace.count("runs of recorded calls")
         return values, settled
 
     def _is_doubtful(self, took: float) -> bool:
