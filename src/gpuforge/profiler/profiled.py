@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, TypeVar, overload
 
 from gpuforge import trace
+from gpuforge.errors import WorkloadError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,14 +30,24 @@ def profiled(function: Any = "", /, **attributes: Any) -> Any:
         generator has a span for each step that it runs.
     **attributes
         Attributes of the span.
+
+    Raises
+    ------
+    WorkloadError
+        If what is decorated is no function, but for example a class or a property.
     """
-    if not callable(function):
+    if isinstance(function, str):
         return lambda wrapped: _wrapped(wrapped, function, attributes)
     return _wrapped(function, "", attributes)
 
 
 def _wrapped(function: Any, name: str, attributes: dict[str, Any]) -> Any:
-    name = name or function.__qualname__
+    if isinstance(function, type) or not callable(function):
+        raise WorkloadError(
+            f"gpuforge.profiled takes a function, not {function!r}",
+            hint="decorate the functions inside, below decorators such as @property",
+        )
+    name = name or getattr(function, "__qualname__", type(function).__qualname__)
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is not None:
         attributes = {"file": code.co_filename, "line": code.co_firstlineno, **attributes}
