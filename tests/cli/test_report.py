@@ -15,7 +15,7 @@ from gpuforge.cli.commands import report
 from gpuforge.cli.main import main
 from gpuforge.profiler import formats
 from gpuforge.profiler.model import Lane
-from gpuforge.profiler.session_file import Writer
+from gpuforge.profiler.session_file import Writer, read
 from gpuforge.trace import Span
 
 MS = 1_000_000
@@ -113,6 +113,9 @@ def test_the_analysis_is_dated_and_written_to_its_folder(
                                 "directory\nhint: name another file\n"),
         (["-o", "mine.md"], "error: 'mine.md' already exists and may have been edited; "
                             "it was not overwritten\nhint: choose another file with -o\n"),
+        (["-o", "run.gfp", "--format", "json"],
+         "error: 'run.gfp' is a session file; it was not overwritten with a report\n"
+         "hint: name another file\n"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_written_is_said(
@@ -123,6 +126,7 @@ def test_what_cannot_be_written_is_said(
     assert main(["report", "run.gfp", *arguments]) == 2
     assert capsys.readouterr() == ("", said)
     assert Path("mine.md").read_text() == "my own notes"
+    assert read("run.gfp").complete
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import importlib.util
 import json
 import os
@@ -296,6 +297,17 @@ def test_profiled_functions_keep_their_ways() -> None:
     assert len(spans) == 3 and not any("error" in span.attributes for span in spans)
 
 
+def test_only_functions_are_profiled() -> None:
+    for odd in (int, 3, property(len), classmethod(len)):
+        for decorate in (gf.profiled, gf.profiled("name")):
+            with pytest.raises(WorkloadError, match="takes a function, not "):
+                decorate(odd)  # type: ignore[call-overload]
+    half = gf.profiled(functools.partial(max, 1))
+    with gf.profile() as p:
+        assert half(2) == 2
+    assert "partial" in p.profile.spans.names
+
+
 ODD = {
     "leaves": "import os; p.flush(); os._exit(3)",
     "thread": "import threading; t = threading.Thread(target=sys.exit); t.start(); t.join()",
@@ -350,9 +362,12 @@ def test_a_file_holds_what_memory_would(tmp_path: Path) -> None:
 
 def test_a_profile_is_exported(tmp_path: Path) -> None:
     pytest.importorskip("gpuforge.profiler.formats")
-    with gf.profile() as p, gf.span("step"):
+    with gf.profile(tmp_path / "run.gfp") as p, gf.span("step"):
         pass
-    p.export("json", tmp_path / "run.json")
+    for _ in range(2):
+        p.export("json", tmp_path / "run.json")
+    with pytest.raises(WorkloadError, match="not overwritten with a report"):
+        p.export("json", tmp_path / "run.gfp")
     assert "step" in json.dumps(json.loads((tmp_path / "run.json").read_text()))
 
 

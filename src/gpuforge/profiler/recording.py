@@ -197,11 +197,10 @@ class Recording:
         UnknownName
             If there is no such format.
         WorkloadError
-            If the file cannot be written.
+            If the file cannot be written, or is a session file.
         """
-        stored = import_module("gpuforge.stored")
-        made = import_module("gpuforge.profiler.formats").render(self.profile, format)
-        stored.write_output(Path(path), made)
+        formats = import_module("gpuforge.profiler.formats")
+        formats.write(Path(path), formats.render(self.profile, format))
 
     def flush(self) -> None:
         """Collect and write everything recorded so far."""

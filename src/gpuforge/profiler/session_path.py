@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -39,6 +40,26 @@ def _check(path: Path) -> None:
         pass
     except OSError as error:
         raise unwritable(path, error) from None
+
+
+def check_report(path: Path) -> None:
+    """Check the path of a report.
+
+    Raises
+    ------
+    WorkloadError
+        If it is a session file, perhaps the one that the report shows.
+    """
+    with suppress(OSError):
+        if not path.is_file():  # reading from a pipe would wait
+            return
+        with open(path, "rb") as old:
+            if old.read(len(MAGIC)) != MAGIC:
+                return
+        raise WorkloadError(
+            f"{str(path)!r} is a session file; it was not overwritten with a report",
+            hint="name another file",
+        )
 
 
 def opened(path: Path) -> IO[bytes]:

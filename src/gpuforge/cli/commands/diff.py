@@ -7,11 +7,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from gpuforge import stored
 from gpuforge.cli import render
 from gpuforge.cli.main import FINE, NOTHING, PROBLEM
 from gpuforge.errors import UnknownName, WorkloadError
-from gpuforge.profiler import session_file
+from gpuforge.profiler import formats, session_file
 from gpuforge.profiler.bench import result
 from gpuforge.profiler.bench.result import BenchResult
 from gpuforge.profiler.bench.runs import open_history
@@ -182,7 +181,7 @@ def _profiles(found: ProfileDifference, arguments: argparse.Namespace) -> int:
 
 def _write_page(path: Path, base: Profile, new: Profile, found: ProfileDifference) -> None:
     remarks = [f"not fully comparable: {line}" for line in found.differences]
-    stored.write_output(path, render_difference(base, new, remarks))
+    formats.write(path, render_difference(base, new, remarks))
     render.message(f"wrote {path}")
 
 

@@ -7,7 +7,6 @@ from itertools import count
 from pathlib import Path
 from types import ModuleType
 
-from gpuforge import stored
 from gpuforge.cli import render
 from gpuforge.cli.main import FINE, NOTHING
 from gpuforge.errors import UnknownName, WorkloadError
@@ -94,7 +93,7 @@ def _write(output: str | None, content: str, module: ModuleType, profile: Profil
     if path.is_dir():
         raise WorkloadError(f"{str(path)!r} is a folder", hint="name a file in it with -o")
     if not keeps:
-        stored.write_output(path, text)
+        formats.write(path, text)
         return path
     try:
         return _write_new(path, text, numbered=output is None)

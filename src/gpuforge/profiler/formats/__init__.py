@@ -7,11 +7,13 @@ Each module defines ``SUMMARY`` (one line for the list of formats), ``SUFFIX`` (
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from types import ModuleType
 
-from gpuforge import registry
+from gpuforge import registry, stored
 from gpuforge.errors import UnknownName
 from gpuforge.profiler.model import Profile
+from gpuforge.profiler.session_path import check_report
 
 
 def names() -> tuple[str, ...]:
@@ -41,3 +43,15 @@ def render(profile: Profile, name: str) -> str:
         If there is no format of that name.
     """
     return module(name).render(profile)  # type: ignore[no-any-return]
+
+
+def write(path: Path, content: str) -> None:
+    """Write a report to a file.
+
+    Raises
+    ------
+    WorkloadError
+        If it cannot be written, or would replace a session file.
+    """
+    check_report(path)
+    stored.write_output(path, content)
