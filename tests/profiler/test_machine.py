@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpuforge as gf
-from gpuforge.facts import Absent, Device, Failed, Machine
+from gpuforge.facts import Absent, Device, Driver, Failed, Machine
 from gpuforge.history import History
 from gpuforge.probe import LiveProbe
 from gpuforge.profiler import machine as machine_module
@@ -100,6 +100,13 @@ def test_a_reason_to_slow_down_is_read_on_after_it_ended() -> None:
 def machine_of(*gpus: tuple[str, str]) -> dict[str, Any]:
     devices = [{"index": n, "vendor": v, "name": name} for n, (v, name) in enumerate(gpus)]
     return {"machine": {"devices": devices}}
+
+
+def test_the_header_names_the_driver_of_a_gpu() -> None:
+    gpus = Device(0, "nvidia", driver=Driver("nvidia", "560.35")), Device(1, "amd")
+    watched = machine_module.Watched(Machine("ok", gpus), LiveProbe())
+    watched.close()
+    assert [gpu.get("driver") for gpu in watched.header()["devices"]] == ["560.35", None]
 
 
 def test_which_gpu_a_backend_means() -> None:

@@ -74,8 +74,8 @@ class Watched:
     def header(self) -> dict[str, Any]:
         """Return the machine's facts for the profile's header."""
         devices = [
-            {"index": one.index, "vendor": one.vendor, **_known(one, _GPU), **_data_sheet(one),
-             **self._fixed.get(one.index, {})}
+            {"index": one.index, "vendor": one.vendor, **_known(one, _GPU), **_driver(one),
+             **_data_sheet(one), **self._fixed.get(one.index, {})}
             for one in self.machine.devices
         ]  # fmt: skip
         return {"host": _known(self.machine.host, _HOST), "devices": devices}
@@ -146,6 +146,12 @@ def _known(facts: Host | Device | DeviceReading, names: Sequence[str]) -> dict[s
     """Return the named facts that have a value."""
     found = {name: getattr(facts, name) for name in names}
     return {name: v for name, v in found.items() if not isinstance(v, Absent | Failed)}
+
+
+def _driver(device: Device) -> dict[str, Any]:
+    driver = known(device.driver)
+    version = known(driver.version) if driver else None
+    return {"driver": version} if version else {}
 
 
 def _data_sheet(device: Device) -> dict[str, Any]:

@@ -170,8 +170,8 @@ def _profiles(found: ProfileDifference, arguments: argparse.Namespace) -> int:
         _show_profiles(found)
     for line in found.differences:
         render.message(f"not fully comparable: {line}")
-    if found.change is None:
-        render.message("inconclusive: the base recorded no time")
+    if found.problem or found.change is None:
+        render.message(f"inconclusive: {found.problem}")
         return NOTHING
     if arguments.fail_on is not None and found.change >= arguments.fail_on / 100:
         render.message(f"the wall time increased by {percent(found.change)[1:]}")
@@ -232,6 +232,7 @@ def _profile_document(found: ProfileDifference) -> dict[str, Any]:
         "base": seconds(found.base_ns),
         "new": seconds(found.new_ns),
         "conditions_differ": list(found.differences),
+        "problem": found.problem or None,
         "paths": [
             {
                 "path": list(path.names),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from gpuforge.profiler import names
 from gpuforge.profiler.model import LABELS, Profile
 from gpuforge.profiler.paths import paths
+from gpuforge.profiler.summary import machine
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class ProfileDifference:
     base_ns, new_ns : total own time of each of `LABELS`
     paths : all call paths of both, those whose own time changed most first
     differences : how the conditions of the two runs differ
+    problem : why the wall times cannot be compared; empty if they can
     """
 
     base_wall_ns: int
@@ -58,6 +62,7 @@ class ProfileDifference:
     new_ns: tuple[int, ...]
     paths: tuple[PathChange, ...]
     differences: tuple[str, ...]
+    problem: str = ""
 
     @property
     def change(self) -> float | None:
@@ -94,21 +99,48 @@ def profile_difference(base: Profile, new: Profile) -> ProfileDifference:
     ]
     return ProfileDifference(
         base.wall_ns, new.wall_ns, totals[0], totals[1], tuple(changes),
-        tuple(_header_differences(base, new)),
+        tuple(_header_differences(base, new)), _problem(base, new),
     )  # fmt: skip
 
 
+def _problem(base: Profile, new: Profile) -> str:
+    for called, profile in (("base", base), ("new run", new)):
+        if not profile.complete:
+            return f"the recording of the {called} ended early"
+    return "" if base.wall_ns else "the base recorded no time"
+
+
 def _header_differences(base: Profile, new: Profile) -> Iterator[str]:
-    for name in ("program", "python", "platform", "machine", "gpuforge"):
-        before, after = base.header.get(name), new.header.get(name)
+    both = all("machine" in profile.header for profile in (base, new))
+    sides = [dict(_conditions(profile, both)) for profile in (base, new)]
+    for name in dict.fromkeys([*sides[0], *sides[1]]):
+        before, after = (names.line(side.get(name, "none"), 200) for side in sides)
         if before != after:
-            shown = name == "machine" or before is None or after is None
-            yield f"{name} differs" if shown else f"{name}: {before} → {after}"
-    versions = [profile.header.get("versions") or {} for profile in (base, new)]
-    for name in dict.fromkeys([*versions[0], *versions[1]]):
-        before, after = (side.get(name, "none") for side in versions)
-        if before != after:
-            yield f"{name}: {before} → {after}"
+            yield f"{names.line(name, 200)}: {before} → {after}"
+
+
+def _conditions(profile: Profile, whole_machine: bool) -> Iterator[tuple[str, str]]:
+    """Yield the facts of the header that times depend on, by name."""
+    header = profile.header
+    yield "program", profile.program or "unknown"
+    for name in ("python", "platform", "gpuforge"):
+        yield name, str(header.get(name, "unknown"))
+    if whole_machine:
+        yield from _leaves("machine", header["machine"])
+    elif "machine" in header:
+        yield "machine", machine(profile)
+    else:
+        yield "machine", f"unknown ({profile.said('unknown').get('machine', 'not recorded')})"
+    yield from _leaves("", profile.said("versions"))
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the values inside dicts and lists as text, with the keys on the way as their names."""
+    if not isinstance(value, dict | list):
+        yield name.strip(), str(value)
+        return
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from _leaves(f"{name} {key}", inner)
 
 
 def folded(difference: ProfileDifference) -> Iterator[str]:
