@@ -119,6 +119,8 @@ def test_what_changed_while_it_was_measured_is_said(
         ((), "no bench_*.py or benchmarks/bench_*.py here"),
         (("--fail-on", "0"), "--fail-on 0 is not a positive percentage"),
         (("--fail-on", "x"), "invalid float value: 'x'"),
+        (("--fail-on", "5"), "--fail-on needs --against"),
+        (("bench_a.py", "--save", "none/a.json"), "its folder does not exist"),
         (("--save", "a", "--history"), "--save cannot be combined"),
         (("--format", "csv"), "invalid choice: 'csv'"),
         (("--format", "pyperf"), "--format needs --save"),
@@ -129,6 +131,8 @@ def test_wrong_usage(
     arguments: tuple[str, ...], message: str,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
+    if "bench_a.py" in arguments:
+        Path("bench_a.py").write_text("def bench_a(): pass")
     status, out, err = call("bench", *arguments)
     assert status == 2 and out == "" and message in err
 
@@ -221,6 +225,31 @@ def test_profiles_side_by_side(call: Any, tmp_path: Path) -> None:
     ]
     assert call("diff", base, new, "--fail-on", "12")[0] == 1
     assert call("diff", base, new, "--fail-on", "13")[0] == 0
+
+
+def test_conditions_that_differ_are_named() -> None:
+    gpu = {"index": 0, "driver": "560.35", "power_limit_watts": 700.0}
+    base = Profile(header={"program": ["python", "a.py"], "machine": {"devices": [gpu]}})
+    slower = {**gpu, "power_limit_watts": 350.0}
+    new = Profile(header={"program": ["python", "b.py\x1b"], "machine": {"devices": [slower]}})
+    assert list(profile_difference(base, new).differences) == [
+        "program: python a.py → python b.py ",
+        "machine devices 0 power_limit_watts: 700.0 → 350.0",
+    ]
+    short = Profile(header={"program": ["python", "a.py"], "unknown": {"machine": "too short"}})
+    base.header["platform"] = short.header["platform"] = "Linux"
+    (machine,) = profile_difference(base, short).differences
+    assert machine == "machine: Linux → unknown (too short)"
+
+
+@pytest.mark.parametrize("cut", ["base", "new run"])
+def test_a_recording_that_ended_early_proves_nothing(call: Any, tmp_path: Path, cut: str) -> None:
+    files = [profile(tmp_path / f"{name}.gfp", 20) for name in ("base", "new run")]
+    short = tmp_path / f"{cut}.gfp"
+    short.write_bytes(short.read_bytes()[:-5])
+    status, out, err = call("diff", *files, "--fail-on", "5")
+    assert status == 3 and out.startswith("wall ")
+    assert f"inconclusive: the recording of the {cut} ended early" in err
 
 
 def test_folded_stacks_of_two_profiles(call: Any, tmp_path: Path) -> None:

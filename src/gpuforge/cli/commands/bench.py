@@ -41,9 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         metavar="PERCENT",
         type=float,
-        default=100 * MINIMAL,
         help="with --against: exit with status 1 on a proven slowdown of at least this; "
-        "default %(default)g",
+        f"default {100 * MINIMAL:g}",
     )
     parser.add_argument(
         "--time-limit",
@@ -71,11 +70,13 @@ def run(arguments: argparse.Namespace) -> int:
             "gpuforge bench: --save cannot be combined with --against or --history",
             hint="run 'gpuforge bench FILE --save RESULT' without them",
         )
-    if not 0 < arguments.fail_on < math.inf:
+    if arguments.fail_on is not None and not 0 < arguments.fail_on < math.inf:
         raise UnknownName(
             f"gpuforge bench: --fail-on {arguments.fail_on:g} is not a positive percentage",
             hint="use a number above 0, such as 5",
         )
+    if arguments.fail_on is not None and not arguments.against:
+        raise UnknownName("gpuforge bench: --fail-on needs --against", hint="add --against REF")
     if arguments.format != FORMATS[0] and not arguments.save:
         raise UnknownName("gpuforge bench: --format needs --save", hint="add --save FILE")
     if arguments.history:
@@ -92,6 +93,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.against:
         return _against(Path(path), only, seconds, arguments)
+    if arguments.save and not Path(arguments.save).parent.is_dir():  # before a minute is spent
+        raise WorkloadError(
+            f"{arguments.save!r} cannot be written: its folder does not exist",
+            hint="name another file",
+        )
     return _measure(Path(path), only, seconds, arguments)
 
 
@@ -106,12 +112,12 @@ def _only_file() -> str:
 def _measure(path: Path, only: str, seconds: float, arguments: argparse.Namespace) -> int:
     result, failed = measure(path, only, read_conditions(), seconds=seconds)
     history = keep(result)
-    if arguments.save:
-        save(result, Path(arguments.save), arguments.format)
     if arguments.json:
         render.document(_document(result, failed))
     elif result.benchmarks:
         render.data(render.table([_row(one) for one in result.benchmarks]))
+    if arguments.save:
+        save(result, Path(arguments.save), arguments.format)
     for one in result.benchmarks:
         for note in one.notes:
             render.message(f"note: {_short(one.name)}: {note}")
@@ -177,7 +183,7 @@ def _against(path: Path, only: str, seconds: float, arguments: argparse.Namespac
     found = compare_with(arguments.against, path, only, seconds=seconds)
     after = read_conditions()
     changed = differences(before, after)
-    limit = arguments.fail_on / 100
+    limit = MINIMAL if arguments.fail_on is None else arguments.fail_on / 100
     worse = [name for name, one in found.benchmarks.items() if _is_worse(one.comparison, limit)]
     if arguments.json:
         documents = [_against_row(name, one) for name, one in found.benchmarks.items()]
