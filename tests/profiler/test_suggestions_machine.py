@@ -166,7 +166,7 @@ def test_a_gpu_that_slows_itself_down(nvml: Any) -> None:
     work = repeated(long_total, RANDOM.random(50_000))
     nvml.mask, nvml.answers["ClockInfo/0"] = 0x20, 1000
     (one,) = said(record(work, GPU, nvml), "throttling")
-    assert "NVIDIA GeForce RTX 3080 was slowed down for 100% of the time" in one.title
+    assert "NVIDIA GeForce RTX 3080 was slowed down for 100.0 % of the time" in one.title
     assert "temperature" in one.evidence[0]
     assert "1000 MHz" in one.evidence[1]
     nvml.mask = 0
@@ -180,7 +180,7 @@ def test_a_gpu_with_room_left(nvml: Any) -> None:
     nvml.answers["MemoryInfo"] = SimpleNamespace(total=10 << 30, used=1 << 30)
     nvml.answers["UtilizationRates"] = SimpleNamespace(gpu=30, memory=10)
     (one,) = said(record(work, GPU, nvml), "small_batches")
-    assert "30% of the time and 10% of its memory" in one.title
+    assert "30.0 % of the time and 10.0 % of its memory" in one.title
     nvml.answers["UtilizationRates"] = SimpleNamespace(gpu=95, memory=10)
     assert not said(record(work, GPU, nvml), "small_batches")
 

@@ -18,6 +18,7 @@ from gpuforge.profiler.breakdown import own_ns
 from gpuforge.profiler.gpus import gpu_of, name_of
 from gpuforge.profiler.model import DEVICE, HOST, LABELS, NO_PARENT, TRANSFER, Profile
 from gpuforge.profiler.rates import rate
+from gpuforge.profiler.tables import percent
 from gpuforge.units import format_bytes, format_ns, significant
 
 NUMPY = "numpy"
@@ -228,7 +229,7 @@ class Facts:
     def told(self, places: Sequence[int], what: str = "") -> str:
         """Return a line of evidence: the spans, their number, time, bytes and speed."""
         time, moved = self.time(places), self.bytes(places)
-        text = f"{what or self.at(places[0])}: {self.count(places)} in {format_ns(time)}"
+        text = f"{what or self.at(places[0])}: {self.count(places):,} in {format_ns(time)}"
         if moved and time:
             text += f", {format_bytes(moved)} at {significant(moved / time)} GB/s"
             peak = self.peak(places[0])
@@ -237,7 +238,7 @@ class Facts:
 
     def share(self, ns: float) -> str:
         """Return a time with its share of the wall time, as text."""
-        return f"{format_ns(ns)} ({ns / max(self.wall_ns, 1):.0%} of the wall time)"
+        return f"{format_ns(ns)} ({percent(ns / max(self.wall_ns, 1))} of the wall time)"
 
     def again(self, *flags: str) -> str:
         """Return the command that records the program again, with flags for ``gpuforge run``."""

@@ -33,7 +33,7 @@ def look(facts: Facts) -> Found:
         yield facts.suggest(
             f"{name} ran on {backend}, although {best} was expected to be faster",
             [
-                f"{made} calls of {name}({signature}): {format_seconds(took)} on {backend}, "
+                f"{made:,} calls of {name}({signature}): {format_seconds(took)} on {backend}, "
                 f"{format_seconds(moved)} of it for transfers",
                 f"expected on {best}: {format_seconds(least)}",
                 *([f"reason for the choice: {found[-1].reason}"] if found[-1].reason else ()),

@@ -23,7 +23,7 @@ def look(facts: Facts) -> Found:
         if usual > SHORT_NS:
             continue
         yield facts.suggest(
-            f"{calls.name} is called {made} times for {format_ns(usual)} of work each",
+            f"{calls.name} is called {made:,} times for {format_ns(usual)} of work each",
             [facts.told(calls.spans), f"a typical call: {format_ns(usual)}"],
             facts.time(calls.spans) - usual,
             f"Call it once with all rows as one array, or use {calls.name}.map(items), which "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gpuforge.profiler.advise.facts import Facts, Found
 from gpuforge.profiler.advise.rules.device_gaps import LONG_NS, LONG_SHARE
+from gpuforge.profiler.tables import percent
 
 SOURCE = "https://docs.nvidia.com/nsight-systems/UserGuide/#expert-systems"
 LOW = 0.5
@@ -24,7 +25,7 @@ def look(facts: Facts) -> Found:
             continue
         device = facts.profile.lanes[lane].name
         yield facts.suggest(
-            f"{device} is busy for only {1 - idle / period:.0%} of the time that it is in use",
+            f"{device} is busy for only {percent(1 - idle / period)} of the time that it is in use",
             [facts.told(places), f"{len(gaps)} pauses: {facts.share(idle)}"],
             short,
             "Give it more work in each call: larger arrays, f.map over many items, or several "

@@ -21,7 +21,7 @@ def look(facts: Facts) -> Found:
     often = max(range(len(facts.spans)), key=facts.spans.count.__getitem__, default=-1)
     yield facts.suggest(
         "Recording takes a noticeable share of the time",
-        [f"cost of recording: {facts.share(cost)}", f"{made} spans"],
+        [f"cost of recording: {facts.share(cost)}", f"{made:,} spans"],
         cost,
         "Remove spans from inner loops: short spans, and those around them, look too long.",
         made,

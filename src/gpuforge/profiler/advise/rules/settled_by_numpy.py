@@ -34,7 +34,7 @@ def look(facts: Facts) -> Found:
             [
                 facts.told(settled, "recomputed by NumPy"),
                 f"most frequent reason ({times} times): {reason}",
-                f"{facts.count(calls.spans)} calls in all",
+                f"{facts.count(calls.spans):,} calls in all",
             ],
             max(by_numpy, facts.time(twice) - by_numpy),
             "Keep such values out of the call if possible (check them first), or leave the "

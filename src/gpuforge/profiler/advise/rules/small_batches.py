@@ -8,6 +8,7 @@ from __future__ import annotations
 from statistics import mean
 
 from gpuforge.profiler.advise.facts import Facts, Found
+from gpuforge.profiler.tables import percent
 from gpuforge.units import format_bytes
 
 SOURCE = "https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html"
@@ -25,10 +26,10 @@ def look(facts: Facts) -> Found:
         busy, most = mean(use), max(memory)
         if busy < LOW_USE and most < LOW_MEMORY * room:
             yield facts.suggest(
-                f"{gpu.get('name') or device} is used for {busy:.0%} of the time and"
-                f" {most / room:.0%} of its memory",
+                f"{gpu.get('name') or device} is used for {percent(busy)} of the time and"
+                f" {percent(most / room)} of its memory",
                 [
-                    f"{len(use)} readings of its utilisation, {busy:.0%} on average",
+                    f"{len(use)} readings of its utilisation, {percent(busy)} on average",
                     f"at most {format_bytes(int(most))} of {format_bytes(int(room))} in use",
                 ],
                 facts.wall_ns * (1 - busy),

@@ -11,6 +11,7 @@ from functools import lru_cache
 from string import ascii_letters
 
 from gpuforge.profiler.advise.facts import Facts, Found
+from gpuforge.profiler.tables import percent
 
 SOURCE = "https://docs.nvidia.com/nsight-compute/ProfilingGuide/#memory-tables"
 LINE_BYTES, CACHED_BYTES = 64, 256 * 1024
@@ -31,7 +32,7 @@ def look(facts: Facts) -> Found:
             [
                 facts.told(places),
                 f"shape {said.get('shape')}, steps of {said['strides']} bytes, {said.get('dtype')}",
-                f"{found[0][1]:.0%} of what is read from memory is not used",
+                f"{percent(found[0][1])} of what is read from memory is not used",
             ],
             sum(facts.spans.duration[place] * unused for place, unused in found),
             "If the view is used more than once, make it contiguous first with "

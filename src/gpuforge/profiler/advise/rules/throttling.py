@@ -10,6 +10,7 @@ from statistics import mean
 from typing import Any
 
 from gpuforge.profiler.advise.facts import Facts, Found
+from gpuforge.profiler.tables import percent
 
 SOURCE = "https://docs.nvidia.com/datacenter/dcgm/latest/dcgm-api/dcgm-api-field-ids.html"
 
@@ -32,7 +33,7 @@ def _look(facts: Facts, device: str, gpu: dict[str, Any], busy: int) -> Found:
     names = {one.name for one in facts.profile.series if one.device == device}
     reasons = sorted(name.removeprefix(start) for name in names if name.startswith(start))
     yield facts.suggest(
-        f"{gpu.get('name') or device} was slowed down for {share:.0%} of the time",
+        f"{gpu.get('name') or device} was slowed down for {percent(share)} of the time",
         [
             f"{len(slowed)} of {len(flags)} readings of {device} show throttling"
             + (f": {', '.join(reasons)}" if reasons else ""),
