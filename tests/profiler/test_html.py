@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -83,6 +84,27 @@ def test_the_page_says_first_where_the_time_went() -> None:
     assert lead
     assert re.match(r"1\.22 s: \d+ % waiting for a device, \d+ % moving bytes, ", lead[1])
     assert "(train.py:" in lead[1]
+
+
+def largest(profile: Profile) -> str:
+    page = unescape(html.render(profile))
+    found = re.search(r"The largest part of the threads' time, (.*?)</p>", page)
+    assert found
+    return found[1]
+
+
+def test_the_first_line_names_the_span_with_the_most_time_of_its_own() -> None:
+    making = Making()
+    whole = making.span("program", 0, 10 * MS)
+    making.span("read", 0, 4 * MS, inside=whole)
+    assert largest(making.profile) == "60.0 %, was spent outside of all spans."
+    call = making.span("solve", 4 * MS, 5 * MS, inside=whole, label="overhead", function="solve",
+                       file="a.py", line=3)  # fmt: skip
+    making.span("direct call", 4 * MS, 4 * MS, inside=call)
+    assert largest(making.profile) == "50.0 %, was spent in solve (a.py:3) itself."
+    making.span("matmul", 5 * MS, 3 * MS, inside=call, label="wait", file="a.py", line=9)
+    making.span("read", 9 * MS, MS, inside=whole)
+    assert largest(making.profile).endswith("was spent in read itself.")
 
 
 def test_a_profile_without_spans_makes_a_page() -> None:

@@ -19,6 +19,8 @@ LABELS = ("host", "wait", "transfer", "overhead", "device")
 work, waiting for a device, moving bytes to or from one, or gpuforge's own work. ``device`` is used
 only on the lanes of devices, where it means busy; these overlap with the threads' lanes."""
 NO_PARENT = -1
+PROGRAM = "program"
+"""Name of the span around everything on the thread that started the profile."""
 T = TypeVar("T")
 
 

@@ -21,7 +21,7 @@ from gpuforge import __version__, trace
 from gpuforge.errors import WorkloadError
 from gpuforge.profiler import listeners, watching
 from gpuforge.profiler.lanes import Lanes
-from gpuforge.profiler.model import Placement, Profile, Series
+from gpuforge.profiler.model import PROGRAM, Placement, Profile, Series
 from gpuforge.profiler.session_file import Writer, read
 from gpuforge.profiler.surroundings import Surroundings
 
@@ -32,8 +32,6 @@ SAMPLE_SECONDS, SAMPLES_PER_FLUSH, FLUSHES_BEFORE_MACHINE = 0.2, 5, 3
 """Interval of memory readings; number of readings between flushes; and number of flushes before the
 machine is read, too, because loading the readers takes some 40 ms of CPU time."""
 _PATIENCE_SECONDS = 1.0
-PROGRAM = "program"
-"""Name of the span around everything on the thread that started the profile."""
 _LIBRARIES = "numpy torch jax cupy mlx dpnp pyopencl scipy".split()
 _running: list[Recording] = []
 

@@ -9,7 +9,7 @@ from html import escape
 from gpuforge.profiler import names
 from gpuforge.profiler.advise import Suggestion
 from gpuforge.profiler.breakdown import breakdown
-from gpuforge.profiler.model import DEVICE, LABELS, Profile
+from gpuforge.profiler.model import DEVICE, HOST, LABELS, PROGRAM, Profile
 from gpuforge.profiler.page.columns import LONGEST_NAME, Row
 from gpuforge.profiler.rates import told
 from gpuforge.profiler.regret import Regret, lost_told, regrets
@@ -50,20 +50,33 @@ def lead(profile: Profile, rows: Sequence[Row]) -> str:
     largest = _largest_place(profile, rows)
     if largest:
         place, share = largest
-        text += f" The largest part of the threads' time, {percent(share)}, went into {place}."
+        where_spent = "outside of all spans" if place == PROGRAM else f"in {place} itself"
+        text += (
+            f" The largest part of the threads' time, {percent(share)}, was spent {where_spent}."
+        )
     return html(text, 1000)
 
 
 def _largest_place(profile: Profile, rows: Sequence[Row]) -> tuple[str, float] | None:
-    """Return the user's function that took the most time, gpuforge's work for it included."""
+    """Return the function, operation or span of the user with the most own time, and its share.
+
+    What gpuforge does inside a call counts for the function.
+    """
     places: list[str] = []
+    called: list[bool] = []
     sums: dict[str, int] = {}
     for path, above in rows:
         said = profile.spans.attributes.get(path.sample, {})
         file, line = where_written(said) if "direction" not in said else ("", 0)
-        inherited = places[above] if above >= 0 else names.line(path.name, 60)
-        places.append(f"{names.line(path.name, 60)} ({file}:{line})" if file else inherited)
-        sums[places[-1]] = sums.get(places[-1], 0) + sum(path.own_label_ns[:DEVICE])
+        inside = above >= 0 and called[above]
+        called.append(inside or "function" in said)
+        name = names.line(path.name, 60)
+        if file:
+            name += f" ({file}:{line})"
+        elif above >= 0 and (inside or profile.spans.label[path.sample] != HOST):
+            name = places[above]
+        places.append(name)
+        sums[name] = sums.get(name, 0) + sum(path.own_label_ns[:DEVICE])
     whole = sum(sums.values())
     if not whole:
         return None
