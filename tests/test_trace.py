@@ -339,7 +339,7 @@ def test_others_hear_of_spans() -> None:
         heard.append(("begin", name))
         return name
 
-    stop = trace.listen(begin, lambda name: heard.append(("end", name)))
+    stop = trace.listen(begin, lambda name, span: heard.append(("end", name)))
     with trace.span("a"), trace.within("b", trace.WAIT):
         pass
     stop()

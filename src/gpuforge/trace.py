@@ -42,7 +42,9 @@ peaks: Callable[[Iterable[str], bool], dict[str, Any]] | None = None
 now. Set by the runtime.
 """
 
-Listener = tuple[Callable[[str], Any], Callable[[Any], object], Callable[[], bool] | None]
+Listener = tuple[
+    Callable[[str], Any], "Callable[[Any, OpenSpan], object]", Callable[[], bool] | None
+]
 """callbacks at the start and end of a span, and whether they are active; None: always"""
 
 
@@ -243,7 +245,7 @@ class _Heard(OpenSpan):
     __slots__ = ("heard",)
 
     def __enter__(self) -> OpenSpan:
-        self.heard: list[tuple[Callable[[Any], object], Any]] | None = None
+        self.heard: list[tuple[Callable[[Any, OpenSpan], object], Any]] | None = None
         for begin, end, is_on in _listeners:
             if is_on is None or is_on():
                 self.heard = [*(self.heard or ()), (end, begin(self.name))]
@@ -252,7 +254,7 @@ class _Heard(OpenSpan):
     def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: Any) -> None:
         _exit(self, kind, error, traceback)
         for end, token in reversed(self.heard or ()):
-            end(token)
+            end(token, self)
 
 
 _enter, _exit = OpenSpan.__enter__, OpenSpan.__exit__
@@ -462,7 +464,7 @@ def when_switched(function: Callable[[], None]) -> Callable[[], None]:
 
 def listen(
     begin: Callable[[str], Any],
-    end: Callable[[Any], object],
+    end: Callable[[Any, OpenSpan], object],
     is_on: Callable[[], bool] | None = None,
 ) -> Callable[[], None]:
     """Report spans that begin from now on; call the returned function to stop.
@@ -470,8 +472,8 @@ def listen(
     Parameters
     ----------
     begin, end
-        `begin` is called with the span's name, `end` with what `begin` returned, in the span's
-        thread. They must not raise.
+        `begin` is called with the span's name, `end` with what `begin` returned and the span, in
+        the span's thread. They must not raise.
     is_on
         Called at the start of each span: whether to report it; None to report all.
     """

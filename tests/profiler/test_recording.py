@@ -572,11 +572,17 @@ def test_opentelemetry_hears_of_spans() -> None:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     api.set_tracer_provider(provider)
-    with gf.profile(), gf.span("outer"), gf.span("inner"):
-        pass
-    inner, outer, *_ = exporter.get_finished_spans()
+    with gf.profile():
+        with gf.span("outer", rows=3, way=Path("a")) as span, gf.span("inner"):
+            span.note(share=0.5)
+        with pytest.raises(KeyError), gf.span("fails"):
+            raise KeyError("x")
+    inner, outer, fails, *_ = exporter.get_finished_spans()
     assert (inner.name, outer.name) == ("inner", "outer")
     assert inner.parent.span_id == outer.context.span_id
+    assert dict(outer.attributes) == {"rows": 3, "way": "a", "share": 0.5}
+    assert inner.status.is_unset and not inner.attributes
+    assert (fails.status.is_ok, fails.status.description) == (False, "KeyError")
 
 
 def test_nvtx_hears_of_spans_under_nsight(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -586,7 +592,7 @@ def test_nvtx_hears_of_spans_under_nsight(monkeypatch: pytest.MonkeyPatch) -> No
     found = listeners._nvtx()
     assert found is not None
     begin, end, is_on = found
-    end(begin("span"))
+    end(begin("span"), trace.OpenSpan())
     assert is_on is None
     with gf.profile(), gf.span("step"):
         assert trace._kind is not trace.OpenSpan

@@ -40,7 +40,11 @@ def _nvtx() -> trace.Listener | None:
     except ImportError as error:
         trace.tell(f"Nsight is active but receives no spans ({error}): pip install nvtx")
         return None
-    return (lambda name: nvtx.start_range(message=name, domain="gpuforge")), nvtx.end_range, None
+
+    def begin(name: str) -> Any:
+        return nvtx.start_range(message=name, domain="gpuforge")
+
+    return begin, lambda mark, span: nvtx.end_range(mark), None
 
 
 def _torch() -> trace.Listener | None:
@@ -59,7 +63,7 @@ def _torch() -> trace.Listener | None:
         mark.__enter__()
         return mark
 
-    return begin, lambda mark: mark.__exit__(None, None, None), is_on
+    return begin, lambda mark, span: mark.__exit__(None, None, None), is_on
 
 
 def _opentelemetry() -> trace.Listener | None:
@@ -74,8 +78,22 @@ def _opentelemetry() -> trace.Listener | None:
         span = tracer.start_span(name)
         return span, context.attach(api.set_span_in_context(span))
 
-    def end(begun: tuple[Any, Any]) -> None:
-        context.detach(begun[1])
-        begun[0].end()
+    def end(begun: tuple[Any, Any], span: trace.OpenSpan) -> None:
+        heard, token = begun
+        context.detach(token)
+        if heard.is_recording():
+            heard.set_attributes(_told(span))
+            if error := (span.attributes or {}).get("error"):
+                heard.set_status(api.Status(api.StatusCode.ERROR, str(error)))
+        heard.end()
 
     return begin, end, None
+
+
+def _told(span: trace.OpenSpan) -> dict[str, str | bool | int | float]:
+    """Return the attributes of a span as OpenTelemetry takes them: others than numbers as text."""
+    found = {
+        name: value if isinstance(value, bool | int | float) else str(value)
+        for name, value in (span.attributes or {}).items()
+    }
+    return found | ({"bytes": span.nbytes} if span.nbytes else {})
