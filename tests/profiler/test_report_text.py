@@ -416,3 +416,14 @@ def test_only_lines_of_python_files_are_read(tmp_path: Path) -> None:
 )
 def test_a_path_that_is_too_long_keeps_its_last_steps(text: str, width: int, shown: str) -> None:
     assert cut(text, width) == shown
+
+
+@pytest.mark.parametrize("padding", range(12))
+def test_no_line_ends_between_a_number_and_its_unit(padding: int) -> None:
+    making = Making()
+    making.span("a", 0, MS)
+    said = "x" * padding + " 13.5 % 2 min 9 s 38.1 ms 7.63 MiB 954 MiB/s" * 9
+    making.profile.notes.append(said)
+    found = formats.render(making.profile, "text").splitlines()
+    assert not any(re.search(r"\d$|^ *(%|s|ms|MiB|min)\b", line) for line in found[1:9])
+    assert said in " ".join(line.strip() for line in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 
@@ -18,6 +19,8 @@ SUFFIX = ".txt"
 
 SHOWN = 8
 """Rows of each table."""
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_UNIT = re.compile(r"(?<=\d) (?=%|(?:[nµm]?s|min|h|[KMGT]?i?B)\b)")
 
 
 def render(profile: Profile) -> str:
@@ -34,9 +37,10 @@ def render(profile: Profile) -> str:
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(
-        names.line(text), WIDTH, initial_indent=indent, subsequent_indent=indent or "  "
-    )
+    """Return lines of `WIDTH` columns that do not end between a number and its unit."""
+    joined = _UNIT.sub(_NO_BREAK, names.line(text))
+    lines = textwrap.wrap(joined, WIDTH, initial_indent=indent, subsequent_indent=indent or "  ")
+    return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
 def _suggestion(number: int, one: Suggestion) -> Iterator[str]:
