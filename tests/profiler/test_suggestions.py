@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gpuforge import registry
 from gpuforge.profiler.advise import FEWEST_SAMPLES, RULES, SMALLEST_SHARE, Suggestion, suggestions
 from gpuforge.profiler.advise.facts import Facts
-from gpuforge.profiler.model import LABELS, NO_PARENT, Profile, Series
+from gpuforge.profiler.model import ITSELF, LABELS, NO_PARENT, Profile, Series
 from tests.profiler.made import MS
 from tests.profiler.made_for_advice import CUDA, MADE, Calling, gpu, put, run
 
@@ -104,6 +104,23 @@ def test_a_suggestion_cites_what_it_rests_on() -> None:
         "39 transfers of arrays that had already been transferred: 372 MiB in 39 ms"
     )
     assert one.check_command == "gpuforge run --save after.gfp program.py"
+
+
+@pytest.mark.parametrize(
+    ("program", "by", "plain", "flagged"),
+    [
+        ("python3 -m a b", "", "--save after.gfp -m a b", "--backend jax --save after.gfp -m a b"),
+        ("python a.py", ITSELF, "python a.py", "gpuforge run --backend jax a.py"),
+        ("python -m ipykernel_launcher -f x", ITSELF, "run the cell again", "run the cell again"),
+        ("", "", "gpuforge run --save after.gfp PROGRAM", "jax --save after.gfp PROGRAM"),
+    ],
+)
+def test_the_check_records_the_program_as_it_was(
+    program: str, by: str, plain: str, flagged: str
+) -> None:
+    facts = Facts(Profile(header={"program": program.split(), "recorded_by": by}))
+    assert facts.again().endswith(plain)
+    assert facts.again("--backend", "jax").endswith(flagged)
 
 
 def test_spans_merged_by_the_recorder_count_for_all_of_them() -> None:

@@ -19,6 +19,8 @@ LABELS = ("host", "wait", "transfer", "overhead", "device")
 work, waiting for a device, moving bytes to or from one, or gpuforge's own work. ``device`` is used
 only on the lanes of devices, where it means busy; these overlap with the threads' lanes."""
 NO_PARENT = -1
+ITSELF = "the program"
+"""What recorded a profile, in its header, if the program did so with ``gf.profile``."""
 PROGRAM = "program"
 """Name of the span around everything on the thread that started the profile."""
 T = TypeVar("T")
@@ -178,9 +180,10 @@ class Profile:
     ----------
     header
         What ran: ``program`` (the command line as a list), ``started`` (seconds since 1970),
-        ``gpuforge``, ``python``, ``platform``, ``versions`` (library to version), ``machine`` (as
-        ``gpuforge detect --json`` shows it, with the highest clocks of GPUs), ``peaks`` (by
-        backend, as `gpuforge.profiler.rates` reads them), ``unknown`` (reasons by field).
+        ``recorded_by`` (`ITSELF` for ``gf.profile``), ``gpuforge``, ``python``, ``platform``,
+        ``versions`` (library to version), ``machine`` (as ``gpuforge detect --json`` shows it, with
+        the highest clocks of GPUs), ``peaks`` (by backend, as `gpuforge.profiler.rates` reads
+        them), ``unknown`` (reasons by field).
     wall_ns
         Time from the beginning to the end of the recording.
     cost_ns

@@ -31,7 +31,7 @@ def _recording(line: str) -> Recording:
     try:
         if name.startswith("-"):
             raise WorkloadError(f"%%gpuforge has no option {name!r}", hint="name a file or nothing")
-        return Recording((name[1:-1] if quoted else name) or None).start()
+        return Recording((name[1:-1] if quoted else name) or None, by="%%gpuforge").start()
     except WorkloadError as error:
         raise import_module("IPython.core.error").UsageError(f"{error}; {error.hint}") from None
 

@@ -67,7 +67,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         return (yield)
     from gpuforge.profiler.recording import Recording
 
-    with Recording() as recording:
+    with Recording(by="the pytest marker 'gpuforge'") as recording:
         yield
     if wrong := limits.exceeded(recording.profile, limited):
         pytest.fail(f"gpuforge: {'; '.join(wrong)}", pytrace=False)

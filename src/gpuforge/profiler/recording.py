@@ -21,7 +21,7 @@ from gpuforge import __version__, trace
 from gpuforge.errors import WorkloadError
 from gpuforge.profiler import listeners, watching
 from gpuforge.profiler.lanes import Lanes
-from gpuforge.profiler.model import PROGRAM, Placement, Profile, Series
+from gpuforge.profiler.model import ITSELF, PROGRAM, Placement, Profile, Series
 from gpuforge.profiler.session_file import Writer, read
 from gpuforge.profiler.surroundings import Surroundings
 
@@ -64,15 +64,19 @@ class Recording:
     ----------
     path : the session file; None if recorded in memory
     problem : why the file is incomplete; empty if everything was written
+
+    Parameters
+    ----------
+    by
+        What records, for the header and for the error of a second recording.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str] | None = None, header: dict[str, Any] | None = None,
-        *, peaks: bool = False,
-    ) -> None:  # fmt: skip
+        self, path: str | os.PathLike[str] | None = None, *, by: str = ITSELF, peaks: bool = False
+    ) -> None:
         self.path = Path(path) if path is not None else None
         self.problem = ""
-        self._header = header or {}
+        self._by = by
         self._measures = peaks
         self._process = 0
         self._profile: Profile | None = None
@@ -88,8 +92,8 @@ class Recording:
         _running[:] = [one for one in _running if one._process == os.getpid()]  # after a fork
         if _running:
             raise WorkloadError(
-                "this process is already being profiled",
-                hint="stop that profile before starting another",
+                f"this process is already being profiled, by {_running[0]._by}",
+                hint="stop that profile before starting another, or record in one of the ways only",
             )
         self._process, self._begun_by = os.getpid(), threading.get_ident()
         self._lock = threading.Lock()
@@ -355,8 +359,8 @@ class Recording:
                 if hasattr(module, "__version__")
             },
             "cost_ns_per_span": self._span_ns,
+            "recorded_by": self._by,
             **self._around.header(),
-            **self._header,
         }
 
 

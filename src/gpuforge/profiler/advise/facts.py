@@ -16,7 +16,7 @@ from gpuforge.facts import Absent
 from gpuforge.profiler.advise.suggestion import Suggestion
 from gpuforge.profiler.breakdown import own_ns
 from gpuforge.profiler.gpus import gpu_of, name_of
-from gpuforge.profiler.model import DEVICE, HOST, LABELS, NO_PARENT, TRANSFER, Profile
+from gpuforge.profiler.model import DEVICE, HOST, ITSELF, LABELS, NO_PARENT, TRANSFER, Profile
 from gpuforge.profiler.rates import rate
 from gpuforge.profiler.tables import percent
 from gpuforge.units import format_bytes, format_ns, significant
@@ -241,12 +241,19 @@ class Facts:
         return f"{format_ns(ns)} ({percent(ns / max(self.wall_ns, 1))} of the wall time)"
 
     def again(self, *flags: str) -> str:
-        """Return the command that records the program again, with flags for ``gpuforge run``."""
+        """Return the command that records the program again, with flags for ``gpuforge run``.
+
+        A program that records itself cannot be recorded from outside as well.
+        """
         words = self.profile.command
+        if any("ipykernel_launcher" in word for word in words):
+            return "run the cell again"
         if words and os.path.basename(words[0]).startswith("python"):
             words = words[1:]
         program = shlex.join(words) if words else "PROGRAM"
-        return " ".join(["gpuforge run", *flags, "--save after.gfp", program])
+        if self.profile.header.get("recorded_by") != ITSELF:
+            return " ".join(["gpuforge run", *flags, "--save after.gfp", program])
+        return " ".join(["gpuforge run", *flags, program] if flags else ["python", program])
 
     def suggest(
         self, title: str, evidence: Sequence[str], bound_ns: float, advice: str, samples: int,
