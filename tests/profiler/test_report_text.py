@@ -261,9 +261,11 @@ def test_hostile_names_are_no_markup(name: str) -> None:
     ("program", "name"),
     [
         (["python", "a/heat.py", "--x"], "heat"),
-        (["python", "-m", "pkg.tool", "x.py"], "pkg"),
+        (["python", "-m", "pkg.tool", "x.py"], "pkg.tool"),
+        (["/usr/bin/python3", "bin/tool", "--x"], "tool"),
+        (["python", "-c", "import x"], "python"),
         (["../../etc/passwd"], "passwd"),
-        (["python", "/"], "python"),
+        (["python", "/"], "program"),
         (["...."], "program"),
         ("heat.py", "program"),
         ([], "program"),

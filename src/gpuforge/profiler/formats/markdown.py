@@ -32,7 +32,8 @@ HIGH_SHARE, MEDIUM_SHARE = 0.2, 0.1
 
 def default_path(profile: Profile) -> Path:
     """Return the path of the analysis if no other file is named."""
-    name = re.sub(r"[^\w.-]+", "-", PurePath(_program(profile)).stem).strip(".-")[:60]
+    program = re.sub(r"\.pyw?$", "", PurePath(_program(profile)).name)
+    name = re.sub(r"[^\w.-]+", "-", program).strip(".-")[:60]
     return Path("docs", "analysis", f"{name or 'program'}-{_date(profile)}.md")
 
 
@@ -52,9 +53,12 @@ def render(profile: Profile) -> str:
 def _program(profile: Profile) -> str:
     """Return the script or module of the command line."""
     command = profile.command
-    after = command.index("-m") + 1 if "-m" in command[:-1] else -1
+    if "-m" in command[:-1]:
+        return command[command.index("-m") + 1]
     scripts = [word for word in command if word.endswith((".py", ".pyw"))]
-    return command[after] if after > 0 else next(iter(scripts or command), "") or "program"
+    others = [word for word in command[1:] if not word.startswith("-")]
+    is_code = command[1:2] == ["-c"]
+    return next(iter(scripts or (() if is_code else others) or command), "") or "program"
 
 
 def _date(profile: Profile) -> str:
