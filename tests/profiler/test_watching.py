@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import weakref
+from time import perf_counter_ns
 
 import pytest
 
@@ -73,3 +74,20 @@ def test_a_forked_child_has_a_thread_of_its_own() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not [one for one in threading.enumerate() if one.name == "gpuforge profile"]
     assert thread_of_work()
+
+
+def test_a_thread_without_work_rests_during_a_fork() -> None:
+    watching.ready()
+    watching._rest()
+    watching._forget()
+    assert not [one for one in threading.enumerate() if one.name == "gpuforge profile"]
+
+
+def test_the_clock_of_a_recording_starts_after_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    ready = watching.ready
+    monkeypatch.setattr(watching, "ready", lambda: begun.append(perf_counter_ns()) or ready())
+    recording = gf.profile()
+    recording.start()
+    recording.stop()
+    assert begun[0] < recording._begin_ns

@@ -108,6 +108,7 @@ class Recording:
         trace.enable(False)
         self._span_ns, self._counted_ns = _measure_costs()
         self._profile, self.problem = None, ""
+        watching.ready()  # before the clock runs
         self._begin_ns, self._started = perf_counter_ns(), time.time()
         self._memory_file: IO[bytes] = io.BytesIO()
         self._writer = Writer(self.path or self._memory_file, self._full_header(), self._begin_ns)

@@ -21,6 +21,7 @@ class _Worker:
     def __init__(self) -> None:
         self.jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self.latest = threading.Event()
+        self.latest.set()
         self.thread = threading.Thread(target=self._run, name="gpuforge profile", daemon=True)
         self.thread.start()
 
@@ -42,14 +43,21 @@ _lock = threading.RLock()  # a signal handler may fork while it is held
 _worker: _Worker | None = None
 
 
-def begin(work: Callable[[], None]) -> threading.Event:
-    """Let the thread do `work`, and return an event that is set when it has ended."""
+def ready() -> _Worker:
+    """Return the worker; starting its thread takes milliseconds on a busy machine."""
     global _worker
     with _lock:
         if _worker is None or not _worker.thread.is_alive():
             _worker = _Worker()
-        ended = _worker.latest = threading.Event()
-        _worker.jobs.put((work, ended))
+        return _worker
+
+
+def begin(work: Callable[[], None]) -> threading.Event:
+    """Let the thread do `work`, and return an event that is set when it has ended."""
+    with _lock:
+        worker = ready()
+        ended = worker.latest = threading.Event()
+        worker.jobs.put((work, ended))
     return ended
 
 
