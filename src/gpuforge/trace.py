@@ -572,11 +572,20 @@ def _taken_repeats(kind: Repeating) -> Iterable[Repeated]:
 def _told(spans: Iterable[OpenSpan]) -> list[Span]:
     return [
         _tuple(Span, (
-            span.name, span.label, span.number, span.parent.number if span.parent else 0,
-            span.start, span.end, span.lane.number, span.nbytes, span.attributes,
+            span.name if type(span.name) is str else as_text(span.name), span.label, span.number,
+            span.parent.number if span.parent else 0, span.start, span.end, span.lane.number,
+            span.nbytes, span.attributes,
         ))
         for span in spans
     ]  # fmt: skip
+
+
+def as_text(value: object) -> str:
+    """Return a value of the traced program as text, whatever its ``__str__`` does."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - the program must not fail because it is traced
+        return f"<{type(value).__name__}>"
 
 
 def _make_room() -> None:

@@ -360,6 +360,39 @@ def test_a_file_holds_what_memory_would(tmp_path: Path) -> None:
     assert found.label == "host" and found.seconds > 0.4 and found.count == 1
 
 
+class Shy:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+def test_no_attribute_or_name_makes_a_program_fail() -> None:
+    around: dict[Any, Any] = {}
+    around["itself"] = around
+    odd = {"shy": Shy(), "around": around, "keys": {(1, 2): 3}, "huge": 10**9999, "number": 5}
+    with gf.profile() as p:
+        for name, value in odd.items():
+            with gf.span(name, value=value, told="text"):
+                pass
+        for name in ([1], Shy(), None):
+            with gf.span(name):  # type: ignore[arg-type]
+                pass
+    spans = list(p.profile.spans)[1:]
+    assert [span.name for span in spans] == [*odd, "[1]", "<Shy>", "None"]
+    found = [span.attributes["value"] for span in spans[: len(odd)]]
+    assert found == ["<Shy>", {"itself": "{'itself': {...}}"}, {"(1, 2)": 3}, "<int>", 5]
+    assert {span.attributes["told"] for span in spans[: len(odd)]} == {"text"}
+
+
+def test_a_program_may_change_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    with gf.profile("run.gfp") as p:
+        os.chdir("sub")
+    assert p.profile.complete and p.path == Path("run.gfp")
+
+
 def test_a_profile_is_exported(tmp_path: Path) -> None:
     pytest.importorskip("gpuforge.profiler.formats")
     with gf.profile(tmp_path / "run.gfp") as p, gf.span("step"):

@@ -75,6 +75,7 @@ class Recording:
         self, path: str | os.PathLike[str] | None = None, *, by: str = ITSELF, peaks: bool = False
     ) -> None:
         self.path = Path(path) if path is not None else None
+        self._written: Path | None = None
         self.problem = ""
         self._by = by
         self._measures = peaks
@@ -111,6 +112,7 @@ class Recording:
         watching.ready()  # before the clock runs
         self._begin_ns, self._started = perf_counter_ns(), time.time()
         self._memory_file: IO[bytes] = io.BytesIO()
+        self._written = self.path and self.path.absolute()  # the program may change its folder
         self._writer = Writer(self.path or self._memory_file, self._full_header(), self._begin_ns)
         _running.append(self)
         self._sample()
@@ -177,7 +179,7 @@ class Recording:
             )
         if self._profile is None:
             self._memory_file.seek(0)
-            self._profile = read(self.path or self._memory_file)
+            self._profile = read(self._written or self._memory_file)
         return self._profile
 
     def summary(self) -> str:

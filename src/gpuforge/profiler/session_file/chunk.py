@@ -10,6 +10,8 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, NamedTuple
 
+from gpuforge.trace import as_text
+
 VERSION, READINGS_VERSION = 2, 1
 """Versions of the file and of its chunks of readings; readers skip readings of a later version.
 Files of version 1 store the attributes of each span separately."""
@@ -17,6 +19,7 @@ MAX_CHUNK_BYTES = 64 << 20
 """Limit of a decompressed chunk; writers stay far below it."""
 LEVEL = 1
 """Compression level; a higher one would take longer than everything else in a recording."""
+_DEEPEST = 4  # in what describes a chunk: all attributes, those of a span, one, its items
 _FRAME = struct.Struct("<4sII")
 _HEAD = struct.Struct("<I")
 HEADER, SPANS, BESIDE, READINGS = b"HEAD", b"SPAN", b"MORE", b"READ"
@@ -47,10 +50,27 @@ class Chunk(NamedTuple):
 def encode(kind: bytes, fields: dict[str, Any], columns: Mapping[str, array[Any]]) -> bytes:
     """Return the bytes of a chunk. Values that JSON cannot represent become text."""
     described = [[name, column.typecode, len(column)] for name, column in columns.items()]
-    text = json.dumps({**fields, "columns": described}, default=str).encode("ascii")
+    text = _json({**fields, "columns": described})
     parts = [_HEAD.pack(len(text)), text, *(_little(c).tobytes() for c in columns.values())]
     payload = zlib.compress(b"".join(parts), LEVEL)
     return _FRAME.pack(kind, len(payload), checksum(kind, payload)) + payload
+
+
+def _json(fields: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(fields, default=str).encode("ascii")
+    except Exception:  # noqa: BLE001 - an attribute may hold itself, have no text, or be changing
+        return json.dumps(_plain(fields)).encode("ascii")
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Return a value in JSON types, with containers inside an attribute's own as text."""
+    if depth < _DEEPEST and isinstance(value, dict):
+        return {as_text(key): _plain(inner, depth + 1) for key, inner in value.copy().items()}
+    if depth < _DEEPEST and isinstance(value, list | tuple):
+        return [_plain(inner, depth + 1) for inner in value]
+    short = isinstance(value, int) and value.bit_length() <= 64
+    return value if short or isinstance(value, float | str | None) else as_text(value)
 
 
 def checksum(kind: bytes, payload: bytes) -> int:
