@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -40,10 +41,7 @@ def _nvtx() -> trace.Listener | None:
     except ImportError as error:
         trace.tell(f"Nsight is active but receives no spans ({error}): pip install nvtx")
         return None
-
-    def begin(name: str) -> Any:
-        return nvtx.start_range(message=name, domain="gpuforge")
-
+    begin = partial(nvtx.start_range, domain="gpuforge")
     return begin, lambda mark, span: nvtx.end_range(mark), None
 
 

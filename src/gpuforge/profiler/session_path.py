@@ -29,8 +29,7 @@ def check_target(target: str | os.PathLike[str]) -> None:
 
 def _check(path: Path) -> None:
     try:
-        with open(path, "rb") as old:
-            start = old.read(len(MAGIC))
+        start = _start(path)
         if start and start != MAGIC:
             raise WorkloadError(
                 f"{str(path)!r} exists and is not a session file; it was not overwritten",
@@ -42,24 +41,19 @@ def _check(path: Path) -> None:
         raise unwritable(path, error) from None
 
 
-def check_report(path: Path) -> None:
-    """Check the path of a report.
+def _start(path: Path) -> bytes:
+    with open(path, "rb") as old:
+        return old.read(len(MAGIC))
 
-    Raises
-    ------
-    WorkloadError
-        If it is a session file, perhaps the one that the report shows.
-    """
+
+def check_report(path: Path) -> None:
+    """Raise `WorkloadError` if a report would replace a session file, perhaps its own."""
     with suppress(OSError):
-        if not path.is_file():  # reading from a pipe would wait
-            return
-        with open(path, "rb") as old:
-            if old.read(len(MAGIC)) != MAGIC:
-                return
-        raise WorkloadError(
-            f"{str(path)!r} is a session file; it was not overwritten with a report",
-            hint="name another file",
-        )
+        if path.is_file() and _start(path) == MAGIC:  # reading from a pipe would wait
+            raise WorkloadError(
+                f"{str(path)!r} is a session file; it was not overwritten with a report",
+                hint="name another file",
+            )
 
 
 def opened(path: Path) -> IO[bytes]:
