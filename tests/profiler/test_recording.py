@@ -593,7 +593,7 @@ def test_pytorchs_profiler_hears_of_spans() -> None:
     assert "heard" in names and "unheard" not in names
 
 
-def test_opentelemetry_hears_of_spans() -> None:
+def test_opentelemetry_hears_of_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("opentelemetry.sdk")
     from opentelemetry import trace as api
     from opentelemetry.sdk.trace import TracerProvider
@@ -604,8 +604,8 @@ def test_opentelemetry_hears_of_spans() -> None:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    api.set_tracer_provider(provider)
-    with gf.profile():
+    monkeypatch.setattr(api, "_TRACER_PROVIDER", provider)  # what sets it cannot unset it
+    with gf.profile() as p:
         with gf.span("outer", rows=3, way=Path("a")) as span, gf.span("inner"):
             span.note(share=0.5)
         with pytest.raises(KeyError), gf.span("fails"):
@@ -616,6 +616,7 @@ def test_opentelemetry_hears_of_spans() -> None:
     assert dict(outer.attributes) == {"rows": 3, "way": "a", "share": 0.5}
     assert inner.status.is_unset and not inner.attributes
     assert (fails.status.is_ok, fails.status.description) == (False, "KeyError")
+    assert any("also passed to OpenTelemetry" in note for note in p.profile.notes)
 
 
 def test_nvtx_hears_of_spans_under_nsight(monkeypatch: pytest.MonkeyPatch) -> None:

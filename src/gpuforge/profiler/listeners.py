@@ -18,6 +18,7 @@ from gpuforge import trace
 
 _NSIGHT = ("NVTX_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "NV_NSIGHT_INJECTION_PORT")
 """Variables that Nsight sets in programs that it profiles."""
+_BESIDE = "spans are also passed to {}: what that takes is not in the stated cost of the recording"
 
 
 def attach() -> Callable[[], None]:
@@ -41,6 +42,7 @@ def _nvtx() -> trace.Listener | None:
     except ImportError as error:
         trace.tell(f"Nsight is active but receives no spans ({error}): pip install nvtx")
         return None
+    trace.tell(_BESIDE.format("NVTX"))
     begin = partial(nvtx.start_range, domain="gpuforge")
     return begin, lambda mark, span: nvtx.end_range(mark), None
 
@@ -70,6 +72,7 @@ def _opentelemetry() -> trace.Listener | None:
     context: Any = sys.modules.get("opentelemetry.context")
     if api is None or context is None or "Proxy" in type(api.get_tracer_provider()).__name__:
         return None
+    trace.tell(_BESIDE.format("OpenTelemetry"))
     tracer = api.get_tracer("gpuforge")
 
     def begin(name: str) -> tuple[Any, Any]:
