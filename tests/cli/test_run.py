@@ -381,6 +381,24 @@ def test_a_profile_is_kept_of_what_was_placed(tmp_path: Path) -> None:
     assert ("program", "whole", "twice") in names
 
 
+def test_a_profile_gives_way_to_one_that_the_program_records(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import gpuforge as gf\n"
+        "with gf.span('before'):\n"
+        "    pass\n"
+        "with gf.profile('own.gfp') as own, gf.span('inside'):\n"
+        "    print('it ran')\n"
+        "print(own.profile.complete)\n"
+    )
+    status, out, err = start([*RUN, "--save", "a.gfp", "program.py"], tmp_path)
+    assert (status, out) == (0, b"it ran\nTrue\n"), err
+    assert b"it ends where the program began a profile of its own" in err
+    outer, inner = read(tmp_path / "a.gfp"), read(tmp_path / "own.gfp")
+    assert "before" in outer.spans.names and "inside" not in outer.spans.names
+    assert outer.complete and any("began one of its own" in note for note in outer.notes)
+    assert "inside" in inner.spans.names and "before" not in inner.spans.names
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [

@@ -16,7 +16,7 @@ def begin(path: str, *, peaks: bool = False) -> None:
 
     The program's own exit functions run before the recording ends, as they are registered later.
     """
-    recording = Recording(path, by="gpuforge run --save", peaks=peaks)
+    recording = Recording(path, by="gpuforge run --save", peaks=peaks, gives_way=True)
     try:
         recording.start()
     except GpuForgeError as error:
@@ -35,4 +35,6 @@ def _end(recording: Recording, path: str, shown: str, process: int) -> None:
             said = f"{format_bytes(os.path.getsize(path))}; show it with 'gpuforge report {shown}'"
         except OSError as error:
             said = f"{shown} no longer exists: {error.strerror}"
+    if recording.gave_way:
+        said += "; it ends where the program began a profile of its own"
     render.last_words(f"gpuforge: profile: {said}")

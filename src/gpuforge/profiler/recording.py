@@ -64,20 +64,25 @@ class Recording:
     ----------
     path : the session file; None if recorded in memory
     problem : why the file is incomplete; empty if everything was written
+    gave_way : whether it ended because the program began a recording of its own
 
     Parameters
     ----------
     by
         What records, for the header and for the error of a second recording.
+    gives_way
+        Whether to end when another recording starts, which otherwise fails.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str] | None = None, *, by: str = ITSELF, peaks: bool = False
-    ) -> None:
+        self, path: str | os.PathLike[str] | None = None, *, by: str = ITSELF, peaks: bool = False,
+        gives_way: bool = False,
+    ) -> None:  # fmt: skip
         self.path = Path(path) if path is not None else None
         self._written: Path | None = None
         self.problem = ""
-        self._by = by
+        self.gave_way = False
+        self._by, self._gives_way = by, gives_way
         self._measures = peaks
         self._process = 0
         self._profile: Profile | None = None
@@ -91,6 +96,8 @@ class Recording:
             If this process is already being recorded, or the file cannot be written.
         """
         _running[:] = [one for one in _running if one._process == os.getpid()]  # after a fork
+        if _running and _running[0]._gives_way:
+            _running[0]._give_way()
         if _running:
             raise WorkloadError(
                 f"this process is already being profiled, by {_running[0]._by}",
@@ -149,6 +156,11 @@ class Recording:
             self._failed(error)
         if self.path is not None:
             self._close()
+
+    def _give_way(self) -> None:
+        self.gave_way = True
+        self._notes.append("this profile ends where the program began one of its own")
+        self.stop()
 
     def _close(self) -> None:
         """Close the file, even if remaining data cannot be written."""
