@@ -315,6 +315,12 @@ def test_nothing_is_counted_that_others_hear() -> None:
     assert not repeating.is_counted()
     stop()
     assert repeating.is_counted()
+    listens = False
+    stop = trace.listen(lambda name: name, lambda token: None, lambda: listens)
+    assert repeating.is_counted()
+    listens = True
+    assert not repeating.is_counted()
+    stop()
 
 
 def test_threads_lose_no_counted_span() -> None:

@@ -260,6 +260,11 @@ class _Heard(OpenSpan):
 _enter, _exit = OpenSpan.__enter__, OpenSpan.__exit__
 
 
+def _is_heard() -> bool:
+    """Return whether a listener would be told of a span that begins now."""
+    return any(is_on is None or is_on() for _, _, is_on in _listeners)
+
+
 class Nothing:
     """A span while tracing is off.
 
@@ -359,8 +364,8 @@ class Repeating:
         self._sums: dict[tuple[OpenSpan | None, _Lane, int], _Sum] = {}
 
     def is_counted(self) -> bool:
-        """Return whether the next span is to be counted; never if a listener hears all spans."""
-        return self._left <= 0 and _kind is OpenSpan
+        """Return whether the next span is to be counted; not while a listener hears of spans."""
+        return self._left <= 0 and (_kind is OpenSpan or not _is_heard())
 
     def kept(self, span: OpenSpan) -> None:
         """Note that a span of this kind was kept."""
