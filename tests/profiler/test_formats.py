@@ -88,6 +88,10 @@ def test_folded_stacks_hold_every_own_time(profile: Profile) -> None:
         assert re.fullmatch(r"(thread|device)(;[^;\n]*)+", stack)
         total += int(value)
     paths = parsed(formats.render(profile, "json"))["paths"]
+    for path in paths:
+        busy = path["label_seconds"]["device"] if path["lane_kind"] == "thread" else 0.0
+        used = min(busy / path["total_seconds"], 1.0) if busy and path["total_seconds"] else None
+        assert path["utilisation"] == pytest.approx(used)
     own = sum(sum(path["own_label_seconds"].values()) for path in paths)
     assert total == pytest.approx(own * 1e9, rel=1e-9, abs=0.5)
 

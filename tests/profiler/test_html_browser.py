@@ -6,6 +6,7 @@ of axe-core, whose ``axe.min.js`` is looked for at ``AXE_CORE`` and else fetched
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -123,6 +124,15 @@ def test_the_width_is_any_of_what_was_measured(opened: Open, text: str) -> None:
         assert total in page.inner_text("#status")
     page.select_option("#measure", "device")
     assert page.locator("#flame-graph .box.device").count() > 10
+
+
+def test_the_table_tells_how_much_the_devices_were_used(opened: Open, text: str) -> None:
+    page = opened(text)
+    headings = page.locator("#paths th").all_inner_texts()
+    column = next(at for at, one in enumerate(headings) if one.startswith("device use"))
+    page.locator("#paths th button").nth(column).click()  # those that used a device most come first
+    most = page.locator(f"#paths tbody tr:first-child > :nth-child({column + 1})").inner_text()
+    assert re.fullmatch(r"\d+(\.\d)? %", most) and float(most[:-2]) > 0
 
 
 def test_search_marks_boxes_and_filters_the_tables(opened: Open, text: str) -> None:

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from gpuforge.profiler.breakdown import own_ns
-from gpuforge.profiler.model import LABELS, NO_PARENT, Profile, once
+from gpuforge.profiler.model import DEVICE, LABELS, NO_PARENT, Profile, once
 
 
 @dataclass
@@ -42,6 +42,18 @@ class Path:
     sample: int = NO_PARENT
     errors: int = 0
     children: dict[tuple[str, str], Path] = field(default_factory=dict)
+
+    @property
+    def utilisation(self) -> float | None:
+        """Estimated utilisation of the devices: their busy time over the time of these spans.
+
+        At most 1, which several queues at a time may exceed; None without work on a device, and for
+        the spans of devices themselves.
+        """
+        busy = self.label_ns[DEVICE]
+        if self.lane_kind == "device" or not busy or not self.total_ns:
+            return None
+        return min(busy / self.total_ns, 1.0)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -111,6 +111,7 @@ def _path_rows(root: Path) -> list[dict[str, Any]]:
                 "own_seconds": path.own_ns / NS,
                 "label_seconds": _by_label(path.label_ns),
                 "own_label_seconds": _by_label(path.own_label_ns),
+                "utilisation": path.utilisation,
                 "bytes": path.bytes,
                 "errors": path.errors,
             }

@@ -197,10 +197,13 @@ function makePathTwin() {
       text: path => time(path.device ? path.now.own[4] : ownTime(path.now))},
     {title: 'total', numeric: true, value: totalTime, text: path => time(totalTime(path))},
   ];
+  const used = path => path.device ? 0 : Math.min(path.now.sum[4] / totalTime(path) || 0, 1);
+  const use = {title: 'device use', numeric: true, value: used, text: path => used(path) ? percent(used(path), 1) : ''};
   const columns = [
     {title: 'call path', value: shortPath},
     {title: 'spans', numeric: true, value: path => path.now.count, text: path => number(path.now.count)},
     ...(data.base ? compared : times), ...labels,
+    ...(data.base || !paths.root.now.sum[4] ? [] : [use]),
     {title: 'bytes', numeric: true, value: path => path.now.bytes, text: path => path.now.bytes ? bytes(path.now.bytes) : ''},
     {title: 'where', value: path => path.where},
   ];
