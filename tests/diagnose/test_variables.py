@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuforge.changes.environment import PythonEnvironment
 from gpuforge.diagnose.checks.environment_variables import variable_table
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.library_search import LibrarySearch
@@ -43,7 +44,10 @@ RIGHT = {
     "PYTHONWARNINGS": "ignore,error::mine.MyWarning",
     "QT_QPA_PLATFORM": "offscreen;xcb",
     "RAY_ADDRESS": "10.0.0.1:6379",
+    "SSLKEYLOGFILE": "/tmp/keys.log",
+    "TORCH_LOGS_OUT": os.devnull,
     "TORCH_CUDA_ARCH_LIST": "8.0;8.6+PTX 9.0a",
+    "TZ": "CET-1CEST,M3.5.0,M10.5.0/3",
     "UV_INDEX": "mine=https://host/simple https://other/simple",
 }
 WRONG = {
@@ -69,8 +73,11 @@ WRONG = {
     "PYTEST_ADDOPTS": "--cov=mine -q",
     "PYTHONBREAKPOINT": "ipdb.set_trace",
     "PYTHONMALLOC": "jemalloc",
+    "SSLKEYLOGFILE": "/gone/keys.log",
+    "TORCH_LOGS_OUT": "/gone/torch.log",
     "PYSPARK_SUBMIT_ARGS": "--master local[2]",
     "TORCH_CUDA_ARCH_LIST": "sm_80",
+    "TZ": '"Europe/Rome"',
     "UV_LINK_MODE": "symbolic",
 }
 PACKAGES = ("keras", "jax", "torch", "httpx", "matplotlib", "pyqt6", "google-auth", "jpype1",
@@ -85,7 +92,7 @@ def found(environment: Environment) -> tuple[Finding, ...]:
 
 @pytest.fixture(autouse=True)
 def no_other_variables(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in {*RIGHT, *WRONG, *(n for n in os.environ if n.lower().endswith("_proxy"))}:
+    for name in {*RIGHT, *WRONG, "TMPDIR", *(n for n in os.environ if "_proxy" in n.lower())}:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("KERAS_BACKEND", "jax")
 
@@ -273,3 +280,69 @@ def test_a_threading_layer_is_named_beside_the_library_that_it_does_not_bear(
     for value in ("GNU", ""):
         monkeypatch.setenv("MKL_THREADING_LAYER", value)
         assert found(environment) == ()
+
+
+def test_what_httpx_cannot_read_in_no_proxy_is_named(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment.add(make_wheel(environment.prefix.parent, "httpx", "0.28.1"))
+    right = "localhost, ::1,10.0.0.0/8,host:8080,*.corp,http://[::1],.a.b:80,", "[::1],*", ""
+    wrong = "localhost,127.0.0.1,::1,[::1]", "fe80::/10,localhost", "a, [::1]:80", "a,x:y"
+    for value in (*right, *wrong):
+        monkeypatch.setenv("NO_PROXY", value)
+        named = [one.message for one in run_checks("environment_variables").having("warning")]
+        assert len(named) == (value in wrong), value
+    assert named == [
+        "NO_PROXY=a,x:y has an entry with which httpx creates no client (Invalid port): IPv6"
+        " addresses must stand without brackets, and IPv6 ranges not at all"
+    ]
+    monkeypatch.setenv("no_proxy", "::1")  # which comes first
+    assert run_checks("environment_variables").having("warning") == ()
+
+
+def test_a_folder_for_temporary_files_that_is_too_long_for_sockets_is_named(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(PythonEnvironment, "version", "3.12.1")
+    folder = Path("/tmp") / f"{tmp_path.name[:20]}-{os.getpid()}".ljust(70, "x")
+    folder.mkdir()
+    try:
+        monkeypatch.setenv("TMPDIR", f"{folder}/")
+        assert len(str(folder)) == 75
+        assert [one for one in found(environment) if "multiprocessing" in one.message] == []
+        longer = folder.rename(f"{folder}x")
+        monkeypatch.setenv("TMPDIR", str(longer))
+        (finding,) = (one for one in found(environment) if "multiprocessing" in one.message)
+        assert "AF_UNIX path too long" in finding.message
+        monkeypatch.setattr(PythonEnvironment, "version", "3.14.0")
+        assert [one for one in found(environment) if "multiprocessing" in one.message] == []
+    finally:
+        for one in Path("/tmp").glob(f"{folder.name}*"):
+            one.rmdir()
+
+
+def test_a_time_zone_that_the_system_lacks_is_named(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (row,) = (one for one in variable_table() if "under" in one)
+    monkeypatch.setitem(row, "under", str(tmp_path))
+    monkeypatch.setenv("TZ", ":Europe/Roma")
+    (finding,) = found(environment)
+    assert "TZ=:Europe/Roma names a time zone that" in finding.message
+    (tmp_path / "Europe" / "Roma").mkdir(parents=True)
+    assert found(environment) == ()
+    for missing, value in {str(tmp_path / "none"): "Europe/Rome", str(tmp_path): "UTC"}.items():
+        monkeypatch.setitem(row, "under", missing)
+        monkeypatch.setenv("TZ", value)
+        assert found(environment) == ()
+
+
+def test_the_value_of_a_secret_variable_is_not_shown(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "'hf_abc'")
+    (finding,) = found(environment)
+    assert finding.message.startswith("HF_TOKEN=... still has its quotes")
+    assert "hf_abc" not in f"{finding}"
+    monkeypatch.setenv("HF_TOKEN", "hf_abc")
+    assert found(environment) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from gpuforge.detect import read_machine
 from gpuforge.diagnose.distribution import Distribution, distributions_in
 from gpuforge.diagnose.library_search import LibrarySearch
 from gpuforge.diagnose.plain_requirement import doubtful
-from gpuforge.facts import Absent, Machine, Reading
+from gpuforge.facts import Absent, Machine, Reading, known
 from gpuforge.probe import LiveProbe, Probe
 
 if TYPE_CHECKING:
@@ -110,6 +111,22 @@ class Site:
     def loader(self) -> LibrarySearch:
         """Where shared libraries are found."""
         return LibrarySearch(self)
+
+    def lacks_module(self, name: str) -> bool:
+        """Return whether certainly no folder that Python searches has a module."""
+        if any((folder / name).exists() for folder in self.environment.folders):
+            return False  # which is most often so, and needs no list
+        # The finder of an editable project knows modules that lie anywhere.
+        found = any(one.startswith("__editable___") for one in self._module_names)
+        return not found and name not in self._module_names
+
+    @cached_property
+    def _module_names(self) -> frozenset[str]:
+        from gpuforge.diagnose.path_folders import folders_after, folders_before
+
+        folders = (*folders_before(self), *self.environment.folders, *folders_after(self))
+        names = (name for f in folders for name in known(self.probe.list_dir(str(f))) or ())
+        return sys.stdlib_module_names.union(name.partition(".")[0] for name in names)
 
     @cached_property
     def requirements(self) -> Requirements:

@@ -50,22 +50,24 @@ class VariableRules:
         ):
             return False
         package, clauses = entry.get("versions", ("", ""))
-        if package and not meets(site.version(package) or "", clauses):
+        if package and not meets(self._version(package) or "", clauses):
             return False
         package, first = entry.get("since", ("", "0"))
-        have = site.environment.version if package == "python" else site.version(package)
+        have = self._version(package)
         # The second comparison knows pre-releases, but has to import a parser.
         return not package or not have or meets(have, f">={first}") or at_least(have, first)
 
+    def _version(self, package: str) -> str | None:
+        """Return the version of a package, or of Python itself."""
+        site = self._site
+        return site.environment.version if package == "python" else site.version(package)
+
     def _valued(self, entry: Entry, name: str, value: str) -> str:
         """Find a value that does not look as it must, or names a module that is not there."""
-        site = self._site
         fits = re.fullmatch(entry.get("value", ".*"), value, re.DOTALL) and _is_codec(entry, value)
         module = re.fullmatch(entry.get("module", "(?!)"), value)
         if fits and module:
-            entries = site.probe.environ.get("PYTHONPATH", "").split(os.pathsep)
-            folders = (*site.environment.folders, *map(Path, filter(None, entries)))
-            fits = any(any(folder.glob(f"{module[1]}*")) for folder in folders)
+            fits = not self._site.lacks_module(module[1])
         return "" if fits else f"packages cannot use {name}={value}"
 
     def _flagged(self, entry: Entry, name: str, value: str) -> str:
@@ -125,6 +127,9 @@ class VariableRules:
             lacks = "" if os.path.exists(path) else "a file that does not exist"
         elif what == "folder":  # or several of them
             lacks = "" if any(_folders(value)) else "a folder that does not exist"
+        elif what == "placed":  # a file that is opened to be written
+            usable = not os.path.isdir(path) and (os.path.exists(path) or path.parent.is_dir())
+            lacks = "" if usable else "a file that cannot be created: its folder does not exist"
         elif not (what == "made" and os.path.isdir(path)):  # an existing cache may be read-only
             there = first_existing(path)
             usable = there.is_dir() and is_writable(there)
@@ -136,6 +141,9 @@ class VariableRules:
         wanted = entry.get("holds", ())
         if wanted and not any(any(one.glob(part)) for one in _folders(value) for part in wanted):
             return f"{name} points to a folder without {' or '.join(wanted[:2])}"
+        above = entry.get("under", "")
+        if os.path.isdir(above) and not os.path.exists(os.path.join(above, value.lstrip(":"))):
+            return f"{name}={value} names {entry['what']} that {above} does not have"
         sections = "\n".join(self._text(one) for one in entry.get("section_of", ()))
         named = rf"(?m)^\s*\[\s*(?:profile\s+)?['\"]?{re.escape(value)}['\"]?\s*\]"
         if "section_of" in entry and not re.search(named, sections):

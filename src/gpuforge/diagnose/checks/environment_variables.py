@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ WANTED = {
 }
 MISSET = "variable_misset"
 _PASSWORD = re.compile(r"://[^/@\s]+@")
+_SECRET = re.compile(r"\b(\w*(?:TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY)=)\S+")
 PIP_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER")
 _SET = re.compile(r"(?ms)^\[(?:global|install)\][^[]*?^(target|prefix|root|user)\s*[=:]\s*(\S+)")
 
@@ -127,7 +128,7 @@ def _invalid_values(site: Site) -> Iterator[Finding]:
     rules = VariableRules(site) if site.live else None
     there = set(site.probe.environ)
     for entry in variable_table() if rules else ():
-        for name in entry["name"] if "default" in entry else there.intersection(entry["name"]):
+        for name in _counting(entry, there):
             value = site.probe.environ.get(name, "") or _default(entry)
             try:
                 fault = rules.fault(entry, name, value) if rules and value else ""
@@ -146,8 +147,16 @@ def _invalid_values(site: Site) -> Iterator[Finding]:
 
 
 def redacted(text: str) -> str:
-    """Return a text without the passwords in its addresses."""
-    return _PASSWORD.sub("://...@", text)
+    """Return a text without the passwords in its addresses and the values of secret variables."""
+    return _SECRET.sub(r"\1...", _PASSWORD.sub("://...@", text))
+
+
+def _counting(entry: dict[str, Any], there: set[str]) -> Iterable[str]:
+    """Return the variables of an entry that are set, or all if there is a value without them."""
+    if "first" in entry:
+        return [name for name in entry["name"] if name in there][:1]
+    names: list[str] = entry["name"]
+    return names if "default" in entry else there.intersection(names)
 
 
 def _default(entry: dict[str, Any]) -> str:
