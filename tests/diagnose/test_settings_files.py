@@ -32,6 +32,10 @@ WRONG = [
     (("jupyter-core", "5"), ".jupyter/jupyter_server_config.json", "{}}", "Extra data"),
     (("accelerate", "1"), ".cache/huggingface/accelerate/default_config.yaml",
      "a: 1\n\tb: 2\n", "a tab indents"),
+    (("jupyter-server", "2"), ".jupyter/jupyter_server_config.json",
+     '{"ServerApp": {"jpserver_extensions": {"cite2c.handlers": true}}}', "cite2c.handlers is"),
+    (("nbclassic", "1"), ".jupyter/jupyter_notebook_config.d/a.json",
+     '{"NotebookApp": {"nbserver_extensions": {"gone": true}}}', "gone is enabled"),
     (("google-auth", "2"), ".config/gcloud/application_default_credentials.json", "x", "Expecting"),
 ]  # fmt: skip
 RIGHT = [
@@ -44,6 +48,9 @@ RIGHT = [
     (("dask", "2025.1"), ".config/dask/notes.txt", "anything"),
     (("conda", "24"), ".condarc", "channels:\n- conda-forge\nchannel_priority: strict\n"),
     (("matplotlib", "3.9"), ".config/matplotlib/matplotlibrc", "backend: agg\nlines.color : r\n"),
+    (("jupyter-server", "2"), ".jupyter/jupyter_server_config.json",
+     '{"ServerApp": {"port": 8, "jpserver_extensions":'
+     ' {"jupyter_server.x": true, "cite2c": false, "email": true}}}'),
     (("pip", "24"), ".config/pip/pip.conf",
      "[global]\nextra-index-url =\n  https://a/simple\n  https://b/simple\ntimeout = 60\n"),
 ]  # fmt: skip
@@ -133,3 +140,74 @@ def test_every_row_has_a_source_and_a_format_that_can_be_read() -> None:
         assert row["files"]
         assert row.get("ignored") or row["fails"]
         assert settings_in(b"{}" if row["format"] == "json" else b"", row["format"]) == {}
+
+
+def test_a_key_that_matplotlib_does_not_know_is_named(environment: Environment, home: Path) -> None:
+    modules = {"matplotlib/__init__.py": "_deprecated_map = {'old.key': 1}\n",
+               "matplotlib/rcsetup.py": "_validators = {\n    'text.usetex': None,\n}"}  # fmt: skip
+    environment.add(make_wheel(environment.prefix.parent, "matplotlib", "3.9", files=modules))
+    path = home / ".config/matplotlib/matplotlibrc"
+    path.parent.mkdir(parents=True)
+    path.write_text("#verbose.level: silent\ntext.usetex : True\nold.key : 1\n")
+    assert run_checks("settings_files").having("error", "warning") == ()
+    path.write_text("text.usetex : True\ntext.latex.unicode : True\n")
+    (finding,) = run_checks("settings_files").having("error", "warning")
+    assert finding.message == f"{path} sets what matplotlib does not know: text.latex.unicode"
+
+
+OPTIONS = [
+    ("pyproject.toml", '[tool.pytest.ini_options]\ntestpaths = ["t"]\naddopts = "--cov=a -q"\n'),
+    ("pyproject.toml", "[tool.pytest.ini_options]\naddopts = [\n  '-q',  # quiet\n  '--cov',\n]\n"),
+    ("pytest.ini", "[pytest]\naddopts =\n    -q\n    --no-cov\nmarkers =\n    slow\n"),
+    ("setup.cfg", "[metadata]\nname = mine\n[tool:pytest]\naddopts = -n 4 --cov=mine\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "text"), OPTIONS)
+def test_an_option_of_pytest_whose_plugin_is_missing_is_named(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch, place: str, text: str
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-q")
+    folder: Path = environment.prefix.parent
+    (folder / place).write_text(text)
+    assert run_checks("settings_files").having("error", "warning") == ()
+    environment.add(make_wheel(folder, "pytest", "8"))
+    (finding,) = run_checks("settings_files").having("error", "warning")
+    assert f"{folder / place}: addopts=" in finding.message
+    assert "which is not installed" in finding.message
+    for name in ("pytest-cov", "pytest-xdist"):
+        environment.add(make_wheel(folder, name, "5"))
+    assert run_checks("settings_files").having("error", "warning") == ()
+
+
+@pytest.mark.parametrize("text", [
+    "[tool.other]\naddopts = '--cov'\n[tool.pytest.ini_options]\nmarkers = ['cov: --cov']\n",
+    "[tool.pytest.ini_options]\naddopts = '-q'  # --cov\n# addopts = '--cov'\n[tool.a]\n",
+    "[tool.pytest.ini_options]\naddopts = [\n  # '--cov',\n  '-m', 'not cov',\n]\n",
+    b"[tool.pytest.ini_options]\naddopts = '--cov \xfc'\n",
+])  # fmt: skip
+def test_other_options_of_pytest_and_comments_are_not_named(
+    environment: Environment, text: str | bytes
+) -> None:
+    folder: Path = environment.prefix.parent
+    environment.add(make_wheel(folder, "pytest", "8"))
+    (folder / "pyproject.toml").write_bytes(text.encode() if isinstance(text, str) else text)
+    found = run_checks("settings_files").having("error", "warning")
+    assert [one for one in found if "addopts" in one.message] == []
+
+
+def test_pytest_reads_only_the_first_file_with_a_section(environment: Environment) -> None:
+    folder: Path = environment.prefix.parent
+    environment.add(make_wheel(folder, "pytest", "8"))
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
+    (folder / "tox.ini").write_text("[pytest]\naddopts = --cov\n")
+    assert run_checks("settings_files").having("error", "warning") == ()
+
+
+def test_a_module_of_an_editable_project_may_be_enabled(
+    environment: Environment, home: Path
+) -> None:
+    text = '{"ServerApp": {"jpserver_extensions": {"mine": true}}}'
+    (environment.packages / "__editable___mine_1_finder.py").write_text("")
+    assert named(environment, home, ("jupyter-server", "2"),
+                 ".jupyter/jupyter_server_config.json", text) == []  # fmt: skip

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 Settings = dict[str, str]
 _RC_LINE = re.compile(r"(?m)^\s*([\w.-]+)\s*:\s*([^#\n]*?)\s*(?:#.*)?$")
 _IS_PAIR = re.compile(r"[^\s].*?:(?:\s|$)|[{?&!*\[]")
 _YAML_LINE = re.compile(r"(?m)^([\w-]+):[ ]+([^\s#&*!|>{\[][^#\n]*?)\s*(?:#.*)?$")
+# Patterns as text: most projects do not need them, and `re` compiles and caches them.
+_PYTEST_SECTION = (
+    r"(?ms)^\[(?:tool\.pytest(?:\.ini_options)?|tool:pytest|pytest)\][ \t]*$(.*?)(?=^\[|\Z)"
+)
+_ADDOPTS = r"(?ms)^addopts\s*=(.*?)(?=^[\w\[]|\Z)"
 
 
 def settings_in(content: bytes, format_name: str) -> Settings:
@@ -27,7 +33,15 @@ def _json(text: str) -> Settings:
     found = json.loads(text)
     if not isinstance(found, dict):
         raise ValueError(f"it holds a {type(found).__name__}, not settings by name")
-    return {key: value for key, value in found.items() if isinstance(value, str)}
+    return dict(_flattened(found))
+
+
+def _flattened(found: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in found.items():
+        if isinstance(value, dict):
+            yield from _flattened(value, f"{above}{key}.")
+        elif isinstance(value, str | bool):
+            yield f"{above}{key}", value if isinstance(value, str) else str(value).lower()
 
 
 def _ini(text: str) -> Settings:
@@ -68,6 +82,15 @@ def _rc(text: str) -> Settings:
     return dict(_RC_LINE.findall(text))
 
 
+def _addopts(text: str) -> Settings:
+    """Return the options that pytest takes from its section; nothing if there is no section."""
+    section = re.search(_PYTEST_SECTION, text)
+    given = re.search(_ADDOPTS, section[1]) if section else None
+    plain = re.sub(r"(?m)(?:^|\s)#.*$|[\"',\[\]]", " ", given[1]) if given else ""
+    return {"addopts": " ".join(plain.split())} if section else {}
+
+
 _READERS: dict[str, Callable[[str], Settings]] = {
     "json": _json, "ini": _ini, "toml": _toml, "yaml": _yaml, "rc": _rc,
+    "addopts": _addopts,
 }  # fmt: skip

@@ -19,6 +19,7 @@ from gpuforge.facts import known
 
 SUMMARY = "packages can read and use their settings files"
 
+SHOWN = 5
 Row = dict[str, Any]
 
 
@@ -46,6 +47,8 @@ def _faults(site: Site, row: Row) -> Iterator[Finding]:
             continue
         for fault in filter(None, _misset(site, row, path, settings)):
             yield _finding(path, "warning", fault)
+        if settings and row.get("first") == "sets":
+            return
 
 
 def _files(site: Site, row: Row) -> list[Path]:
@@ -55,7 +58,7 @@ def _files(site: Site, row: Row) -> list[Path]:
     named = (table_path(one, site.probe.environ) for one in row["files"])
     paths = dict.fromkeys(path for one in named for path in _matching(one))
     there = [Path(path).absolute() for path in paths if os.path.isfile(path)]
-    return there[:1] if row.get("first") else there
+    return there[:1] if row.get("first") is True else there
 
 
 def _matching(path: str) -> list[str]:
@@ -68,7 +71,8 @@ def _matching(path: str) -> list[str]:
 def _misset(site: Site, row: Row, path: Path, settings: Settings) -> Iterator[str]:
     """Yield what is wrong with the values of a file, by the rules of the variables they match."""
     named = ((key, _variable(row, key)) for key in settings)
-    alike = [(key, one) for key, one in named if one and not site.probe.environ.get(one)]
+    adds, environ = row.get("adds"), site.probe.environ
+    alike = [(key, one) for key, one in named if one and (adds or not environ.get(one))]
     rules = VariableRules(site)
     table = variable_table() if alike else []
     for key, variable in alike:
@@ -77,6 +81,23 @@ def _misset(site: Site, row: Row, path: Path, settings: Settings) -> Iterator[st
         yield next(filter(None, faults), "")
     for key in row.get("values", {}).keys() & settings.keys():
         yield rules.fault({"value": row["values"][key]}, f"{path}: {key}", settings[key])
+    if unknown := _unknown(site, row, settings):
+        yield f"{path} sets what {row['packages'][0]} does not know: {', '.join(unknown[:SHOWN])}"
+    enabled = (
+        re.fullmatch(row.get("enables", "(?!)"), k) for k, on in settings.items() if on == "true"
+    )
+    for match in filter(None, enabled):
+        if site.lacks_module(match[1]):
+            yield f"{path}: {match[0]} is enabled and not installed, so {row['fails']}"
+
+
+def _unknown(site: Site, row: Row, settings: Settings) -> list[str]:
+    """Return the keys that are written in none of the modules that know them all."""
+    one = site.distribution(row["packages"][0]) if settings and "keys_in" in row else None
+    modules = [f"{one.folder}/{path}" for path in row["keys_in"]] if one else []
+    text = "".join(known(site.probe.read_text(path)) or "" for path in modules)
+    quoted = {key: (f'"{key}"', f"'{key}'") for key in settings} if text else {}
+    return [key for key, forms in quoted.items() if not any(form in text for form in forms)]
 
 
 def _variable(row: Row, key: str) -> str:
@@ -87,5 +108,6 @@ def _variable(row: Row, key: str) -> str:
 
 
 def _finding(path: Path, state: State, fault: str) -> Finding:
-    steps = (f"Correct {path}, or move it away.",)
+    other = "install what it names" if "not installed" in fault else "move it away"
+    steps = (f"Correct {path}, or {other}.",)
     return Finding(state, redacted(fault), "settings_file_wrong", (str(path),), steps)
