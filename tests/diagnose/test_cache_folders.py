@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from gpuforge.diagnose.run import run_checks
 from .environments import Environment, make_wheel
 
 CACHED = "from numba import njit\n@njit(cache=True)\ndef f(x):\n    return x\n"
-VARIABLES = ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME", "HF_HOME")
+VARIABLES = ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME", "HF_HOME",
+             "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TORCH_HOME", "NLTK_DATA")  # fmt: skip
 
 
 @pytest.fixture
@@ -82,3 +84,30 @@ def test_a_home_folder_is_named_elsewhere(environment: Environment, home: Path) 
     add(environment, "triton")
     home.chmod(0o555)
     assert named() == []
+
+
+def test_an_archive_without_its_end_and_a_link_to_nothing_are_named(
+    environment: Environment, home: Path
+) -> None:
+    for package in ("torch", "huggingface-hub", "nltk"):
+        environment.add(make_wheel(environment.prefix.parent, package, "1"))
+    snapshot = home / ".cache/huggingface/hub/models--a--b/snapshots/0123"
+    weights = home / ".cache/torch/hub/checkpoints"
+    for folder in (snapshot, weights, snapshot.parents[1] / "blobs"):
+        folder.mkdir(parents=True)
+    blob = snapshot.parents[1] / "blobs" / "f00"
+    blob.write_text("{}")
+    (snapshot / "config.json").symlink_to("../../blobs/f00")
+    with zipfile.ZipFile(weights / "a.pth", "w") as archive:
+        archive.writestr("a/data.pkl", "weights" * 20_000)
+    (weights / "old.pth").write_bytes(b"\x80\x02 a pickle")
+    (weights / "b.pth.0123.partial").write_bytes(b"PK\x03\x04")
+    assert named() == []
+    blob.unlink()
+    whole = (weights / "a.pth").read_bytes()
+    (weights / "a.pth").write_bytes(whole[:-60])
+    (link, cut) = named()
+    assert f"{snapshot}/config.json of huggingface-hub is a link to what does not exist" in link
+    assert f"{weights}/a.pth of torch is cut off" in cut
+    (weights / "b.pt").write_bytes(b"")
+    assert f"{weights}/b.pt of torch is cut off, so loading it fails" in named()

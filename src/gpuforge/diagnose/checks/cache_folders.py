@@ -1,11 +1,13 @@
-"""Can packages write their caches, without which they fail rather than go on?"""
+"""Can packages write their caches, without which they fail, and read what is in them?"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
+from glob import iglob
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +17,27 @@ from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.diagnose.table_paths import first_existing, is_writable, table_path
 from gpuforge.facts import known
 
-SUMMARY = "packages can write their caches"
+SUMMARY = "packages can write their caches and read what is in them"
 
 SHOWN = 5
+# What one run spends on the files of a cache, in seconds of processor time. A check that is named
+# looks at all of them.
+SECONDS_SPENT = 0.002
+ZIP_HEAD, ZIP_END, ZIP_TAIL_BYTES = b"PK\x03\x04", b"PK\x05\x06", 2**16 + 22
 Row = dict[str, Any]
 
 
 def check(site: Site) -> Iterator[Finding]:
-    """Yield each package that cannot write the cache it needs, by a table."""
+    """Yield each package that cannot write its cache, or read a file in it, by a table."""
     if not site.live or os.name != "posix":
         yield Finding("skipped", NOT_RECORDED.reason if not site.live else "not read on Windows")
         return
     text = Path(__file__).with_name("cache_folders.json").read_text(encoding="utf-8")
-    named = ((row, n) for row in json.loads(text)["cache"] for n in row["packages"])
-    found = [
-        f for row, name in named if name in site.packages for f in _unwritable(site, row, name)
-    ]
-    yield from found or [Finding("ok", "packages can write their caches")]
+    looks = {"cache": _unwritable, "file": _unreadable}
+    named = ((look, row, name) for kind, look in looks.items()
+             for row in json.loads(text)[kind] for name in row["packages"])  # fmt: skip
+    found = [f for look, row, n in named if n in site.packages for f in look(site, row, n)]
+    yield from found or [Finding("ok", "packages can use their caches")]
 
 
 def _unwritable(site: Site, row: Row, package: str) -> Iterator[Finding]:
@@ -56,6 +62,37 @@ def _unwritable(site: Site, row: Row, package: str) -> Iterator[Finding]:
         message = f"{package} cannot write its cache {folder}, so {row['fails']}"
         state: State = "error" if row.get("at_once") else "warning"
         yield _finding(state, message, there, step=f"{step}; or make {there} writable")
+
+
+def _unreadable(site: Site, row: Row, package: str) -> Iterator[Finding]:
+    """Find archives of which the end is missing, and links to what is not there."""
+    faults = {"zip": (_is_cut, "cut off"), "link": (_is_dangling, "a link to what does not exist")}
+    is_broken, what = faults[row["format"]]
+    broken, end = list[str](), time.thread_time() + SECONDS_SPENT
+    for path in iglob(table_path(row["files"], site.probe.environ)):
+        broken += [path] if is_broken(path) else []
+        if time.thread_time() > end and not site.thorough:
+            break
+    if broken:
+        count = f" ({len(broken)} in all)" if broken[1:] else ""
+        message = f"{broken[0]} of {package} is {what}{count}, so {row['fails']}"
+        steps = ("Delete it; it is downloaded again when it is needed.",)
+        yield Finding("warning", message, "cache_damaged", tuple(broken[:SHOWN]), steps)
+
+
+def _is_dangling(path: str) -> bool:
+    return os.path.islink(path) and not os.path.exists(path)
+
+
+def _is_cut(path: str) -> bool:
+    """Return whether a file is empty, or begins as an archive and does not end as one."""
+    try:
+        with open(path, "rb") as file:
+            head, size = file.read(len(ZIP_HEAD)), os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - ZIP_TAIL_BYTES))
+            return not size or (head == ZIP_HEAD and ZIP_END not in file.read())
+    except OSError:
+        return False
 
 
 def _users(site: Site, package: str) -> list[Distribution]:
