@@ -7,11 +7,16 @@ import os
 import re
 import struct
 from dataclasses import dataclass, field
+from functools import cache
 
 _LOADED, _DYNAMIC = 1, 2  # types of segments
 _NEEDED, _STRINGS, _RPATH, _RUNPATH = 1, 5, 15, 29
 _HASHED, _SYMBOLS, _OFFERED = 0x6FFFFEF5, 6, 11
 _VERSIONS, _VERSION_COUNT = 0x6FFFFFFE, 0x6FFFFFFF
+
+# https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html, e_machine
+_MACHINES = {3: "i386", 20: "ppc", 21: "ppc64", 22: "s390", 40: "arm", 62: "x86_64", 183: "aarch64",
+             243: "riscv"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,19 @@ def needs_of(path: str) -> Needs:
             return _read(held, os.path.dirname(path)) if held[:6] == b"\x7fELF\x02\x01" else Needs()
     except (OSError, ValueError, KeyError, StopIteration, struct.error):
         return Needs()  # damaged files are another check's finding
+
+
+@cache
+def machine_of(path: str) -> str:
+    """Return the machine that a program or library was compiled for; empty if it does not tell."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(20)
+    except OSError:
+        return ""
+    return (
+        _MACHINES.get(int.from_bytes(head[18:20], "little"), "") if head[:4] == b"\x7fELF" else ""
+    )
 
 
 class _Dynamic:

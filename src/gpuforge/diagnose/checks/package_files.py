@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuforge.diagnose.distribution import Distribution
+from gpuforge.diagnose.distribution import Distribution, distributions_in
 from gpuforge.diagnose.finding import Finding, of_cause
+from gpuforge.diagnose.path_folders import folders_before
 from gpuforge.diagnose.repair import reinstall
+from gpuforge.diagnose.shared_library import machine_of
 from gpuforge.diagnose.site import Site
 from gpuforge.facts import known
 
@@ -50,6 +52,7 @@ def check(site: Site) -> Iterator[Finding]:
     every = site.thorough or sum(len(one.record) for one in site.distributions) <= LISTED_BYTES
     found = [f for one in site.distributions for f in _damage(site, one, every=every)]
     found += [f for name, like in HALVES.items() for f in _other_half(site, name, like)]
+    found += [f for one in folders_before(site) for f in _unfit(site, one)]
     found += _remains(folder)
     yield from found or [Finding("ok", f"{len(site.distributions)} packages are complete")]
 
@@ -110,12 +113,37 @@ def _compiled_for(site: Site, one: Distribution) -> str:
     own = "".join(site.environment.version.split(".")[:2])
     here = _TAG.search(_imp.extension_suffixes()[0])
     misfit = ""
-    if tags and own and own not in pythons:
+    if not tags:
+        foreign = _foreign(one)
+        return "" if not foreign or re.search(r"(?m)^Tag: \S+-any$", one.wheel) else foreign
+    if own and own not in pythons:
         others = ", ".join(f"{tag[0]}.{tag[1:]}" for tag in pythons)
         misfit = f"Python {others}, not {site.environment.version}"
-    elif tags and here and here[2] not in machines:
+    elif here and here[2] not in machines:
         misfit = f"{', '.join(machines)}, not {here[2]}"
     return "" if misfit and re.search(_SERVES_MORE, one.wheel) else misfit
+
+
+def _foreign(one: Distribution) -> str:
+    """Return the machine that all libraries of a package are for, if it is not this one."""
+    here, there = machine_of("/proc/self/exe"), ""
+    for path, _ in one.libraries if here else ():
+        there = machine_of(f"{one.folder}/{path}")
+        if there in ("", here):
+            return ""
+    return f"{there}, not {here}" if there else ""
+
+
+def _unfit(site: Site, folder: Path) -> Iterator[Finding]:
+    """Find packages in a folder on the search path that were compiled for something else."""
+    there = distributions_in(folder, site.probe)
+    found = [(one, misfit) for one in there if (misfit := _compiled_for(site, one))]
+    for one, misfit in found[:1]:
+        more = f" ({len(found)} packages in all)" if found[1:] else ""
+        message = f"{one.name} {one.version} in {folder} was compiled for {misfit}{more}"
+        names = tuple(f"{one.name} {one.version}" for one, _ in found[:MISSING_SHOWN])
+        steps = (f"Fill {folder} again with this Python on this machine: pip install --target.",)
+        yield Finding("error", message, "wheel_not_supported", names, steps)
 
 
 def _missing(one: Distribution, *, every: bool) -> tuple[list[str], list[str], list[str]]:
