@@ -57,3 +57,14 @@ def test_a_kernel_of_a_python_that_is_gone_is_named(
     environment.add(make_wheel(tmp_path, "jupyter-client", "8.6.0"))
     (message,) = named()
     assert "the Jupyter kernel old starts /opt/gone/bin/python" in message
+
+
+def test_a_program_that_nobody_may_execute_is_named(
+    environment: Environment, tmp_path: Path
+) -> None:
+    files = {"imageio_ffmpeg/binaries/ffmpeg-linux-v7": "", "imageio_ffmpeg/binaries/README.md": ""}
+    environment.add(make_wheel(tmp_path, "imageio-ffmpeg", "0.6", files=files))
+    (message,) = named()
+    assert "imageio-ffmpeg 0.6 cannot start" in message and "not executable" in message
+    (environment.packages / "imageio_ffmpeg/binaries/ffmpeg-linux-v7").chmod(0o755)
+    assert named() == []

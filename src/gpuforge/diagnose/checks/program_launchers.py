@@ -1,4 +1,4 @@
-"""Do the scripts and Jupyter kernels of the environment start something that exists?"""
+"""Do the scripts and Jupyter kernels start something that exists, and packages their programs?"""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.site import NOT_RECORDED, Site
 from gpuforge.facts import known
 
-SUMMARY = "scripts and Jupyter kernels start programs that exist"
+SUMMARY = "scripts, Jupyter kernels and packages start programs that exist and may run"
 
 SHOWN = 5
 # Path files of setuptools and virtualenv, which add no modules.
 HARMLESS = {"distutils-precedence.pth", "_virtualenv.pth"}
 # Of the standard library, also of an older Python than gpuforge's.
 BUILT_IN = sys.stdlib_module_names | {"lib2to3"}
+# Programs that packages start. Copying and unpacking may lose the permission to execute them.
+PROGRAMS = {
+    "imageio-ffmpeg": "imageio_ffmpeg/binaries/ffmpeg-*",  # imageio/imageio-ffmpeg#45
+    "kaleido": "kaleido/executable/kaleido",  # wdecoster/NanoPlot#296
+    "playwright": "playwright/driver/node",  # microsoft/playwright-python#588
+    "triton": "triton/backends/nvidia/bin/*",  # facebookexperimental/triton#704
+}
 # As installers write them: a comment, perhaps two imports, then the module that the script starts.
 _STARTS = re.compile(
     rb"#!.*\n(?:'''.*\n|#.*\n|import (?:re|sys)\n|\n)*from ([A-Za-z_]\w*)[\w.]* import \w+\s*\n"
@@ -33,7 +40,7 @@ def check(site: Site) -> Iterator[Finding]:
     if not site.live:
         yield Finding("skipped", NOT_RECORDED.reason)
         return
-    found = [*_kernels(site), *_scripts(site)]
+    found = [*_kernels(site), *_scripts(site), *_programs(site)]
     yield from found or [Finding("ok", "scripts and kernels start what exists")]
 
 
@@ -57,6 +64,18 @@ def _kernels(site: Site) -> Iterator[Finding]:
                         "With the Python that it shall start: python -m ipykernel install --user",
                     )
                     yield Finding("warning", message, "launcher_gone", (str(path),), steps)
+
+
+def _programs(site: Site) -> Iterator[Finding]:
+    """Find programs inside packages that nobody may execute."""
+    for name in PROGRAMS.keys() & site.packages.keys() if os.name == "posix" else ():
+        one = site.distribution(name)
+        there = sorted(one.folder.glob(PROGRAMS[name])) if one else []
+        barred = [str(path) for path in there if path.is_file() and not os.access(path, os.X_OK)]
+        if one and barred:
+            message = f"{name} {one.version} cannot start {barred[0]}: it is not executable"
+            steps = (f"chmod +x {' '.join(barred)}",)
+            yield Finding("warning", message, "program_not_executable", tuple(barred), steps)
 
 
 def _scripts(site: Site) -> Iterator[Finding]:
