@@ -149,6 +149,17 @@ def explain(
     if isinstance(error, BaseException):
         error = "".join(traceback.format_exception(error))
     log = Log(error)
+    answer = _read(log, machine, errors)
+    if answer.cause:
+        return answer
+    # Lines are rejoined only where they hold no cause as they are: most were never broken.
+    again = (_read(other, machine, errors) for other in log.rejoined())
+    return next((other for other in again if other.cause), answer)
+
+
+def _read(
+    log: Log, machine: Machine | None, errors: Mapping[str, KnownError] | None
+) -> Explanation:
     around = Surroundings(log, machine)
     choices = candidates(log.words) if errors is None else errors
     cases = [case for e in choices.values() if (case := _weigh(e, log, around))]

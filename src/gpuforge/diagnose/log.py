@@ -11,6 +11,7 @@ from itertools import accumulate, compress, pairwise, tee
 
 from gpuforge.diagnose.known_error import said_elsewhere
 from gpuforge.diagnose.large_log import REPEATING, reduced
+from gpuforge.diagnose.line_breaks import rejoined
 from gpuforge.diagnose.word_order import is_disordered
 
 LINES_PER_CLUE = 64
@@ -70,6 +71,7 @@ _NUMBER = re.compile("[0-9]+")
 # "error 59" is not in "validation error 59.13 %"; the name of a library may go on, as "so.1.2".
 _WHOLE_NUMBER = re.compile(r"(?<![.\d])\d+$")
 _FRACTION = re.compile(r"\.\d| ?%")
+_ESCAPED = re.compile(r"\\(?=[_*\[\]<>#`~])")
 # Letters of other languages and scripts; lines and blocks, such as of progress bars, are none.
 _ELSEWHERE = re.compile("[\u00c0-\u024f\u0400-\u04ff\u3002-\u9fff\uac00-\ud7a3\uff0c\uff1f]")
 _TRANSLATED = re.compile("\0(?: ?\0)* ?")
@@ -156,6 +158,14 @@ def _without_binary(text: str) -> str:
     return "".join(parts)
 
 
+def evenly_spaced(text: str) -> str:
+    """Return `text` with single spaces, and without the backslashes that Markdown puts in words."""
+    text = text.replace("\t", " ")
+    while "  " in text:
+        text = text.replace("  ", " ")
+    return _ESCAPED.sub("", text)
+
+
 def in_english(text: str) -> str:
     """Return `text` with the words that are known from other languages in English."""
     return _by_script(text, _translated)
@@ -195,13 +205,19 @@ class Log:
     """The text of a report: as shown, in English (`text`), as searched (`folded`, lower case)."""
 
     def __init__(self, text: str) -> None:
-        shown = clean(reduced(text) if len(text) > REPEATING else text)
+        self._is_long = len(text) > REPEATING
+        shown = clean(reduced(text) if self._is_long else text)
         self._shown = _WRAPPED_MESSAGE.sub(_joined, shown) if "NVRM:" in shown else shown
-        self.text = in_english(self._shown)
+        self.text = in_english(evenly_spaced(self._shown))
         self.folded = self.text.lower()
         self._found: dict[str, Iterator[Place]] = {}
         # Each character that is not ASCII is a "?" here, so that a text is found much faster.
         self._ascii = self.folded.encode("ascii", "replace").decode("ascii")
+
+    def rejoined(self) -> Iterator[Log]:
+        """Yield the log with its broken lines joined, if it is short and may have some."""
+        readings = () if self._is_long else rejoined(self._shown)
+        return (Log(text) for text in readings if text != self._shown)
 
     @cached_property
     def _blocks(self) -> list[_Block]:
