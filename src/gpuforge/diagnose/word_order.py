@@ -20,7 +20,7 @@ FIFTHS = 5
 # The odds that text is in order are below one in 3,000; in a long one, not by a few pairs alone.
 DISORDERED, UNUSUAL = -8.0, -0.1
 # A bracket closed before it is opened, which is in one line of 1,400 of reports, outweighs a line.
-REVERSED = -20.0
+REVERSED = -25.0
 LINE_CHARACTERS = 1500
 _CHANGE = {cell: place - len(CELLS) // 2 for place, cell in enumerate(CELLS)}
 _SIGNS = "()[]{}<>\"'`.,:;!?*=-|#+~_$&%@/\\"
