@@ -16,7 +16,7 @@ def begin(path: str, *, peaks: bool = False) -> None:
 
     The program's own exit functions run before the recording ends, as they are registered later.
     """
-    recording = Recording(path, by="gpuforge run --save", peaks=peaks, gives_way=True)
+    recording = Recording(path, by="gpuforge run --save FILE SCRIPT", peaks=peaks, gives_way=True)
     try:
         recording.start()
     except GpuForgeError as error:
