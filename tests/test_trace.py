@@ -292,8 +292,6 @@ def test_of_many_short_spans_most_are_counted() -> None:
     first = kept.repeated[0].span
     assert (first.start_ns, first.end_ns, first.attributes) == (1000, 6000, {"line": 1})
     assert trace.drain().repeated == []
-    trace.drain()
-    assert len(repeating._sums) == 1  # what has ended is forgotten
     repeat(repeating, 3)
     assert [one.times for one in trace.drain().repeated] == [3]
 
@@ -323,20 +321,6 @@ def test_nothing_is_counted_that_others_hear() -> None:
     listens = True
     assert not repeating.is_counted()
     stop()
-
-
-def test_what_counted_before_a_new_start_keeps_its_spans() -> None:
-    old = trace.repeating(old_kind := object(), "old", {})
-    repeat(old, trace.REPEATS_KEPT)
-    assert old.is_counted()
-    trace.enable(False)
-    assert not old.is_counted()
-    trace.restart()
-    trace.enable()
-    repeat(old, 2 * trace.REPEATS_KEPT)
-    kept = trace.drain()
-    assert (len(kept.spans), kept.repeated) == (2 * trace.REPEATS_KEPT, [])
-    assert trace.repeating(old_kind, "new", {}) is not old
 
 
 def test_threads_lose_no_counted_span() -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 import threading
 import weakref
 from collections import Counter, deque
@@ -146,8 +145,7 @@ _standing: list[OpenSpan] = []
 _counts: Counter[str] = Counter()
 _choices: deque[tuple[Choice, float, float]] = deque(maxlen=MOST_SPANS)
 _readings: deque[Reading] = deque(maxlen=MOST_SPANS)
-_repeating: dict[int, tuple[object, Repeating]] = {}
-"""By the id of a kind: the kind, which must live as long as its id counts, and what counts it."""
+_repeating: dict[int, Repeating] = {}
 _notes: dict[str, bool] = {}
 _lanes: dict[int, str] = {}
 _devices: dict[str, _Lane] = {}
@@ -357,25 +355,21 @@ class Repeating:
     Keeping a span takes some microseconds in all, counting one a tenth of it.
     """
 
-    __slots__ = ("_kept_first", "_latest", "_left", "_sums", "attributes", "name")
+    __slots__ = ("_latest", "_left", "_sums", "attributes", "name")
 
     def __init__(self, name: str, attributes: dict[str, Any]) -> None:
         self.name, self.attributes = name, attributes
-        self._left = self._kept_first = REPEATS_KEPT
+        self._left = REPEATS_KEPT
         self._latest = _Sum(None, _here.lane, None, 0)
         self._sums: dict[tuple[OpenSpan | None, _Lane, int], _Sum] = {}
 
     def is_counted(self) -> bool:
         """Return whether the next span is to be counted; not while a listener hears of spans."""
-        return self._left <= 0 and enabled and (_kind is OpenSpan or not _is_heard())
+        return self._left <= 0 and (_kind is OpenSpan or not _is_heard())
 
     def kept(self, span: OpenSpan) -> None:
         """Note that a span of this kind was kept."""
-        self._left = self._left - 1 if span.lane.last is span else self._kept_first
-
-    def retire(self) -> None:
-        """Count nothing any more: a call that still holds this would count where nobody looks."""
-        self._left = self._kept_first = sys.maxsize
+        self._left = self._left - 1 if span.lane.last is span else REPEATS_KEPT
 
     def add(
         self, before: OpenSpan | None, choice: Choice | None, start_ns: int, end_ns: int
@@ -386,7 +380,7 @@ class Repeating:
         """
         lane = _here.lane
         if lane.last is not before:
-            self._left = self._kept_first
+            self._left = REPEATS_KEPT
             return
         parent, found = _above(_inside_here()), self._latest
         if found.parent is not parent or found.choice is not choice or found.lane is not lane:
@@ -405,28 +399,27 @@ class Repeating:
                 found.told = found.told[0] + count, found.told[1] + duration
                 yield found, count, duration
                 found.start = perf_counter_ns()
-            elif found.is_idle and found is not self._latest:
+            elif found.parent is not None and found.parent.end:
                 del self._sums[key]
-            found.is_idle = not count  # a thread may be about to add to one that it has looked up
 
 
 class _Sum:
     """The spans of one kind with one parent, added up by the thread of one lane."""
 
-    __slots__ = ("choice", "count", "duration", "is_idle", "lane", "parent", "start", "told")
+    __slots__ = ("choice", "count", "duration", "lane", "parent", "start", "told")
 
     def __init__(
         self, parent: OpenSpan | None, lane: _Lane, choice: Choice | None, start: int
     ) -> None:
         self.parent, self.lane, self.choice, self.start = parent, lane, choice, start
         self.count = self.duration = 0
-        self.told, self.is_idle = (0, 0), False
+        self.told = 0, 0
 
 
 def repeating(kind: object, name: str, attributes: dict[str, Any]) -> Repeating:
     """Return what counts the short spans of a kind, the same one until tracing starts anew."""
     with _lock:
-        return _repeating.setdefault(id(kind), (kind, Repeating(name, attributes)))[1]
+        return _repeating.setdefault(id(kind), Repeating(name, attributes))
 
 
 def latest() -> OpenSpan | None:
@@ -539,7 +532,7 @@ def drain() -> Trace:
         # A span that is just beginning has no start; one that ended since is returned next time.
         opened = _told([span for span in standing if hasattr(span, "start")])
         opened = [span._replace(end_ns=0) for span in opened]
-        repeated = [one for _, kind in _repeating.values() for one in _taken_repeats(kind)]
+        repeated = [one for kind in _repeating.values() for one in _taken_repeats(kind)]
         counts, lanes = dict(_counts), _lanes.copy()
         choices = [_choices.popleft() for _ in range(len(_choices))]
         readings = [_readings.popleft() for _ in range(len(_readings))]
@@ -557,8 +550,6 @@ def restart() -> None:
         for span in _standing:
             span.number = 0
         _standing.clear()
-        for _, kind in _repeating.values():
-            kind.retire()
         _repeating.clear()
         _next_number = itertools.count(1).__next__
 
