@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import threading
 import tracemalloc
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from gpuforge import trace
 @pytest.fixture(autouse=True)
 def on() -> Iterator[None]:
     trace.drain()
+    trace._here.lane.counted_ns = 0
     trace.enable()
     yield
     trace.enable(False)
@@ -259,14 +261,16 @@ def test_a_drainer_is_called_before_anything_is_lost(monkeypatch: pytest.MonkeyP
 
 
 def repeat(repeating: trace.Repeating, times: int, inside: bool = False) -> None:
-    """Do what `counted_call` does, without a call."""
+    """Do what `counted_call` does, without a call: each takes 10 ns, from 1000 ns on."""
+    now = itertools.count(1000 + trace._here.lane.counted_ns, 10)
     for _ in range(times):
         if repeating.is_counted():
             before = trace.latest()
             if inside:
                 with trace.span("inside"):
                     pass
-            repeating.add(before, None, 1000, 1010)
+            start = next(now)
+            repeating.add(before, {"line": 1}, None, start, start + 10)
             continue
         with trace.span("call") as span:
             assert isinstance(span, trace.OpenSpan)
@@ -277,8 +281,8 @@ def repeat(repeating: trace.Repeating, times: int, inside: bool = False) -> None
 
 
 def test_of_many_short_spans_most_are_counted() -> None:
-    repeating = trace.repeating(repeat, "call", {"line": 1})
-    assert trace.repeating(repeat, "call", {}) is repeating
+    repeating = trace.repeating(repeat, "call")
+    assert trace.repeating(repeat, "call") is repeating
     with trace.span("outer"):
         repeat(repeating, trace.REPEATS_KEPT + 500)
     with trace.span("next"):
@@ -297,7 +301,7 @@ def test_of_many_short_spans_most_are_counted() -> None:
 
 
 def test_spans_with_others_inside_are_kept() -> None:
-    repeating = trace.repeating(test_spans_with_others_inside_are_kept, "call", {})
+    repeating = trace.repeating(test_spans_with_others_inside_are_kept, "call")
     repeat(repeating, 2 * trace.REPEATS_KEPT, inside=True)
     assert len(trace.drain().spans) == 4 * trace.REPEATS_KEPT
     repeat(repeating, trace.REPEATS_KEPT)
@@ -308,7 +312,7 @@ def test_spans_with_others_inside_are_kept() -> None:
 
 
 def test_nothing_is_counted_that_others_hear() -> None:
-    repeating = trace.repeating(test_nothing_is_counted_that_others_hear, "call", {})
+    repeating = trace.repeating(test_nothing_is_counted_that_others_hear, "call")
     repeat(repeating, trace.REPEATS_KEPT)
     assert repeating.is_counted()
     stop = trace.listen(lambda name: name, lambda token: None)
@@ -324,7 +328,7 @@ def test_nothing_is_counted_that_others_hear() -> None:
 
 
 def test_threads_lose_no_counted_span() -> None:
-    repeating = trace.repeating(test_threads_lose_no_counted_span, "call", {})
+    repeating = trace.repeating(test_threads_lose_no_counted_span, "call")
     repeat(repeating, trace.REPEATS_KEPT)
     found: list[trace.Repeated] = []
     threads = [threading.Thread(target=repeat, args=(repeating, 20_000)) for _ in range(3)]
@@ -336,6 +340,49 @@ def test_threads_lose_no_counted_span() -> None:
     assert sum(one.times for one in found) == 60_000
     assert sum(one.span.end_ns - one.span.start_ns for one in found) == 600_000
     assert len({one.span.thread for one in found}) == 3
+
+
+def test_what_is_counted_inside_what_is_counted_is_no_sibling() -> None:
+    inner, outer = trace.repeating(repeat, "inner"), trace.repeating(trace, "outer")
+    repeat(inner, trace.REPEATS_KEPT)
+    repeat(outer, trace.REPEATS_KEPT)
+    before, start = trace.latest(), trace._here.lane.counted_ns + 1
+    assert outer.is_counted() and inner.add(before, {}, None, start + 1, start + 2)
+    assert not outer.add(before, {}, None, start, start + 3)
+    assert [one.span.name for one in trace.drain().repeated] == ["inner"]
+    with trace.span("outer") as span:
+        inner.add(trace.latest(), {}, None, span.start + 1, span.start + 2)
+    outer.kept(span)
+    repeat(outer, trace.REPEATS_KEPT)
+    assert trace.drain().repeated[0].times == 1 and outer.is_counted()
+
+
+def test_a_parent_may_begin_while_spans_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    repeating = trace.repeating(repeat, "call")
+    repeat(repeating, trace.REPEATS_KEPT)
+    told = trace._told
+
+    def meanwhile(spans: Iterable[trace.OpenSpan]) -> list[trace.Span]:
+        monkeypatch.setattr(trace, "_told", told)
+        with trace.span("parent"):
+            repeat(repeating, 3)
+        return told(spans)
+
+    monkeypatch.setattr(trace, "_told", meanwhile)
+    assert trace.drain().repeated == []
+    (parent,), (one,) = (kept := trace.drain()).spans, kept.repeated
+    assert (one.times, one.span.parent) == (3, parent.number)
+
+
+def test_counts_are_of_one_kind_only_and_end_with_the_trace() -> None:
+    class Kind:
+        pass
+
+    kinds = [trace.repeating(Kind(), "call") for _ in range(10)]  # freed ones would share an id
+    assert len(set(map(id, kinds))) == 10
+    trace.enable(False)
+    trace.drain()
+    assert not trace._repeating
 
 
 def test_others_hear_of_spans() -> None:

@@ -162,12 +162,12 @@ _ENDINGS = (StopIteration, StopAsyncIteration, GeneratorExit)
 
 
 class _Lane:
-    """A thread or a device: its number, and its latest span."""
+    """A thread or a device: its number, its latest span, and the end of the last counted one."""
 
-    __slots__ = ("last", "number")
+    __slots__ = ("counted_ns", "last", "number")
 
     def __init__(self, number: int, name: str) -> None:
-        self.number = number
+        self.number, self.counted_ns = number, 0
         self.last: OpenSpan | None = None
         _lanes[number] = name
 
@@ -355,12 +355,13 @@ class Repeating:
     Keeping a span takes some microseconds in all, counting one a tenth of it.
     """
 
-    __slots__ = ("_latest", "_left", "_sums", "attributes", "name")
+    __slots__ = ("_kind", "_latest", "_left", "_sums", "name")
 
-    def __init__(self, name: str, attributes: dict[str, Any]) -> None:
-        self.name, self.attributes = name, attributes
+    def __init__(self, kind: object, name: str) -> None:
+        self._kind = kind  # else another object might get its id
+        self.name = name
         self._left = REPEATS_KEPT
-        self._latest = _Sum(None, _here.lane, None, 0)
+        self._latest: _Sum | None = None
         self._sums: dict[tuple[OpenSpan | None, _Lane, int], _Sum] = {}
 
     def is_counted(self) -> bool:
@@ -369,35 +370,46 @@ class Repeating:
 
     def kept(self, span: OpenSpan) -> None:
         """Note that a span of this kind was kept."""
-        self._left = self._left - 1 if span.lane.last is span else REPEATS_KEPT
+        lane = span.lane
+        alone = lane.last is span and lane.counted_ns <= span.start
+        self._left = self._left - 1 if alone else REPEATS_KEPT
 
     def add(
-        self, before: OpenSpan | None, choice: Choice | None, start_ns: int, end_ns: int
-    ) -> None:
-        """Count a span. `before` is what `latest` returned at its start.
+        self, before: OpenSpan | None, attributes: dict[str, Any], choice: Choice | None,
+        start_ns: int, end_ns: int,
+    ) -> bool:  # fmt: skip
+        """Count a span, and return whether it was. `before` is what `latest` returned at its start.
 
-        A span with another one inside is left out: its time counts as its parent's own.
+        One with another span inside, kept or counted, is left out: its time is its parent's own,
+        and what is inside counts as inside the parent.
         """
         lane = _here.lane
-        if lane.last is not before:
+        if lane.last is not before or lane.counted_ns > start_ns:
             self._left = REPEATS_KEPT
-            return
+            return False
+        lane.counted_ns = end_ns
         parent, found = _above(_inside_here()), self._latest
-        if found.parent is not parent or found.choice is not choice or found.lane is not lane:
+        if (
+            found is None
+            or found.parent is not parent
+            or found.choice is not choice
+            or found.lane is not lane
+        ):
             key = parent, lane, id(choice)
-            found = self._sums.get(key) or _Sum(parent, lane, choice, start_ns)
+            found = self._sums.get(key) or _Sum(parent, lane, attributes, choice, start_ns)
             self._sums[key] = found
             self._latest = found
         found.count += 1
         found.duration += end_ns - start_ns
+        return True
 
-    def take(self) -> Iterable[tuple[_Sum, int, int]]:
-        """Yield each sum with the spans and nanoseconds added since the last call."""
+    def take(self) -> Iterable[tuple[_Sum, int, int, int]]:
+        """Yield each sum with its start, spans and nanoseconds since the last call."""
         for key, found in self._sums.copy().items():
             count, duration = found.count - found.told[0], found.duration - found.told[1]
             if count:
                 found.told = found.told[0] + count, found.told[1] + duration
-                yield found, count, duration
+                yield found, found.start, count, duration
                 found.start = perf_counter_ns()
             elif found.parent is not None and found.parent.end:
                 del self._sums[key]
@@ -406,20 +418,22 @@ class Repeating:
 class _Sum:
     """The spans of one kind with one parent, added up by the thread of one lane."""
 
-    __slots__ = ("choice", "count", "duration", "lane", "parent", "start", "told")
+    __slots__ = ("attributes", "choice", "count", "duration", "lane", "parent", "start", "told")
 
     def __init__(
-        self, parent: OpenSpan | None, lane: _Lane, choice: Choice | None, start: int
-    ) -> None:
-        self.parent, self.lane, self.choice, self.start = parent, lane, choice, start
+        self, parent: OpenSpan | None, lane: _Lane, attributes: dict[str, Any],
+        choice: Choice | None, start: int,
+    ) -> None:  # fmt: skip
+        self.parent, self.lane, self.start = parent, lane, start
+        self.attributes, self.choice = attributes, choice
         self.count = self.duration = 0
         self.told = 0, 0
 
 
-def repeating(kind: object, name: str, attributes: dict[str, Any]) -> Repeating:
-    """Return what counts the short spans of a kind, the same one until tracing starts anew."""
+def repeating(kind: object, name: str) -> Repeating:
+    """Return what counts the short spans of a kind, the same one while tracing is on."""
     with _lock:
-        return _repeating.setdefault(id(kind), Repeating(name, attributes))
+        return _repeating.setdefault(id(kind), Repeating(kind, name))
 
 
 def latest() -> OpenSpan | None:
@@ -518,6 +532,8 @@ def drain() -> Trace:
     """Return and clear what was kept since the last call."""
     global _standing
     with _lock:
+        # Before the spans, so that the parents of what was counted are among them.
+        sums = [(kind, *sum_) for kind in _repeating.values() for sum_ in kind.take()]
         ended: list[OpenSpan] = []
         standing: list[OpenSpan] = []
         for span in _standing + _take(len(_begun)):
@@ -532,7 +548,9 @@ def drain() -> Trace:
         # A span that is just beginning has no start; one that ended since is returned next time.
         opened = _told([span for span in standing if hasattr(span, "start")])
         opened = [span._replace(end_ns=0) for span in opened]
-        repeated = [one for kind in _repeating.values() for one in _taken_repeats(kind)]
+        repeated = [_repeated(*sum_) for sum_ in sums]
+        if not enabled:
+            _repeating.clear()
         counts, lanes = dict(_counts), _lanes.copy()
         choices = [_choices.popleft() for _ in range(len(_choices))]
         readings = [_readings.popleft() for _ in range(len(_readings))]
@@ -563,15 +581,14 @@ def _take(most: int) -> list[OpenSpan]:
     return taken
 
 
-def _taken_repeats(kind: Repeating) -> Iterable[Repeated]:
-    """Yield what was counted of one kind, as one span for each parent."""
-    for found, many, duration in kind.take():
-        parent = found.parent.number if found.parent else 0
-        span = Span(
-            kind.name, HOST, _next_number(), parent, found.start, found.start + duration,
-            found.lane.number, 0, kind.attributes,
-        )  # fmt: skip
-        yield Repeated(span, many, found.choice)
+def _repeated(kind: Repeating, found: _Sum, start: int, many: int, duration: int) -> Repeated:
+    """Return what was counted of one kind inside one parent, as one span."""
+    parent = found.parent.number if found.parent else 0
+    span = Span(
+        kind.name, HOST, _next_number(), parent, start, start + duration, found.lane.number, 0,
+        found.attributes,
+    )  # fmt: skip
+    return Repeated(span, many, found.choice)
 
 
 def _told(spans: Iterable[OpenSpan]) -> list[Span]:

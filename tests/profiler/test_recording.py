@@ -530,6 +530,42 @@ def test_of_many_short_calls_no_time_is_lost(tmp_path: Path) -> None:
     assert sum(main.label_ns) == pytest.approx(main.wall_ns, rel=0.01)
 
 
+def test_counted_calls_that_make_others_hold_their_time(tmp_path: Path) -> None:
+    @gf.offload(backend="numpy")
+    def inner(x: Any) -> Any:
+        return np.sort(x)
+
+    @gf.offload(backend="numpy")
+    def outer(x: Any) -> Any:
+        return inner(x)
+
+    values, calls = np.linspace(1.0, 0.0, 500), 1000
+    with gf.profile(tmp_path / "run.gfp") as running, gf.span("loop"):
+        for _ in range(calls):
+            inner(values)
+        for _ in range(calls):
+            outer(values)
+    profile, names = running.profile, (inner.__qualname__, outer.__qualname__)
+    assert under(profile, "loop", names[0]).count <= calls + 1
+    assert under(profile, "loop", *names[::-1]).count >= calls - 5
+    assert sum(one.calls for one in profile.placements) >= 3 * calls - 5
+
+
+def test_counted_calls_have_the_attributes_of_their_arrays() -> None:
+    @gf.offload(backend="numpy")
+    def short(x: Any) -> Any:
+        return np.sort(x)
+
+    with gf.profile() as running:
+        for size in (300, 301):  # of one kind
+            for _ in range(1000):
+                short(np.ones(size))
+    spans = [span for span in running.profile.spans if span.name == short.__qualname__]
+    counts = {size: sum(s.count for s in spans if s.attributes.get("shape") == [size])
+              for size in (300, 301)}  # fmt: skip
+    assert min(counts.values()) > 900 and max(counts.values()) <= 1000
+
+
 def test_a_counted_call_that_fails_is_kept() -> None:
     @gf.offload(backend="numpy")
     def checked(x: Any) -> Any:

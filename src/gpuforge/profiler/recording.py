@@ -391,7 +391,7 @@ def _measure_costs() -> tuple[int, int]:
     """
     trace.restart()
     trace.enable()
-    repeating = trace.repeating(_measure_costs, "calibration", {})
+    repeating = trace.repeating(_measure_costs, "calibration")
 
     def kept() -> None:
         with trace.span("calibration"):
@@ -399,7 +399,7 @@ def _measure_costs() -> tuple[int, int]:
 
     def counted() -> None:
         repeating.is_counted()
-        repeating.add(trace.latest(), None, perf_counter_ns(), perf_counter_ns())
+        repeating.add(trace.latest(), {}, None, perf_counter_ns(), perf_counter_ns())
 
     found = [min(_time_each(one) for _ in range(5)) for one in (kept, counted)]
     trace.enable(False)

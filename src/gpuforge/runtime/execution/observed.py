@@ -71,7 +71,7 @@ def traced_call(call: Call, backend: str, call_held: Callable[..., Any]) -> Call
     name, said = _held_attributes(call, backend)
     transfer = call.record.transfers.get((call.key, backend), 0.0)
     before = replace(call, args=(), kwargs={})
-    repeating = trace.repeating(call.record, name, said)
+    repeating = trace.repeating(call.record, name)
 
     def traced(held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         start = perf_counter()
@@ -92,7 +92,7 @@ def counted_call(call: Call, call_held: Callable[..., Any]) -> Callable[..., Any
     """Wrap `call_held` as `traced_call` does, for short calls on NumPy: most are only counted."""
     name, said = _held_attributes(call, NUMPY)
     before = replace(call, args=(), kwargs={})
-    repeating = trace.repeating(call.record, name, said)
+    repeating = trace.repeating(call.record, name)
     traced = traced_call(call, NUMPY, call_held)
 
     def counted(held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -105,7 +105,9 @@ def counted_call(call: Call, call_held: Callable[..., Any]) -> Callable[..., Any
             about = {**said, "error": type(error).__name__}
             trace.keep(name, trace.HOST, start, perf_counter_ns(), **about)
             raise
-        repeating.add(latest, held.choice, start, perf_counter_ns())
+        end = perf_counter_ns()
+        if not repeating.add(latest, said, held.choice, start, end) and held.choice is not None:
+            trace.chose(held.choice, (end - start) / 1e9)
         return result
 
     return counted
