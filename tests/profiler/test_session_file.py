@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zlib
 from array import array
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,22 @@ def test_merged_spans_stand_under_one_that_is_open() -> None:
     ]  # fmt: skip
     (thread,) = breakdown(profile)
     assert sum(thread.label_ns) == 100
+
+
+def test_merging_what_was_counted_looks_at_all_spans_once() -> None:
+    class Looked(list[Span]):
+        times = 0
+
+        def __iter__(self) -> Iterator[Span]:
+            self.times += 1
+            return super().__iter__()
+
+    spans = nested(100)
+    around = Looked(spans)
+    writer = Writer(io.BytesIO(), {}, BEGIN, raw_spans=1)
+    writer._divide_repeated([(span, 2) for span in spans if span.number > 1], around)
+    assert around.times == 1 and writer.merging.merged == 2 * (len(spans) - 1)
+    assert sum(row.count for row in writer.merging.rows) == writer.merging.merged
 
 
 @pytest.mark.parametrize("raw_spans", [1, 100])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 from gpuforge.dataclass import dataclass
@@ -62,15 +63,18 @@ class Merging:
         self.merged = 0
         self._by_key: dict[tuple[int, str, int, int], Row] = {}
 
-    def merge(self, finished: Sequence[Span], opened: Iterable[Span], each: int = 1) -> None:
-        """Merge finished spans; `opened` are all spans that are open now.
+    def merge(
+        self, finished: Sequence[Span], opened: Iterable[Span], counts: Iterable[int] = repeat(1)
+    ) -> None:
+        """Merge finished spans, each of which stands for a number of spans.
 
-        Each of `finished` stands for `each` spans.
+        `opened` are all spans that are open now, and others that may be around the finished ones.
         """
         around = {span[2]: span for span in (*finished, *opened)}
         above: dict[int, int] = {}
         by_key = self._by_key
-        for name, label, _number, parent, start, end, thread, nbytes, attributes in finished:
+        for span, each in zip(finished, counts, strict=False):
+            name, label, _, parent, start, end, thread, nbytes, attributes = span
             row_above = above.get(parent)
             if row_above is None:
                 row_above = above[parent] = self._above(parent, around)
@@ -82,9 +86,9 @@ class Merging:
             row.duration_ns += took
             row.nbytes += nbytes
             row.changed = True
+            self.merged += each
             if attributes and took // each > row.longest_ns:
                 row.longest_ns, row.attributes = took // each, attributes
-        self.merged += each * len(finished)
 
     def _above(self, number: int, around: dict[int, Span]) -> int:
         """Return the number of the unmerged span or the row that represents span `number`.

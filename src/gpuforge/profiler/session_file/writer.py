@@ -163,9 +163,10 @@ class Writer:
     ) -> list[tuple[Span, int]]:
         """Return what stands for several spans below the limit; merge the others."""
         limit = self.merging.raw_spans
-        for span, count in repeated:
-            if span.number > limit:
-                self.merging.merge([span], around, count)
+        over = [(span, count) for span, count in repeated if span.number > limit]
+        if over:  # all at once: each time takes all spans around
+            spans, counts = zip(*over, strict=True)
+            self.merging.merge(spans, around, counts)
         return [(span, count) for span, count in repeated if span.number <= limit]
 
     def _changed_rows(self) -> list[tuple[Span, int]]:
