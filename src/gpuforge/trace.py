@@ -248,7 +248,7 @@ class _Heard(OpenSpan):
         self.heard: list[tuple[Callable[[Any, OpenSpan], object], Any]] | None = None
         for begin, end, is_on in _listeners:
             if is_on is None or is_on():
-                self.heard = [*(self.heard or ()), (end, begin(self.name))]
+                self.heard = [*(self.heard or ()), (end, begin(as_text(self.name)))]
         return _enter(self)
 
     def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: Any) -> None:

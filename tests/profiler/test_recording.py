@@ -655,6 +655,22 @@ def test_opentelemetry_hears_of_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("also passed to OpenTelemetry" in note for note in p.profile.notes)
 
 
+def test_what_listeners_cannot_hear_ends_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Textless:
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    heard: list[str] = []
+    span = trace.OpenSpan()
+    span.attributes, span.nbytes = {"what": Textless(), "size": 3}, 0
+    assert listeners._told(span) == {"what": "<Textless>", "size": 3}
+    stop = trace.listen(heard.append, lambda token, span: None)
+    with gf.profile(), gf.span(Textless()), gf.span(3):  # type: ignore[arg-type]
+        pass
+    stop()
+    assert heard[-2:] == ["<Textless>", "3"]
+
+
 def test_nvtx_hears_of_spans_under_nsight(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("nvtx")
     assert listeners._nvtx() is None

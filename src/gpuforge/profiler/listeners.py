@@ -94,7 +94,7 @@ def _opentelemetry() -> trace.Listener | None:
 def _told(span: trace.OpenSpan) -> dict[str, str | bool | int | float]:
     """Return the attributes of a span as OpenTelemetry takes them: others than numbers as text."""
     found = {
-        name: value if isinstance(value, bool | int | float) else str(value)
+        name: value if isinstance(value, bool | int | float) else trace.as_text(value)
         for name, value in (span.attributes or {}).items()
     }
     return found | ({"bytes": span.nbytes} if span.nbytes else {})
