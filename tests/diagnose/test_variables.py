@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from gpuforge.changes.environment import PythonEnvironment
-from gpuforge.diagnose.checks.environment_variables import variable_table
+from gpuforge.diagnose.checks.environment_variables import redacted, variable_table
 from gpuforge.diagnose.finding import Finding
 from gpuforge.diagnose.library_search import LibrarySearch
 from gpuforge.diagnose.run import run_checks
+from gpuforge.probe import LiveProbe
 
 from .environments import Environment, make_wheel
 
@@ -287,7 +288,8 @@ def test_what_httpx_cannot_read_in_no_proxy_is_named(
 ) -> None:
     environment.add(make_wheel(environment.prefix.parent, "httpx", "0.28.1"))
     right = "localhost, ::1,10.0.0.0/8,host:8080,*.corp,http://[::1],.a.b:80,", "[::1],*", ""
-    wrong = "localhost,127.0.0.1,::1,[::1]", "fe80::/10,localhost", "a, [::1]:80", "a,x:y"
+    many = ", ".join(f"10.0.0.{number}" for number in range(100))
+    wrong = f"{many},[::1]", "127.0.0.1,::1,[::1]", "fe80::/10,localhost", "a, [::1]:80", "a,x:y"
     for value in (*right, *wrong):
         monkeypatch.setenv("NO_PROXY", value)
         named = [one.message for one in run_checks("environment_variables").having("warning")]
@@ -319,6 +321,27 @@ def test_a_folder_for_temporary_files_that_is_too_long_for_sockets_is_named(
     finally:
         for one in Path("/tmp").glob(f"{folder.name}*"):
             one.rmdir()
+
+
+def test_the_folder_for_temporary_files_of_a_mac_is_not_too_long_for_ray(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/tmp/".ljust(49, "x"))
+    named = {}
+    for platform in ("linux", "darwin"):
+        monkeypatch.setattr(LiveProbe, "platform", platform)
+        named[platform] = [one for one in found(environment) if "Ray" in one.message]
+    assert len(named["linux"]) == 1 and named["darwin"] == []
+
+
+@pytest.mark.parametrize(("text", "shown"), [
+    ("HF_TOKEN='hf 1' has 'quotes'", "HF_TOKEN=... has 'quotes'"),
+    ("API_KEY= \"x\ny\" has quotes", "API_KEY=... has quotes"),
+    ("MY_SECRET=a'b is set", "MY_SECRET=... is set"),
+    ("redis://:a@b@host/0 and ftp://me:c@d@host", "redis://...@host/0 and ftp://...@host"),
+])  # fmt: skip
+def test_secrets_are_not_shown_whatever_they_hold(text: str, shown: str) -> None:
+    assert redacted(text) == shown
 
 
 def test_a_time_zone_that_the_system_lacks_is_named(

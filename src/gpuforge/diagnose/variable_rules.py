@@ -39,7 +39,8 @@ class VariableRules:
 
     def _applies(self, entry: Entry) -> bool:
         site, packages = self._site, entry.get("packages")
-        if entry.get("posix") and site.probe.platform == "win32":
+        here = site.probe.platform
+        if (entry.get("posix") and here == "win32") or entry.get("system", here) != here:
             return False
         if packages and not any(name in site.packages for name in packages):
             return False
