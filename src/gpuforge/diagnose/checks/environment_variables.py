@@ -25,8 +25,10 @@ WANTED = {
     "p2p_access_failure": ("NCCL_P2P_DISABLE", "1"),
 }
 MISSET = "variable_misset"
-_PASSWORD = re.compile(r"://[^/@\s]+@")
-_SECRET = re.compile(r"\b(\w*(?:TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY)=)\S+")
+_PASSWORD = re.compile(r"://[^/\s]+@")  # which may have that sign in it, too
+_SECRET = re.compile(
+    r"(?s)\b(\w*(?:TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY)=)(?:\s*(['\"]).*?\2|\S+)"
+)
 PIP_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER")
 _SET = re.compile(r"(?ms)^\[(?:global|install)\][^[]*?^(target|prefix|root|user)\s*[=:]\s*(\S+)")
 
