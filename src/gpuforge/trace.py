@@ -396,9 +396,11 @@ class Repeating:
             or found.lane is not lane
         ):
             key = parent, lane, id(choice)
-            found = self._sums.get(key) or _Sum(parent, lane, attributes, choice, start_ns)
+            found = self._sums.get(key) or _Sum(parent, lane, attributes, choice)
             self._sums[key] = found
             self._latest = found
+        if found.count == found.told[0]:  # the first since the last `take`
+            found.start = start_ns
         found.count += 1
         found.duration += end_ns - start_ns
         return True
@@ -410,7 +412,6 @@ class Repeating:
             if count:
                 found.told = found.told[0] + count, found.told[1] + duration
                 yield found, found.start, count, duration
-                found.start = perf_counter_ns()
             elif found.parent is not None and found.parent.end:
                 del self._sums[key]
 
@@ -422,11 +423,11 @@ class _Sum:
 
     def __init__(
         self, parent: OpenSpan | None, lane: _Lane, attributes: dict[str, Any],
-        choice: Choice | None, start: int,
+        choice: Choice | None,
     ) -> None:  # fmt: skip
-        self.parent, self.lane, self.start = parent, lane, start
+        self.parent, self.lane = parent, lane
         self.attributes, self.choice = attributes, choice
-        self.count = self.duration = 0
+        self.start = self.count = self.duration = 0
         self.told = 0, 0
 
 
