@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -68,3 +69,12 @@ def test_a_program_that_nobody_may_execute_is_named(
     assert "imageio-ffmpeg 0.6 cannot start" in message and "not executable" in message
     (environment.packages / "imageio_ffmpeg/binaries/ffmpeg-linux-v7").chmod(0o755)
     assert named() == []
+
+
+def test_the_step_that_lets_a_program_run_can_be_pasted(
+    environment: Environment, tmp_path: Path
+) -> None:
+    path = "imageio_ffmpeg/binaries/ffmpeg-linux v7"
+    environment.add(make_wheel(tmp_path, "imageio-ffmpeg", "0.6", files={path: ""}))
+    (finding,) = run_checks("program_launchers").having("warning")
+    assert shlex.split(finding.steps[0])[2:] == [str(environment.packages / path)]

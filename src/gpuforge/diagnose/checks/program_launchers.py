@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -74,7 +75,7 @@ def _programs(site: Site) -> Iterator[Finding]:
         barred = [str(path) for path in there if path.is_file() and not os.access(path, os.X_OK)]
         if one and barred:
             message = f"{name} {one.version} cannot start {barred[0]}: it is not executable"
-            steps = (f"chmod +x {' '.join(barred)}",)
+            steps = (f"chmod +x {shlex.join(barred)}",)
             yield Finding("warning", message, "program_not_executable", tuple(barred), steps)
 
 
