@@ -32,6 +32,7 @@ from gpuforge.profiler.breakdown import breakdown
 from gpuforge.profiler.model import DEVICE, HOST, TRANSFER, WAIT, Profile
 from gpuforge.profiler.paths import Path as CallPath
 from gpuforge.profiler.paths import paths
+from gpuforge.profiler.recording import Recording
 from gpuforge.profiler.session_file import read
 from gpuforge.runtime.session import session as make_session
 from tests.profiler.programs import PROGRAMS, Walls
@@ -402,6 +403,16 @@ def test_a_profile_is_exported(tmp_path: Path) -> None:
     with pytest.raises(WorkloadError, match="not overwritten with a report"):
         p.export("json", tmp_path / "run.gfp")
     assert "step" in json.dumps(json.loads((tmp_path / "run.json").read_text()))
+
+
+def test_a_profile_gives_way_only_to_one_that_can_begin(tmp_path: Path) -> None:
+    with Recording(gives_way=True) as outer:
+        with pytest.raises(WorkloadError, match="cannot be written"):
+            gf.profile(tmp_path / "gone" / "run.gfp").start()
+        assert not outer.gave_way
+        with gf.profile() as inner:
+            pass
+    assert outer.gave_way and inner.profile.complete
 
 
 def test_one_profile_at_a_time() -> None:

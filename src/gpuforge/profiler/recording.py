@@ -23,6 +23,7 @@ from gpuforge.profiler import listeners, watching
 from gpuforge.profiler.lanes import Lanes
 from gpuforge.profiler.model import ITSELF, PROGRAM, Placement, Profile, Series
 from gpuforge.profiler.session_file import Writer, read
+from gpuforge.profiler.session_path import check_target
 from gpuforge.profiler.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ class Recording:
         """
         _running[:] = [one for one in _running if one._process == os.getpid()]  # after a fork
         if _running and _running[0]._gives_way:
+            if self.path is not None:
+                check_target(self.path)  # the other would end for nothing
             _running[0]._give_way()
         if _running:
             raise WorkloadError(
