@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -111,3 +112,18 @@ def test_an_archive_without_its_end_and_a_link_to_nothing_are_named(
     assert f"{weights}/a.pth of torch is cut off" in cut
     (weights / "b.pt").write_bytes(b"")
     assert f"{weights}/b.pt of torch is cut off, so loading it fails" in named()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_pipes_and_links_that_cannot_be_followed_are_left_alone(
+    environment: Environment, home: Path
+) -> None:
+    for package in ("torch", "huggingface-hub"):
+        environment.add(make_wheel(environment.prefix.parent, package, "1"))
+    snapshot = home / ".cache/huggingface/hub/models--a--b/snapshots/0123"
+    weights = home / ".cache/torch/hub/checkpoints"
+    for folder in (snapshot, weights):
+        folder.mkdir(parents=True)
+    (snapshot / "itself").symlink_to("itself")
+    os.mkfifo(weights / "pipe.pth")
+    assert named() == []

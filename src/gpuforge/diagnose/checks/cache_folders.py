@@ -81,11 +81,17 @@ def _unreadable(site: Site, row: Row, package: str) -> Iterator[Finding]:
 
 
 def _is_dangling(path: str) -> bool:
-    return os.path.islink(path) and not os.path.exists(path)
+    try:
+        os.stat(path)
+    except OSError as error:  # what may not be looked at may well exist
+        return isinstance(error, FileNotFoundError) and os.path.islink(path)
+    return False
 
 
 def _is_cut(path: str) -> bool:
     """Return whether a file is empty, or begins as an archive and does not end as one."""
+    if not os.path.isfile(path):  # opening a pipe would wait
+        return False
     try:
         with open(path, "rb") as file:
             head, size = file.read(len(ZIP_HEAD)), os.fstat(file.fileno()).st_size
