@@ -329,6 +329,32 @@ def test_nothing_is_counted_that_others_hear() -> None:
     stop()
 
 
+def test_what_counted_before_a_new_start_keeps_its_spans() -> None:
+    kind = object()
+    old = trace.repeating(kind, "old")
+    repeat(old, trace.REPEATS_KEPT)
+    assert old.is_counted()
+    trace.enable(False)
+    assert not old.is_counted()
+    trace.restart()
+    trace.enable()
+    repeat(old, 2 * trace.REPEATS_KEPT)
+    kept = trace.drain()
+    assert (len(kept.spans), kept.repeated) == (2 * trace.REPEATS_KEPT, [])
+    assert trace.repeating(kind, "new") is not old
+
+
+def test_what_was_counted_is_forgotten_once_told() -> None:
+    repeating = trace.repeating(test_what_was_counted_is_forgotten_once_told, "call")
+    repeat(repeating, trace.REPEATS_KEPT)
+    for _ in range(5):
+        with trace.span("step"):
+            repeat(repeating, 2)
+    for _ in range(3):
+        trace.drain()
+    assert len(repeating._sums) == 1  # the latest may be added to
+
+
 def test_threads_lose_no_counted_span() -> None:
     repeating = trace.repeating(test_threads_lose_no_counted_span, "call")
     repeat(repeating, trace.REPEATS_KEPT)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import threading
 import weakref
 from collections import Counter, deque
@@ -355,24 +356,28 @@ class Repeating:
     Keeping a span takes some microseconds in all, counting one a tenth of it.
     """
 
-    __slots__ = ("_kind", "_latest", "_left", "_sums", "name")
+    __slots__ = ("_kept_first", "_kind", "_latest", "_left", "_sums", "name")
 
     def __init__(self, kind: object, name: str) -> None:
         self._kind = kind  # else another object might get its id
         self.name = name
-        self._left = REPEATS_KEPT
+        self._left = self._kept_first = REPEATS_KEPT
         self._latest: _Sum | None = None
         self._sums: dict[tuple[OpenSpan | None, _Lane, int], _Sum] = {}
 
     def is_counted(self) -> bool:
         """Return whether the next span is to be counted; not while a listener hears of spans."""
-        return self._left <= 0 and (_kind is OpenSpan or not _is_heard())
+        return self._left <= 0 and enabled and (_kind is OpenSpan or not _is_heard())
 
     def kept(self, span: OpenSpan) -> None:
         """Note that a span of this kind was kept."""
         lane = span.lane
         alone = lane.last is span and lane.counted_ns <= span.start
-        self._left = self._left - 1 if alone else REPEATS_KEPT
+        self._left = self._left - 1 if alone else self._kept_first
+
+    def retire(self) -> None:
+        """Count nothing any more: a call that still holds this would count where nobody looks."""
+        self._left = self._kept_first = sys.maxsize
 
     def add(
         self, before: OpenSpan | None, attributes: dict[str, Any], choice: Choice | None,
@@ -385,7 +390,7 @@ class Repeating:
         """
         lane = _here.lane
         if lane.last is not before or lane.counted_ns > start_ns:
-            self._left = REPEATS_KEPT
+            self._left = self._kept_first
             return False
         lane.counted_ns = end_ns
         parent, found = _above(_inside_here()), self._latest
@@ -412,14 +417,17 @@ class Repeating:
             if count:
                 found.told = found.told[0] + count, found.told[1] + duration
                 yield found, found.start, count, duration
-            elif found.parent is not None and found.parent.end:
+            elif found.is_idle and found is not self._latest:
                 del self._sums[key]
+            found.is_idle = not count  # a thread may be about to add to one that it has looked up
 
 
 class _Sum:
     """The spans of one kind with one parent, added up by the thread of one lane."""
 
-    __slots__ = ("attributes", "choice", "count", "duration", "lane", "parent", "start", "told")
+    __slots__ = (
+        "attributes", "choice", "count", "duration", "is_idle", "lane", "parent", "start", "told",
+    )  # fmt: skip
 
     def __init__(
         self, parent: OpenSpan | None, lane: _Lane, attributes: dict[str, Any],
@@ -428,13 +436,19 @@ class _Sum:
         self.parent, self.lane = parent, lane
         self.attributes, self.choice = attributes, choice
         self.start = self.count = self.duration = 0
-        self.told = 0, 0
+        self.told, self.is_idle = (0, 0), False
 
 
 def repeating(kind: object, name: str) -> Repeating:
     """Return what counts the short spans of a kind, the same one while tracing is on."""
     with _lock:
         return _repeating.setdefault(id(kind), Repeating(kind, name))
+
+
+def _retire_repeating() -> None:
+    for one in _repeating.values():
+        one.retire()
+    _repeating.clear()
 
 
 def latest() -> OpenSpan | None:
@@ -551,7 +565,7 @@ def drain() -> Trace:
         opened = [span._replace(end_ns=0) for span in opened]
         repeated = [_repeated(*sum_) for sum_ in sums]
         if not enabled:
-            _repeating.clear()
+            _retire_repeating()
         counts, lanes = dict(_counts), _lanes.copy()
         choices = [_choices.popleft() for _ in range(len(_choices))]
         readings = [_readings.popleft() for _ in range(len(_readings))]
@@ -569,7 +583,7 @@ def restart() -> None:
         for span in _standing:
             span.number = 0
         _standing.clear()
-        _repeating.clear()
+        _retire_repeating()
         _next_number = itertools.count(1).__next__
 
 
