@@ -21,7 +21,7 @@ from gpuforge import trace
 @pytest.fixture(autouse=True)
 def on() -> Iterator[None]:
     trace.drain()
-    trace._here.lane.counted_ns = 0
+    trace._here.lane.timed_ns = 0
     trace.enable()
     yield
     trace.enable(False)
@@ -262,7 +262,7 @@ def test_a_drainer_is_called_before_anything_is_lost(monkeypatch: pytest.MonkeyP
 
 def repeat(repeating: trace.Repeating, times: int, inside: bool = False) -> None:
     """Do what `counted_call` does, without a call: each takes 10 ns, from 1000 ns on."""
-    now = itertools.count(1000 + trace._here.lane.counted_ns, 10)
+    now = itertools.count(1000 + trace._here.lane.timed_ns, 10)
     for _ in range(times):
         if repeating.is_counted():
             before = trace.latest()
@@ -296,7 +296,7 @@ def test_of_many_short_spans_most_are_counted() -> None:
     first = kept.repeated[0].span
     assert (first.start_ns, first.end_ns, first.attributes) == (1000, 6000, {"line": 1})
     assert trace.drain().repeated == []
-    begin = 1000 + trace._here.lane.counted_ns
+    begin = 1000 + trace._here.lane.timed_ns
     repeat(repeating, 3)
     (one,) = trace.drain().repeated
     assert (one.times, one.span.start_ns) == (3, begin)
@@ -374,7 +374,7 @@ def test_what_is_counted_inside_what_is_counted_is_no_sibling() -> None:
     inner, outer = trace.repeating(repeat, "inner"), trace.repeating(trace, "outer")
     repeat(inner, trace.REPEATS_KEPT)
     repeat(outer, trace.REPEATS_KEPT)
-    before, start = trace.latest(), trace._here.lane.counted_ns + 1
+    before, start = trace.latest(), trace._here.lane.timed_ns + 1
     assert outer.is_counted() and inner.add(before, {}, None, start + 1, start + 2)
     assert not outer.add(before, {}, None, start, start + 3)
     assert [one.span.name for one in trace.drain().repeated] == ["inner"]

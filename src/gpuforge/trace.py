@@ -163,12 +163,12 @@ _ENDINGS = (StopIteration, StopAsyncIteration, GeneratorExit)
 
 
 class _Lane:
-    """A thread or a device: its number, its latest span, and the end of the last counted one."""
+    """A thread or a device: its number, its latest span, and the end of those timed otherwise."""
 
-    __slots__ = ("counted_ns", "last", "number")
+    __slots__ = ("last", "number", "timed_ns")
 
     def __init__(self, number: int, name: str) -> None:
-        self.number, self.counted_ns = number, 0
+        self.number, self.timed_ns = number, 0
         self.last: OpenSpan | None = None
         _lanes[number] = name
 
@@ -347,6 +347,7 @@ def _keep(
     made.name, made.label, made.nbytes, made.attributes = name, label, nbytes, attributes or None
     made.parent, made.lane = _above(_inside_here()), lane
     made.start, made.end = start_ns, end_ns
+    lane.timed_ns = max(lane.timed_ns, end_ns)
     _begun.append(made)
 
 
@@ -372,7 +373,7 @@ class Repeating:
     def kept(self, span: OpenSpan) -> None:
         """Note that a span of this kind was kept."""
         lane = span.lane
-        alone = lane.last is span and lane.counted_ns <= span.start
+        alone = lane.last is span and lane.timed_ns <= span.start
         self._left = self._left - 1 if alone else self._kept_first
 
     def retire(self) -> None:
@@ -389,10 +390,10 @@ class Repeating:
         and what is inside counts as inside the parent.
         """
         lane = _here.lane
-        if lane.last is not before or lane.counted_ns > start_ns:
+        if lane.last is not before or lane.timed_ns > start_ns:
             self._left = self._kept_first
             return False
-        lane.counted_ns = end_ns
+        lane.timed_ns = end_ns
         parent, found = _above(_inside_here()), self._latest
         if (
             found is None

@@ -15,7 +15,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from time import perf_counter, perf_counter_ns
 from types import ModuleType
@@ -368,10 +368,16 @@ class Shy:
     __repr__ = __str__
 
 
+class Closed(dict[str, Any]):
+    def copy(self) -> Closed:
+        raise RuntimeError("no copy")
+
+
 def test_no_attribute_or_name_makes_a_program_fail() -> None:
     around: dict[Any, Any] = {}
     around["itself"] = around
     odd = {"shy": Shy(), "around": around, "keys": {(1, 2): 3}, "huge": 10**9999, "number": 5}
+    odd["closed"] = Closed(shy=Shy())
     with gf.profile() as p:
         for name, value in odd.items():
             with gf.span(name, value=value, told="text"):
@@ -382,7 +388,14 @@ def test_no_attribute_or_name_makes_a_program_fail() -> None:
     spans = list(p.profile.spans)[1:]
     assert [span.name for span in spans] == [*odd, "[1]", "<Shy>", "None"]
     found = [span.attributes["value"] for span in spans[: len(odd)]]
-    assert found == ["<Shy>", {"itself": "{'itself': {...}}"}, {"(1, 2)": 3}, "<int>", 5]
+    assert found == [
+        "<Shy>",
+        {"itself": "{'itself': {...}}"},
+        {"(1, 2)": 3},
+        "<int>",
+        5,
+        {"shy": "<Shy>"},
+    ]
     assert {span.attributes["told"] for span in spans[: len(odd)]} == {"text"}
 
 
@@ -560,6 +573,31 @@ def test_counted_calls_that_make_others_hold_their_time(tmp_path: Path) -> None:
     assert under(profile, "loop", names[0]).count <= calls + 1
     assert under(profile, "loop", *names[::-1]).count >= calls - 5
     assert sum(one.calls for one in profile.placements) >= 3 * calls - 5
+
+
+def test_the_time_of_a_failed_call_inside_a_counted_one_is_told_once() -> None:
+    fails = False
+
+    @gf.offload(backend="numpy")
+    def inner(x: Any) -> Any:
+        if fails:
+            time.sleep(0.02)
+            raise ValueError
+        return np.sort(x)
+
+    @gf.offload(backend="numpy")
+    def outer(x: Any) -> Any:
+        with suppress(ValueError):
+            return inner(x) if fails else np.sort(x)
+
+    with gf.profile() as running, gf.span("loop"):
+        for _ in range(1000):
+            inner(np.ones(300))
+            outer(np.ones(300))
+        fails = True
+        outer(np.ones(300))
+    spans = [one for one in running.profile.spans if one.name.endswith(("inner", "outer"))]
+    assert sum(one.duration_ns > 2e7 for one in spans) == 1
 
 
 def test_counted_calls_have_the_attributes_of_their_arrays() -> None:
