@@ -66,9 +66,10 @@ def _json(fields: dict[str, Any]) -> bytes:
 def _plain(value: Any, depth: int = 0) -> Any:
     """Return a value in JSON types, with containers inside an attribute's own as text."""
     if depth < _DEEPEST and isinstance(value, dict):
-        return {as_text(key): _plain(inner, depth + 1) for key, inner in value.copy().items()}
+        return {as_text(key): _plain(inner, depth + 1) for key, inner in dict.copy(value).items()}
     if depth < _DEEPEST and isinstance(value, list | tuple):
-        return [_plain(inner, depth + 1) for inner in value]
+        kind: Any = list if isinstance(value, list) else tuple  # methods of its own may fail
+        return [_plain(inner, depth + 1) for inner in kind.__iter__(value)]
     short = isinstance(value, int) and value.bit_length() <= 64
     return value if short or isinstance(value, float | str | None) else as_text(value)
 
