@@ -354,7 +354,7 @@ def _keep(
 class Repeating:
     """Short spans of one kind, counted instead of kept after `REPEATS_KEPT` without a span inside.
 
-    Keeping a span takes some microseconds in all, counting one a tenth of it.
+    A span that is counted need not be taken out and written, which takes longer than to time it.
     """
 
     __slots__ = ("_kept_first", "_kind", "_latest", "_left", "_sums", "name")
