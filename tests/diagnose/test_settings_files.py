@@ -152,7 +152,7 @@ def test_a_key_that_matplotlib_does_not_know_is_named(environment: Environment, 
     assert run_checks("settings_files").having("error", "warning") == ()
     path.write_text("text.usetex : True\ntext.latex.unicode : True\n")
     (finding,) = run_checks("settings_files").having("error", "warning")
-    assert finding.message == f"{path} sets what matplotlib does not know: text.latex.unicode"
+    assert finding.message == f"{path} sets keys that matplotlib does not know: text.latex.unicode"
 
 
 OPTIONS = [

@@ -82,7 +82,8 @@ def _misset(site: Site, row: Row, path: Path, settings: Settings) -> Iterator[st
     for key in row.get("values", {}).keys() & settings.keys():
         yield rules.fault({"value": row["values"][key]}, f"{path}: {key}", settings[key])
     if unknown := _unknown(site, row, settings):
-        yield f"{path} sets what {row['packages'][0]} does not know: {', '.join(unknown[:SHOWN])}"
+        names = ", ".join(unknown[:SHOWN])
+        yield f"{path} sets keys that {row['packages'][0]} does not know: {names}"
     enabled = (
         re.fullmatch(row.get("enables", "(?!)"), k) for k, on in settings.items() if on == "true"
     )
