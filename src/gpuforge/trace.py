@@ -30,6 +30,8 @@ MOST_SPANS = 100_000
 """Spans kept until they are drained; then the oldest go, and are counted as ``dropped spans``."""
 REPEATS_KEPT = 256
 """Short spans of one kind in a row that are kept one by one; those after them are counted."""
+COUNTED_SECONDS = 1e-3
+"""Calls on NumPy that take less are short: most are counted instead of kept as spans."""
 HOST, WAIT, TRANSFER, OVERHEAD, DEVICE = range(5)
 """Labels of a thread's time: the program's own work, waiting for a device, transfers, gpuforge's
 own work. The last is for lanes of devices: busy."""
@@ -376,9 +378,31 @@ class Repeating:
         alone = lane.last is span and lane.timed_ns <= span.start
         self._left = self._left - 1 if alone else self._kept_first
 
+    @property
+    def is_retired(self) -> bool:
+        """Whether tracing was switched off, or on anew, since this was made."""
+        return self._kept_first == sys.maxsize
+
     def retire(self) -> None:
         """Count nothing any more: a call that still holds this would count where nobody looks."""
         self._left = self._kept_first = sys.maxsize
+
+    def call(
+        self, label: int, attributes: dict[str, Any], choice: Choice | None,
+        function: Callable[..., Any], /, *args: Any, **kwargs: Any,
+    ) -> Any:  # fmt: skip
+        """Call a function, and count the time of the call instead of keeping a span."""
+        before, start = latest(), perf_counter_ns()
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            about = {**attributes, "error": type(error).__name__}
+            keep(self.name, label, start, perf_counter_ns(), **about)
+            raise
+        end = perf_counter_ns()
+        if not self.add(before, attributes, choice, start, end) and choice is not None:
+            chose(choice, (end - start) / 1e9)
+        return result
 
     def add(
         self, before: OpenSpan | None, attributes: dict[str, Any], choice: Choice | None,

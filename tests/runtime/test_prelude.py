@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuforge import trace
 from gpuforge.runtime import prelude
 
 HEAD = """
@@ -51,6 +52,28 @@ double(x)
 print(double.stats().counts["numpy"].calls)
 """
     assert run(tmp_path, code) == ["False", "1000", "True", "1001"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="settings are looked for at once elsewhere")
+def test_of_many_short_calls_in_a_profile_most_are_counted(tmp_path: Path) -> None:
+    code = """
+from gpuforge import trace
+trace.enable()
+for _ in range(1000):
+    double(x)
+kept = trace.drain()
+(one,) = kept.repeated
+print(loaded(), len(kept.spans), one.times, *sorted(one.span.attributes.items()))
+trace.enable(False)
+trace.drain()
+trace.enable()
+double(x)
+print(len(trace.drain().spans), double.stats().counts["numpy"].calls)
+"""
+    said = "('backend', 'numpy') ('function', '__main__.double')"
+    kept = trace.REPEATS_KEPT
+    expected = f"False {kept} {1000 - kept} {said} 1 1001"
+    assert run(tmp_path, code) == expected.split()
 
 
 def test_calls_that_last_are_placed(tmp_path: Path) -> None:

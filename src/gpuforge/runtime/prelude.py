@@ -13,6 +13,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from threading import Lock, Thread, current_thread
 from time import perf_counter
 from typing import Any
@@ -35,15 +36,33 @@ class Early:
     ----------
     calls, seconds : the timed calls
     short : the untimed calls
+    repeating : what counts the calls while tracing is on
+    said : the attributes of their spans
     """
 
-    __slots__ = ("calls", "owner", "seconds", "short")
+    __slots__ = ("calls", "owner", "repeating", "said", "seconds", "short")
 
     def __init__(self, owner: Any) -> None:
         self.owner = ref(owner)
         self.calls = 0
         self.seconds = 0.0
         self.short = ShortCalls()
+        self.repeating: trace.Repeating | None = None
+        self.said: dict[str, str] = {}
+
+    def call_traced(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call the function in a span; of many short calls, most are only counted."""
+        repeating = self.repeating
+        if repeating is None or repeating.is_retired:
+            name, self.said = _described(function)
+            repeating = self.repeating = trace.repeating(self, name)
+        if self.seconds < trace.COUNTED_SECONDS * self.calls and repeating.is_counted():
+            return repeating.call(0, self.said, None, function, *args, **kwargs)
+        with trace.span(repeating.name, **self.said) as span:
+            result = function(*args, **kwargs)
+        if isinstance(span, trace.OpenSpan):
+            repeating.kept(span)
+        return result
 
 
 class Prelude:
@@ -101,7 +120,9 @@ class Prelude:
 
     def call(self, owner: Any, early: Early, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function as written, and count the call."""
-        function = _spanned(owner.__wrapped__) if trace.enabled else owner.__wrapped__
+        function = owner.__wrapped__
+        if trace.enabled:
+            function = partial(early.call_traced, function)
         start = perf_counter()
         try:
             return function(*args, **kwargs)
@@ -170,18 +191,11 @@ class Prelude:
         self.forked = self.forked or bool(self._early)
 
 
-def _spanned(function: Callable[..., Any]) -> Callable[..., Any]:
-    def traced(*args: Any, **kwargs: Any) -> Any:
-        with _span(function):
-            return function(*args, **kwargs)
-
-    return traced
-
-
-def _span(function: Any) -> Any:
+def _described(function: Any) -> tuple[str, dict[str, str]]:
+    """Return the name and the attributes of the span of a call."""
     name = getattr(function, "__qualname__", type(function).__qualname__)
     home = f"{getattr(function, '__module__', '?')}.{name}"
-    return trace.span(name, function=home, backend="numpy")
+    return name, {"function": home, "backend": "numpy"}
 
 
 def _is_configured() -> bool:

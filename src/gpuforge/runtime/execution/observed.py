@@ -98,17 +98,7 @@ def counted_call(call: Call, call_held: Callable[..., Any]) -> Callable[..., Any
     def counted(held: CachedDecision, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not repeating.is_counted():
             return traced(held, args, kwargs)
-        latest, start = trace.latest(), perf_counter_ns()
-        try:
-            result = call_held(before, held, args, kwargs)
-        except BaseException as error:
-            about = {**said, "error": type(error).__name__}
-            trace.keep(name, trace.HOST, start, perf_counter_ns(), **about)
-            raise
-        end = perf_counter_ns()
-        if not repeating.add(latest, said, held.choice, start, end) and held.choice is not None:
-            trace.chose(held.choice, (end - start) / 1e9)
-        return result
+        return repeating.call(trace.HOST, said, held.choice, call_held, before, held, args, kwargs)
 
     return counted
 

@@ -60,8 +60,6 @@ SURPRISING = 1.5
 """After a call that took more than this many times the median, the decision is not cached."""
 PROBING = "it is recorded on NumPy, to find out what a library would gain before it is loaded"
 KEPT = "a recorded array outlived the call: the function stored it"
-COUNTED_SECONDS = 1e-3
-"""Of shorter calls on NumPy, a profile counts most instead of keeping a span of each."""
 MAX_MISSED, TRIED_EVERY = 3, 16
 """If the numbers differed from the replay's at the first many decisions in a row, calls are only
 recorded. One in the second many decisions makes a new replay, in case the numbers stay the same."""
@@ -172,7 +170,7 @@ def hold(call: Call, placed: Placed) -> CachedDecision:
 
 def _traced_on_numpy(call: Call, seconds: float) -> Callable[..., Any]:
     """Return what makes the next calls on NumPy while tracing is on."""
-    if seconds < COUNTED_SECONDS:
+    if seconds < trace.COUNTED_SECONDS:
         return counted_call(call, _call_traced)
     return traced_call(call, NUMPY, _call_traced)
 
