@@ -226,6 +226,7 @@ import numpy as np, gpuforge as gf
 from gpuforge.runtime.evaluation.engine import Programs
 from gpuforge.runtime.workers import compiler
 compiler.OPENING_SECONDS = 30.0
+compiler._PROGRAM = compiler._PROGRAM.replace("os.nice(19)", "")  # other tests take all cores
 here = []
 compile_ = Programs.compile
 Programs.compile = lambda self, *args: here.append(args) or compile_(self, *args)
@@ -243,7 +244,7 @@ end = time.monotonic() + 60
 while "jax:cpu" not in long.stats().counts and not compiled() and time.monotonic() < end:
     result = long(x)
 assert np.allclose(result, expected)
-print(len(compiled()))
+print(len(compiled()), "jax:cpu" in long.stats().counts or bool(compiled()))
 """
 
 
@@ -257,7 +258,7 @@ def test_a_program_compiles_nothing_itself(
         env={**os.environ, "GPUFORGE_COMPILER_PROCESS": setting, "GPUFORGE_BACKENDS": "numpy,jax"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == here
+    assert done.stdout.strip() == f"{here} True"
 
 
 def _jax() -> Any:

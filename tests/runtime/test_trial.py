@@ -54,6 +54,7 @@ def expected(backend, size, numpy_seconds):
 if change == "gains":
     learn = probing._learn_tried
     probing._learn_tried = lambda call, trial, seconds: learn(call, trial, 1e-9)
+compiler._PROGRAM = compiler._PROGRAM.replace("os.nice(19)", "")  # other tests take all cores
 if change == "dies":
     compiler._PROGRAM = "import os; os._exit(3)"
 with gf.session(history=False, backends=["numpy", name], kept_memory=0) as held:
@@ -169,6 +170,18 @@ def test_a_process_that_cannot_be_started_ends_the_trial(monkeypatch: pytest.Mon
     made.open()
     assert made.is_over
     assert made.failure == "", "a fork tells nothing about the library"
+
+
+@pytest.mark.parametrize(("price", "limit"), [(None, 60), (0.01, 10), (1.5, 15), (30.0, 60)])
+def test_it_is_not_awaited_where_others_take_all_cores(
+    price: float | None, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Process()
+    monkeypatch.setattr(process, "opened", lambda seconds: seconds > limit)
+    made = tried(monkeypatch, process)
+    made.library.price_seconds = price
+    made.open()
+    assert made.failure == f"it is not open after {limit} s"
 
 
 def test_a_library_without_a_device_that_may_be_used_is_not_tried(

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _log = logger("trial")
 OPENING_SECONDS, PREPARING_SECONDS = 60.0, 30.0
 """Time limits for opening the library, and for compiling the graphs of one call."""
+STARVED, LEAST_OPENING_SECONDS = 10.0, 10.0
+"""Opening takes so many times as long as expected, and so long at least, where others take all
+cores: a process of the lowest priority hardly runs there, so the trial is given up."""
 PATIENCE_SECONDS, PATIENCE_CALLS = 2.0, 4.0
 """A trial is given up if its signature is not called for so long, or for so many of its calls."""
 ANSWER_SECONDS, ANSWER_CALLS = 1.0, 10.0
@@ -132,8 +135,10 @@ class Trial:
 
         self._compilers.begin(self.library.name)
         process = self._process()
-        if not process.opened(OPENING_SECONDS):
-            self.fail(f"it is not open after {OPENING_SECONDS:.0f} s")
+        expected = self.library.price_seconds or OPENING_SECONDS
+        limit = min(max(STARVED * expected, LEAST_OPENING_SECONDS), OPENING_SECONDS)
+        if not process.opened(limit):
+            self.fail(f"it is not open after {limit:.0f} s")
             return
         devices = process.devices or ()
         self.devices = [facts.name for facts in devices]
