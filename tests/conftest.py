@@ -3,7 +3,8 @@
 ``GPUFORGE_REQUIRE=torch,jax`` names libraries that must be there: a test that is skipped for want
 of one of them fails instead. ``--passed-to FILE`` lists the tests that passed; ``--passed-before
 FILE`` leaves them out of a run with more libraries, except where these change what is tested.
-``--part 1/3`` runs the first third of the cases of each test that is marked `alike`.
+``--part 1/3`` runs a third of the cases of each test that has many; with ``--repeated-later``, also
+a third of the tests that a later run with more libraries repeats.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -48,12 +50,15 @@ OF_NUMPY_ALONE = (
     "tests/runtime/test_columns.py", "tests/runtime/test_heap.py", "tests/runtime/test_operations_",
 )  # fmt: skip
 """Files whose tests name their backend, or place no call: what passed there passes again."""
+MANY_CASES = 6
+"""Of a test with so many cases, ``--part`` chooses some: they are of one kind."""
 passed: list[str] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--passed-to", type=Path)
     parser.addoption("--passed-before", type=Path)
+    parser.addoption("--repeated-later", action="store_true")
     parser.addoption("--part", type=_part, default=(1, 1), metavar="K/N")
 
 
@@ -79,18 +84,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     path = config.getoption("--passed-before")
     before = set(path.read_text().split("\n")) if path else set()
     number, parts = config.getoption("--part")
+    later = config.getoption("--repeated-later")
+    cases = Counter(_test_of(one) for one in items)
 
     def is_left_out(one: pytest.Item) -> bool:
-        if one.nodeid in before and not _is_repeated(one.nodeid):
+        repeated = _is_repeated(one.nodeid)
+        if one.nodeid in before and not repeated:
             return True
         # By its name: the part of a case does not change when others are added.
         place = zlib.crc32(one.nodeid.encode()) % parts
-        return place != number - 1 and one.get_closest_marker("alike") is not None
+        return place != number - 1 and (cases[_test_of(one)] >= MANY_CASES or (later and repeated))
 
     left_out = [one for one in items if is_left_out(one)]
     config.hook.pytest_deselected(items=left_out)
     names = {one.nodeid for one in left_out}
     items[:] = [one for one in items if one.nodeid not in names]
+
+
+def _test_of(case: pytest.Item) -> str:
+    return case.nodeid.partition("[")[0]
 
 
 def _is_repeated(name: str) -> bool:

@@ -116,7 +116,6 @@ COPIES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize("way", COPIES)
 def test_outputs_agree_however_they_were_copied(corpus: Path, tmp_path: Path, way: str) -> None:
     wrong = {}

@@ -334,7 +334,6 @@ def write(name: str, folder: Path) -> None:
     (folder / "program.py").write_text(textwrap.dedent(PROGRAMS[name]).lstrip())
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_unchanged_program_behaves_as_under_python(name: str, folder: Path) -> None:
     write(name, folder)

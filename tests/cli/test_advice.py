@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import importlib
 import re
 import shlex
@@ -90,8 +91,11 @@ def commands_in(text: str) -> Iterator[str]:
 
 
 def strings_of(path: Path) -> Iterator[str]:
-    """Yield the texts of a module; what is filled in stands for a name."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    """Yield the texts of a module that names commands; what is filled in stands for a name."""
+    source = path.read_text(encoding="utf-8")
+    if not re.search(r"['`]gpuforge ", source):
+        return
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.JoinedStr):
             parts = (p.value if isinstance(p, ast.Constant) else "NAME" for p in node.values)
             yield "".join(map(str, parts))
@@ -99,6 +103,7 @@ def strings_of(path: Path) -> Iterator[str]:
             yield node.value
 
 
+@functools.cache
 def advised() -> list[str]:
     found = {c for path in TEXTS for text in strings_of(path) for c in commands_in(text)}
     found |= {c for path in TABLES for c in commands_in(path.read_text(encoding="utf-8"))}

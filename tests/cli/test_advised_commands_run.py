@@ -148,7 +148,6 @@ def words_of(command: str) -> list[str]:
     return [*filled, *SHORT.get(name, []), *MORE.get(command.strip(), [])]
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize("command", [c for c in ADVISED if c.strip() not in NOT_RUN])
 def test_an_advised_command_runs(command: str, place: Path) -> None:
     for words in (BEFORE.get(command), words_of(command)):

@@ -334,7 +334,6 @@ def write(source: str, path: Path) -> None:
     path.write_text("\n".join(line[indent:] for line in lines) + "\n")
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_behaves_as_under_python(name: str, tmp_path: Path) -> None:
     write(PROGRAMS[name], tmp_path / "program.py")
@@ -345,7 +344,6 @@ LOADED = {"nothing loaded"}
 """Programs that look whether gpuforge is loaded, as it is to keep a profile."""
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - LOADED))
 def test_a_program_behaves_as_under_python_while_it_is_profiled(name: str, tmp_path: Path) -> None:
     write(PROGRAMS[name], tmp_path / "program.py")

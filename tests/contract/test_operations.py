@@ -145,7 +145,6 @@ def differences(backend: Any, row: Operation, *, few: bool) -> list[str]:
     return wrong
 
 
-@pytest.mark.alike
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", list(OPERATIONS))

@@ -49,7 +49,6 @@ def bad_findings(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [finding for finding in found if finding["state"] in ("error", "warning")]
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize("one", MADE, ids=lambda one: one.name)
 def test_broken_environment_is_named(
     one: Broken,
@@ -64,7 +63,6 @@ def test_broken_environment_is_named(
     assert any(fault in text for fault in one.at_fault for text in texts), texts
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize("one", a_part_of(MADE, 5), ids=lambda one: one.name)
 def test_no_repair_of_a_broken_environment_harms_it(
     one: Broken,
@@ -92,7 +90,6 @@ def found_in(capsys: pytest.CaptureFixture[str], cause: str) -> list[dict[str, A
     return [finding for finding in findings if finding["cause"] == cause]
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize(
     ("name", "cause"),
     [

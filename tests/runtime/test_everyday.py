@@ -26,7 +26,6 @@ ON_NUMPY = {"plain": {"confusion_matrix", "interleave", "scatter_max"}, "xp": se
 CELLS = [(name, form, library) for name in BODIES for form, library in FORMS_ON]
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize(("name", "form", "library"), CELLS)
 def test_everyday_body_means_what_it_means_in_numpy(name: str, form: str, library: str) -> None:
     if find_spec(library) is None:

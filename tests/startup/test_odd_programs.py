@@ -203,7 +203,6 @@ def assert_same(arguments: list[str], folder: Path) -> None:
     assert outcome([*LAZILY, *arguments], folder) == plain
 
 
-@pytest.mark.alike
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_does_the_same_with_lazy_imports(name: str, tmp_path: Path) -> None:
     source, deferred = PROGRAMS[name]
