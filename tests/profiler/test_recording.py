@@ -456,6 +456,21 @@ def test_a_file_that_cannot_be_written_on_does_not_end_the_program(
     assert any("No space left" in note for note in p.profile.notes)
 
 
+def test_an_error_in_the_last_flush_leaves_no_recording_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gf.profile(tmp_path / "run.gfp") as p, gf.span("step"):
+
+        def broken(*_: Any, **__: Any) -> None:
+            raise ValueError("a mistake of gpuforge")
+
+        monkeypatch.setattr(p._writer, "write", broken)
+    assert "writing to it failed: a mistake of gpuforge" in p.problem
+    with gf.profile() as again:
+        pass
+    assert again.profile.complete
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the size of a file as Linux does")
 def test_a_disk_that_is_full_at_the_end_does_not_end_the_program(tmp_path: Path) -> None:
     program = """

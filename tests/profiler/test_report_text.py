@@ -264,6 +264,8 @@ def test_hostile_names_are_no_markup(name: str) -> None:
         (["python", "-m", "pkg.tool", "x.py"], "pkg.tool"),
         (["/usr/bin/python3", "bin/tool", "--x"], "tool"),
         (["python", "-c", "import x"], "python"),
+        (["python", "-W", "ignore", "bin/tool"], "tool"),
+        (["python", "-X", "dev", "-W", "ignore", "tool", "-W", "x"], "tool"),
         (["../../etc/passwd"], "passwd"),
         (["python", "/"], "program"),
         (["...."], "program"),

@@ -145,10 +145,13 @@ class Recording:
         trace.enable(False)
         self._stop_listeners()
         self._ended.set()
-        self._watched.wait()
-        self._sample()
-        self.flush()
-        self._around.settle()
+        try:
+            self._watched.wait()
+            self._sample()
+            self.flush()
+            self._around.settle()
+        except Exception as error:  # noqa: BLE001 - another recording can start all the same
+            self._failed(error)
         trace.drainer = None
         _running.remove(self)
         notes = self._notes + ([self.problem] if self.problem else [])
@@ -327,12 +330,12 @@ class Recording:
             series.values.append(one.value)
         return [*(one for one in found.values() if one.times_ns), *self._around.series()]
 
-    def _failed(self, error: OSError) -> None:
+    def _failed(self, error: Exception) -> None:
         """Record the problem and continue: the program must not fail because of its profile."""
         if not self.problem:
+            why = (error.strerror if isinstance(error, OSError) else "") or error
             self.problem = (
-                f"the session file {str(self.path)!r} is incomplete: writing to it failed: "
-                f"{error.strerror or error}"
+                f"the session file {str(self.path)!r} is incomplete: writing to it failed: {why}"
             )
             import_module("gpuforge.log").logger("profiler").warning("%s", self.problem)
 

@@ -50,13 +50,18 @@ def render(profile: Profile) -> str:
     return "\n".join(lines).rstrip()
 
 
+_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+"""Options of Python whose value is a word of its own."""
+
+
 def _program(profile: Profile) -> str:
     """Return the script or module of the command line."""
     command = profile.command
     if "-m" in command[:-1]:
         return command[command.index("-m") + 1]
     scripts = [word for word in command if word.endswith((".py", ".pyw"))]
-    others = [word for word in command[1:] if not word.startswith("-")]
+    options = zip(command, command[1:], strict=False)
+    others = [word for flag, word in options if not (word.startswith("-") or flag in _WITH_VALUE)]
     is_code = command[1:2] == ["-c"]
     return next(iter(scripts or (() if is_code else others) or command), "") or "program"
 
