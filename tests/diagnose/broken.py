@@ -68,7 +68,8 @@ def delete(*paths: str) -> Break:
     def breaks(environment: Environment) -> None:
         for path in paths:
             for found in [*environment.packages.glob(path)]:
-                shutil.rmtree(found) if found.is_dir() else found.unlink()
+                is_folder = found.is_dir() and not found.is_symlink()
+                shutil.rmtree(found) if is_folder else found.unlink()
 
     return breaks
 

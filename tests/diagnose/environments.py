@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 LINKED_FROM_BYTES = 2**18
+SHARED = frozenset(("_internal", "_vendor", "setuptools", "pkg_resources"))
+"""Folders of pip and setuptools to which environments have a link: nothing writes into them, and to
+copy their thousand files takes longer than most tests."""
 
 
 def a_part_of(cases: Sequence[Any], every: int) -> list[Any]:
@@ -65,9 +68,16 @@ class Environment:
     """A virtual environment in a temporary folder."""
 
     def __init__(self, base: Path, prefix: Path) -> None:
-        shutil.copytree(base, prefix, symlinks=True, copy_function=link_or_copy)
+        shutil.copytree(
+            base, prefix, symlinks=True, copy_function=link_or_copy,
+            ignore=lambda _, names: SHARED.intersection(names),
+        )  # fmt: skip
         self.prefix = prefix
         self.packages = next(prefix.glob("lib/python3*/site-packages"))
+        for folder in (*base.glob("lib/python3*/site-packages/*"),
+                       *base.glob("lib/python3*/site-packages/pip/*")):  # fmt: skip
+            if folder.name in SHARED:
+                (prefix / folder.relative_to(base)).symlink_to(folder)
 
     def add(self, wheel: Path) -> None:
         with zipfile.ZipFile(wheel) as archive:

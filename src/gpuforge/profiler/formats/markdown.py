@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path, PurePath
 
 from gpuforge.profiler import names
@@ -60,8 +61,10 @@ def _program(profile: Profile) -> str:
     if "-m" in command[:-1]:
         return command[command.index("-m") + 1]
     scripts = [word for word in command if word.endswith((".py", ".pyw"))]
-    options = zip(command, command[1:], strict=False)
-    others = [word for flag, word in options if not (word.startswith("-") or flag in _WITH_VALUE)]
+    others = [
+        word for flag, word in pairwise(command)
+        if not (word.startswith("-") or flag in _WITH_VALUE)
+    ]  # fmt: skip
     is_code = command[1:2] == ["-c"]
     return next(iter(scripts or (() if is_code else others) or command), "") or "program"
 

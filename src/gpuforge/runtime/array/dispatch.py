@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -457,17 +458,30 @@ def _copy(self: Array, memo: Any = None) -> Any:
 # -- Python's operators ---------------------------------------------------------------------------
 
 
-_FAST_POWERS = {0.5: np.sqrt, 2: np.square, -1: np.reciprocal}
-"""Functions that NumPy's ``x ** n`` uses for these exponents; ``np.power(x, n)`` does not."""
+class _Asked(np.ndarray[Any, Any]):
+    """An array whose operators return the function that NumPy calls for them."""
+
+    def __array_ufunc__(self, ufunc: np.ufunc, *_: Any, **__: Any) -> Any:
+        return ufunc
 
 
-def _faster(array: Array, other: Any) -> Any:
-    """Return the faster function that NumPy's ``**`` uses for a power, or None."""
-    if array._scalar or type(other) not in (int, float):
+@lru_cache(maxsize=256, typed=True)
+def _function_of_power(dtype: np.dtype[Any], exponent: Any) -> Any:
+    """Return the function that NumPy's ``x ** exponent`` calls, which differs between releases."""
+    return np.ones(1, dtype).view(_Asked) ** exponent
+
+
+def _for_power(array: Array, exponent: Any) -> Any:
+    """Return the function that NumPy calls for ``array ** exponent`` instead of np.power, or None.
+
+    Their results differ: ``np.power`` of infinity to -1 is NaN for complex numbers.
+    """
+    if array._scalar or not (type(exponent) in (int, float) or isinstance(exponent, np.number)):
         return None
-    found = _FAST_POWERS.get(other)
-    whole = found is np.square and type(other) is int
-    return found if array.dtype.kind in "fc" or whole else None
+    if exponent not in (-1, 0.5, 2) or not (array.dtype.kind in "fc" or type(exponent) is int):
+        return None
+    found = _function_of_power(array.dtype, exponent)
+    return None if found is np.power else found
 
 
 def _record_operator(recorder: Recorder, ufunc: Any, operands: tuple[Any, ...]) -> Any:
@@ -488,8 +502,8 @@ def _operator(ufunc: Any, name: str, *, swapped: bool = False) -> Callable[[Arra
             if self._scalar and type(other) in (list, tuple):
                 raise Unsupported("a sequence with a scalar, which may repeat the sequence")
             if elementwise:
-                if power and (fast := _faster(self, other)) is not None:
-                    return note_ufunc(recorder, fast, (self,))
+                if power and (function := _for_power(self, other)) is not None:
+                    return note_ufunc(recorder, function, (self,))
                 if swapped:
                     return note_binary(recorder, ufunc, other, self)
                 return note_binary(recorder, ufunc, self, other)
@@ -514,6 +528,8 @@ def _in_place(ufunc: Any, name: str) -> Callable[[Array, Any], Any]:
         try:
             if recorder.closed:
                 raise Unsupported("the recorded call has ended")
+            if ufunc is np.power and (function := _for_power(self, other)) is not None:
+                return into(self, note_ufunc(recorder, function, (self,)))
             if ufunc in UFUNCS:
                 return into(self, note_ufunc(recorder, ufunc, (self, other)))
             return into(self, _record_operator(recorder, ufunc, (self, other)))

@@ -36,6 +36,7 @@ from gpuforge.runtime.lowering.contract import (
     GUARDS,
     NOT_COMPLEX,
     Lowering,
+    complex_operand_not_finite,
     index_of,
     only,
     reduced_by,
@@ -319,11 +320,6 @@ def _complex_not_finite(result: Any) -> Any:
     return _not_finite(result) if result.dtype.kind == "c" else False
 
 
-def _complex_not_finite_given(value: Any) -> Any:
-    """Return whether complex numbers are not all finite: JAX's ``1 / (inf + nanj)`` is 0."""
-    return ~(value - value == 0).all() if value.dtype.kind == "c" else False
-
-
 def _not_finite(result: Any) -> Any:
     if result.dtype.kind not in "fc":
         return False
@@ -370,7 +366,7 @@ def lowering(jax: Any, *, on_host: bool = True) -> Lowering:
     real = only("biuf", "JAX's complex function differs")
     plain = Lowering(
         "JAX", functions, frozenset("?bBhHiIlLqQefdFD"),
-        guards=GUARDS | dict.fromkeys(("absolute", "reciprocal"), _complex_not_finite_given),
+        guards=GUARDS | {"absolute": complex_operand_not_finite},
         refused={
             **dict.fromkeys(NOT_COMPLEX, real),
             "reciprocal": only("fc", "JAX returns floating-point numbers"),

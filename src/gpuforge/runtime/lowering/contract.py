@@ -250,15 +250,40 @@ def beyond_remainder(value: Any, divisor: Any) -> Any:
 
 def odd_root(value: Any, exponent: float) -> Any:
     """Return whether a square root differs from NumPy's power; libraries compute the former."""
-    if exponent not in (0.5, -0.5) or "complex" in str(value.dtype):
+    if exponent not in (0.5, -0.5) or is_complex(value):
         return False
     low = value == -float("inf")
     return any_of(low | (value == 0) if exponent < 0 else low)
 
 
+def complex_power_overflows(base: Any, exponent: Any) -> Any:
+    """Return whether a complex power of so large numbers overflows, or its exponent is infinite.
+
+    NumPy's ``inf ** -1`` and ``1e300j ** -3`` are NaN, but 0 in libraries.
+    """
+    if not (is_complex(base) or is_complex(exponent)):
+        return False
+    most = abs(exponent)
+    size = abs(base) ** most + (most - most)
+    return any_of(size - size != 0)
+
+
+def complex_operand_not_finite(*operands: Any) -> Any:
+    """Return whether the last operand is complex and not finite.
+
+    Divided by it, numbers are 0 in libraries, and NaN in NumPy: ``1 / (inf + nanj)``.
+    """
+    return any_of(operands[-1] - operands[-1] != 0) if is_complex(operands[-1]) else False
+
+
 def any_of(values: Any) -> Any:
     """Return whether one of `values` is true: a Python bool, or an array of no dimensions."""
     return values if isinstance(values, bool) else values.any()
+
+
+def is_complex(value: Any) -> bool:
+    """Return whether an array of any library, or a Python number, is complex."""
+    return "complex" in str(getattr(value, "dtype", type(value)))
 
 
 def _is_whole(value: Any) -> bool:
@@ -270,6 +295,8 @@ def _is_whole(value: Any) -> bool:
 
 GUARDS: dict[str, Lowered] = {
     **dict.fromkeys(("floor_divide", "remainder", "fmod"), beyond_remainder),
+    **dict.fromkeys(("power", "float_power"), complex_power_overflows),
+    **dict.fromkeys(("true_divide", "reciprocal"), complex_operand_not_finite),
     "integer_power": negative_exponent, "fixed_power": odd_root, "left_shift": beyond_width,
     "right_shift": beyond_width, "astype": beyond_dtype, "checked_gather": out_of_range,
     "checked_scatter": lambda x, value, *rest: out_of_range(x, *rest),
