@@ -39,7 +39,7 @@ import numpy as np
 import gpuforge as gf
 from gpuforge.runtime.execution import probing
 from gpuforge.runtime.placement.evidence import Estimate
-from gpuforge.runtime.workers import compiler
+from gpuforge.runtime.workers import compiler, trial
 
 name, change = sys.argv[1:]
 
@@ -55,6 +55,7 @@ if change == "gains":
     learn = probing._learn_tried
     probing._learn_tried = lambda call, trial, seconds: learn(call, trial, 1e-9)
 compiler._PROGRAM = compiler._PROGRAM.replace("os.nice(19)", "")  # other tests take all cores
+trial.LEAST_OPENING_SECONDS = 60.0
 if change == "dies":
     compiler._PROGRAM = "import os; os._exit(3)"
 with gf.session(history=False, backends=["numpy", name], kept_memory=0) as held:
