@@ -52,6 +52,54 @@ def write(x: Any) -> None:
     x[0] = 1
 
 
+KEPT: list[Any] = []
+
+
+def keep(x: Any) -> list[float]:
+    KEPT.append(x)
+    return [float(one.sum()) for one in KEPT]
+
+
+def parts(x: Any) -> Any:
+    return x, [x[:2], x.T]
+
+
+def mute() -> None:
+    sys.stdout.close()
+    sys.stderr = None
+
+
+def surroundings() -> tuple[str, str | None, bool]:
+    return os.getcwd(), os.environ.get("GPUFORGE_OF_A_TEST"), "/of/a/test" in sys.path
+
+
+def move(folder: str) -> None:
+    os.chdir(folder)
+    os.environ["GPUFORGE_OF_A_TEST"] = "left behind"
+
+
+def fork() -> str:
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+    return "parent" if child else "child"
+
+
+def start(told: Path) -> None:
+    told.write_text(str(subprocess.Popen(["sleep", "60"]).pid))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Locked(Exception):
+    def __init__(self, text: str, more: str) -> None:
+        super().__init__(text)
+        self.lock = threading.Lock() if more == "lock" else None
+
+
+def lock(more: str) -> None:
+    raise Locked("the door is closed", more)
+
+
 class TestOneCall:
     def test_results_and_arrays(self) -> None:
         x = np.arange(12.0).reshape(3, 4)
@@ -76,6 +124,42 @@ class TestOneCall:
         assert any("write into a copy" in note for note in raised.value.__notes__)
         assert not x.any()
 
+    def test_arguments_that_it_keeps_are_not_overwritten(self) -> None:
+        assert [call_isolated(keep, (np.full(9, value),))[0] for value in (1.0, 2.0)] == [9, 9]
+        assert call_isolated(keep, (np.full(9, 3.0),)) == [9, 18, 27]
+
+    def test_results_made_of_arguments_can_be_written_into(self) -> None:
+        whole, (some, turned) = call_isolated(parts, (np.ones((3, 2), order="F"),))
+        assert all(one.flags.writeable for one in (whole, some, turned))
+        assert whole.flags.f_contiguous and turned.shape == (2, 3)
+
+    def test_it_may_close_its_output(self) -> None:
+        call_isolated(mute)
+        assert call_isolated(add, (1,)) == 2
+        os.kill(call_isolated(os.getpid), signal.SIGKILL)
+
+    def test_it_finds_the_folder_variables_and_path_of_the_program(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = call_isolated(surroundings)
+        assert before == (os.getcwd(), None, False)
+        call_isolated(move, ("/",))
+        assert call_isolated(surroundings) == before
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("GPUFORGE_OF_A_TEST", "set")
+        monkeypatch.syspath_prepend("/of/a/test")
+        assert call_isolated(surroundings) == (str(tmp_path.resolve()), "set", True)
+
+    def test_a_child_that_it_forks_gives_no_answer(self) -> None:
+        assert call_isolated(fork) == "parent"
+        assert call_isolated(add, (1,)) == 2
+
+    @pytest.mark.skipif(not Path("/proc").is_dir(), reason="/proc is Linux's")
+    def test_what_it_started_ends_with_its_process(self, tmp_path: Path) -> None:
+        with pytest.raises(WorkerDied):
+            call_isolated(start, (tmp_path / "told",))
+        until(lambda: is_gone(int((tmp_path / "told").read_text())))
+
     @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
     def test_a_signal_is_named(self, number: signal.Signals) -> None:
         with pytest.raises(WorkerDied, match=f"die was ended by signal {number.name}") as died:
@@ -98,10 +182,14 @@ class TestOneCall:
         assert not Path(f"/proc/{pid}").exists()
         assert isinstance(TaskTimeout(""), TimeoutError)
 
-    @pytest.mark.parametrize("timeout", [-1, float("nan")])
-    def test_a_timeout_that_means_nothing(self, timeout: float) -> None:
-        with pytest.raises(InvalidSettings, match="is not a non-negative number of seconds"):
+    @pytest.mark.parametrize("timeout", [-1, float("nan"), "soon", True])
+    def test_a_timeout_that_means_nothing(self, timeout: Any) -> None:
+        with pytest.raises(InvalidSettings, match="timeout=.* is not a duration"):
             call_isolated(add, (1,), timeout=timeout)
+
+    @pytest.mark.parametrize("timeout", ["30s", 30 * 86400, 1e300])
+    def test_a_timeout_may_be_text_or_long(self, timeout: Any) -> None:
+        assert call_isolated(add, (1,), timeout=timeout) == 2
 
     def test_an_idle_worker_that_died_is_replaced(self) -> None:
         os.kill(call_isolated(os.getpid), signal.SIGKILL)
@@ -148,6 +236,13 @@ class TestWhatCannotBeSent:
     def test_a_result(self) -> None:
         with pytest.raises(WorkloadError, match=r"returned something that cannot be sent .*lock"):
             call_isolated(threading.Lock)
+
+    @pytest.mark.parametrize("more", ["lock", "a second parameter"])
+    def test_an_exception_is_told_all_the_same(self, more: str) -> None:
+        with pytest.raises(WorkloadError, match="raised") as raised:
+            call_isolated(lock, (more,))
+        assert "Locked: the door is closed" in "\n".join(raised.value.__notes__)
+        assert "in lock" in "\n".join(raised.value.__notes__)
 
     def test_a_lambda_without_cloudpickle(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "cloudpickle", None)

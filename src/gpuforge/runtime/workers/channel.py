@@ -27,6 +27,8 @@ _QUIETLY = getattr(socket, "MSG_NOSIGNAL", 0)
 """No SIGPIPE: the program may have restored its default action, which ends the process."""
 _ALIGNMENT = 64
 _LEAST_BYTES = 1 << 20
+_LONGEST_SECONDS = 1e6
+"""The longest single wait: the milliseconds of poll() are a C int."""
 _KEPT_BYTES = 64 << 20
 """A larger segment is replaced by a smaller one once a message needs at most a quarter of it."""
 
@@ -85,7 +87,13 @@ class Channel:
         """Return whether a message, or the end, comes within `timeout` seconds."""
         waiting = select.poll()  # select() takes no descriptor beyond 1023
         waiting.register(self._socket, select.POLLIN)
-        return bool(waiting.poll(max(0, timeout * 1e3)))
+        while timeout > _LONGEST_SECONDS and not waiting.poll(_LONGEST_SECONDS * 1e3):
+            timeout -= _LONGEST_SECONDS
+        return bool(waiting.poll(max(0, min(timeout, _LONGEST_SECONDS) * 1e3)))
+
+    def renew(self) -> None:
+        """Write the next arrays into a new segment: the other side keeps views of this one."""
+        self._written = None
 
     def close(self) -> None:
         """Close this end, which the other side notices."""

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from gpuforge.errors import InvalidSettings, TaskTimeout, WorkerDied, WorkloadError
+from gpuforge.errors import TaskTimeout, WorkerDied, WorkloadError
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.workers.channel import Host
 from gpuforge.runtime.workers.pickling import loaded, pickled_call
 from gpuforge.runtime.workers.process import Lost, Worker
-from gpuforge.units import format_seconds
+from gpuforge.units import format_seconds, parse_seconds
 
 MOST_IDLE = 4
 """Number of idle worker processes that are kept for later calls."""
@@ -26,7 +26,7 @@ def call_isolated(
     args: tuple[Any, ...] = (),
     kwargs: dict[str, Any] | None = None,
     *,
-    timeout: float | None = None,
+    timeout: float | str | None = None,
 ) -> Any:
     """Call a function in a worker process, and return its result.
 
@@ -41,7 +41,8 @@ def call_isolated(
     args, kwargs
         Its arguments.
     timeout
-        Seconds that it may take, including the start of a worker; None for no limit.
+        Seconds that it may take, including the start of a worker, or text such as ``"250ms"``; None
+        for no limit.
 
     Raises
     ------
@@ -55,16 +56,12 @@ def call_isolated(
     WorkloadError
         If the function, an argument or the result cannot be sent.
     InvalidSettings
-        If `timeout` is negative.
+        If `timeout` is not a duration.
     """
-    if timeout is not None and not timeout >= 0:
-        raise InvalidSettings(
-            f"timeout={timeout!r} is not a non-negative number of seconds",
-            hint="pass a number of seconds, or None for no limit",
-        )
+    seconds = None if timeout is None else parse_seconds(timeout, "timeout=")
     name = name_of(function)
     content, arrays = pickled_call(function, args, kwargs or {})
-    ends = None if timeout is None else monotonic() + timeout
+    ends = None if seconds is None else monotonic() + seconds
     for is_last in (False, True):
         worker = _take()
         begun = False
@@ -72,11 +69,12 @@ def call_isolated(
             worker.send(("call", content), arrays)
             _receive(worker, ends)
             begun = True
-            made = _made(name, _receive(worker, ends))
+            kind, value, keeps = _made(name, _receive(worker, ends))
+            if keeps:
+                worker.channel.renew()
         except TimeoutError:
-            assert timeout is not None
             raise TaskTimeout(
-                f"{name} took longer than its timeout of {format_seconds(timeout)}: its worker"
+                f"{name} took longer than its timeout of {format_seconds(seconds or 0)}: its worker"
                 " process was killed"
             ) from None
         except Lost as lost:
@@ -85,7 +83,6 @@ def call_isolated(
             continue  # an idle process had ended before the function was called
         _give_back(worker)
         break
-    kind, value = made
     if kind == "raised":
         raise value
     return value
@@ -122,28 +119,33 @@ def _receive(worker: Worker, ends: float | None) -> tuple[Any, list[Host]]:
     return worker.receive(None if ends is None else max(0.0, ends - monotonic()))
 
 
-def _made(name: str, answer: tuple[Any, list[Host]]) -> tuple[str, Any]:
-    """Return whether a function returned or raised, and the value."""
-    (kind, content, *rest), arrays = answer
+def _made(name: str, answer: tuple[Any, list[Host]]) -> tuple[str, Any, bool]:
+    """Return whether a function returned or raised, the value, and whether it keeps arguments."""
+    (kind, content, notes, keeps), arrays = answer
     if kind == "unreadable":
-        return "raised", WorkloadError(
+        kind, value = "raised", WorkloadError(
             f"{name} cannot be read in a worker process: {content}",
             hint="the modules it needs must be importable there from sys.path",
         )
-    if kind == "unsendable":
-        verb = "raised" if content == "raised" else "returned"
-        return "raised", WorkloadError(
-            f"{name} {verb} something that cannot be sent from a worker process: {rest[0]}",
+    elif kind == "unsendable":
+        verb, what = content
+        kind, value = "raised", WorkloadError(
+            f"{name} {verb} something that cannot be sent from a worker process: {what}",
             hint="return arrays, numbers, text, and lists or dicts of them",
         )
-    try:
-        return kind, loaded(content, [array.copy() for array in arrays])
-    except Exception as error:  # noqa: BLE001 - unpickling runs code of the value's own
-        return "raised", WorkloadError(
-            f"{name} ran in a worker process; what it {kind.replace('result', 'returned')} cannot"
-            f" be read here ({type(error).__name__}: {error})",
-            hint="give the class a __reduce__ method that recreates it",
-        )
+    else:
+        try:
+            value = loaded(content, [array.copy() for array in arrays])
+        except Exception as error:  # noqa: BLE001 - unpickling runs code of the value's own
+            verb = kind.replace("result", "returned")
+            kind, value = "raised", WorkloadError(
+                f"{name} ran in a worker process; what it {verb} cannot be read here"
+                f" ({type(error).__name__}: {error})",
+                hint="give the class a __reduce__ method that recreates it",
+            )
+    for note in notes:
+        value.add_note(note)
+    return kind, value, keeps
 
 
 def _died(name: str, lost: Lost, *, begun: bool) -> WorkerDied:

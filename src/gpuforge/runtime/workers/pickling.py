@@ -17,6 +17,7 @@ import numpy as np
 from gpuforge.errors import WorkloadError
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.workers.channel import Host
+from gpuforge.runtime.workers.surroundings import Surroundings
 
 Pickled = tuple[bytes, list[Host]]
 
@@ -31,7 +32,7 @@ def pickled_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: An
     """
     sent = _sent(function)
     try:
-        return dumped((sent, args, kwargs))
+        return dumped((Surroundings(), sent, args, kwargs))
     except Exception as error:
         raise _refusal(function, sent, args, kwargs, error) from error
 

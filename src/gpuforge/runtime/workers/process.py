@@ -7,6 +7,7 @@ main module is not imported there.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import re
 import signal
@@ -129,7 +130,7 @@ class Worker:
                 now = _asleep_at(self.process.pid)
                 if now is not None and now == before:
                     self._stalled = True
-                    self.process.kill()
+                    self._kill()
                 before = now
             return self.channel.receive(timeout)
         except TimeoutError:
@@ -147,11 +148,16 @@ class Worker:
         return self.receive()
 
     def kill(self) -> None:
-        """Kill it, if it is running."""
+        """Kill it and what it started, if it is running."""
         if not self._closed:
-            self.process.kill()
+            self._kill()
             self.process.wait()
             self._close()
+
+    def _kill(self) -> None:
+        """Kill its process group, that is also what its function started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def forget(self) -> None:
         """Drop it in a forked child: it belongs to the parent."""
@@ -160,10 +166,9 @@ class Worker:
 
     def _lost(self, *, begun: bool) -> Lost:
         if not self._closed:
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(_ENDING_SECONDS)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
+            self._kill()
         status = self.process.wait()
         words = "" if self._closed else _last_words(self._words)
         if self._stalled:

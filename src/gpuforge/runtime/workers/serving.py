@@ -15,6 +15,9 @@ import traceback
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+import numpy as np
 
 from gpuforge.runtime.workers.channel import Channel, Host
 
@@ -51,8 +54,8 @@ def main(control: int, life: int, words: int, kept_memory: int = 0) -> None:
 
 
 def _end_with(life: int) -> None:
-    """Make the kernel end this process when the other end of a pipe is closed, even while busy."""
-    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    """Make the kernel end this process group when a pipe's other end is closed, even while busy."""
+    fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
     if hasattr(fcntl, "F_SETSIG"):
         fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
     flags = fcntl.fcntl(life, fcntl.F_GETFL)
@@ -71,6 +74,7 @@ class Server:
         self._devices: tuple[Backend, ...] = ()
         self._graphs: dict[int, Any] = {}
         self._programs: Programs | None = None
+        self._pid = os.getpid()
 
     def limit(self, nbytes: int, arrays: list[Host]) -> Answer:
         """Limit the address space of this process to `nbytes` more than it has now."""
@@ -86,31 +90,19 @@ class Server:
         return None, []
 
     def call(self, content: bytes, arrays: list[Host]) -> Answer:
-        """Call a pickled function."""
-        from gpuforge.runtime.workers.pickling import called, dumped, loaded
+        """Call a pickled function.
 
+        The answer ends with whether something here still refers to the arguments' memory, which the
+        parent must then leave alone.
+        """
         self._channel.send("begun")
-        for array in arrays:
-            array.flags.writeable = False
-        try:
-            sent, args, kwargs = loaded(content, arrays)
-            function = called(*sent)
-        except BaseException as error:  # noqa: BLE001 - reported to the caller
-            return ("unreadable", f"{type(error).__name__}: {error}"), []
-        try:
-            kind, value = "result", function(*args, **kwargs)
-        except BaseException as error:  # noqa: BLE001 - it is the caller's
-            _explain(error)
-            kind, value = "raised", error
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        try:
-            made, buffers = dumped(value)
-        except BaseException as error:  # noqa: BLE001 - pickling runs code of the value's own
-            what = f"{type(value).__name__} ({type(error).__name__}: {error})"
-            return ("unsendable", kind, what), []
-        return (kind, made), buffers
+        answer, buffers = _outcome(content, arrays)
+        if os.getpid() != self._pid:  # a child that the function forked, and returned in
+            os._exit(0)
+        views = [ref(array) for array in arrays]
+        arrays.clear()
+        keeps = any(view() is not None for view in views)
+        return (*answer, keeps), buffers
 
     def open(self, library: str, arrays: list[Host]) -> Answer:
         """Open a library, test its devices, and describe them."""
@@ -154,8 +146,6 @@ class Server:
             return ("failed", type(error).__name__, text, exhausted), []
 
     def _ran(self, backend: Backend, graph: Any, inputs: list[Any], checks_finite: bool) -> Answer:
-        import numpy as np
-
         assert self._programs is not None
         program = self._programs.of(backend, graph)
         program.checks_finite = checks_finite or backend.compiles
@@ -184,8 +174,6 @@ class Server:
         None if one fails for zeros, as some of linear algebra does, or NumPy would have to settle.
         """
         del arrays
-        import numpy as np
-
         total: float | None = 0.0
         for graph, like in graphs:
             inputs = [np.zeros(one[1], one[0]) if type(one) is tuple else one for one in like]
@@ -224,9 +212,49 @@ class Server:
         return None, []
 
 
-def _explain(error: BaseException) -> None:
-    """Add a note to an exception about where it was raised: its traceback is not sent."""
-    lines = traceback.format_exception(error)
-    error.add_note("in a worker process:\n" + "".join(lines).rstrip())
+def _outcome(content: bytes, arrays: list[Host]) -> Answer:
+    """Call a pickled function; return its outcome, and what to note on errors."""
+    from gpuforge.runtime.workers.pickling import called, dumped, loaded
+
+    notes: list[str] = []
+    for array in arrays:
+        array.flags.writeable = False
+    try:
+        where, sent, args, kwargs = loaded(content, arrays)
+        where.enter()
+        function = called(*sent)
+    except BaseException as error:  # noqa: BLE001 - reported to the caller
+        return ("unreadable", f"{type(error).__name__}: {error}", notes), []
+    kind, value = "result", None
+    try:
+        value = _owned(function(*args, **kwargs))
+    except BaseException as error:  # noqa: BLE001 - it is the caller's
+        kind, value, notes = "raised", error, _notes(error)
+        error.__traceback__ = None  # its frames refer to the arguments
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the function may have closed or replaced it
+            stream.flush()
+    try:
+        made, buffers = dumped(value)
+    except BaseException as error:  # noqa: BLE001 - pickling runs code of the value's own
+        what = f"{type(value).__name__}: {value}" if kind == "raised" else type(value).__name__
+        verb, why = kind.replace("result", "returned"), f"{type(error).__name__}: {error}"
+        return ("unsendable", (verb, f"{what} ({why})"), notes), []
+    return (kind, made, notes), buffers
+
+
+def _owned(value: Any) -> Any:
+    """Return a result with copies of read-only arrays: arguments are, and the caller's are not."""
+    if isinstance(value, np.ndarray) and not value.flags.writeable:
+        return value.copy(order="K")
+    if type(value) in (list, tuple):
+        return type(value)(map(_owned, value))
+    return value
+
+
+def _notes(error: BaseException) -> list[str]:
+    """Return notes about where an exception was raised: its traceback is not sent."""
+    notes = ["in a worker process:\n" + "".join(traceback.format_exception(error)).rstrip()]
     if isinstance(error, ValueError) and "read-only" in str(error):
-        error.add_note("in a worker process, arguments are read-only: write into a copy")
+        notes.append("in a worker process, arguments are read-only: write into a copy")
+    return notes

@@ -1,0 +1,30 @@
+"""What a function finds around it here, and must find in a worker that started before."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+
+class Surroundings:
+    """The current folder, the environment variables and the import path of this process."""
+
+    def __init__(self) -> None:
+        self.folder = ""
+        with contextlib.suppress(FileNotFoundError):  # it was removed
+            self.folder = os.getcwd()
+        # Copying the mapping itself decodes each variable, which takes 50 µs.
+        self.variables: dict[bytes, bytes] = dict(os.environ._data)  # type: ignore[attr-defined]
+        self.path = list(sys.path)
+
+    def enter(self) -> None:
+        """Make them those of this process."""
+        here = Surroundings()
+        if self.folder and self.folder != here.folder:
+            with contextlib.suppress(OSError):
+                os.chdir(self.folder)
+        sys.path[:] = self.path
+        if self.variables != here.variables:
+            os.environb.clear()
+            os.environb.update(self.variables)
