@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import gc
 import pickle
+import sys
 import threading
 import time
 import weakref
@@ -106,6 +107,24 @@ def gate() -> Iterator[Gate]:
     made = Gate()
     yield made
     made.opened.set()
+
+
+def wait_for(items: list[Any]) -> int:
+    found = concurrent.futures.wait([double.submit(x) for x in items], SECONDS)
+    return len(found.done)
+
+
+def as_completed(items: list[Any]) -> int:
+    futures = [double.submit(x) for x in items]
+    return len([one.result() for one in concurrent.futures.as_completed(futures, SECONDS)])
+
+
+def in_a_loop(items: list[Any]) -> int:
+    async def main() -> int:
+        async with asyncio.timeout(SECONDS):
+            return len(await asyncio.gather(*[double.aio(x) for x in items]))
+
+    return asyncio.run(main())
 
 
 class TestSubmit:
@@ -237,6 +256,11 @@ class TestSubmit:
 
             assert executor.submit(fan, 6).result(SECONDS) == 127
 
+    @pytest.mark.parametrize("await_all", [wait_for, as_completed, in_a_loop])
+    def test_a_task_may_wait_for_several(self, await_all: Callable[[Any], int]) -> None:
+        outer = gf.offload(await_all, pure=False)
+        assert outer.submit([X] * 3).result(SECONDS) == 3
+
     def test_arguments_are_let_go_when_the_task_ended(self) -> None:
         class Big(list[int]):
             pass
@@ -326,6 +350,15 @@ class TestTimeouts:
         for seconds in (0.02, 2 * dispatching.IDLE_SECONDS):
             with pytest.raises(TaskTimeout):
                 gate.offloaded.submit(X, timeout=seconds).result(SECONDS)
+
+    def test_a_timeout_of_ages_leaves_the_others_as_they_are(self, gate: Gate) -> None:
+        assert double.submit(X, timeout=1e300).result(SECONDS).tolist() == [0, 2, 4, 6]
+        with gf.executor(quotas={"cpu": Quota(concurrency=2)}) as executor:
+            later = executor.with_options(timeout="100000000000h").submit(gate.offloaded, X)
+            with pytest.raises(TaskTimeout):
+                executor.with_options(timeout=0.02).submit(gate.offloaded, X).result(SECONDS)
+            gate.opened.set()
+            later.result(SECONDS)
 
     def test_waiting_for_a_turn_does_not_count(self, gate: Gate) -> None:
         gate.offloaded.submit(X)
@@ -460,11 +493,15 @@ class TestExecutor:
             thread.join(SECONDS)
         assert not lane_threads()
 
-    def test_a_callback_that_fails_harms_nobody(self, caplog: pytest.LogCaptureFixture) -> None:
+    @pytest.mark.parametrize("fail", [lambda _: 1 / 0, sys.exit])
+    def test_a_callback_that_fails_harms_nobody(
+        self, fail: Callable[[Any], Any], gate: Gate, caplog: pytest.LogCaptureFixture
+    ) -> None:
         with gf.executor() as executor:
-            future = executor.submit(pow, 2, 2)
-            future.add_done_callback(lambda _: 1 / 0)
-            assert executor.submit(pow, 3, 2).result(SECONDS) == 9
+            executor.submit(gate.offloaded, X).add_done_callback(fail)
+            gate.opened.set()
+            assert executor.submit(double, X).result(SECONDS).tolist() == [0, 2, 4, 6]
+        assert "callback" in caplog.text
 
     def test_stats_tell_what_became_of_the_tasks(self) -> None:
         def fails() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import signal
@@ -18,6 +19,7 @@ import pytest
 
 import gpuforge as gf
 from gpuforge.errors import InvalidSettings, TaskTimeout, WorkerDied, WorkloadError
+from gpuforge.runtime.executor.dispatcher import Dispatcher
 from gpuforge.runtime.workers import pickling
 from gpuforge.runtime.workers.functions import call_isolated
 
@@ -184,7 +186,7 @@ class TestOneCall:
 
     @pytest.mark.parametrize("timeout", [-1, float("nan"), "soon", True])
     def test_a_timeout_that_means_nothing(self, timeout: Any) -> None:
-        with pytest.raises(InvalidSettings, match="timeout=.* is not a duration"):
+        with pytest.raises(InvalidSettings, match=r"timeout=.* is not a duration"):
             call_isolated(add, (1,), timeout=timeout)
 
     @pytest.mark.parametrize("timeout", ["30s", 30 * 86400, 1e300])
@@ -456,6 +458,20 @@ assert (placed(np.ones(3)) == 2).all() and pids() == before
 def never_ends(x: Any) -> Any:
     while x.sum() > 0:
         pass
+
+
+@needs_proc
+def test_a_call_that_is_given_up_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Dispatcher.give_up, "__defaults__", (0.05,))
+    pid = call_isolated(os.getpid)
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await gf.offload(hang, pure=False, isolate=True).aio()
+
+    asyncio.run(main())
+    until(lambda: is_gone(pid))
 
 
 def test_a_submitted_call_is_killed_at_its_timeout_and_others_go_on() -> None:

@@ -534,7 +534,10 @@ gf.offload(slow).map([np.ones(3)] * 3000)
 """
 
 
-def test_an_interrupted_map_says_how_far_it_came() -> None:
+@pytest.mark.parametrize(
+    ("number", "cause"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
+)
+def test_a_map_that_is_cut_short_says_how_far_it_came(number: signal.Signals, cause: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -542,14 +545,14 @@ def test_an_interrupted_map_says_how_far_it_came() -> None:
     assert process.stdout.readline() == "ready\n"
     time.sleep(0.5)
     start = time.monotonic()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, told = process.communicate(timeout=30)
     assert time.monotonic() - start < 5
-    assert process.returncode in (-signal.SIGINT, 130)
+    assert process.returncode in (-number, 128 + number)
     line = next(line for line in told.splitlines() if line.startswith("gpuforge: "))
-    assert "slow.map was interrupted: " in line
+    assert f"slow.map was {cause}: " in line
     assert line.endswith(" of 3000 items finished")
-    assert "KeyboardInterrupt" in told
+    assert ("KeyboardInterrupt" in told) == (number == signal.SIGINT)
 
 
 def test_a_long_map_shows_how_far_it_is_and_erases_that(monkeypatch: pytest.MonkeyPatch) -> None:

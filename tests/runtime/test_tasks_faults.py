@@ -117,6 +117,14 @@ RUN = """
     with gf.executor() as executor:
         executor.run([(quick, X)] * 10 + [(last, X)] + [(slow, X)] * 4)
     """
+MAP = """
+    @gf.offload(pure=False)
+    def step(number):
+        if number == 10:
+            ready()
+            time.sleep(60)
+    list(gf.executor().map(step, range(15)))
+    """
 AIO = """
     import asyncio
     async def main():
@@ -130,7 +138,9 @@ AIO = """
     """
 
 
-@pytest.mark.parametrize("code", [WITH_BLOCK, NO_BLOCK, RUN], ids=["with", "without", "run"])
+@pytest.mark.parametrize(
+    "code", [WITH_BLOCK, NO_BLOCK, RUN, MAP], ids=["with", "without", "run", "map"]
+)
 def test_an_interrupted_program_ends_soon_and_says_what_finished(code: str) -> None:
     told = end(start(code), signal.SIGINT)
     lines = [line for line in told.splitlines() if line.startswith("gpuforge: ")]

@@ -14,11 +14,12 @@ from weakref import WeakSet
 
 from gpuforge import published
 from gpuforge.errors import ExecutorClosed, TaskTimeout
+from gpuforge.log import logger
 from gpuforge.runtime.executor.lane import Batch, Lane
-from gpuforge.runtime.executor.running import run
+from gpuforge.runtime.executor.running import end_call, run
 from gpuforge.runtime.executor.schedule import Schedule
 from gpuforge.runtime.executor.stats import ExecutorStats, LaneStats, Tally
-from gpuforge.runtime.executor.task import ENDED, RUNNING, WAITING, Task
+from gpuforge.runtime.executor.task import ENDED, RUNNING, WAITING, Ending, Task
 from gpuforge.runtime.executor.together import Result
 from gpuforge.units import format_seconds
 
@@ -26,6 +27,7 @@ IDLE_SECONDS = 2.0
 GRACE_SECONDS = 1.0
 """How long a call that nobody waits for may run before its lane continues without it."""
 
+_log = logger("tasks")
 everyone: WeakSet[Dispatcher] = WeakSet()
 _here = threading.local()
 
@@ -166,6 +168,7 @@ class Dispatcher:
         """Make the calls of a batch and report their results, except of tasks that ended before."""
         for task in batch.tasks:
             task.ending.set_running_or_notify_cancel()
+        batch.thread = threading.get_ident()
         results = run(batch)
         seconds = self.clock() - batch.started_at
         with self._lock:
@@ -186,11 +189,8 @@ class Dispatcher:
                 self.schedule.memory_short = False
                 for name in self._crews:
                     self._wake(name)
-        for _, ending, result in told:
-            if result.error is None:
-                ending.set_result(result.value)
-            else:
-                ending.set_exception(result.error)
+        for task, ending, result in told:
+            _tell(task, ending, result)
 
     def _show(self) -> None:
         """Publish how many tasks wait, run and have ended; call with the lock held."""
@@ -210,6 +210,8 @@ class Dispatcher:
             if task.state == RUNNING:
                 tally.done += result.error is None
                 tally.failed += result.error is not None
+                if task.home is not None:
+                    task.home.finished += 1
 
     def _end(self, tasks: Iterable[Task]) -> None:
         """Mark tasks as ended, with the lock held; the caller notifies their endings without it."""
@@ -250,6 +252,8 @@ class Dispatcher:
             if not self.schedule.drop(task):
                 return False
             self.tally.cancelled += 1
+            if task.home is not None:
+                task.home.cancelled += 1
             self._end([task])
             return True
 
@@ -263,7 +267,7 @@ class Dispatcher:
         with self._lock:
             if task.state != RUNNING:
                 return False
-            self.tally.cancelled += 1
+            self.tally.given_up += 1
             self._end([task])
             batch = next(b for b in self._running() if task in b.tasks)
             if all(one.state == ENDED for one in batch.tasks):
@@ -305,7 +309,7 @@ class Dispatcher:
                     self._guard_until = min(dues, default=now + IDLE_SECONDS)
                     idle = not self._guard_bell.wait(self._guard_until - now) and not dues
             for task, error in told:
-                task.ending.set_exception(error)
+                _tell(task, task.ending, Result(error=error))
 
     def _expire(self, batch: Batch, now: float) -> list[tuple[Task, TaskTimeout]]:
         """End the tasks of a batch that timed out; abandon the batch if none is left."""
@@ -324,8 +328,12 @@ class Dispatcher:
         return told
 
     def _abandon(self, batch: Batch) -> None:
-        """Replace the thread that runs a batch; the old one ends with the batch."""
+        """Replace the thread that runs a batch; the old one ends with the batch.
+
+        If the batch is a call in a worker process, that process is killed.
+        """
         self.schedule.abandon(batch)
+        end_call(batch.thread)
         self._lost[batch] = batch.tasks[0].name
         self.tally.abandoned += 1
         if not batch.nested:
@@ -380,9 +388,20 @@ class Dispatcher:
             }
             return ExecutorStats(
                 self.schedule.waiting, sum(len(b.tasks) for b in self._running()),
-                tally.done, tally.failed, tally.timed_out, tally.cancelled,
+                tally.done, tally.failed, tally.timed_out, tally.cancelled + tally.given_up,
                 tuple(self._lost.values()), dict(tally.batches), median, longest, lanes,
             )  # fmt: skip
+
+
+def _tell(task: Task, ending: Ending, result: Result) -> None:
+    """Report a task's end; no callback of its future may end the thread, as SystemExit would."""
+    try:
+        if result.error is None:
+            ending.set_result(result.value)
+        else:
+            ending.set_exception(result.error)
+    except BaseException as error:  # noqa: BLE001 - futures let some exceptions pass
+        _log.warning("a callback of task %r raised %r", task.name, error)
 
 
 def _timeout(task: Task, ran: float) -> TaskTimeout:

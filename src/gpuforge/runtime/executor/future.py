@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import CancelledError, Future
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuforge.errors import TaskCancelled
 
@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     from gpuforge.runtime.executor.task import Task
 
 R = TypeVar("R")
+
+
+class _Waiters(list[Any]):
+    """Those who wait for a future by `concurrent.futures.wait` or `as_completed`."""
+
+    def __init__(self, task: Task, dispatcher: Dispatcher) -> None:
+        super().__init__()
+        self._task, self._dispatcher = task, dispatcher
+
+    def append(self, waiter: Any) -> None:
+        super().append(waiter)
+        self._dispatcher.help(self._task)
 
 
 class TaskFuture(Future[R]):
@@ -27,6 +39,7 @@ class TaskFuture(Future[R]):
         super().__init__()
         self._task = task
         self._dispatcher = dispatcher
+        self._waiters = _Waiters(task, dispatcher)
 
     def cancel(self) -> bool:
         """Cancel the task if it has not begun; return whether it is cancelled."""

@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import atexit
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterable
-from types import FrameType
 
 from gpuforge.errors import TaskCancelled
+from gpuforge.runtime.executor import termination
 from gpuforge.runtime.executor.dispatcher import Dispatcher, everyone
-from gpuforge.runtime.executor.stats import names
+from gpuforge.runtime.executor.stats import Counts, names
 from gpuforge.runtime.executor.task import Task
 
 PATIENCE_SECONDS = 0.5
 """How long an interrupted program waits for running calls."""
 
 
-def cut_short(dispatcher: Dispatcher, pending: dict[Task, None], given: int, cause: str) -> None:
-    """Cancel waiting tasks, and give running ones a moment to finish.
-
-    If the `cause` is outside of the program, report what finished on stderr.
-    """
+def cut_short(dispatcher: Dispatcher, pending: dict[Task, None]) -> list[Task]:
+    """Cancel waiting tasks and give running ones a moment to finish; return those abandoned."""
     tasks = list(pending)
-    if not tasks:
-        return
     cancelled = [task for task in tasks if dispatcher.cancel(task)]
     for task in cancelled:
         task.ending.mark_cancelled()
-    dispatcher.wait(pending, PATIENCE_SECONDS)
-    abandoned = [task for task in tasks if give_up(dispatcher, task)]
-    if cause:
-        tell(cause, given, given - len(cancelled) - len(abandoned), cancelled, abandoned)
+    if tasks:
+        dispatcher.wait(pending, PATIENCE_SECONDS)
+    return [task for task in tasks if give_up(dispatcher, task)]
+
+
+def interrupt(dispatcher: Dispatcher, pending: dict[Task, None], counts: Counts) -> None:
+    """Cut tasks short, and report what finished on stderr if there were any."""
+    if pending:
+        abandoned = cut_short(dispatcher, pending)
+        tell("interrupted", counts.given, counts.finished, counts.cancelled, abandoned)
 
 
 def give_up(dispatcher: Dispatcher, task: Task) -> bool:
@@ -44,13 +42,11 @@ def give_up(dispatcher: Dispatcher, task: Task) -> bool:
     return True
 
 
-def tell(
-    cause: str, given: int, finished: int, cancelled: list[Task], abandoned: list[Task]
-) -> None:
+def tell(cause: str, given: int, finished: int, cancelled: int, abandoned: list[Task]) -> None:
     """Report on stderr what finished and what did not."""
     parts = [f"{finished} of {given} tasks had finished"]
     if cancelled:
-        parts.append(f"{len(cancelled)} cancelled before they began")
+        parts.append(f"{cancelled} cancelled before they began")
     if abandoned:
         parts.append(f"{len(abandoned)} abandoned while they ran ({names(abandoned)})")
     sys.stderr.write(f"gpuforge: {cause}: {', '.join(parts)}\n")
@@ -66,38 +62,27 @@ def finish() -> None:
                 dispatcher.wait(dispatcher.pending)
         except KeyboardInterrupt:
             sys.stderr.write("\n")
-        cut_short(dispatcher, dispatcher.pending, dispatcher.tally.given, "interrupted")
+        interrupt(dispatcher, dispatcher.pending, dispatcher.tally)
         dispatcher.close()
 
 
 def watch_for_termination() -> None:
     """Make SIGTERM report what finished before the process ends, unless the program handles it."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminate)
+    termination.tellers[tell] = _tell_terminated
+    termination.watch()
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    """Report what finished, without locks that the interrupted code may hold; end as by default."""
+def _tell_terminated() -> None:
     for dispatcher in list(everyone):
-        tasks = list(dispatcher.pending)
+        tasks, tally = list(dispatcher.pending), dispatcher.tally
         if tasks:
-            given, states = dispatcher.tally.given, _by_state(tasks)
-            tell("terminated", given, given - len(tasks), *states)
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-
-
-def _by_state(tasks: Iterable[Task]) -> tuple[list[Task], list[Task]]:
-    waiting: list[Task] = []
-    running: list[Task] = []
-    for task in tasks:
-        (running if task.state else waiting).append(task)
-    return waiting, running
+            running = [task for task in tasks if task.state]
+            cancelled = tally.cancelled + len(tasks) - len(running)
+            tell("terminated", tally.given, tally.finished, cancelled, running)
 
 
 def _after_fork() -> None:
+    termination.tellers[tell] = _tell_terminated
     for dispatcher in list(everyone):
         dispatcher.fork()
 

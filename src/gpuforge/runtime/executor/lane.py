@@ -22,6 +22,7 @@ class Batch:
     abandoned : whether its lane has continued without it
     nested : whether it runs inside a task that waits for it
     given_up_at : when its lane continues without it because nobody waits for its tasks
+    thread : identifier of the thread that runs it
     """
 
     tasks: list[Task]
@@ -31,6 +32,7 @@ class Batch:
     abandoned: bool = False
     nested: bool = False
     given_up_at: float | None = None
+    thread: int = 0
 
     @property
     def due_at(self) -> float | None:

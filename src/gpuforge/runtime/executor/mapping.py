@@ -15,7 +15,8 @@ import numpy as np
 
 from gpuforge.errors import InvalidSettings, TaskTimeout, UnknownName, WorkloadError
 from gpuforge.runtime.context import cluster, current
-from gpuforge.runtime.executor.progress import Progress, say_interrupted
+from gpuforge.runtime.executor import termination
+from gpuforge.runtime.executor.progress import Progress, say_ended
 from gpuforge.runtime.executor.worth import gains_nothing
 from gpuforge.runtime.function.naming import name_of
 from gpuforge.runtime.function.options import MapOptions
@@ -130,6 +131,13 @@ class Mapping:
     def _watched(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         """Count finished items, show progress, and report it if interrupted."""
         progress = Progress(self.name, self._total)
+
+        def tell_terminated() -> None:
+            progress.close()
+            say_ended(self.name, self._done, self._total, "terminated")
+
+        termination.tellers[self] = tell_terminated
+        termination.watch()
         try:
             for chunk in chunks:
                 self._done += len(chunk.values)
@@ -137,9 +145,10 @@ class Mapping:
                 yield chunk
         except KeyboardInterrupt:
             progress.close()
-            say_interrupted(self.name, self._done, self._total)
+            say_ended(self.name, self._done, self._total)
             raise
         finally:
+            termination.tellers.pop(self, None)
             progress.close()
 
     def _check_time(self) -> None:
@@ -380,7 +389,7 @@ def tell_failed(offloaded: Any, error: BaseException, left: int, number: int) ->
     if isinstance(error, Exception):
         _with_item(error, number - left - 1)
     elif isinstance(error, KeyboardInterrupt):
-        say_interrupted(f"{name_of(offloaded.__wrapped__)}.map", number - left - 1, number)
+        say_ended(f"{name_of(offloaded.__wrapped__)}.map", number - left - 1, number)
 
 
 def _with_item(error: Exception, place: int) -> Exception:

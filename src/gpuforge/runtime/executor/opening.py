@@ -29,13 +29,13 @@ class Home:
     Attributes
     ----------
     pending : its tasks that have not ended
-    given : number of tasks submitted
+    given, finished, cancelled : numbers of tasks, as in `Counts`
     """
 
     def __init__(self, dispatcher: Dispatcher, places: Places, *, shared: bool) -> None:
         self.dispatcher, self.places, self.shared = dispatcher, places, shared
         self.pending: dict[Task, None] = {}
-        self.given = 0
+        self.given = self.finished = self.cancelled = 0
         self.closed = False
 
 
@@ -110,9 +110,12 @@ class Executor(concurrent.futures.Executor):
             for future in futures:
                 self._await(future, end, seconds)
         except BaseException as error:
-            cause = "interrupted" if isinstance(error, KeyboardInterrupt) else ""
             mine = dict.fromkeys(future._task for future in futures if not future.done())
-            interruption.cut_short(self._home.dispatcher, mine, len(futures), cause)
+            abandoned = interruption.cut_short(self._home.dispatcher, mine)
+            if mine and isinstance(error, KeyboardInterrupt):
+                cancelled = sum(future.cancelled() for future in futures)
+                finished = len(futures) - cancelled - len(abandoned)
+                interruption.tell("interrupted", len(futures), finished, cancelled, abandoned)
             raise
         errors = [future.exception() for future in futures]
         first = next((error for error in errors if error is not None), None)
@@ -168,7 +171,7 @@ class Executor(concurrent.futures.Executor):
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             home = self._home
             home.closed = True
-            interruption.cut_short(home.dispatcher, home.pending, home.given, "interrupted")
+            interruption.interrupt(home.dispatcher, home.pending, home)
         self.shutdown()
 
 

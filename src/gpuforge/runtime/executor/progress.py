@@ -40,9 +40,9 @@ class Progress:
             self._shown = False
 
 
-def say_interrupted(name: str, done: int, total: int | None) -> None:
-    """Report on stderr how many items of a map had finished when it was interrupted."""
+def say_ended(name: str, done: int, total: int | None, cause: str = "interrupted") -> None:
+    """Report on stderr how many items of a map had finished when it was cut short."""
     if sys.stderr is not None:
         of = f" of {total}" if total is not None else ""
-        sys.stderr.write(f"gpuforge: {name} was interrupted: {done}{of} items finished\n")
+        sys.stderr.write(f"gpuforge: {name} was {cause}: {done}{of} items finished\n")
         sys.stderr.flush()

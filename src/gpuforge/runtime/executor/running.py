@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -38,6 +39,13 @@ def _call(function: Any, task: Task) -> Any:
             function.__wrapped__, task.args, task.kwargs, timeout=task.terms.timeout
         )
     return function(*task.args, **task.kwargs)
+
+
+def end_call(thread: int) -> None:
+    """Kill the worker process in which a thread's call runs, if it does."""
+    functions = sys.modules.get("gpuforge.runtime.workers.functions")
+    if functions is not None:
+        functions.end_call(thread)
 
 
 def on_lane(function: Any, lane: Lane) -> Any:

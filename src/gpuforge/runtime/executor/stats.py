@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from gpuforge.units import format_seconds, significant
 
@@ -77,12 +77,29 @@ class ExecutorStats:
         return "\n".join(lines)
 
 
+class Counts(Protocol):
+    """How many tasks there were.
+
+    Attributes
+    ----------
+    given : tasks submitted
+    cancelled : those cancelled before they began
+    """
+
+    given: int
+    cancelled: int
+
+    @property
+    def finished(self) -> int:
+        """Number of tasks that returned a result or raised their own exception."""
+
+
 class Tally:
     """Counts how tasks ended. Change it only with the dispatcher's lock held."""
 
     def __init__(self) -> None:
         self.given = self.done = self.failed = self.timed_out = self.cancelled = 0
-        self.abandoned = 0
+        self.given_up = self.abandoned = 0
         self.batches: Counter[int] = Counter()
         self.waits: deque[float] = deque(maxlen=KEPT_WAITS)
 

@@ -11,6 +11,8 @@ from gpuforge.runtime.function.naming import name_of
 from gpuforge.units import parse_bytes, parse_seconds
 
 WAITING, RUNNING, ENDED = range(3)
+LONGEST_SECONDS = 1e9
+"""Thirty years: a longer wait overflows what locks take."""
 LEAST_PRIORITY, MOST_PRIORITY = -100, 100
 
 
@@ -66,7 +68,7 @@ def check_timeout(timeout: Any) -> float | None:
             f"timeout={timeout!r} is not a positive duration",
             hint="use seconds or a text such as '250ms'; None waits without limit",
         )
-    return seconds
+    return min(seconds, LONGEST_SECONDS)
 
 
 def _memory(memory: Any) -> int | None:

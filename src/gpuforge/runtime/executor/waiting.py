@@ -101,6 +101,7 @@ async def call(
     waiter = loop.create_future()
     task.ending = LoopEnding(mailbox, waiter)
     dispatcher.put(task)
+    dispatcher.help(task)  # a loop in a lane's own thread would wait for it in vain
     try:
         return await waiter
     except asyncio.CancelledError:

@@ -18,6 +18,8 @@ from gpuforge.units import format_seconds, parse_seconds
 MOST_IDLE = 4
 """Number of idle worker processes that are kept for later calls."""
 _idle: list[Worker] = []
+_running: dict[int, Worker] = {}
+"""The process in which each thread's call runs."""
 _lock = threading.Lock()
 
 
@@ -63,13 +65,13 @@ def call_isolated(
     content, arrays = pickled_call(function, args, kwargs or {})
     ends = None if seconds is None else monotonic() + seconds
     for is_last in (False, True):
-        worker = _take()
+        worker = _running[threading.get_ident()] = _take()
         begun = False
         try:
             worker.send(("call", content), arrays)
             _receive(worker, ends)
             begun = True
-            kind, value, keeps = _made(name, _receive(worker, ends))
+            value, raised, keeps = _made(name, _receive(worker, ends))
             if keeps:
                 worker.channel.renew()
         except TimeoutError:
@@ -81,11 +83,21 @@ def call_isolated(
             if begun or is_last:
                 raise _died(name, lost, begun=begun) from None
             continue  # an idle process had ended before the function was called
+        finally:
+            with _lock:
+                del _running[threading.get_ident()]
         _give_back(worker)
         break
-    if kind == "raised":
+    if raised:
         raise value
     return value
+
+
+def end_call(thread: int) -> None:
+    """Kill the process in which a thread's call runs, if it does; the call raises WorkerDied."""
+    with _lock:
+        if thread in _running:
+            _running[thread].interrupt()
 
 
 def close_idle() -> None:
@@ -119,17 +131,19 @@ def _receive(worker: Worker, ends: float | None) -> tuple[Any, list[Host]]:
     return worker.receive(None if ends is None else max(0.0, ends - monotonic()))
 
 
-def _made(name: str, answer: tuple[Any, list[Host]]) -> tuple[str, Any, bool]:
-    """Return whether a function returned or raised, the value, and whether it keeps arguments."""
+def _made(name: str, answer: tuple[Any, list[Host]]) -> tuple[Any, bool, bool]:
+    """Return what a function returned or raised, whether it raised, and whether it keeps arrays."""
     (kind, content, notes, keeps), arrays = answer
+    raised = kind != "result"
+    value: Any
     if kind == "unreadable":
-        kind, value = "raised", WorkloadError(
+        value = WorkloadError(
             f"{name} cannot be read in a worker process: {content}",
             hint="the modules it needs must be importable there from sys.path",
         )
     elif kind == "unsendable":
         verb, what = content
-        kind, value = "raised", WorkloadError(
+        value = WorkloadError(
             f"{name} {verb} something that cannot be sent from a worker process: {what}",
             hint="return arrays, numbers, text, and lists or dicts of them",
         )
@@ -137,15 +151,15 @@ def _made(name: str, answer: tuple[Any, list[Host]]) -> tuple[str, Any, bool]:
         try:
             value = loaded(content, [array.copy() for array in arrays])
         except Exception as error:  # noqa: BLE001 - unpickling runs code of the value's own
-            verb = kind.replace("result", "returned")
-            kind, value = "raised", WorkloadError(
+            verb, raised = kind.replace("result", "returned"), True
+            value = WorkloadError(
                 f"{name} ran in a worker process; what it {verb} cannot be read here"
                 f" ({type(error).__name__}: {error})",
                 hint="give the class a __reduce__ method that recreates it",
             )
     for note in notes:
         value.add_note(note)
-    return kind, value, keeps
+    return value, raised, keeps
 
 
 def _died(name: str, lost: Lost, *, begun: bool) -> WorkerDied:
@@ -164,6 +178,7 @@ def _forget() -> None:
     global _lock
     _lock = threading.Lock()
     _idle.clear()
+    _running.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -130,7 +130,7 @@ class Worker:
                 now = _asleep_at(self.process.pid)
                 if now is not None and now == before:
                     self._stalled = True
-                    self._kill()
+                    self.interrupt()
                 before = now
             return self.channel.receive(timeout)
         except TimeoutError:
@@ -150,12 +150,12 @@ class Worker:
     def kill(self) -> None:
         """Kill it and what it started, if it is running."""
         if not self._closed:
-            self._kill()
+            self.interrupt()
             self.process.wait()
             self._close()
 
-    def _kill(self) -> None:
-        """Kill its process group, that is also what its function started."""
+    def interrupt(self) -> None:
+        """Kill its process group, which includes what its function started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
@@ -168,7 +168,7 @@ class Worker:
         if not self._closed:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(_ENDING_SECONDS)
-            self._kill()
+            self.interrupt()
         status = self.process.wait()
         words = "" if self._closed else _last_words(self._words)
         if self._stalled:
