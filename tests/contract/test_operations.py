@@ -84,7 +84,7 @@ def _differs_in_each(left: Any, right: Any) -> str:
     tiny = np.finfo(left.dtype).tiny * 4
     size = np.maximum(np.abs(left[finite]), np.abs(right[finite]))
     apart = np.abs(left[finite] - right[finite])
-    wrong = apart > TOLERANCE[left.real.dtype.name] * size + tiny
+    wrong = apart > TOLERANCE[left.real.dtype.char] * size + tiny
     if wrong.any():
         return f"{right[finite][wrong][:3]} where NumPy gives {left[finite][wrong][:3]}"
     return ""

@@ -236,6 +236,19 @@ def test_mixed_items_are_those_of_a_loop() -> None:
     assert gf.offload(str).map(np.ones((0, 3))) == []
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.longdouble, np.clongdouble])
+@pytest.mark.usefixtures("eager")
+def test_each_size_of_number_is_mapped(dtype: Any) -> None:
+    items = [one.astype(dtype) for one in matrices()]
+    offloaded = gf.offload(normalised)
+    same([normalised(x) for x in items], offloaded.map(items, batch=8), 2e-3)
+    assert batches(offloaded)
+    told = str(offloaded.stats())
+    assert told.startswith("tests.runtime.test_map.normalised\n")
+    assert "  mapped over 40 items in " in told
+    assert " of them in batches of " in told
+
+
 @pytest.mark.usefixtures("eager")
 def test_one_singular_matrix_fails_alone() -> None:
     items = matrices()

@@ -23,6 +23,7 @@ from gpuforge.runtime.placement.policy import NUMPY, Kind
 from gpuforge.runtime.prelude import prelude
 from gpuforge.runtime.short import SHORT_SECONDS, ShortCalls
 from gpuforge.trace import Choice
+from gpuforge.units import counted, format_seconds, significant
 
 if TYPE_CHECKING:
     from gpuforge.runtime.evaluation.compilation import Compilation
@@ -94,6 +95,15 @@ class Mapped:
     def batched_items(self) -> int:
         """Number of items computed in batches."""
         return sum(size * times for size, times in self.sizes.items())
+
+    def __str__(self) -> str:
+        rate = f" ({significant(self.items_per_second)} a second)" if self.items_per_second else ""
+        sizes = f"{min(self.sizes)} to {max(self.sizes)}" if self.sizes else ""
+        batched = f", {self.batched_items:,} of them in batches of {sizes}" if sizes else ""
+        return (
+            f"mapped over {counted(self.items, 'item')} in {format_seconds(self.seconds)}{rate}"
+            f"{batched}; waited {format_seconds(self.waited_seconds)} for items"
+        )
 
     def add(self, size: int, backend: str) -> None:
         """Count one batch."""
@@ -269,6 +279,12 @@ class FunctionRecord:
         self._ended: deque[CachedDecision] = deque(maxlen=KEPT_ENDED)
         self._counting = Lock()
         self.stays = "" if options.pure else "pure=False: it is called directly"
+
+    def __str__(self) -> str:
+        lines = [f"{one}: {counted(count.calls, 'call')}, {format_seconds(count.seconds)}"
+                 for one, count in self.counts.items()]  # fmt: skip
+        lines += [str(self.mapped)] if self.mapped.items else []
+        return "\n".join([self.name, *(f"  {line}" for line in lines)])
 
     @cached_property
     def digest(self) -> str:

@@ -9,8 +9,9 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-TOLERANCE = {"float16": 2e-3, "float32": 2e-5, "float64": 1e-11, "longdouble": 1e-11}
-"""Relative to the larger of the two values, but at least to a share of the result's largest value:
+TOLERANCE = {"e": 2e-3, "f": 2e-5, "d": 1e-11, "g": 1e-11}
+"""For each size of float, by its character, since the name of a long double depends on the machine.
+Relative to the larger of the two values, but at least to a share of the result's largest value:
 a thousandth, a twentieth where two terms may cancel, or all of it where many may. For float32,
 these are some 170 roundings of the values themselves, and 8 of the largest where two terms cancel.
 """
@@ -73,7 +74,7 @@ def _nearly_equal(expected: Array, found: Array, floor: float) -> bool:
         if not isfinite(largest):
             return False
         least = largest * floor or 1.0
-        tolerance = TOLERANCE[expected.dtype.name]
+        tolerance = TOLERANCE[expected.dtype.char]
         for one, two in pieces:
             error = np.abs(one - two)
             scale = np.maximum(np.maximum(np.abs(one), np.abs(two)), least)
@@ -98,7 +99,7 @@ def _compare_floats(expected: Array, found: Array, floor: float, size: Array | N
     if not left.size:
         return ""
     with np.errstate(all="ignore"):
-        tolerance = TOLERANCE[left.dtype.name]
+        tolerance = TOLERANCE[left.dtype.char]
         scale = np.maximum(np.abs(left) if size is None else size[finite], np.abs(right))
         error = np.abs(left - right) / np.maximum(scale, scale.max() * floor or 1)
         worst = float(error.max())
